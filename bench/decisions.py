@@ -1,4 +1,4 @@
-"""What the scheduler's decisions cost by themselves: microseconds of CPU per placement at 1,000 and 5,000 nodes, by
+"""What the scheduler's decisions cost by themselves: microseconds of CPU per decision at 1,000 and 5,000 nodes, by
 kind of pod, and per attempt that finds nothing and tries preemption.
 
 No server, no requests; the pods before stay placed.
@@ -16,11 +16,13 @@ from pilothouse.api.core import Node, Pod
 from pilothouse.env import virtual
 from pilothouse.env.environment import Env
 from pilothouse.machinery.labels import Selector, parse_selector
-from pilothouse.scheduler.placement import Placer
-from pilothouse.scheduler.preemption import preempt
-from pilothouse.scheduler.snapshot import ZONE, Snapshot
-from pilothouse.scheduler.spreading import HOSTNAME
-from pilothouse.scheduler.wish import Wish
+from pilothouse.scheduler.backend.cache import Cache
+from pilothouse.scheduler.framework.runtime import Framework
+from pilothouse.scheduler.framework.status import FitError
+from pilothouse.scheduler.framework.types import ZONE, PodInfo
+from pilothouse.scheduler.plugins.default_preemption import post_filter
+from pilothouse.scheduler.plugins.pod_topology_spread import HOSTNAME
+from pilothouse.scheduler.schedule_one import ScheduleResult, SchedulingAlgorithm
 
 ROUNDS = 3
 _ALLOCATABLE = {"cpu": "32", "memory": "256Gi", "pods": "110"}
@@ -32,26 +34,26 @@ class _Namespaces:
     def labels(self, name: str) -> Mapping[str, str]:
         return {"kubernetes.io/metadata.name": name}
 
-    def matching(self, selector: Selector) -> frozenset[str]:
+    def select(self, selector: Selector) -> frozenset[str]:
         return frozenset(("default",)) if selector.matches(self.labels("default")) else frozenset()
 
 
-def cluster(nodes: int) -> Snapshot:
+def cluster(nodes: int) -> Cache:
     """Equal nodes in five zones."""
-    snapshot = Snapshot()
+    cache = Cache()
     for number in range(nodes):
         name = f"n{number}"
         labels = {HOSTNAME: name, ZONE: f"z{number % 5}"}
         document = {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": _ALLOCATABLE}}
-        snapshot.set_node(msgspec.convert(document, Node))
-    return snapshot
+        cache.update_node(msgspec.convert(document, Node))
+    return cache
 
 
-def wish(name: str, requests: Mapping[str, str] = _REQUESTS, **spec: Any) -> Wish:
+def pod_info(name: str, requests: Mapping[str, str] = _REQUESTS, **spec: Any) -> PodInfo:
     """A pod of one container."""
     container = {"name": "c", "resources": {"requests": requests}}
     metadata = {"name": name, "namespace": "default", "labels": {"app": "web"}}
-    return Wish(msgspec.convert({"metadata": metadata, "spec": {"containers": [container], **spec}}, Pod))
+    return PodInfo(msgspec.convert({"metadata": metadata, "spec": {"containers": [container], **spec}}, Pod))
 
 
 def _spread(key: str, skew: int) -> dict[str, Any]:
@@ -82,33 +84,36 @@ KINDS: dict[str, tuple[bool, Callable[[int], dict[str, Any]]]] = {
 
 
 def decision(nodes: int, kind: str, count: int = 500) -> float:
-    """Microseconds of CPU per placement on that many equal nodes."""
+    """Microseconds of CPU per decision on that many equal nodes."""
     owned, spec = KINDS[kind]
     selector = parse_selector("app=web") if owned else None
-    placer = Placer(cluster(nodes), _Namespaces(), lambda _pod: selector, random.Random(1))
-    wishes = [wish(f"p{number}", **spec(number)) for number in range(count)]
+    cache = cluster(nodes)
+    algorithm = SchedulingAlgorithm(Framework(cache, _Namespaces()), lambda _pod: selector, random.Random(1))
+    pod_infos = [pod_info(f"p{number}", **spec(number)) for number in range(count)]
     began = time.process_time()
-    for one in wishes:
-        placement = placer.place(one)
-        assert placement.node_name is not None
-        placer.snapshot.assume(one, placement.node_name)
+    for one in pod_infos:
+        result = algorithm.schedule_pod(one)
+        assert isinstance(result, ScheduleResult)
+        cache.assume_pod(one, result.suggested_host)
     return (time.process_time() - began) / count * 1e6
 
 
-def refusal(nodes: int, priority: int, count: int = 10) -> float:
+def failed_attempt(nodes: int, priority: int, count: int = 10) -> float:
     """Microseconds of CPU per attempt on nodes that are full of pods of priority 0, ten on each."""
 
     async def main(env: Env) -> float:
-        snapshot = cluster(nodes)
+        cache = cluster(nodes)
         for number in range(nodes * 10):
-            snapshot.assume(wish(f"old{number}", {"cpu": "3200m"}), f"n{number // 10}")
-        placer = Placer(snapshot, _Namespaces(), lambda _pod: None, random.Random(1))
-        one = wish("p", {"cpu": "5"}, priority=priority)
+            cache.assume_pod(pod_info(f"old{number}", {"cpu": "3200m"}), f"n{number // 10}")
+        framework = Framework(cache, _Namespaces())
+        algorithm = SchedulingAlgorithm(framework, lambda _pod: None, random.Random(1))
+        one = pod_info("p", {"cpu": "5"}, priority=priority)
         began = time.process_time()
         for _ in range(count):
-            placement = placer.place(one)
-            outcome = preempt(placer, one, placement, (), env.now(), random.Random(1))
-            assert (outcome.victims is not None) == (priority > 0)
+            fit_error = algorithm.schedule_pod(one)
+            assert isinstance(fit_error, FitError)
+            result = post_filter(framework, one, fit_error, (), env.now(), random.Random(1))
+            assert (result.candidate is not None) == (priority > 0)
         return (time.process_time() - began) / count * 1e6
 
     return virtual.run(main)
@@ -122,7 +127,7 @@ def figures() -> list[Figure]:
             name = f"scheduler: decision at {nodes:,} nodes, pods {kind}"
             rows.append(figure(name, "µs", [decision(nodes, kind) for _ in range(ROUNDS)]))
         for priority, name in ((0, "no room"), (1, "preemption")):
-            runs = [refusal(nodes, priority) for _ in range(ROUNDS)]
+            runs = [failed_attempt(nodes, priority) for _ in range(ROUNDS)]
             rows.append(figure(f"scheduler: attempt at {nodes:,} full nodes, {name}", "µs", runs))
     return rows
 

@@ -26,11 +26,14 @@ def pilothouse(*words: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], log: Path, *, cwd: Path | None = None) -> Iterator["subprocess.Popen[str]"]:
-    """Run a program, its standard output as a pipe and its errors in ``log``; end it politely."""
+def started(
+    command: Sequence[str], log: Path, *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """Run a program, its standard output as a pipe and its errors in ``log``; end it politely. ``env``: instead of what
+    ``environment`` gives."""
     with log.open("ab") as errors:
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=cwd, env=dict(environment())
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=cwd, env=dict(env or environment())
         )
     with process:
         try:

@@ -1,16 +1,22 @@
 """``pilothouse up --nodes 3``: from the start of the process to ``/readyz`` over TLS and to "ready" (nodes registered,
 controllers at work), and what it takes when nothing happens. etcd and kube-apiserver beside it, where there are any.
+
+CPU until "ready" says more than seconds on a machine that does something else, too. It is measured of an installation
+and, where this is run from the environment of a clone, of what ``make up`` starts there.
 """
 
 import http.client
+import os
 import ssl
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 from tests.real_cluster import RealCluster, missing_programs
 
-from bench.processes import cpu_seconds, pilothouse, resident_bytes, started, wait_for_line
+from bench.processes import ROOT, cpu_seconds, pilothouse, resident_bytes, started, wait_for_line
 from bench.report import Figure, figure
 
 ROUNDS = 5
@@ -47,6 +53,7 @@ def _once(*, idle: bool) -> dict[str, float]:
             found = {"readyz": time.perf_counter() - began}
             wait_for_line(process, "is ready", log)
             found["ready"] = time.perf_counter() - began
+            found["ready cpu"] = cpu_seconds(process.pid)
             if idle:
                 time.sleep(_SETTLE_SECONDS)
                 cpu = cpu_seconds(process.pid)
@@ -54,6 +61,25 @@ def _once(*, idle: bool) -> dict[str, float]:
                 found["idle"] = (cpu_seconds(process.pid) - cpu) / _IDLE_SECONDS * 1000
                 found["resident"] = resident_bytes(process.pid) / 1e6
             return found
+
+
+def _made() -> list[float]:
+    """CPU until "ready" of what ``make up`` starts, in the environment of whoever calls it; nothing without a clone's
+    environment."""
+    program = Path(sys.prefix) / "bin" / "pilothouse"
+    if Path(sys.prefix).parent != ROOT or not program.exists():
+        return []
+    compiled = f"{Path(sys.prefix).name}/.compiled"
+    subprocess.run(["make", "-s", compiled], cwd=ROOT, check=True)
+    found = []
+    for _ in range(ROUNDS):
+        with tempfile.TemporaryDirectory(prefix="pilothouse-bench-") as name:
+            log = Path(name) / "log"
+            command = [str(program), "up", "--nodes=3", f"--port={PORT}"]
+            with started(command, log, cwd=Path(name), env=os.environ) as process:
+                wait_for_line(process, "is ready", log)
+                found.append(cpu_seconds(process.pid))
+    return found
 
 
 def _real() -> float:
@@ -74,10 +100,12 @@ def figures() -> list[Figure]:
         runs.append(_once(idle=number == ROUNDS - 1))
         if number < 2 and not missing_programs():
             others.append(_real())
-    last = runs[-1]
+    last, made = runs[-1], _made()
     return [
         figure("pilothouse up: process start to /readyz", "s", [run["readyz"] for run in runs], budget=1.0, aim=0.5),
         figure("pilothouse up: process start to ready", "s", [run["ready"] for run in runs]),
+        figure("pilothouse up: CPU until ready", "s", [run["ready cpu"] for run in runs], budget=0.6),
+        *([figure("make up: CPU until ready", "s", made, budget=0.6)] if made else []),
         *([figure("  etcd and kube-apiserver to /readyz", "s", others)] if others else []),
         figure("pilothouse up --nodes 3, idle: resident memory", "MB", [last["resident"]], budget=150, aim=80),
         figure("pilothouse up --nodes 3, idle: CPU", "ms per s", [last["idle"]]),

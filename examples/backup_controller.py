@@ -16,13 +16,19 @@ events, and leader election. docs/runtime.md goes through it. Run it against any
 """
 
 import argparse
+import asyncio
 import datetime
+import os
+import signal
+import socket
 
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.client import Client, merge_patch
-from pilothouse.client.errors import AlreadyExists, NotFound
-from pilothouse.env import Env, TaskGroup
+from pilothouse.client.connect import connect
+from pilothouse.client.errors import AlreadyExists, ConfigError, NotFound
+from pilothouse.env import Env, TaskGroup, loops
+from pilothouse.env.logging import configure
 from pilothouse.machinery.splice import take_field
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import (
@@ -262,16 +268,6 @@ async def run(client: Client, env: Env, *, elector: LeaderElector | None = None)
 
 def main() -> None:
     """The program."""
-    import asyncio
-    import os
-    import signal
-    import socket
-
-    from pilothouse.client.connect import connect
-    from pilothouse.client.errors import ConfigError
-    from pilothouse.env import loops
-    from pilothouse.env.logging import configure
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kubeconfig", default="")
     parser.add_argument("--leader-elect", action="store_true")

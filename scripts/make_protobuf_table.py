@@ -40,6 +40,7 @@ _SERVED = {
     "resource.v1": "resource.k8s.io/v1",
     "resource.v1alpha3": "resource.k8s.io/v1alpha3",
     "scheduling.v1": "scheduling.k8s.io/v1",
+    "scheduling.v1alpha2": "scheduling.k8s.io/v1alpha2",
     "storage.v1": "storage.k8s.io/v1",
     "storagemigration.v1beta1": "storagemigration.k8s.io/v1beta1",
     "apiextensions.v1": "apiextensions.k8s.io/v1",

@@ -5,7 +5,7 @@
 A create is compared with such an object to find the fields that its client owns: a struct that is no pointer is there
 before anything is set in it, and so belongs to nobody. Source are the Go types of a release (TAG, such as v0.36.2),
 read from bare clones of kubernetes/api and kubernetes/apimachinery. CustomResourceDefinition and APIService live in
-repositories of their own and are written down below.
+repositories of their own, TokenRequest is no resource, and are written down below.
 """
 
 import json
@@ -27,6 +27,8 @@ _NUMBERS = frozenset({"int", "int32", "int64", "uint16", "float64"})
 _OMITTED = object()
 BEHIND_GATES = (
     ("resource/v1alpha3", "ResourcePoolStatusRequest"),
+    ("scheduling/v1alpha2", "PodGroup"),
+    ("scheduling/v1alpha2", "Workload"),
     ("storagemigration/v1beta1", "StorageVersionMigration"),
 )
 OTHERS = {
@@ -35,9 +37,14 @@ OTHERS = {
         "spec": {"group": "", "names": {"plural": "", "kind": ""}, "scope": "", "versions": None},
         "status": {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None},
     },
+    "authentication.k8s.io/v1/TokenRequest": {
+        "metadata": {},
+        "spec": {"audiences": None, "expirationSeconds": None, "boundObjectRef": None},
+        "status": {"token": "", "expirationTimestamp": None},
+    },
     "apiregistration.k8s.io/v1/APIService": {
         "metadata": {},
-        "spec": {"service": None, "groupPriorityMinimum": 0, "versionPriority": 0},
+        "spec": {"groupPriorityMinimum": 0, "versionPriority": 0},
         "status": {},
     },
 }

@@ -1,4 +1,4 @@
-"""What all tests share: the real cluster, and how many seeds are tried."""
+"""What all tests share: coroutine tests, the real cluster, and how many seeds are tried."""
 
 from collections.abc import Generator, Iterator
 from types import SimpleNamespace
@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests.coroutines import env, pytest_fixture_setup, pytest_pyfunc_call
+from tests.golden import Golden
 from tests.real_cluster import RealCluster, missing_programs
+
+__all__ = ["env", "pytest_fixture_setup", "pytest_pyfunc_call"]
 
 # How long one example takes says more about what else runs on the machine than about the code.
 settings.register_profile("unhurried", deadline=None)
@@ -20,9 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pilothouse")
     group.addoption("--seeds", type=int, default=5, help="how many seeds each simulation is tried with (default 5)")
     group.addoption("--seed", default="", help="only this seed, or these: 17 or 300-599")
-    group.addoption(
-        "--fuzz-seed", default="", help="tell one story of generated requests, and print it: 17; or many: 300-599"
-    )
+    group.addoption("--recorded", default="", help="play one recorded scenario, and print it: 17; or many: 1-99")
+    group.addoption("--write-golden", action="store_true", help="write the files in golden/ from what tests find")
     group.addoption("--soak", action="store_true", help="run the long versions of tests that have one")
     group.addoption("--soak-minutes", type=float, default=30, help="how long the soak itself then takes (default 30)")
 
@@ -78,14 +81,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             group = item.path.name
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
-    # What has to stay together takes longest and mostly waits: begun last, one worker would sit idle beside it. Among
-    # these, whoever leaves the shared cluster full of all kinds of things comes after everybody else.
+    # What has to stay together takes longest and mostly waits: begun last, one worker would sit idle beside it.
     items.sort(
-        key=lambda item: (
-            item.get_closest_marker("xdist_group") is None,
-            item.get_closest_marker("real") is None,
-            item.get_closest_marker("litters") is not None,
-        )
+        key=lambda item: (item.get_closest_marker("xdist_group") is None, item.get_closest_marker("real") is None)
     )
 
 
@@ -105,6 +103,12 @@ def soak(request: pytest.FixtureRequest) -> bool:
 def soak_minutes(request: pytest.FixtureRequest) -> float:
     """How long the long version of the soak takes."""
     return float(request.config.getoption("--soak-minutes"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Answers kept in files beside the test."""
+    return Golden(request.path.parent / "golden", write=bool(request.config.getoption("--write-golden")))
 
 
 @pytest.fixture(scope="session")

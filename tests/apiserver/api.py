@@ -1,16 +1,17 @@
 """A server of its own for each test, and short ways to ask it."""
 
+import asyncio
+import contextlib
 import json
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any
 
 from pilothouse.api.wire import Request, Stream
 from pilothouse.apiserver import ApiServer, ServerOptions
+from pilothouse.apiserver.gateway import Gateway
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.storage import MemoryStore, Retention
 
-T = TypeVar("T")
 Object = dict[str, Any]
 
 JSON = "application/json"
@@ -130,13 +131,18 @@ class Events:
         return left
 
 
-def on(main: Callable[[Api], Coroutine[Any, Any, T]], options: ServerOptions | None = None) -> T:
-    """Run a scenario against a new server in virtual time."""
-
-    async def scenario(env: Env) -> T:
-        return await main(Api(env, options))
-
-    return run(scenario)
+@contextlib.asynccontextmanager
+async def started(api: Api, authorization: str = "AlwaysAllow") -> AsyncIterator[None]:
+    """Give the server all that it has outside of simulations, and a second."""
+    gateway = Gateway(api.server, address="127.0.0.1:6443", authorization=authorization)
+    await gateway.start()
+    gateway.publish("10.1.2.3", 6443)
+    work = asyncio.get_running_loop().create_task(api.server.run())
+    await asyncio.sleep(1)
+    try:
+        yield
+    finally:
+        work.cancel()
 
 
 def pod(name: str = "p", **more: Any) -> Object:

@@ -1,28 +1,21 @@
-"""Applies, updates and patches of many kinds in a row, for any server: what each was answered, and who owned what then.
+"""Applies, updates and patches of many kinds in a row, and the configurations that they are made of."""
 
-The same steps run against ours (tests/apiserver/test_applying.py) and against a real kube-apiserver
-(tests/real/test_apply.py).
-"""
-
-import copy
-import json
-from collections.abc import Callable
 from typing import Any
 
 Object = dict[str, Any]
-Ask = Callable[[str, str, bytes, str], tuple[int, Object]]
-"""Method, path, body and content type; status and decoded answer."""
+Step = tuple[str, str, Any, str]
+"""Method, path, body and content type."""
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json"
 
-_CM = "/api/v1/namespaces/{ns}/configmaps"
-_DEPLOYMENTS = "/apis/apps/v1/namespaces/{ns}/deployments"
-_SERVICES = "/api/v1/namespaces/{ns}/services"
-_PODS = "/api/v1/namespaces/{ns}/pods"
-_CRONTABS = "/apis/story.example.com/v1/namespaces/{ns}/crontabs"
+_CM = "/api/v1/namespaces/default/configmaps"
+_DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+_SERVICES = "/api/v1/namespaces/default/services"
+_PODS = "/api/v1/namespaces/default/pods"
+_CRONTABS = "/apis/story.example.com/v1/namespaces/default/crontabs"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -128,7 +121,7 @@ def _apply(path: str, body: Any, manager: str, more: str = "") -> tuple[str, str
     return "PATCH", f"{path}?fieldManager={manager}{more}", body, APPLY
 
 
-STEPS: dict[str, list[tuple[str, str, Any, str]]] = {
+STEPS: dict[str, list[Step]] = {
     "create, change and leave out": [
         _apply(_CM + "/c", config_map(a="1", b="1"), "m1"),
         _apply(_CM + "/c", config_map(a="1", b="1"), "m1"),
@@ -278,25 +271,3 @@ STEPS: dict[str, list[tuple[str, str, Any, str]]] = {
         _apply(_DEPLOYMENTS + "/none/status", deployment(), "m1"),
     ],
 }
-
-
-def tell(ask: Ask, namespace: str, steps: list[tuple[str, str, Any, str]]) -> list[Any]:
-    """What each step was answered, without what differs from run to run."""
-    told = []
-    for method, path, body, content_type in steps:
-        raw = json.dumps(copy.deepcopy(body)).encode()
-        status, answer = ask(method, path.format(ns=namespace), raw, content_type)
-        if status >= 300:
-            details = answer.get("details") or {}
-            told.append((status, answer.get("reason", ""), answer.get("message", ""), details.get("causes")))
-            continue
-        meta = answer["metadata"]
-        entries = [
-            {name: value for name, value in entry.items() if name != "time"}
-            for entry in meta.get("managedFields") or ()
-        ]
-        shown = {name: value for name, value in answer.items() if name in ("spec", "data", "status")}
-        kept = {name: meta[name] for name in ("labels", "annotations", "finalizers") if name in meta}
-        entries.sort(key=lambda entry: (entry["operation"], entry["manager"], entry.get("subresource", "")))
-        told.append((status, entries, shown, kept))
-    return told

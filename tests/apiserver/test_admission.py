@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from pilothouse.apiserver.admission import Admission, Chain, Plugin
+from pilothouse.apiserver.admission.chain import Admission, Chain, Plugin
 from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from pilothouse.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 
 NOT_READY = {
     "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300,
@@ -125,18 +124,15 @@ class Noting(Plugin):
         self._notes.append(f"{self._name} {write.info.resource}")
 
 
-def test_plugins_are_asked_in_order_and_only_about_what_concerns_them() -> None:
-    async def main(env: Env) -> list[str]:
-        notes: list[str] = []
-        chain = Chain([Noting(notes, "a")])
-        for round_ in range(2):
-            for resource in ("pods", "nodes"):
-                info = next(i for i in ResourceTable() if i.resource == resource and not i.group)
-                write = Admission("CREATE", info, "default", "p", Identity("user"), obj={})
-                await chain.admit(write)
-                await chain.review(write)
-            if not round_:
-                chain.plugins.append(Noting(notes, "b"))
-        return notes
-
-    assert run(main) == ["a pods", "a pods", "b pods"]
+async def test_plugins_are_asked_in_order_and_only_about_what_concerns_them(env: Env) -> None:
+    notes: list[str] = []
+    chain = Chain([Noting(notes, "a")])
+    for round_ in range(2):
+        for resource in ("pods", "nodes"):
+            info = next(i for i in ResourceTable() if i.resource == resource and not i.group)
+            write = Admission("CREATE", info, "default", "p", Identity("user"), obj={})
+            await chain.admit(write)
+            await chain.review(write)
+        if not round_:
+            chain.plugins.append(Noting(notes, "b"))
+    assert notes == ["a pods", "a pods", "b pods"]

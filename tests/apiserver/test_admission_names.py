@@ -1,33 +1,60 @@
 """Which admission plugins run (apiserver ``pkg/server/options/admission_test.go``, v0.36)."""
 
 import pytest
-from tests.apiserver.api import Api, on
+from tests.apiserver.api import Api
 
 from pilothouse.apiserver import ServerOptions
-from pilothouse.apiserver.admission.built_in import MAKERS, missing, plugins
+from pilothouse.apiserver.admission.built_in import GATES, MAKERS, missing, plugins
 from pilothouse.apiserver.admission.names import DEFAULT, ORDER, WITHOUT_CONTROLLERS, chosen
+from pilothouse.apiserver.admission.node_restriction.plugin import NodeRestriction
+from pilothouse.cli.apiserver import flag_set, open_server
+from pilothouse.cli.program import parse
+from pilothouse.env import Env
 
 
-def test_plugins_run_in_upstreams_order_whatever_the_order_of_the_choice() -> None:
-    async def main(api: Api) -> tuple[list[type], list[type]]:
-        core = api.server.core
-        made = [type(plugin) for plugin in plugins(core, tuple(reversed(DEFAULT)))]
-        return made, [type(MAKERS[name](core)) for name in ORDER if name in DEFAULT and name in MAKERS]
-
-    made, expected = on(main)
-    assert made == expected
+@pytest.mark.parametrize("gates", [(), ("GenericWorkload",)], ids=["without gates", "with GenericWorkload"])
+async def test_plugins_run_in_upstreams_order_whatever_the_order_of_the_choice(
+    env: Env, gates: tuple[str, ...]
+) -> None:
+    """Those without their gate are left out."""
+    api = Api(env, ServerOptions(gates=gates))
+    core = api.server.core
+    made = [type(plugin) for plugin in plugins(core, tuple(reversed(DEFAULT)))]
+    expected = [name for name in ORDER if name in DEFAULT and name in MAKERS and GATES.get(name, "") in ("", *gates)]
+    assert made == [type(MAKERS[name](core)) for name in expected]
     names = [found.__name__ for found in made]
     assert names.index("LimitRanger") < names.index("ServiceAccount") < names.index("Priority")
     assert names[-1] == "ResourceQuota"
+    assert ("PodGroupProtection" in names) is ("GenericWorkload" in gates)
 
 
-def test_a_plugin_that_is_turned_off_does_nothing() -> None:
-    async def main(api: Api) -> int:
-        return (await api.post("/api/v1/namespaces/missing/configmaps", {"metadata": {"name": "c"}})).status
-
+async def test_a_plugin_that_is_turned_off_does_nothing(env: Env) -> None:
     names = chosen(WITHOUT_CONTROLLERS, (), ("NamespaceLifecycle",))
-    assert on(main) == 404
-    assert on(main, ServerOptions(admission_plugins=names)) == 201
+    for options, expected in ((None, 404), (ServerOptions(admission_plugins=names), 201)):
+        answer = await Api(env, options).post("/api/v1/namespaces/missing/configmaps", {"metadata": {"name": "c"}})
+        assert answer.status == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        pytest.param(["--authorization-mode=RBAC"], True, id="with rights"),
+        pytest.param([], False, id="everybody may do everything"),
+        pytest.param(["--enable-admission-plugins=NodeRestriction"], True, id="asked for"),
+        pytest.param(
+            ["--authorization-mode=RBAC", "--disable-admission-plugins=NodeRestriction"], False, id="not wanted"
+        ),
+    ],
+)
+def test_nodes_are_restricted_where_there_are_rights(words: list[str], runs: bool) -> None:
+    parsed = parse(flag_set("apiserver"), "apiserver", ["--port=0", *words])
+    assert not isinstance(parsed, int)
+    served = open_server(Env(), parsed)
+    assert any(isinstance(plugin, NodeRestriction) for plugin in served.server.core.admission.plugins) is runs
+
+
+def test_kube_apiserver_itself_leaves_nodes_alone() -> None:
+    assert "NodeRestriction" not in DEFAULT
 
 
 def test_flags_add_and_take_away() -> None:

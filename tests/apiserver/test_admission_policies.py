@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object, on
+from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
 
 from pilothouse.apiserver import ApiServer
 
@@ -185,11 +185,8 @@ ONE = {"expression": "object.data.a == '1'"}
         ),
     ],
 )  # fmt: skip
-def test_a_create_under_a_policy(given: Object, bound: Object, code: int, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        return await judged(api, config_map(a="2"), given, bound)
-
-    answer = on(main)
+async def test_a_create_under_a_policy(api: Api, given: Object, bound: Object, code: int, message: str) -> None:
+    answer = await judged(api, config_map(a="2"), given, bound)
     assert (answer.status, answer.message) == (code, message)
     if code == 422:
         details = answer.body["details"]
@@ -201,63 +198,52 @@ def test_a_create_under_a_policy(given: Object, bound: Object, code: int, messag
         assert answer.body["reason"] == "Invalid"
 
 
-def test_a_binding_may_only_warn() -> None:
-    async def main(api: Api) -> Answer:
-        return await judged(
-            api, config_map(a="2"), policy({**ONE, "message": "m"}), binding(validationActions=["Warn"])
-        )
-
-    answer = on(main)
+async def test_a_binding_may_only_warn(api: Api) -> None:
+    answer = await judged(api, config_map(a="2"), policy({**ONE, "message": "m"}), binding(validationActions=["Warn"]))
     assert answer.status == 201
     assert "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': m" in answer.headers["warning"]
 
 
-def test_parameters_come_from_a_name_or_a_selector() -> None:
-    async def main(api: Api) -> list[Answer]:
-        wanted = config_map("params", a="1")
-        await api.made(CONFIG_MAPS, wanted)
-        given = policy(
-            {"expression": "object.data.a == params.data.a", "messageExpression": "'want ' + params.data.a"},
-            paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
-            matchConditions=[{"name": "m", "expression": "object.metadata.name != 'params'"}],
-        )
-        named = {"name": "params", "parameterNotFoundAction": "Deny"}
-        by_name = await judged(api, config_map(a="2"), given, binding(paramRef=named))
-        chosen = {"selector": {"matchLabels": {"x": "y"}}, "parameterNotFoundAction": "Deny"}
-        found = (await api.get(BINDINGS + "/b")).body
-        found["spec"]["paramRef"] = chosen
-        assert (await api.put(BINDINGS + "/b", found)).status == 200
-        by_selector = await api.post(CONFIG_MAPS, config_map(a="2"))
-        return [by_name, by_selector, await api.post(CONFIG_MAPS, config_map(a="1"))]
-
-    by_name, by_selector, good = on(main)
+async def test_parameters_come_from_a_name_or_a_selector(api: Api) -> None:
+    wanted = config_map("params", a="1")
+    await api.made(CONFIG_MAPS, wanted)
+    given = policy(
+        {"expression": "object.data.a == params.data.a", "messageExpression": "'want ' + params.data.a"},
+        paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
+        matchConditions=[{"name": "m", "expression": "object.metadata.name != 'params'"}],
+    )
+    named = {"name": "params", "parameterNotFoundAction": "Deny"}
+    by_name = await judged(api, config_map(a="2"), given, binding(paramRef=named))
+    chosen = {"selector": {"matchLabels": {"x": "y"}}, "parameterNotFoundAction": "Deny"}
+    found = (await api.get(BINDINGS + "/b")).body
+    found["spec"]["paramRef"] = chosen
+    assert (await api.put(BINDINGS + "/b", found)).status == 200
+    by_selector = await api.post(CONFIG_MAPS, config_map(a="2"))
+    by_name, by_selector, good = [by_name, by_selector, await api.post(CONFIG_MAPS, config_map(a="1"))]
     assert by_name.message == by_selector.message == DENIED + "want 1"
     assert good.status == 201
 
 
-def test_updates_and_deletes_are_judged_too() -> None:
-    async def main(api: Api) -> list[Answer]:
-        await api.made(CONFIG_MAPS, config_map(a="1"))
-        await api.made(
-            POLICIES,
-            policy(
-                {"expression": "request.operation != 'DELETE' || oldObject.data.a == '9'", "message": "stays"},
-                {"expression": "object == null || object.data.a == oldObject.data.a", "message": "fixed"},
-            ),
-        )
-        await api.made(BINDINGS, binding())
-        return [
-            await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}}),
-            await api.patch(CONFIG_MAPS + "/c", {"data": {"b": "2"}}),
-            await api.delete(CONFIG_MAPS + "/c"),
-        ]
-
-    changed, added, deleted = on(main)
+async def test_updates_and_deletes_are_judged_too(api: Api) -> None:
+    await api.made(CONFIG_MAPS, config_map(a="1"))
+    await api.made(
+        POLICIES,
+        policy(
+            {"expression": "request.operation != 'DELETE' || oldObject.data.a == '9'", "message": "stays"},
+            {"expression": "object == null || object.data.a == oldObject.data.a", "message": "fixed"},
+        ),
+    )
+    await api.made(BINDINGS, binding())
+    changed, added, deleted = [
+        await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}}),
+        await api.patch(CONFIG_MAPS + "/c", {"data": {"b": "2"}}),
+        await api.delete(CONFIG_MAPS + "/c"),
+    ]
     assert (changed.message, added.status, deleted.message) == (DENIED + "fixed", 200, DENIED + "stays")
 
 
 @pytest.mark.parametrize(("match_policy", "code"), [("Equivalent", 422), ("Exact", 201)])
-def test_an_equivalent_version_is_converted(match_policy: str, code: int) -> None:
+async def test_an_equivalent_version_is_converted(api: Api, match_policy: str, code: int) -> None:
     rule = {"apiGroups": ["autoscaling"], "apiVersions": ["v2"], "operations": ["*"], "resources": ["*"]}
     seen = "has(object.spec.metrics) ? object.apiVersion : 'v1'"
     given = policy(
@@ -272,25 +258,18 @@ def test_an_equivalent_version_is_converted(match_policy: str, code: int) -> Non
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
         },
     }
-
-    async def main(api: Api) -> Answer:
-        await api.made(POLICIES, given)
-        await api.made(BINDINGS, binding())
-        return await api.post(SCALERS, scaler)
-
-    answer = on(main)
+    await api.made(POLICIES, given)
+    await api.made(BINDINGS, binding())
+    answer = await api.post(SCALERS, scaler)
     assert answer.status == code
     assert code == 201 or answer.message.endswith("denied request: autoscaling/v2")
 
 
-def test_policies_are_not_about_policies() -> None:
-    async def main(api: Api) -> Answer:
-        rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
-        await api.made(POLICIES, policy({"expression": "false"}, constraints={"resourceRules": [rule]}))
-        await api.made(BINDINGS, binding())
-        return await api.delete(BINDINGS + "/b")
-
-    assert on(main).status == 200
+async def test_policies_are_not_about_policies(api: Api) -> None:
+    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
+    await api.made(POLICIES, policy({"expression": "false"}, constraints={"resourceRules": [rule]}))
+    await api.made(BINDINGS, binding())
+    assert (await api.delete(BINDINGS + "/b")).status == 200
 
 
 @pytest.mark.parametrize(
@@ -332,11 +311,8 @@ def test_policies_are_not_about_policies() -> None:
         ),
     ],
 )
-def test_policies_that_are_refused(spec: Object, problem: str) -> None:
-    async def main(api: Api) -> Answer:
-        return await api.post(POLICIES, spec)
-
-    answer = on(main)
+async def test_policies_that_are_refused(api: Api, spec: Object, problem: str) -> None:
+    answer = await api.post(POLICIES, spec)
     assert answer.status == 422
     assert problem in answer.message
 
@@ -371,65 +347,57 @@ NO_OPERATOR = 'Internal error occurred: "Is" is not a valid label selector opera
         pytest.param(BINDING_KEY, "Ignore", "", id="a binding of such a policy"),
     ],
 )
-def test_a_selector_that_is_none_fails_as_the_policy_says(key: str, failure_policy: str, message: str) -> None:
+async def test_a_selector_that_is_none_fails_as_the_policy_says(
+    api: Api, key: str, failure_policy: str, message: str
+) -> None:
     """And only those writes that the rules are about."""
-
-    async def main(api: Api) -> list[Answer]:
-        constraints = {"resourceRules": [RULE], **SELECTED}
-        given = policy({"expression": "true"}, failurePolicy=failure_policy, constraints=constraints)
-        await api.made(POLICIES, given)
-        await api.made(BINDINGS, binding(matchResources=SELECTED))
-        before = await api.post(CONFIG_MAPS, config_map("before"))
-        await api.rewrite(key, '"Exists"', '"Is"')
-        other = await api.post(CONFIG_MAPS.replace("configmaps", "secrets"), {"metadata": {"name": "s"}})
-        return [before, other, await api.post(CONFIG_MAPS, config_map())]
-
-    before, other, judged = on(main)
+    constraints = {"resourceRules": [RULE], **SELECTED}
+    given = policy({"expression": "true"}, failurePolicy=failure_policy, constraints=constraints)
+    await api.made(POLICIES, given)
+    await api.made(BINDINGS, binding(matchResources=SELECTED))
+    before = await api.post(CONFIG_MAPS, config_map("before"))
+    await api.rewrite(key, '"Exists"', '"Is"')
+    other = await api.post(CONFIG_MAPS.replace("configmaps", "secrets"), {"metadata": {"name": "s"}})
+    before, other, judged = [before, other, await api.post(CONFIG_MAPS, config_map())]
     assert (before.status, other.status, judged.status) == (201, 201, 422 if message else 201)
     assert not message or judged.message == f'configmaps "c" is forbidden: {message}'
 
 
-def test_what_a_policy_was_stays_in_force_when_nobody_can_read_it_any_more() -> None:
-    async def main(api: Api) -> list[Answer]:
-        await api.made(POLICIES, policy(ONE))
-        await api.made(BINDINGS, binding())
-        await api.rewrite(KEY, '"validations":[', '"validations":"x","was":[')
-        refused = await api.post(CONFIG_MAPS, config_map(a="2"))
-        granted = await api.post(CONFIG_MAPS, config_map("d", a="1"))
-        await api.delete(POLICIES + "/p")
-        return [refused, granted, await api.post(CONFIG_MAPS, config_map(a="2"))]
-
-    assert [answer.status for answer in on(main)] == [422, 201, 201]
+async def test_what_a_policy_was_stays_in_force_when_nobody_can_read_it_any_more(api: Api) -> None:
+    await api.made(POLICIES, policy(ONE))
+    await api.made(BINDINGS, binding())
+    await api.rewrite(KEY, '"validations":[', '"validations":"x","was":[')
+    refused = await api.post(CONFIG_MAPS, config_map(a="2"))
+    granted = await api.post(CONFIG_MAPS, config_map("d", a="1"))
+    await api.delete(POLICIES + "/p")
+    assert [answer.status for answer in [refused, granted, await api.post(CONFIG_MAPS, config_map(a="2"))]] == [
+        422,
+        201,
+        201,
+    ]
 
 
 @pytest.mark.parametrize("key", [KEY, BINDING_KEY])
-def test_a_server_that_cannot_read_what_is_stored_is_not_ready_until_that_is_gone(key: str) -> None:
-    async def main(api: Api) -> list[Answer]:
-        await api.made(POLICIES, policy(ONE))
-        await api.made(BINDINGS, binding())
-        await api.rewrite(key, '"spec":{', '"spec":"x","was":{')
-        api.transport = ApiServer(api.env, api.store).transport("admin", ("system:masters",))
-        refused = await api.post(CONFIG_MAPS, config_map(a="1"))
-        read = await api.get(CONFIG_MAPS)
-        gone = await api.delete((POLICIES if key == KEY else BINDINGS) + key[key.rindex("/") :])
-        return [refused, read, gone, await api.post(CONFIG_MAPS, config_map(a="2"))]
-
-    refused, read, gone, granted = on(main)
+async def test_a_server_that_cannot_read_what_is_stored_is_not_ready_until_that_is_gone(api: Api, key: str) -> None:
+    await api.made(POLICIES, policy(ONE))
+    await api.made(BINDINGS, binding())
+    await api.rewrite(key, '"spec":{', '"spec":"x","was":{')
+    api.transport = ApiServer(api.env, api.store).transport("admin", ("system:masters",))
+    refused = await api.post(CONFIG_MAPS, config_map(a="1"))
+    read = await api.get(CONFIG_MAPS)
+    gone = await api.delete((POLICIES if key == KEY else BINDINGS) + key[key.rindex("/") :])
+    refused, read, gone, granted = [refused, read, gone, await api.post(CONFIG_MAPS, config_map(a="2"))]
     assert refused.status == 403
     assert refused.message == 'configmaps "c" is forbidden: not yet ready to handle request'
     assert [read.status, gone.status, granted.status] == [200, 200, 201]
 
 
 @pytest.mark.parametrize("key", [KEY, BINDING_KEY])
-def test_a_first_one_that_nobody_can_read_stops_no_server_that_runs(key: str) -> None:
+async def test_a_first_one_that_nobody_can_read_stops_no_server_that_runs(api: Api, key: str) -> None:
     """It was known that there is none, and that stays in force."""
-
-    async def main(api: Api) -> list[Answer]:
-        before = await api.post(CONFIG_MAPS, config_map("before"))
-        kind = "ValidatingAdmissionPolicy" if key == KEY else "ValidatingAdmissionPolicyBinding"
-        name = key[key.rindex("/") + 1 :]
-        text = '{"kind":"%s","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"%s"},"spec":"x"}'
-        await api.store.commit(api.store.stage(key, lambda _revision: (text % (kind, name)).encode(), expected=0))
-        return [before, await api.post(CONFIG_MAPS, config_map())]
-
-    assert [answer.status for answer in on(main)] == [201, 201]
+    before = await api.post(CONFIG_MAPS, config_map("before"))
+    kind = "ValidatingAdmissionPolicy" if key == KEY else "ValidatingAdmissionPolicyBinding"
+    name = key[key.rindex("/") + 1 :]
+    text = '{"kind":"%s","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"%s"},"spec":"x"}'
+    await api.store.commit(api.store.stage(key, lambda _revision: (text % (kind, name)).encode(), expected=0))
+    assert [answer.status for answer in [before, await api.post(CONFIG_MAPS, config_map())]] == [201, 201]

@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, MERGE, PODS, Answer, Api, on
+from tests.apiserver.api import CONFIG_MAPS, MERGE, PODS, Answer, Api
 from tests.apiserver.apply_story import APPLY, CRD, config_map, crontab, deployment, service
-from tests.apiserver.test_ownership import DEPLOYMENTS, owners
+from tests.apiserver.registry.generic.test_managed_fields import DEPLOYMENTS, owners
 
 C = CONFIG_MAPS + "/c"
 D = DEPLOYMENTS + "/d"
@@ -19,46 +19,39 @@ async def applied(api: Api, path: str, body: Any, manager: str = "m1", more: str
     return await api.ask("PATCH", f"{path}?fieldManager={manager}{more}", body, APPLY)
 
 
-def told(*steps: tuple[Any, ...]) -> list[Answer]:
+async def told(api: Api, *steps: tuple[Any, ...]) -> list[Answer]:
     """The answers to applies in a row: (path, body, manager, more)."""
-
-    async def main(api: Api) -> list[Answer]:
-        running = asyncio.ensure_future(api.server.run())
-        if any(step[0] == T for step in steps):
-            await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD)
-        answers = [await applied(api, *step) for step in steps]
-        running.cancel()
-        return answers
-
-    return on(main)
+    running = asyncio.ensure_future(api.server.run())
+    if any(step[0] == T for step in steps):
+        await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD)
+    answers = [await applied(api, *step) for step in steps]
+    running.cancel()
+    return answers
 
 
-def test_applying_what_is_not_there_creates_it() -> None:
-    first, again = told((C, config_map(a="1")), (C, config_map(a="1")))
+async def test_applying_what_is_not_there_creates_it(api: Api) -> None:
+    first, again = await told(api, (C, config_map(a="1")), (C, config_map(a="1")))
     assert (first.status, again.status) == (201, 200)
     assert owners(first) == {"m1/Apply": {"f:data": {"f:a": {}}}}
     assert again.body == first.body, "nothing has changed, not even a time"
 
 
-def test_what_is_applied_no_more_goes_unless_others_own_it() -> None:
-    answer = told((C, config_map(a="1", b="1")), (C, config_map(a="1"), "m2"), (C, config_map()))[-1]
+async def test_what_is_applied_no_more_goes_unless_others_own_it(api: Api) -> None:
+    answer = (await told(api, (C, config_map(a="1", b="1")), (C, config_map(a="1"), "m2"), (C, config_map())))[-1]
     assert answer.body["data"] == {"a": "1"}
     assert owners(answer) == {"m2/Apply": {"f:data": {"f:a": {}}}}
 
 
-def test_a_list_that_is_applied_as_null_keeps_what_others_own() -> None:
+async def test_a_list_that_is_applied_as_null_keeps_what_others_own(api: Api) -> None:
     """Its items are references, each of which is one value."""
     path = "/api/v1/namespaces/default/serviceaccounts"
 
     def account(secrets: Any) -> Any:
         return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}, "secrets": secrets}
 
-    async def main(api: Api) -> Answer:
-        await api.made(path, account([{"name": "one"}]))
-        await applied(api, f"{path}/a", account([{"name": "two"}]))
-        return await applied(api, f"{path}/a", account(None))
-
-    answer = on(main)
+    await api.made(path, account([{"name": "one"}]))
+    await applied(api, f"{path}/a", account([{"name": "two"}]))
+    answer = await applied(api, f"{path}/a", account(None))
     assert answer.body["secrets"] == [{"name": "one"}]
     assert owners(answer) == {
         "m1/Apply": {"f:secrets": {}},
@@ -66,13 +59,10 @@ def test_a_list_that_is_applied_as_null_keeps_what_others_own() -> None:
     }
 
 
-def test_a_conflict_names_managers_and_fields() -> None:
-    async def main(api: Api) -> Answer:
-        await applied(api, C, config_map(a="1"))
-        await api.ask("PATCH", C + "?fieldManager=u1", {"data": {"x": "1"}}, MERGE)
-        return await applied(api, C, config_map(a="2", x="2"), "m2")
-
-    answer = on(main)
+async def test_a_conflict_names_managers_and_fields(api: Api) -> None:
+    await applied(api, C, config_map(a="1"))
+    await api.ask("PATCH", C + "?fieldManager=u1", {"data": {"x": "1"}}, MERGE)
+    answer = await applied(api, C, config_map(a="2", x="2"), "m2")
     assert answer.status == 409
     assert answer.body == {
         "kind": "Status",
@@ -92,20 +82,17 @@ def test_a_conflict_names_managers_and_fields() -> None:
     }
 
 
-def test_force_takes_what_others_own() -> None:
-    answer = told((C, config_map(a="1", b="1")), (C, config_map(a="2"), "m2", "&force=true"))[-1]
+async def test_force_takes_what_others_own(api: Api) -> None:
+    answer = (await told(api, (C, config_map(a="1", b="1")), (C, config_map(a="2"), "m2", "&force=true")))[-1]
     assert answer.body["data"] == {"a": "2", "b": "1"}
     assert owners(answer) == {"m1/Apply": {"f:data": {"f:b": {}}}, "m2/Apply": {"f:data": {"f:a": {}}}}
 
 
-def test_what_was_there_before_anybody_applied_has_an_owner() -> None:
-    async def main(api: Api) -> Answer:
-        made = await api.post(CONFIG_MAPS, config_map(a="1", b="1"))
-        made.meta["managedFields"] = []
-        await api.put(C, made.body)
-        return await applied(api, C, config_map(a="2"), "m1", "&force=true")
-
-    assert owners(on(main)) == {
+async def test_what_was_there_before_anybody_applied_has_an_owner(api: Api) -> None:
+    made = await api.post(CONFIG_MAPS, config_map(a="1", b="1"))
+    made.meta["managedFields"] = []
+    await api.put(C, made.body)
+    assert owners(await applied(api, C, config_map(a="2"), "m1", "&force=true")) == {
         "m1/Apply": {"f:data": {"f:a": {}}},
         "before-first-apply/Update": {"f:data": {".": {}, "f:b": {}}},
     }
@@ -120,24 +107,25 @@ def test_what_was_there_before_anybody_applied_has_an_owner() -> None:
         pytest.param("abc", "ca", "bca", id="shared ones come in the order of the configuration"),
     ],
 )
-def test_items_keep_their_order(live: str, config: str, order: str) -> None:
+async def test_items_keep_their_order(api: Api, live: str, config: str, order: str) -> None:
     one, other = ([{"name": name, "image": "i"} for name in names] for names in (live, config))
-    answer = told((D, deployment(one)), (D, deployment(other), "m2"))[-1]
+    answer = (await told(api, (D, deployment(one)), (D, deployment(other), "m2")))[-1]
     assert [each["name"] for each in answer.body["spec"]["template"]["spec"]["containers"]] == list(order)
 
 
-def test_a_port_without_a_protocol_is_that_of_tcp() -> None:
+async def test_a_port_without_a_protocol_is_that_of_tcp(api: Api) -> None:
     ports = [{"port": 80, "name": "a"}, {"port": 80, "name": "u", "protocol": "UDP"}]
-    first, second = told((S, service(*ports)), (S, service(ports[0])))
+    first, second = await told(api, (S, service(*ports)), (S, service(ports[0])))
     spec = owners(first)["m1/Apply"]["f:spec"]
     assert list(spec["f:ports"]) == ['k:{"port":80,"protocol":"TCP"}', 'k:{"port":80,"protocol":"UDP"}']
     assert [port["protocol"] for port in second.body["spec"]["ports"]] == ["TCP"]
 
 
-def test_custom_resources_merge_as_their_schema_says() -> None:
+async def test_custom_resources_merge_as_their_schema_says(api: Api) -> None:
     one = {"tags": ["a", "b"], "list": ["x"], "whole": {"a": "1"}, "map": {"a": "1"}, "ports": [{"port": 80}]}
     two = {"tags": ["c"], "map": {"b": "1"}, "ports": [{"port": 80, "protocol": "UDP"}]}
-    first, second, third, fourth = told(
+    first, second, third, fourth = await told(
+        api,
         (T, crontab(one)),
         (T, crontab(two), "m2"),
         (T, crontab({"whole": {"b": "1"}, "list": ["x", "y"]}), "m3"),
@@ -160,38 +148,32 @@ def test_custom_resources_merge_as_their_schema_says() -> None:
     }
 
 
-def test_status_is_applied_apart() -> None:
+async def test_status_is_applied_apart(api: Api) -> None:
     status = {"apiVersion": "apps/v1", "kind": "Deployment", "status": {"replicas": 3}}
-    main, answer = told((D, {**deployment(), "status": {"replicas": 9}}), (D + "/status", status, "st"))
+    main, answer = await told(api, (D, {**deployment(), "status": {"replicas": 9}}), (D + "/status", status, "st"))
     assert "f:status" not in owners(main)["m1/Apply"]
     assert "replicas" not in main.body["status"]
     assert owners(answer)["st/Apply/status"] == {"f:status": {"f:replicas": {}}}
     assert answer.body["status"] == {"replicas": 3}
 
 
-def test_a_dry_run_stores_nothing() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        return await applied(api, C, config_map(a="1"), "m1", "&dryRun=All"), await api.get(C)
-
-    dry, found = on(main)
+async def test_a_dry_run_stores_nothing(api: Api) -> None:
+    dry = await applied(api, C, config_map(a="1"), "m1", "&dryRun=All")
+    found = await api.get(C)
     assert (dry.status, found.status) == (201, 404)
     assert owners(dry) == {"m1/Apply": {"f:data": {"f:a": {}}}}
 
 
-def test_kubectl_takes_over_what_it_applied_on_its_own_side() -> None:
+async def test_kubectl_takes_over_what_it_applied_on_its_own_side(api: Api) -> None:
     note = "kubectl.kubernetes.io/last-applied-configuration"
-
-    async def main(api: Api) -> list[Answer]:
-        text = '{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{"name":"c"}}'
-        made = config_map(a="1", b="1", meta={"annotations": {note: text}})
-        await api.ask("POST", CONFIG_MAPS + "?fieldManager=kubectl-client-side-apply", made)
-        return [
-            await applied(api, C, config_map(a="2", b="2"), "kubectl"),
-            await applied(api, C, config_map(a="2"), "other"),
-            await applied(api, C, config_map(a="2"), "kubectl"),
-        ]
-
-    beyond, other, allowed = on(main)
+    text = '{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{"name":"c"}}'
+    made = config_map(a="1", b="1", meta={"annotations": {note: text}})
+    await api.ask("POST", CONFIG_MAPS + "?fieldManager=kubectl-client-side-apply", made)
+    beyond, other, allowed = [
+        await applied(api, C, config_map(a="2", b="2"), "kubectl"),
+        await applied(api, C, config_map(a="2"), "other"),
+        await applied(api, C, config_map(a="2"), "kubectl"),
+    ]
     assert beyond.message == 'Apply failed with 1 conflict: conflict with "kubectl-client-side-apply" using v1: .data.b'
     assert other.status == 409
     assert allowed.body["data"] == {"a": "2", "b": "1"}
@@ -200,8 +182,9 @@ def test_kubectl_takes_over_what_it_applied_on_its_own_side() -> None:
     )
 
 
-def test_an_old_resource_version_is_a_conflict_and_none_where_nothing_is() -> None:
-    made, answer = told(
+async def test_an_old_resource_version_is_a_conflict_and_none_where_nothing_is(api: Api) -> None:
+    made, answer = await told(
+        api,
         (C, config_map(a="1", meta={"resourceVersion": "1"})),
         (C, config_map(a="2", meta={"resourceVersion": "1"})),
     )
@@ -209,8 +192,8 @@ def test_an_old_resource_version_is_a_conflict_and_none_where_nothing_is() -> No
     assert (answer.status, answer.body["reason"]) == (409, "Conflict")
 
 
-def test_a_uid_where_nothing_is_is_a_conflict() -> None:
-    (answer,) = told((C, config_map(a="1", meta={"uid": "u"})))
+async def test_a_uid_where_nothing_is_is_a_conflict(api: Api) -> None:
+    (answer,) = await told(api, (C, config_map(a="1", meta={"uid": "u"})))
     assert answer.status == 409
     assert "uid mismatch: the provided object specified uid u, and no existing object was found" in answer.message
 
@@ -272,14 +255,15 @@ TYPED = "failed to create typed patch object "
             S,
             service({"name": "x"}),
             422,
-            'Service "s" is invalid: spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive',
+            'Service "s" is invalid: [spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive, '
+            "spec.ports[0].targetPort: Invalid value: 0: must be between 1 and 65535, inclusive]",
             id="a port without a number",
         ),
         pytest.param(D + "/status", deployment(), 404, 'deployments.apps "d" not found', id="the status of nothing"),
     ],
 )
-def test_what_cannot_be_applied_is_refused(path: str, body: Any, code: int, message: str) -> None:
-    (answer,) = told((path, body))
+async def test_what_cannot_be_applied_is_refused(api: Api, path: str, body: Any, code: int, message: str) -> None:
+    (answer,) = await told(api, (path, body))
     assert (answer.status, answer.message) == (code, message)
 
 
@@ -305,25 +289,19 @@ def test_what_cannot_be_applied_is_refused(path: str, body: Any, code: int, mess
         ),
     ],
 )
-def test_options_are_checked(query: str, content_type: str, code: int, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(CONFIG_MAPS, config_map())
-        return await api.ask("PATCH", C + query, config_map(), content_type)
-
-    answer = on(main)
+async def test_options_are_checked(api: Api, query: str, content_type: str, code: int, message: str) -> None:
+    await api.made(CONFIG_MAPS, config_map())
+    answer = await api.ask("PATCH", C + query, config_map(), content_type)
     assert (answer.status, answer.message) == (code, message)
 
 
 TWICE = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  k: a\n  k: b\n"
 
 
-def test_a_key_twice_in_yaml_is_an_error_a_warning_or_nothing() -> None:
-    async def main(api: Api) -> list[Answer]:
-        ways = ("Strict", "Warn", "Ignore", "Strict")
-        answers = [await applied(api, C, TWICE, "m", "&fieldValidation=" + how) for how in ways]
-        return [*answers, await api.get(C)]
-
-    strict, warned, ignored, again, stored = on(main)
+async def test_a_key_twice_in_yaml_is_an_error_a_warning_or_nothing(api: Api) -> None:
+    ways = ("Strict", "Warn", "Ignore", "Strict")
+    answers = [await applied(api, C, TWICE, "m", "&fieldValidation=" + how) for how in ways]
+    strict, warned, ignored, again, stored = [*answers, await api.get(C)]
     assert again.body == strict.body
     assert stored.meta["resourceVersion"] == ignored.meta["resourceVersion"]
     assert (strict.status, strict.message) == (
@@ -341,16 +319,13 @@ def _scale(replicas: int) -> Any:
     return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": replicas}}
 
 
-def test_a_scale_takes_the_number_of_replicas_from_its_owner() -> None:
-    async def main(api: Api) -> list[Answer]:
-        await applied(api, D, deployment(replicas=2))
-        await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
-        scaled = await api.get(D)
-        refused = await applied(api, D, deployment(replicas=2))
-        await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
-        return [scaled, refused, await api.get(D)]
-
-    scaled, refused, unchanged = on(main)
+async def test_a_scale_takes_the_number_of_replicas_from_its_owner(api: Api) -> None:
+    await applied(api, D, deployment(replicas=2))
+    await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
+    scaled = await api.get(D)
+    refused = await applied(api, D, deployment(replicas=2))
+    await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
+    scaled, refused, unchanged = [scaled, refused, await api.get(D)]
     assert owners(scaled)["hpa/Update/scale"] == {"f:spec": {"f:replicas": {}}}
     assert "f:replicas" not in owners(scaled)["m1/Apply"]["f:spec"]
     assert refused.message == (
@@ -359,9 +334,12 @@ def test_a_scale_takes_the_number_of_replicas_from_its_owner() -> None:
     assert unchanged.body == scaled.body
 
 
-def test_a_scale_can_be_applied() -> None:
-    made, refused, forced = told(
-        (D, deployment(replicas=2)), (D + "/scale", _scale(5), "hpa"), (D + "/scale", _scale(5), "hpa", "&force=true")
+async def test_a_scale_can_be_applied(api: Api) -> None:
+    made, refused, forced = await told(
+        api,
+        (D, deployment(replicas=2)),
+        (D + "/scale", _scale(5), "hpa"),
+        (D + "/scale", _scale(5), "hpa", "&force=true"),
     )
     assert made.status == 201
     assert refused.message == 'Apply failed with 1 conflict: conflict with "m1": .spec.replicas'
@@ -376,25 +354,24 @@ def test_a_scale_can_be_applied() -> None:
         ({"containers": [_C], "topologySpreadConstraints": [{}]}, "spec.topologySpreadConstraints[0].topologyKey"),
     ],
 )
-def test_an_item_without_its_key_has_an_empty_one(spec: dict[str, Any], field: str) -> None:
+async def test_an_item_without_its_key_has_an_empty_one(api: Api, spec: dict[str, Any], field: str) -> None:
     """Fields that are never left out have their zero as default, also as keys."""
-    [answer] = told((f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    [answer] = await told(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
     assert answer.status == 422, answer.text
     assert field in [cause["field"] for cause in answer.body["details"]["causes"]]
 
 
-def test_a_number_that_is_too_large_loses_its_highest_bits() -> None:
+async def test_a_number_that_is_too_large_loses_its_highest_bits(api: Api) -> None:
     spec = {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 4294967376}]}]}
-    [answer] = told((f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    [answer] = await told(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
     assert answer.status == 201, answer.text
     assert answer.body["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
 
 
-def test_a_part_of_a_number_cannot_be_converted() -> None:
+async def test_a_part_of_a_number_cannot_be_converted(api: Api) -> None:
     spec = {"containers": [_C], "priority": 1.5}
-    [answer] = told((f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    [answer] = await told(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
     assert answer.status == 500
     assert answer.message.endswith(
-        "to proper version (v1): unable to convert unstructured object to /v1, Kind=Pod: "
-        "cannot convert float64 to int32"
+        "to proper version: unable to convert unstructured object to /v1, Kind=Pod: cannot convert float64 to int32"
     )

@@ -3,121 +3,23 @@
 import asyncio
 import gzip
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.apiserver.application import JANE, MAPS, World, config_map
 
-from pilothouse.apiserver.asgi import Application
-from pilothouse.apiserver.authentication import StaticTokens
-from pilothouse.apiserver.gateway import Gateway
-from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.presentation import protobuf
 from pilothouse.apiserver.presentation.negotiation import PROTOBUF
 from pilothouse.apiserver.presentation.protobuf_decoding import fields_of
-from pilothouse.apiserver.server import ApiServer
-from pilothouse.env import Env
-from pilothouse.env.virtual import run
-from pilothouse.storage import MemoryStore
-
-ADMIN = {"authorization": "Bearer admin"}
-JANE = {"authorization": "Bearer jane"}
-JSON = {"content-type": "application/json"}
 
 
-class Exchange:
-    """One request under way: ``events`` are what was sent back so far; ``leave`` is the client hanging up."""
-
-    def __init__(
-        self, application: Application, method: str, target: str, headers: dict[str, str], body: bytes
-    ) -> None:
-        path, _, query = target.partition("?")
-        self.scope: dict[str, Any] = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        }
-        if body:
-            self.scope["headers"].append((b"content-length", str(len(body)).encode()))
-        self._application = application
-        self._incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._incoming.put_nowait({"type": "http.request", "body": body})
-        self.events: asyncio.Queue[Any] = asyncio.Queue()
-        self.status = 0
-        self.headers: dict[str, str] = {}
-
-    async def run(self) -> bytes:
-        """The whole answer."""
-        await self._application(self.scope, self._incoming.get, self._send)
-        return b"".join([self.events.get_nowait() for _ in range(self.events.qsize())])
-
-    def leave(self) -> None:
-        self._incoming.put_nowait({"type": "http.disconnect"})
-
-    async def _send(self, message: Any) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
-        else:
-            self.events.put_nowait(message.get("body", b""))
-
-
-class World:
-    """A server with one administrator and one user without rights."""
-
-    def __init__(self, env: Env, authorization: str = "RBAC") -> None:
-        self.env = env
-        self.core = ApiServer(env, MemoryStore(env))
-        logins = [
-            StaticTokens({"admin": Identity("admin", ("system:masters",)), "jane": Identity("jane", ("crew",), "u1")})
-        ]
-        self.gateway = Gateway(self.core, address="10.0.0.1:6443", logins=logins, authorization=authorization)
-        self.application = Application(env, self.gateway)
-
-    def begin(self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None) -> Exchange:
-        sent = {**ADMIN, **(JSON if body is not None else {}), **(headers or {})}
-        data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        return Exchange(self.application, method, target, {k: v for k, v in sent.items() if v}, data)
-
-    async def ask(
-        self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None
-    ) -> tuple[int, Any]:
-        exchange = self.begin(method, target, body, headers)
-        answer = await exchange.run()
-        return exchange.status, json.loads(answer) if exchange.headers["content-type"] == "application/json" else answer
-
-
-def scenario(test: Callable[[World], Awaitable[None]], *, authorization: str = "RBAC") -> None:
-    async def main(env: Env) -> None:
-        world = World(env, authorization)
-        await world.gateway.start()
-        await test(world)
-        await world.application.stop()
-        await world.core.close()
-
-    run(main)
-
-
-def config_map(name: str = "cm", **data: str) -> dict[str, Any]:
-    return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": data}
-
-
-MAPS = "/api/v1/namespaces/default/configmaps"
-
-
-def test_every_answer_carries_upstreams_headers() -> None:
-    async def test(world: World) -> None:
-        exchange = world.begin("GET", MAPS)
-        body = await exchange.run()
-        assert exchange.headers["content-type"] == "application/json"
-        assert exchange.headers["cache-control"] == "no-cache, private"
-        assert exchange.headers["content-length"] == str(len(body))
-        assert len(exchange.headers["audit-id"]) == 36
-
-    scenario(test)
+async def test_every_answer_carries_upstreams_headers(world: World) -> None:
+    exchange = world.begin("GET", MAPS)
+    body = await exchange.run()
+    assert exchange.headers["content-type"] == "application/json"
+    assert exchange.headers["cache-control"] == "no-cache, private"
+    assert exchange.headers["content-length"] == str(len(body))
+    assert len(exchange.headers["audit-id"]) == 36
 
 
 @pytest.mark.parametrize(
@@ -206,317 +108,287 @@ def test_every_answer_carries_upstreams_headers() -> None:
         ),
     ],
 )
-def test_refusals(method: str, target: str, headers: dict[str, str], status: int, message: str) -> None:
-    async def test(world: World) -> None:
-        code, answer = await world.ask(method, target, headers=headers)
-        assert (code, answer["code"], answer["kind"]) == (status, status, "Status")
-        assert answer["message"].startswith(message)
+async def test_refusals(
+    world: World, method: str, target: str, headers: dict[str, str], status: int, message: str
+) -> None:
+    code, answer = await world.ask(method, target, headers=headers)
+    assert (code, answer["code"], answer["kind"]) == (status, status, "Status")
+    assert answer["message"].startswith(message)
 
-    scenario(test)
 
-
-def test_unknown_paths_are_plain_text() -> None:
+async def test_unknown_paths_are_plain_text(world: World) -> None:
     """Those of groups that are upstream's own are read by its router, which answers in JSON."""
-
-    async def test(world: World) -> None:
-        for path in ("/apis/apps/v9", "/apis/apps/v9/deployments", "/api/v9", "/api/v9/pods"):
-            status, answer = await world.ask("GET", path)
-            assert (status, answer["message"]) == (404, "the server could not find the requested resource")
-        for path in ("/healthz/", "/livez/nothing"):
-            assert await world.ask("GET", path) == (404, b"404 page not found\n")
-        assert await world.ask("GET", "/nowhere") == (404, b"404 page not found\n")
-        assert await world.ask("GET", "/apis/nowhere.example.com/v1") == (404, b"404 page not found\n")
-        status, answer = await world.ask("GET", "/")
-        assert status == 200
-        assert "/apis/apps/v1" in answer["paths"]
-
-    scenario(test)
+    for path in ("/apis/apps/v9", "/apis/apps/v9/deployments", "/api/v9", "/api/v9/pods"):
+        status, answer = await world.ask("GET", path)
+        assert (status, answer["message"]) == (404, "the server could not find the requested resource")
+    for path in ("/healthz/", "/livez/nothing"):
+        assert await world.ask("GET", path) == (404, b"404 page not found\n")
+    assert await world.ask("GET", "/nowhere") == (404, b"404 page not found\n")
+    assert await world.ask("GET", "/apis/nowhere.example.com/v1") == (404, b"404 page not found\n")
+    status, answer = await world.ask("GET", "/")
+    assert status == 200
+    assert "/apis/apps/v1" in answer["paths"]
 
 
-def test_strangers_see_health_and_version_in_any_mode() -> None:
-    async def test(world: World) -> None:
-        nobody = {"authorization": ""}
-        assert (await world.ask("GET", "/healthz", headers=nobody)) == (200, b"ok")
-        assert (await world.ask("GET", "/version/", headers=nobody))[1]["major"] == "1"
-        assert (await world.ask("GET", "/api", headers=nobody))[0] in (401, 403)
-        assert (await world.ask("GET", MAPS, headers=nobody))[0] in (401, 403)
-
-    scenario(test)
-    scenario(test, authorization="AlwaysAllow")
+@pytest.mark.parametrize("authorization", ["RBAC", "AlwaysAllow"])
+async def test_strangers_see_health_and_version_in_any_mode(world: World, authorization: str) -> None:
+    nobody = {"authorization": ""}
+    assert (await world.ask("GET", "/healthz", headers=nobody)) == (200, b"ok")
+    assert (await world.ask("GET", "/version/", headers=nobody))[1]["major"] == "1"
+    assert (await world.ask("GET", "/api", headers=nobody))[0] in (401, 403)
+    assert (await world.ask("GET", MAPS, headers=nobody))[0] in (401, 403)
 
 
-def test_health_tells_its_checks() -> None:
-    async def test(world: World) -> None:
-        verbose = (await world.ask("GET", "/livez?verbose&exclude=etcd&exclude=odd"))[1].decode()
-        assert "[+]ping ok\n" in verbose
-        assert "[+]etcd excluded: ok\n" in verbose
-        assert 'no matches for "odd"' in verbose
-        assert verbose.endswith("livez check passed\n")
-        assert await world.ask("GET", "/readyz/ping") == (200, b"ok")
-        assert (await world.ask("GET", "/readyz/odd"))[0] == 404
-        world.gateway.stopping()
-        status, failed = await world.ask("GET", "/readyz")
-        assert status == 500
-        assert b"[-]shutdown failed: reason withheld" in failed
-        assert await world.ask("GET", "/livez") == (200, b"ok"), "a server that stops is alive until it has"
-
-    scenario(test)
-
-
-def test_bodies_may_be_protobuf_and_answers_too() -> None:
-    async def test(world: World) -> None:
-        exchange = world.begin(
-            "POST",
-            MAPS,
-            protobuf.encode_object(config_map(a="b")),
-            {"content-type": PROTOBUF, "accept": f"{PROTOBUF},application/json"},
-        )
-        created = protobuf.decode_object(await exchange.run())
-        assert (exchange.status, exchange.headers["content-type"]) == (201, PROTOBUF)
-        assert created["data"] == {"a": "b"}
-        listing = world.begin("GET", MAPS, headers={"accept": PROTOBUF})
-        listed = protobuf.decode_object(await listing.run())
-        assert listed["kind"] == "ConfigMapList"
-        assert [item["metadata"]["name"] for item in listed["items"]] == ["cm"]
-        missing = world.begin("GET", f"{MAPS}/absent", headers={"accept": PROTOBUF})
-        status = protobuf.decode_object(await missing.run())
-        assert (status["kind"], status["reason"], status["code"]) == ("Status", "NotFound", 404)
-
-    scenario(test)
+@pytest.mark.parametrize("authorization", ["AlwaysAllow", "AlwaysAllow,RBAC", "RBAC,AlwaysAllow"])
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        pytest.param(MAPS, {}, id="without anything"),
+        pytest.param(MAPS, {"impersonate-user": "x"}, id="as somebody"),
+        pytest.param(MAPS, {"impersonate-user": "admin", "impersonate-group": "system:masters"}, id="as administrator"),
+        pytest.param(MAPS, {"impersonate-uid": "x"}, id="as nobody"),
+        pytest.param("/livez", {"impersonate-user": "x"}, id="as somebody, to a public path"),
+        pytest.param("/metrics", {"impersonate-user": "x"}, id="as somebody, to another path"),
+    ],
+)
+async def test_whoever_does_not_log_in_is_nobody_where_everything_is_allowed(
+    world: World, authorization: str, path: str, headers: dict[str, str]
+) -> None:
+    assert (await world.ask("GET", path, headers={"authorization": "", **headers}))[0] == 401
 
 
-def test_other_forms() -> None:
-    async def test(world: World) -> None:
-        await world.ask("POST", MAPS, config_map(a="b"))
-        table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
-        _, shown = await world.ask("GET", f"{MAPS}/cm", headers=table)
-        assert shown["rows"][0]["cells"] == ["cm", 1, "0s"]
-        assert shown["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
-        assert shown["metadata"]["resourceVersion"] == shown["rows"][0]["object"]["metadata"]["resourceVersion"]
-        partial = {"accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
-        _, listed = await world.ask("GET", MAPS, headers=partial)
-        assert listed["kind"] == "PartialObjectMetadataList"
-        assert set(listed["items"][0]) == {"kind", "apiVersion", "metadata"}
-        yaml = world.begin("GET", f"{MAPS}/cm", headers={"accept": "application/yaml"})
-        assert b"data:\n  a: b\n" in await yaml.run()
-        pretty = world.begin("GET", f"{MAPS}/cm?pretty=true")
-        assert b'{\n  "kind": "ConfigMap",\n' in await pretty.run()
-        failed = world.begin("GET", f"{MAPS}/none?pretty=true", headers={"accept": "*/*"})
-        assert b'{\n  "kind": "Status",\n' in await failed.run()
-
-    scenario(test)
+async def test_health_tells_its_checks(world: World) -> None:
+    verbose = (await world.ask("GET", "/livez?verbose&exclude=etcd&exclude=odd"))[1].decode()
+    assert "[+]ping ok\n" in verbose
+    assert "[+]etcd excluded: ok\n" in verbose
+    assert 'no matches for "odd"' in verbose
+    assert verbose.endswith("livez check passed\n")
+    assert await world.ask("GET", "/readyz/ping") == (200, b"ok")
+    assert (await world.ask("GET", "/readyz/odd"))[0] == 404
+    world.gateway.stopping()
+    status, failed = await world.ask("GET", "/readyz")
+    assert status == 500
+    assert b"[-]shutdown failed: reason withheld" in failed
+    assert await world.ask("GET", "/livez") == (200, b"ok"), "a server that stops is alive until it has"
 
 
-def test_heads_alone() -> None:
+async def test_bodies_may_be_protobuf_and_answers_too(world: World) -> None:
+    exchange = world.begin(
+        "POST",
+        MAPS,
+        protobuf.encode_object(config_map(a="b")),
+        {"content-type": PROTOBUF, "accept": f"{PROTOBUF},application/json"},
+    )
+    created = protobuf.decode_object(await exchange.run())
+    assert (exchange.status, exchange.headers["content-type"]) == (201, PROTOBUF)
+    assert created["data"] == {"a": "b"}
+    listing = world.begin("GET", MAPS, headers={"accept": PROTOBUF})
+    listed = protobuf.decode_object(await listing.run())
+    assert listed["kind"] == "ConfigMapList"
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["cm"]
+    missing = world.begin("GET", f"{MAPS}/absent", headers={"accept": PROTOBUF})
+    status = protobuf.decode_object(await missing.run())
+    assert (status["kind"], status["reason"], status["code"]) == ("Status", "NotFound", 404)
+
+
+async def test_other_forms(world: World) -> None:
+    await world.ask("POST", MAPS, config_map(a="b"))
+    table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+    _, shown = await world.ask("GET", f"{MAPS}/cm", headers=table)
+    assert shown["rows"][0]["cells"] == ["cm", 1, "0s"]
+    assert shown["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    assert shown["metadata"]["resourceVersion"] == shown["rows"][0]["object"]["metadata"]["resourceVersion"]
+    partial = {"accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
+    _, listed = await world.ask("GET", MAPS, headers=partial)
+    assert listed["kind"] == "PartialObjectMetadataList"
+    assert set(listed["items"][0]) == {"kind", "apiVersion", "metadata"}
+    yaml = world.begin("GET", f"{MAPS}/cm", headers={"accept": "application/yaml"})
+    assert b"data:\n  a: b\n" in await yaml.run()
+    pretty = world.begin("GET", f"{MAPS}/cm?pretty=true")
+    assert b'{\n  "kind": "ConfigMap",\n' in await pretty.run()
+    failed = world.begin("GET", f"{MAPS}/none?pretty=true", headers={"accept": "*/*"})
+    assert b'{\n  "kind": "Status",\n' in await failed.run()
+
+
+async def test_heads_alone(world: World) -> None:
     """Of health and metrics there are some; the API itself has none."""
-
-    async def test(world: World) -> None:
-        for target, code in (("/healthz", 200), ("/metrics", 200), ("/version", 405), ("/api", 405), (MAPS, 405)):
-            exchange = world.begin("HEAD", target)
-            assert await exchange.run() == b""
-            assert exchange.status == code, target
-
-    scenario(test)
+    for target, code in (("/healthz", 200), ("/metrics", 200), ("/version", 405), ("/api", 405), (MAPS, 405)):
+        exchange = world.begin("HEAD", target)
+        assert await exchange.run() == b""
+        assert exchange.status == code, target
 
 
-def test_large_bodies_are_refused() -> None:
-    async def test(world: World) -> None:
-        status, answer = await world.ask("POST", MAPS, b" " * (3 * 1024 * 1024 + 1))
-        assert (status, answer["reason"]) == (413, "RequestEntityTooLarge")
-
-    scenario(test)
+async def test_large_bodies_are_refused(world: World) -> None:
+    status, answer = await world.ask("POST", MAPS, b" " * (3 * 1024 * 1024 + 1))
+    assert (status, answer["reason"]) == (413, "RequestEntityTooLarge")
 
 
-def test_large_answers_are_compressed_for_who_asks() -> None:
-    async def test(world: World) -> None:
-        await world.ask("POST", MAPS, config_map(a="x" * 200_000))
-        plain = await world.begin("GET", MAPS).run()
-        exchange = world.begin("GET", MAPS, headers={"accept-encoding": "gzip, deflate"})
-        compressed = await exchange.run()
-        assert exchange.headers["content-encoding"] == "gzip"
-        assert len(compressed) < 5000
-        assert gzip.decompress(compressed) == plain
-        small = world.begin("GET", f"{MAPS}?limit=1&labelSelector=a", headers={"accept-encoding": "gzip"})
-        await small.run()
-        assert "content-encoding" not in small.headers
-
-    scenario(test)
+async def test_large_answers_are_compressed_for_who_asks(world: World) -> None:
+    await world.ask("POST", MAPS, config_map(a="x" * 200_000))
+    plain = await world.begin("GET", MAPS).run()
+    exchange = world.begin("GET", MAPS, headers={"accept-encoding": "gzip, deflate"})
+    compressed = await exchange.run()
+    assert exchange.headers["content-encoding"] == "gzip"
+    assert len(compressed) < 5000
+    assert gzip.decompress(compressed) == plain
+    small = world.begin("GET", f"{MAPS}?limit=1&labelSelector=a", headers={"accept-encoding": "gzip"})
+    await small.run()
+    assert "content-encoding" not in small.headers
 
 
-def test_a_watch_sends_headers_at_once_and_ends_when_the_client_leaves() -> None:
-    async def test(world: World) -> None:
-        watch = world.begin("GET", f"{MAPS}?watch=true&resourceVersion=0", headers={"accept-encoding": "gzip"})
-        task = asyncio.ensure_future(watch.run())
-        assert await watch.events.get() == b""
-        assert (watch.status, watch.headers["content-type"]) == (200, "application/json")
-        await world.ask("POST", MAPS, config_map())
-        event = json.loads(await watch.events.get())
-        assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "cm")
-        assert "content-encoding" not in watch.headers
-        left_at = world.env.monotonic()
-        watch.leave()
-        await task
-        assert world.env.monotonic() == left_at, "it did not wait for the watch's own end"
-        assert world.core.core.watches == {}
-
-    scenario(test)
+async def test_a_watch_sends_headers_at_once_and_ends_when_the_client_leaves(world: World) -> None:
+    watch = world.begin("GET", f"{MAPS}?watch=true&resourceVersion=0", headers={"accept-encoding": "gzip"})
+    task = asyncio.ensure_future(watch.run())
+    assert await watch.events.get() == b""
+    assert (watch.status, watch.headers["content-type"]) == (200, "application/json")
+    await world.ask("POST", MAPS, config_map())
+    event = json.loads(await watch.events.get())
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "cm")
+    assert "content-encoding" not in watch.headers
+    left_at = world.env.monotonic()
+    watch.leave()
+    await task
+    assert world.env.monotonic() == left_at, "it did not wait for the watch's own end"
+    assert world.core.core.watches == {}
 
 
-def test_watches_end_when_the_server_stops() -> None:
-    async def test(world: World) -> None:
-        watch = world.begin("GET", f"{MAPS}?watch=true")
-        task = asyncio.ensure_future(watch.run())
+async def test_watches_end_when_the_server_stops(world: World) -> None:
+    watch = world.begin("GET", f"{MAPS}?watch=true")
+    task = asyncio.ensure_future(watch.run())
+    await watch.events.get()
+    stopped_at = world.env.monotonic()
+    await world.application.stop()
+    await task
+    assert world.env.monotonic() == stopped_at
+
+
+async def test_watches_in_protobuf_and_as_tables(world: World) -> None:
+    frames = world.begin("GET", f"{MAPS}?watch=true", headers={"accept": PROTOBUF})
+    tables = world.begin(
+        "GET", f"{MAPS}?watch=true", headers={"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    )
+    tasks = [asyncio.ensure_future(watch.run()) for watch in (frames, tables)]
+    for watch in (frames, tables):
         await watch.events.get()
-        stopped_at = world.env.monotonic()
-        await world.application.stop()
-        await task
-        assert world.env.monotonic() == stopped_at
-
-    scenario(test)
-
-
-def test_watches_in_protobuf_and_as_tables() -> None:
-    async def test(world: World) -> None:
-        frames = world.begin("GET", f"{MAPS}?watch=true", headers={"accept": PROTOBUF})
-        tables = world.begin(
-            "GET", f"{MAPS}?watch=true", headers={"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-        )
-        tasks = [asyncio.ensure_future(watch.run()) for watch in (frames, tables)]
-        for watch in (frames, tables):
-            await watch.events.get()
-        assert frames.headers["content-type"] == f"{PROTOBUF};stream=watch"
-        await world.ask("POST", MAPS, config_map("a"))
-        frame = await frames.events.get()
-        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-        (_, _, kind), (_, _, extension) = fields_of(frame[4:])
-        ((_, _, envelope),) = fields_of(extension)
-        assert kind == b"ADDED"
-        assert protobuf.decode_object(envelope)["metadata"]["name"] == "a"
-        first = json.loads(await tables.events.get())
-        assert first["object"]["rows"][0]["cells"][0] == "a"
-        assert first["object"]["columnDefinitions"]
-        await world.ask("DELETE", f"{MAPS}/a")
-        second = json.loads(await tables.events.get())
-        assert (second["type"], second["object"]["columnDefinitions"]) == ("DELETED", None)
-        for watch in (frames, tables):
-            watch.leave()
-        await asyncio.gather(*tasks)
-
-    scenario(test)
+    assert frames.headers["content-type"] == f"{PROTOBUF};stream=watch"
+    await world.ask("POST", MAPS, config_map("a"))
+    frame = await frames.events.get()
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    (_, _, kind), (_, _, extension) = fields_of(frame[4:])
+    ((_, _, envelope),) = fields_of(extension)
+    assert kind == b"ADDED"
+    assert protobuf.decode_object(envelope)["metadata"]["name"] == "a"
+    first = json.loads(await tables.events.get())
+    assert first["object"]["rows"][0]["cells"][0] == "a"
+    assert first["object"]["columnDefinitions"]
+    await world.ask("DELETE", f"{MAPS}/a")
+    second = json.loads(await tables.events.get())
+    assert (second["type"], second["object"]["columnDefinitions"]) == ("DELETED", None)
+    for watch in (frames, tables):
+        watch.leave()
+    await asyncio.gather(*tasks)
 
 
-def test_roles_give_rights_and_take_them_away() -> None:
-    async def test(world: World) -> None:
-        roles = "/apis/rbac.authorization.k8s.io/v1"
-        role = {
-            "kind": "Role",
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "metadata": {"name": "reader"},
-            "rules": [{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps"]}],
-        }
-        binding = {
-            "kind": "RoleBinding",
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "metadata": {"name": "crew"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
-            "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "crew"}],
-        }
-        await world.ask("POST", f"{roles}/namespaces/default/rolebindings", binding)
-        _, refused = await world.ask("GET", MAPS, headers=JANE)
-        assert refused["message"].endswith(': RBAC: role.rbac.authorization.k8s.io "reader" not found')
-        assert (await world.ask("POST", f"{roles}/namespaces/default/roles", role))[0] == 201
-        assert (await world.ask("GET", MAPS, headers=JANE))[0] == 200
-        assert (await world.ask("GET", "/api/v1/configmaps", headers=JANE))[0] == 403
-        assert (await world.ask("POST", MAPS, config_map(), JANE))[0] == 403
-        review = {"spec": {"resourceAttributes": {"verb": "list", "resource": "configmaps", "namespace": "default"}}}
-        _, answer = await world.ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, JANE)
-        assert answer["status"] == {
-            "allowed": True,
-            "reason": 'RBAC: allowed by RoleBinding "crew/default" of Role "reader" to Group "crew"',
-        }
-        await world.ask("DELETE", f"{roles}/namespaces/default/rolebindings/crew")
-        assert (await world.ask("GET", MAPS, headers=JANE))[0] == 403
-
-    scenario(test)
+async def test_roles_give_rights_and_take_them_away(world: World) -> None:
+    roles = "/apis/rbac.authorization.k8s.io/v1"
+    role = {
+        "kind": "Role",
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "metadata": {"name": "reader"},
+        "rules": [{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps"]}],
+    }
+    binding = {
+        "kind": "RoleBinding",
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "metadata": {"name": "crew"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "crew"}],
+    }
+    await world.ask("POST", f"{roles}/namespaces/default/rolebindings", binding)
+    _, refused = await world.ask("GET", MAPS, headers=JANE)
+    assert refused["message"].endswith(': RBAC: role.rbac.authorization.k8s.io "reader" not found')
+    assert (await world.ask("POST", f"{roles}/namespaces/default/roles", role))[0] == 201
+    assert (await world.ask("GET", MAPS, headers=JANE))[0] == 200
+    assert (await world.ask("GET", "/api/v1/configmaps", headers=JANE))[0] == 403
+    assert (await world.ask("POST", MAPS, config_map(), JANE))[0] == 403
+    review = {"spec": {"resourceAttributes": {"verb": "list", "resource": "configmaps", "namespace": "default"}}}
+    _, answer = await world.ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, JANE)
+    assert answer["status"] == {
+        "allowed": True,
+        "reason": 'RBAC: allowed by RoleBinding "crew/default" of Role "reader" to Group "crew"',
+    }
+    await world.ask("DELETE", f"{roles}/namespaces/default/rolebindings/crew")
+    assert (await world.ask("GET", MAPS, headers=JANE))[0] == 403
 
 
-def test_reviews() -> None:
-    async def test(world: World) -> None:
-        authorization = "/apis/authorization.k8s.io/v1"
-        review: dict[str, Any] = {
-            "spec": {"user": "system:kube-scheduler", "resourceAttributes": {"verb": "create", "resource": "pods"}}
-        }
-        _, answer = await world.ask("POST", f"{authorization}/subjectaccessreviews", review)
-        assert answer["status"] == {"allowed": False}
-        review["spec"]["resourceAttributes"]["subresource"] = "binding"
-        _, answer = await world.ask("POST", f"{authorization}/subjectaccessreviews", review)
-        assert answer["status"]["allowed"] is True
-        status, answer = await world.ask("POST", f"{authorization}/subjectaccessreviews", {"spec": {"user": "u"}})
-        assert status == 422
-        assert answer["message"] == (
-            '.authorization.k8s.io "" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of '
-            "nonResourceAttributes or resourceAttributes must be specified"
-        )
-        status, answer = await world.ask(
-            "POST",
-            f"{authorization}/selfsubjectaccessreviews",
-            review,
-            {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"},
-        )
-        assert status == 406
-        tokens = "/apis/authentication.k8s.io/v1/tokenreviews"
-        _, answer = await world.ask("POST", tokens, {"spec": {"token": "jane"}})
-        assert answer["status"]["user"] == {"username": "jane", "uid": "u1", "groups": ["crew", "system:authenticated"]}
-        status, answer = await world.ask("POST", tokens, {"spec": {"token": "bad"}})
-        assert (status, answer["status"]) == (201, {"user": {}, "error": "invalid bearer token"})
-
-    scenario(test)
+async def test_reviews(world: World) -> None:
+    authorization = "/apis/authorization.k8s.io/v1"
+    review: dict[str, Any] = {
+        "spec": {"user": "system:kube-scheduler", "resourceAttributes": {"verb": "create", "resource": "pods"}}
+    }
+    _, answer = await world.ask("POST", f"{authorization}/subjectaccessreviews", review)
+    assert answer["status"] == {"allowed": False}
+    review["spec"]["resourceAttributes"]["subresource"] = "binding"
+    _, answer = await world.ask("POST", f"{authorization}/subjectaccessreviews", review)
+    assert answer["status"]["allowed"] is True
+    status, answer = await world.ask("POST", f"{authorization}/subjectaccessreviews", {"spec": {"user": "u"}})
+    assert status == 422
+    assert answer["message"] == (
+        '.authorization.k8s.io "" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of '
+        "nonResourceAttributes or resourceAttributes must be specified"
+    )
+    status, answer = await world.ask(
+        "POST",
+        f"{authorization}/selfsubjectaccessreviews",
+        review,
+        {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"},
+    )
+    assert status == 406
+    tokens = "/apis/authentication.k8s.io/v1/tokenreviews"
+    _, answer = await world.ask("POST", tokens, {"spec": {"token": "jane"}})
+    assert answer["status"]["user"] == {"username": "jane", "uid": "u1", "groups": ["crew", "system:authenticated"]}
+    status, answer = await world.ask("POST", tokens, {"spec": {"token": "bad"}})
+    assert (status, answer["status"]) == (201, {"user": {}, "error": "invalid bearer token"})
 
 
-def test_tokens_of_service_accounts() -> None:
-    async def test(world: World) -> None:
-        accounts = "/api/v1/namespaces/default/serviceaccounts"
-        account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "bob"}}
-        await world.ask("POST", accounts, account)
-        status, answer = await world.ask("POST", f"{accounts}/bob/token", {"spec": {"expirationSeconds": 700}})
-        assert status == 201
-        token = {"authorization": f"Bearer {answer['status']['token']}"}
-        _, who = await world.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token)
-        user = who["status"]["userInfo"]
-        assert user["username"] == "system:serviceaccount:default:bob"
-        assert user["groups"] == ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]
-        await asyncio.sleep(699)
-        assert (await world.ask("GET", "/api", headers=token))[0] == 200
-        await asyncio.sleep(2)
-        assert (await world.ask("GET", "/api", headers=token))[0] == 401, "it has expired"
-        assert (await world.ask("POST", f"{accounts}/bob/token", {"spec": {"expirationSeconds": 1}}))[0] == 422
-        assert (await world.ask("POST", f"{accounts}/absent/token", {"spec": {}}))[0] == 404
-        _, answer = await world.ask("POST", f"{accounts}/bob/token", {"spec": {"audiences": ["vault"]}})
-        other = {"authorization": f"Bearer {answer['status']['token']}"}
-        assert (await world.ask("GET", "/api", headers=other))[0] == 401, "it is meant for somebody else"
-        forged = {"authorization": token["authorization"][:-4] + "AAAA"}
-        assert (await world.ask("GET", "/api", headers=forged))[0] == 401
-        _, keys = await world.ask("GET", "/.well-known/openid-configuration")
-        assert keys["jwks_uri"] == "https://10.0.0.1:6443/openid/v1/jwks"
-
-    scenario(test)
+async def test_tokens_of_service_accounts(world: World) -> None:
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "bob"}}
+    await world.ask("POST", accounts, account)
+    status, answer = await world.ask("POST", f"{accounts}/bob/token", {"spec": {"expirationSeconds": 700}})
+    assert status == 201
+    token = {"authorization": f"Bearer {answer['status']['token']}"}
+    _, who = await world.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token)
+    user = who["status"]["userInfo"]
+    assert user["username"] == "system:serviceaccount:default:bob"
+    assert user["groups"] == ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]
+    await asyncio.sleep(699)
+    assert (await world.ask("GET", "/api", headers=token))[0] == 200
+    await asyncio.sleep(2)
+    assert (await world.ask("GET", "/api", headers=token))[0] == 401, "it has expired"
+    assert (await world.ask("POST", f"{accounts}/bob/token", {"spec": {"expirationSeconds": 1}}))[0] == 422
+    assert (await world.ask("POST", f"{accounts}/absent/token", {"spec": {}}))[0] == 404
+    _, answer = await world.ask("POST", f"{accounts}/bob/token", {"spec": {"audiences": ["vault"]}})
+    other = {"authorization": f"Bearer {answer['status']['token']}"}
+    assert (await world.ask("GET", "/api", headers=other))[0] == 401, "it is meant for somebody else"
+    forged = {"authorization": token["authorization"][:-4] + "AAAA"}
+    assert (await world.ask("GET", "/api", headers=forged))[0] == 401
+    _, keys = await world.ask("GET", "/.well-known/openid-configuration")
+    assert keys["jwks_uri"] == "https://10.0.0.1:6443/openid/v1/jwks"
 
 
-def test_the_roles_of_the_start_are_completed_and_not_undone() -> None:
-    async def test(world: World) -> None:
-        roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-        _, listed = await world.ask("GET", roles)
-        assert len(listed["items"]) == 69
-        _, role = await world.ask("GET", f"{roles}/system:discovery")
-        extra = {"verbs": ["get"], "nonResourceURLs": ["/odd"]}
-        role["rules"] = [extra]
-        assert (await world.ask("PUT", f"{roles}/system:discovery", role))[0] == 200
-        await world.gateway.start()
-        _, again = await world.ask("GET", f"{roles}/system:discovery")
-        assert again["rules"][0] == extra
-        assert len(again["rules"]) == 2
-        await world.gateway.start()
-        _, same = await world.ask("GET", f"{roles}/system:discovery")
-        assert same["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
-
-    scenario(test)
+async def test_the_roles_of_the_start_are_completed_and_not_undone(world: World) -> None:
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    _, listed = await world.ask("GET", roles)
+    assert len(listed["items"]) == 69
+    _, role = await world.ask("GET", f"{roles}/system:discovery")
+    extra = {"verbs": ["get"], "nonResourceURLs": ["/odd"]}
+    role["rules"] = [extra]
+    assert (await world.ask("PUT", f"{roles}/system:discovery", role))[0] == 200
+    await world.gateway.start()
+    _, again = await world.ask("GET", f"{roles}/system:discovery")
+    assert again["rules"][0] == extra
+    assert len(again["rules"]) == 2
+    await world.gateway.start()
+    _, same = await world.ask("GET", f"{roles}/system:discovery")
+    assert same["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]

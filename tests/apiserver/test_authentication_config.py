@@ -8,7 +8,6 @@ from tests.apiserver.api import Api, Object
 
 from pilothouse.apiserver.authentication_config import AuthenticationConfig
 from pilothouse.env import Env, TaskGroup
-from pilothouse.env.virtual import run
 
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
 PATH = f"{MAPS}/extension-apiserver-authentication"
@@ -21,19 +20,15 @@ def pem(text: str) -> str:
 OURS, THEIRS = pem("b3Vycw=="), pem("dGhlaXJz")
 
 
-def running(story: Callable[[Api], Awaitable[None]]) -> None:
+async def running(env: Env, story: Callable[[Api], Awaitable[None]]) -> None:
     """On a server with an authority, at work in the background."""
-
-    async def main(env: Env) -> None:
-        api = Api(env)
-        api.server.background["authentication"] = AuthenticationConfig(api.server, OURS.encode()).run
-        async with TaskGroup("server") as group:
-            group.start(api.server.run())
-            await asyncio.sleep(0.1)
-            await story(api)
-            group.cancel()
-
-    run(main)
+    api = Api(env)
+    api.server.background["authentication"] = AuthenticationConfig(api.server, OURS.encode()).run
+    async with TaskGroup("server") as group:
+        group.start(api.server.run())
+        await asyncio.sleep(0.1)
+        await story(api)
+        group.cancel()
 
 
 async def data(api: Api) -> Object:
@@ -43,27 +38,24 @@ async def data(api: Api) -> Object:
     return found
 
 
-def test_it_says_who_signs_and_nothing_of_front_proxies() -> None:
+async def test_it_says_who_signs_and_nothing_of_front_proxies(env: Env) -> None:
     async def story(api: Api) -> None:
         assert await data(api) == {"client-ca-file": OURS}
 
-    running(story)
+    await running(env, story)
 
 
-def test_it_is_there_as_soon_as_it_was_asked_for() -> None:
-    async def main(env: Env) -> None:
-        api = Api(env)
-        config = AuthenticationConfig(api.server, OURS.encode())
-        await config.sync()
-        assert await data(api) == {"client-ca-file": OURS}
-        revision = (await api.get(PATH)).meta["resourceVersion"]
-        await config.sync()
-        assert (await api.get(PATH)).meta["resourceVersion"] == revision
-
-    run(main)
+async def test_it_is_there_as_soon_as_it_was_asked_for(env: Env) -> None:
+    api = Api(env)
+    config = AuthenticationConfig(api.server, OURS.encode())
+    await config.sync()
+    assert await data(api) == {"client-ca-file": OURS}
+    revision = (await api.get(PATH)).meta["resourceVersion"]
+    await config.sync()
+    assert (await api.get(PATH)).meta["resourceVersion"] == revision
 
 
-def test_it_comes_back() -> None:
+async def test_it_comes_back(env: Env) -> None:
     async def story(api: Api) -> None:
         await api.delete(PATH)
         await asyncio.sleep(0.1)
@@ -72,14 +64,14 @@ def test_it_comes_back() -> None:
         await asyncio.sleep(0.1)
         assert await data(api) == {"client-ca-file": OURS}
 
-    running(story)
+    await running(env, story)
 
 
-def test_what_others_say_in_it_stays() -> None:
+async def test_what_others_say_in_it_stays(env: Env) -> None:
     async def story(api: Api) -> None:
         proxies = {"requestheader-allowed-names": '["front-proxy"]'}
         await api.patch(PATH, {"data": {"client-ca-file": f"# theirs\n{THEIRS}", **proxies}})
         await asyncio.sleep(0.1)
         assert await data(api) == {"client-ca-file": THEIRS + OURS, **proxies}
 
-    running(story)
+    await running(env, story)

@@ -3,6 +3,8 @@
 import datetime
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from pilothouse.apiserver.authentication import StaticTokens, certificate_identity
 from pilothouse.apiserver.authorization import Attributes, Rule
@@ -77,6 +79,14 @@ def test_a_client_certificate_names_user_and_groups() -> None:
     assert (identity.user, identity.groups) == ("jane", ("crew", "deck"))
     assert identity.extra["authentication.kubernetes.io/credential-id"][0].startswith("X509SHA256=")
     assert certificate_identity(issue_server(authority, ["host"], NOW).certificate) is None, "it is not for clients"
+
+
+def test_a_certificate_whose_name_cannot_be_read_is_nobodys() -> None:
+    authority = make_authority("ca", NOW)
+    certificate = x509.load_pem_x509_certificate(issue_client(authority, "janejane", (), NOW).certificate)
+    der = certificate.public_bytes(serialization.Encoding.DER)
+    assert certificate_identity(der) is not None
+    assert certificate_identity(der.replace(b"janejane", b"jane\xff\xfe\xff\xfe")) is None
 
 
 def test_a_token_file_is_read_as_upstream_reads_it() -> None:

@@ -4,8 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Api, Object, on
-from tests.apiserver.test_startup import started
+from tests.apiserver.api import Api, Object
 
 from pilothouse.apiserver.availability import judge
 
@@ -64,39 +63,35 @@ def test_what_is_said(spec: Object, service: Any, slices: list[Object], reason: 
     assert verdict.holds is (reason == "Local")
 
 
-def test_what_is_false_is_not_stored() -> None:
+async def test_what_is_false_is_not_stored(api: Api) -> None:
     spec = {**SPEC, "insecureSkipTLSVerify": False, "groupPriorityMinimum": 1, "versionPriority": 1}
-    made = on(lambda api: api.made(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec}))
+    made = await api.made(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
     assert "insecureSkipTLSVerify" not in made["spec"]
 
 
-def test_the_condition_follows_the_service() -> None:
-    async def main(api: Api) -> list[tuple[str, str]]:
-        seen = []
+async def test_the_condition_follows_the_service(started_api: Api) -> None:
+    seen = []
 
-        async def look() -> None:
-            await asyncio.sleep(1)
-            found = (await api.get(f"{API_SERVICES}/v1.g.example.com")).body
-            [condition] = found["status"]["conditions"]
-            seen.append((condition["reason"], condition["lastTransitionTime"]))
+    async def look() -> None:
+        await asyncio.sleep(1)
+        found = (await started_api.get(f"{API_SERVICES}/v1.g.example.com")).body
+        [condition] = found["status"]["conditions"]
+        seen.append((condition["reason"], condition["lastTransitionTime"]))
 
-        backend = {"namespace": "default", "name": "s"}
-        spec = {**SPEC, "service": backend, "groupPriorityMinimum": 1, "versionPriority": 1}
-        await api.made(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
-        await look()
-        services = "/api/v1/namespaces/default/services"
-        await api.made(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 443}]}})
-        await look()
-        slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-        labels = {"kubernetes.io/service-name": "s"}
-        ready = {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"name": "", "port": 1}]}
-        await api.made(slices, {"metadata": {"name": "s-1", "labels": labels}, **ready})
-        await look()
-        await api.delete(f"{services}/s")
-        await look()
-        return seen
-
-    seen = started(main)
+    backend = {"namespace": "default", "name": "s"}
+    spec = {**SPEC, "service": backend, "groupPriorityMinimum": 1, "versionPriority": 1}
+    await started_api.made(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
+    await look()
+    services = "/api/v1/namespaces/default/services"
+    await started_api.made(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 443}]}})
+    await look()
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    labels = {"kubernetes.io/service-name": "s"}
+    ready = {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"name": "", "port": 1}]}
+    await started_api.made(slices, {"metadata": {"name": "s-1", "labels": labels}, **ready})
+    await look()
+    await started_api.delete(f"{services}/s")
+    await look()
     reasons = ["ServiceNotFound", "EndpointsNotFound", "FailedDiscoveryCheck", "ServiceNotFound"]
     assert [reason for reason, _ in seen] == reasons
     assert len({since for _, since in seen}) == 1, "it was never available, so that it has not changed since"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Api, Object, on
+from tests.apiserver.api import Api, Object
 from tests.apiserver.test_every_kind import _KINDS, _id, _root, _sent, _start
 
 from pilothouse.apiserver.resources import ResourceInfo
@@ -49,16 +49,13 @@ def _with(obj: Object, path: _Path, value: Any) -> Object:
 
 
 @pytest.mark.parametrize("info", _KINDS, ids=_id)
-def test_no_body_is_the_servers_fault(info: ResourceInfo) -> None:
-    async def main(api: Api) -> None:
-        await _start(api)
-        target = _root(info) + "?dryRun=All"
-        sent = _sent(info)
-        for path, value in _paths(sent):
-            if path[0] in ("kind", "apiVersion"):
-                continue
-            for variant in _variants(value):
-                answer = await api.post(target, _with(sent, path, variant))
-                assert answer.status in (201, 400, 403, 404, 409, 422), (path, variant, answer.text)
-
-    on(main)
+async def test_no_body_is_the_servers_fault(api: Api, info: ResourceInfo) -> None:
+    await _start(api)
+    target = _root(info) + "?dryRun=All"
+    sent = _sent(info)
+    for path, value in _paths(sent):
+        if path[0] in ("kind", "apiVersion"):
+            continue
+        for variant in _variants(value):
+            answer = await api.post(target, _with(sent, path, variant))
+            assert answer.status in (201, 400, 403, 404, 409, 422), (path, variant, answer.text)

@@ -5,7 +5,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.apiserver.api import PODS, Answer, Api, on, pod
+from tests.apiserver.api import PODS, Api, pod
 
 from pilothouse.apiserver.admission.runtime_class import merged_tolerations
 
@@ -49,61 +49,47 @@ def claim(name: str = "d", annotations: dict[str, str] | None = None, **spec: An
         pytest.param([storage_class("b", DEFAULT), storage_class("a", DEFAULT)], claim(), "a", id="of two, by name"),
     ],
 )
-def test_the_storage_class_of_a_claim(classes: list[Any], body: Any, expected: str | None) -> None:
-    async def main(api: Api) -> Any:
-        for one in classes:
-            await api.made(STORAGE, one)
-        return (await api.made(CLAIMS, body))["spec"].get("storageClassName")
-
-    assert on(main) == expected
+async def test_the_storage_class_of_a_claim(api: Api, classes: list[Any], body: Any, expected: str | None) -> None:
+    for one in classes:
+        await api.made(STORAGE, one)
+    assert (await api.made(CLAIMS, body))["spec"].get("storageClassName") == expected
 
 
-def test_of_two_default_classes_the_newer_one_counts() -> None:
-    async def main(api: Api) -> Any:
-        await api.made(STORAGE, storage_class("a", DEFAULT))
-        await asyncio.sleep(2)
-        await api.made(STORAGE, storage_class("b", DEFAULT))
-        return (await api.made(CLAIMS, claim()))["spec"]["storageClassName"]
-
-    assert on(main) == "b"
+async def test_of_two_default_classes_the_newer_one_counts(api: Api) -> None:
+    await api.made(STORAGE, storage_class("a", DEFAULT))
+    await asyncio.sleep(2)
+    await api.made(STORAGE, storage_class("b", DEFAULT))
+    assert (await api.made(CLAIMS, claim()))["spec"]["storageClassName"] == "b"
 
 
-def test_the_class_of_an_ingress() -> None:
+async def test_the_class_of_an_ingress(api: Api) -> None:
     backend = {"service": {"name": "s", "port": {"number": 80}}}
-
-    async def main(api: Api) -> list[Any]:
-        marked = {"ingressclass.kubernetes.io/is-default-class": "true"}
-        spec = {"controller": "example.com/x"}
-        await api.made(INGRESS_CLASSES, {"metadata": {"name": "usual", "annotations": marked}, "spec": spec})
-        await api.made(INGRESS_CLASSES, {"metadata": {"name": "other"}, "spec": spec})
-        found = []
-        for name, annotations, more in (
-            ("a", {}, {}),
-            ("b", {"kubernetes.io/ingress.class": "old"}, {}),
-            ("c", {}, {"ingressClassName": "other"}),
-        ):
-            body = {"metadata": {"name": name, "annotations": annotations}, "spec": {"defaultBackend": backend, **more}}
-            found.append((await api.made(INGRESSES, body))["spec"].get("ingressClassName"))
-        return found
-
-    assert on(main) == ["usual", None, "other"]
+    marked = {"ingressclass.kubernetes.io/is-default-class": "true"}
+    spec = {"controller": "example.com/x"}
+    await api.made(INGRESS_CLASSES, {"metadata": {"name": "usual", "annotations": marked}, "spec": spec})
+    await api.made(INGRESS_CLASSES, {"metadata": {"name": "other"}, "spec": spec})
+    found = []
+    for name, annotations, more in (
+        ("a", {}, {}),
+        ("b", {"kubernetes.io/ingress.class": "old"}, {}),
+        ("c", {}, {"ingressClassName": "other"}),
+    ):
+        body = {"metadata": {"name": name, "annotations": annotations}, "spec": {"defaultBackend": backend, **more}}
+        found.append((await api.made(INGRESSES, body))["spec"].get("ingressClassName"))
+    assert found == ["usual", None, "other"]
 
 
-def test_storage_objects_are_protected_from_the_start() -> None:
+async def test_storage_objects_are_protected_from_the_start(api: Api) -> None:
     source = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
-
-    async def main(api: Api) -> list[Any]:
-        attributes = {"metadata": {"name": "a"}, "driverName": "x", "parameters": {"a": "b"}}
-        kept = {"metadata": {"name": "e", "finalizers": ["kubernetes.io/pvc-protection", "a/b"]}}
-        found = [
-            await api.made(CLAIMS, claim()),
-            await api.made(VOLUMES, {"metadata": {"name": "v", "finalizers": ["a/b"]}, "spec": source}),
-            await api.made("/apis/storage.k8s.io/v1/volumeattributesclasses", attributes),
-            await api.made(CLAIMS, {**claim(), **kept}),
-        ]
-        return [one["metadata"]["finalizers"] for one in found]
-
-    assert on(main) == [
+    attributes = {"metadata": {"name": "a"}, "driverName": "x", "parameters": {"a": "b"}}
+    kept = {"metadata": {"name": "e", "finalizers": ["kubernetes.io/pvc-protection", "a/b"]}}
+    found = [
+        await api.made(CLAIMS, claim()),
+        await api.made(VOLUMES, {"metadata": {"name": "v", "finalizers": ["a/b"]}, "spec": source}),
+        await api.made("/apis/storage.k8s.io/v1/volumeattributesclasses", attributes),
+        await api.made(CLAIMS, {**claim(), **kept}),
+    ]
+    assert [one["metadata"]["finalizers"] for one in found] == [
         ["kubernetes.io/pvc-protection"],
         ["a/b", "kubernetes.io/pv-protection"],
         ["kubernetes.io/vac-protection"],
@@ -111,7 +97,11 @@ def test_storage_objects_are_protected_from_the_start() -> None:
     ]
 
 
-NOT_BOUND = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+NOT_BOUND = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"
+    '@@ -6,7 +6,7 @@\n  "Resources": {\n   "Limits": null,\n   "Requests": {\n'
+    '-   "storage": "1Gi"\n+   "storage": "2Gi"\n   }\n  },\n  "VolumeName": "v",\n'
+)
 NOT_GROWING = (
     "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
 )
@@ -127,18 +117,15 @@ NOT_GROWING = (
         pytest.param("Bound", "", NOT_GROWING, id="no class"),
     ],
 )
-def test_claims_that_grow(phase: str, name: str, why: str) -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(STORAGE, storage_class("grows", allowVolumeExpansion=True))
-        await api.made(STORAGE, storage_class("stays"))
-        await api.made(CLAIMS, claim(storageClassName=name, volumeName="v"))
-        status = {"phase": phase, "capacity": {"storage": "1Gi"}}
-        await api.patch(f"{CLAIMS}/d/status", {"status": status})
-        same = await api.patch(f"{CLAIMS}/d", {"metadata": {"labels": {"a": "b"}}})
-        assert same.status == 200, same.text
-        return await api.patch(f"{CLAIMS}/d", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}})
-
-    answer = on(main)
+async def test_claims_that_grow(api: Api, phase: str, name: str, why: str) -> None:
+    await api.made(STORAGE, storage_class("grows", allowVolumeExpansion=True))
+    await api.made(STORAGE, storage_class("stays"))
+    await api.made(CLAIMS, claim(storageClassName=name, volumeName="v"))
+    status = {"phase": phase, "capacity": {"storage": "1Gi"}}
+    await api.patch(f"{CLAIMS}/d/status", {"status": status})
+    same = await api.patch(f"{CLAIMS}/d", {"metadata": {"labels": {"a": "b"}}})
+    assert same.status == 200, same.text
+    answer = await api.patch(f"{CLAIMS}/d", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}})
     if why == NOT_BOUND:
         # Validation comes before validating admission, which would have refused it, too.
         assert (answer.status, answer.message) == (422, f'PersistentVolumeClaim "d" is invalid: spec: Forbidden: {why}')
@@ -188,12 +175,11 @@ GPU = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
         pytest.param({}, {"runtimeClassName": "x"}, 'pod rejected: RuntimeClass "x" not found', id="no such class"),
     ],
 )
-def test_the_runtime_class_of_a_pod(of_class: dict[str, Any], spec: dict[str, Any], expected: Any) -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(RUNTIMES, runtime(**of_class))
-        return await api.post(PODS, pod(**{"runtimeClassName": "r", **spec}))
-
-    answer = on(main)
+async def test_the_runtime_class_of_a_pod(
+    api: Api, of_class: dict[str, Any], spec: dict[str, Any], expected: Any
+) -> None:
+    await api.made(RUNTIMES, runtime(**of_class))
+    answer = await api.post(PODS, pod(**{"runtimeClassName": "r", **spec}))
     if isinstance(expected, str):
         assert (answer.status, answer.message) == (403, f'pods "p" is forbidden: {expected}')
     else:
@@ -225,20 +211,20 @@ def test_tolerations_that_others_cover_are_dropped(listed: list[str], expected: 
     assert merged_tolerations([toleration(text) for text in listed]) == [toleration(text) for text in expected]
 
 
-def test_a_pod_knows_the_zone_of_its_node() -> None:
+async def test_a_pod_knows_the_zone_of_its_node(api: Api) -> None:
     zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
-
-    async def main(api: Api) -> list[Any]:
-        labels = {zone: "z", region: "r", "other": "o"}
-        await api.made("/api/v1/nodes", {"metadata": {"name": "n", "labels": labels}})
-        await api.made("/api/v1/nodes", {"metadata": {"name": "plain"}})
-        for name in ("a", "b"):
-            await api.made(PODS, pod(name, labels={"mine": "m", zone: "other"}))
-        for name, node in (("a", "n"), ("b", "plain")):
-            target = {"kind": "Node", "name": node}
-            await api.made(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
-        await api.made(PODS, pod("c", nodeName="n"))
-        await api.patch(f"{PODS}/c", {"metadata": {"labels": {zone: None}}})
-        return [(await api.get(f"{PODS}/{name}")).meta["labels"] for name in ("a", "b", "c")]
-
-    assert on(main) == [{"mine": "m", zone: "z", region: "r"}, {"mine": "m", zone: "other"}, {region: "r"}]
+    labels = {zone: "z", region: "r", "other": "o"}
+    await api.made("/api/v1/nodes", {"metadata": {"name": "n", "labels": labels}})
+    await api.made("/api/v1/nodes", {"metadata": {"name": "plain"}})
+    for name in ("a", "b"):
+        await api.made(PODS, pod(name, labels={"mine": "m", zone: "other"}))
+    for name, node in (("a", "n"), ("b", "plain")):
+        target = {"kind": "Node", "name": node}
+        await api.made(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
+    await api.made(PODS, pod("c", nodeName="n"))
+    await api.patch(f"{PODS}/c", {"metadata": {"labels": {zone: None}}})
+    assert [(await api.get(f"{PODS}/{name}")).meta["labels"] for name in ("a", "b", "c")] == [
+        {"mine": "m", zone: "z", region: "r"},
+        {"mine": "m", zone: "other"},
+        {region: "r"},
+    ]

@@ -5,7 +5,7 @@ import base64
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api, Object, on
+from tests.apiserver.api import Api, Object
 
 NAMESPACES = "/api/v1/namespaces"
 SECRETS = f"{NAMESPACES}/default/secrets"
@@ -85,20 +85,14 @@ def _term(scope: str, operator: str = "Exists") -> Object:
         ),
     ],
 )
-def test_what_is_refused(path: str, body: Object, told: list[str]) -> None:
-    async def main(api: Api) -> Answer:
-        return await api.post(path, body)
-
-    causes = (on(main).body.get("details") or {}).get("causes") or []
+async def test_what_is_refused(api: Api, path: str, body: Object, told: list[str]) -> None:
+    causes = ((await api.post(path, body)).body.get("details") or {}).get("causes") or []
     assert [f"{cause['field']}: {cause['message']}" for cause in causes] == told
 
 
-def test_a_private_key_is_not_empty() -> None:
-    async def main(api: Api) -> Answer:
-        body = {"metadata": {"name": "s"}, "type": "kubernetes.io/ssh-auth", "data": {"ssh-privatekey": ""}}
-        return await api.post(SECRETS, body)
-
-    assert on(main).status == 422
+async def test_a_private_key_is_not_empty(api: Api) -> None:
+    body = {"metadata": {"name": "s"}, "type": "kubernetes.io/ssh-auth", "data": {"ssh-privatekey": ""}}
+    assert (await api.post(SECRETS, body)).status == 422
 
 
 @pytest.mark.parametrize(
@@ -123,23 +117,20 @@ def test_a_private_key_is_not_empty() -> None:
         ),
     ],
 )
-def test_what_nodes_say(status: Object, told: list[str]) -> None:
-    async def main(api: Api) -> Answer:
-        await api.made("/api/v1/nodes", {"metadata": {"name": "n"}})
-        return await api.patch("/api/v1/nodes/n/status", {"status": status})
-
-    causes = (on(main).body.get("details") or {}).get("causes") or []
+async def test_what_nodes_say(api: Api, status: Object, told: list[str]) -> None:
+    await api.made("/api/v1/nodes", {"metadata": {"name": "n"}})
+    causes = ((await api.patch("/api/v1/nodes/n/status", {"status": status})).body.get("details") or {}).get(
+        "causes"
+    ) or []
     assert [f"{cause['field']}: {cause['message']}" for cause in causes] == told
 
 
-def test_ranges_of_nodes_stay() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made("/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"podCIDRs": ["10.0.0.0/24", "fd00::/64"]}})
-        change = {"podCIDR": "10.0.1.1/24", "podCIDRs": ["10.0.1.1/24", "fd01::/64"]}
-        return await api.patch("/api/v1/nodes/n", {"spec": change})
+async def test_ranges_of_nodes_stay(api: Api) -> None:
 
     stays = 'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid'
-    causes = on(main).body["details"]["causes"]
+    await api.made("/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"podCIDRs": ["10.0.0.0/24", "fd00::/64"]}})
+    change = {"podCIDR": "10.0.1.1/24", "podCIDRs": ["10.0.1.1/24", "fd01::/64"]}
+    causes = (await api.patch("/api/v1/nodes/n", {"spec": change})).body["details"]["causes"]
     found = [f"{cause['field']}: {cause['message']}" for cause in causes]
     assert found.count(stays) == 2
     assert 'spec.podCIDRs[0]: Invalid value: "10.0.1.1/24": must not have bits set beyond the prefix length' in found

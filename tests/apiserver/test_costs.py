@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.apiserver.api import Answer, Api, Object, on
+from tests.apiserver.api import Answer, Api, Object
 
-from pilothouse.apiserver.cel.sizes import sized
 from pilothouse.apiserver.customresources.rules import compile_rules
+from pilothouse.cel.sizes import sized
 
 NUMBER, STRING, BOOLEAN, INTEGER = ({"type": kind} for kind in ("number", "string", "boolean", "integer"))
 EITHER: Object = {"x-kubernetes-int-or-string": True}
@@ -314,58 +314,51 @@ TOTAL = (
         ),
     ],
 )
-def test_expensive_rules_are_refused(spec: Object, problems: list[str]) -> None:
-    answer = on(lambda api: api.post(DEFINITIONS, definition(spec)))
+async def test_expensive_rules_are_refused(api: Api, spec: Object, problems: list[str]) -> None:
+    answer = await api.post(DEFINITIONS, definition(spec))
     assert answer.status == 422
     assert [f"{cause['field']}: {cause['message']}" for cause in answer.body["details"]["causes"]] == problems
 
 
-def test_a_number_in_a_message_costs_too_much_to_add() -> None:
+async def test_a_number_in_a_message_costs_too_much_to_add(api: Api) -> None:
     """How long its text is nobody knows: kubernetes#124234 has the same three sentences of a real server."""
     attempts = {"type": "object", "properties": {"attempts": INTEGER}}
 
-    def ask(message: str) -> Answer:
+    async def ask(message: str) -> Answer:
         rule = {"rule": "self.attempts >= 0", "messageExpression": message}
-        return on(lambda api: api.post(DEFINITIONS, definition({**attempts, "x-kubernetes-validations": [rule]})))
+        return await api.post(DEFINITIONS, definition({**attempts, "x-kubernetes-validations": [rule]}))
 
-    refused = ask("'invalid attempts: ' + string(self.attempts)")
+    refused = await ask("'invalid attempts: ' + string(self.attempts)")
     place = f"{SPEC}.x-kubernetes-validations[0].messageExpression: Forbidden:"
     assert [f"{cause['field']}: {cause['message']}" for cause in refused.body["details"]["causes"]] == [
         f"{place} estimated messageExpression cost exceeds budget by factor of more than 100x {HINT}",
         f"{place} {SHARE}",
         f"{TOTAL} more than 100x {HINT}",
     ]
-    assert ask("'invalid attempts: %d'.format([self.attempts])").status == 201
+    assert (await ask("'invalid attempts: %d'.format([self.attempts])")).status == 201
 
 
-def test_with_bounds_they_are_not() -> None:
-    async def main(api: Api) -> Answer:
-        return await api.post(DEFINITIONS, definition(ruled(array(text(maxLength=20), 50), SQUARE)))
-
-    assert on(main).status == 201
+async def test_with_bounds_they_are_not(api: Api) -> None:
+    assert (await api.post(DEFINITIONS, definition(ruled(array(text(maxLength=20), 50), SQUARE)))).status == 201
 
 
-def test_a_schema_that_was_there_before_may_stay() -> None:
+async def test_a_schema_that_was_there_before_may_stay(api: Api) -> None:
     """A definition of before may change elsewhere, though single rules cost more than new ones may."""
 
     path = DEFINITIONS + "/things.example.com"
+    await api.made(DEFINITIONS, definition(array(text(maxLength=10_000), 3_000)))
+    wanted = (await api.get(path)).body
+    schema = wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["items"] = ruled(text(maxLength=10_000), LOOK)
+    refused = await api.put(path, wanted)
+    # As a server wrote it that did not know of costs.
+    record = next(record for record in api.store.list("").records if b'"name":"things.example.com"' in record.value)
 
-    async def main(api: Api) -> list[Answer]:
-        await api.made(DEFINITIONS, definition(array(text(maxLength=10_000), 3_000)))
-        wanted = (await api.get(path)).body
-        schema = wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-        schema["properties"]["spec"]["items"] = ruled(text(maxLength=10_000), LOOK)
-        refused = await api.put(path, wanted)
-        # As a server wrote it that did not know of costs.
-        record = next(record for record in api.store.list("").records if b'"name":"things.example.com"' in record.value)
+    def older(revision: int) -> bytes:
+        wanted["metadata"]["resourceVersion"] = str(revision)
+        return msgspec.json.encode(wanted)
 
-        def older(revision: int) -> bytes:
-            wanted["metadata"]["resourceVersion"] = str(revision)
-            return msgspec.json.encode(wanted)
-
-        await api.store.commit(api.store.stage(record.key, older, expected=record.revision))
-        return [refused, await api.patch(path, {"spec": {"names": {"shortNames": ["t"]}}})]
-
-    refused, changed = on(main)
+    await api.store.commit(api.store.stage(record.key, older, expected=record.revision))
+    refused, changed = [refused, await api.patch(path, {"spec": {"names": {"shortNames": ["t"]}}})]
     assert refused.status == 422, refused.text
     assert changed.status == 200, changed.text

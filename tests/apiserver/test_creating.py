@@ -12,20 +12,18 @@ from tests.apiserver.api import (
     Api,
     Object,
     config_map,
-    on,
     pod,
     replica_set,
 )
 
-
-def _create(target: str, body: object, content_type: str = "application/json") -> Answer:
-    async def main(api: Api) -> Answer:
-        return await api.ask("POST", target, body, content_type)
-
-    return on(main)
+from pilothouse.env import Env, virtual
 
 
-def test_what_the_server_owns_is_set_by_the_server() -> None:
+async def _create(api: Api, target: str, body: object, content_type: str = "application/json") -> Answer:
+    return await api.ask("POST", target, body, content_type)
+
+
+async def test_what_the_server_owns_is_set_by_the_server(api: Api) -> None:
     body = config_map(
         metadata={
             "uid": "mine",
@@ -37,7 +35,7 @@ def test_what_the_server_owns_is_set_by_the_server() -> None:
             "managedFields": [{"manager": "m"}],
         }
     )
-    answer = _create(CONFIG_MAPS, body)
+    answer = await _create(api, CONFIG_MAPS, body)
     assert answer.status == 201
     uid = answer.meta.pop("uid")
     assert len(uid) == 36
@@ -192,8 +190,10 @@ def test_what_the_server_owns_is_set_by_the_server() -> None:
         pytest.param("/api/v1/nonsense", {}, 404, "NotFound", None, id="an unknown resource is not found"),
     ],
 )
-def test_refusals(target: str, body: Object, code: int, reason: str | None, message: str | None) -> None:
-    answer = _create(target, body)
+async def test_refusals(
+    api: Api, target: str, body: Object, code: int, reason: str | None, message: str | None
+) -> None:
+    answer = await _create(api, target, body)
     assert (answer.status, answer.body.get("reason")) == (code, reason)
     assert answer.body["code"] == code
     if message is not None:
@@ -213,79 +213,80 @@ def test_refusals(target: str, body: Object, code: int, reason: str | None, mess
         ),
     ],
 )
-def test_a_body_that_is_no_object_is_refused(body: bytes, message: str) -> None:
-    answer = _create(CONFIG_MAPS, body)
+async def test_a_body_that_is_no_object_is_refused(api: Api, body: bytes, message: str) -> None:
+    answer = await _create(api, CONFIG_MAPS, body)
     assert (answer.status, answer.body["reason"]) == (400, "BadRequest")
     assert answer.message.startswith(message)
 
 
-def test_a_body_over_three_mebibytes_is_refused() -> None:
-    answer = _create(CONFIG_MAPS, config_map(data={"a": "x" * (3 * 1024 * 1024)}))
+async def test_a_body_over_three_mebibytes_is_refused(api: Api) -> None:
+    answer = await _create(api, CONFIG_MAPS, config_map(data={"a": "x" * (3 * 1024 * 1024)}))
     assert (answer.status, answer.message) == (413, "Request entity too large: limit is 3145728")
 
 
-def test_yaml_is_taken() -> None:
-    answer = _create(CONFIG_MAPS, b"metadata: {name: y}\ndata: {a: '1'}\n", "application/yaml")
+async def test_yaml_is_taken(api: Api) -> None:
+    answer = await _create(api, CONFIG_MAPS, b"metadata: {name: z}\ndata: {a: '1'}\n", "application/yaml")
     assert (answer.status, answer.body["data"]) == (201, {"a": "1"})
 
 
-def test_an_unknown_media_type_is_415() -> None:
-    answer = _create(CONFIG_MAPS, b"a=b", "application/x-www-form-urlencoded")
+async def test_an_unknown_media_type_is_415(api: Api) -> None:
+    answer = await _create(api, CONFIG_MAPS, b"a=b", "application/x-www-form-urlencoded")
     assert (answer.status, answer.body["reason"]) == (415, "UnsupportedMediaType")
 
 
-def test_a_name_is_taken_once() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(PODS, pod("x"))
-        return await api.post(PODS, pod("x"))
-
-    answer = on(main)
+async def test_a_name_is_taken_once(api: Api) -> None:
+    await api.made(PODS, pod("x"))
+    answer = await api.post(PODS, pod("x"))
     assert answer.status == 409
     assert answer.body["reason"] == "AlreadyExists"
     assert answer.message == 'pods "x" already exists'
     assert answer.body["details"] == {"name": "x", "kind": "pods"}
 
 
-def test_generated_names_avoid_those_that_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_generated_names_avoid_those_that_are_taken(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     suffixes = iter(["aaaaa", "aaaaa", "aaaaa", "bbbbb"])
-
-    async def main(api: Api) -> list[str]:
-        monkeypatch.setattr(type(api.env), "name_suffix", lambda _env: next(suffixes))
-        made = [await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}) for _ in range(2)]
-        return [obj["metadata"]["name"] for obj in made]
-
-    assert on(main) == ["c-aaaaa", "c-bbbbb"]
+    monkeypatch.setattr(type(api.env), "name_suffix", lambda _env: next(suffixes))
+    made = [await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}) for _ in range(2)]
+    assert [obj["metadata"]["name"] for obj in made] == ["c-aaaaa", "c-bbbbb"]
 
 
-def test_generating_names_ends_after_eight_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main(api: Api) -> Answer:
-        monkeypatch.setattr(type(api.env), "name_suffix", lambda _env: "aaaaa")
-        await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}})
-        return await api.post(CONFIG_MAPS, {"metadata": {"generateName": "c-"}})
-
-    answer = on(main)
+async def test_generating_names_ends_after_eight_attempts(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(api.env), "name_suffix", lambda _env: "aaaaa")
+    await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}})
+    answer = await api.post(CONFIG_MAPS, {"metadata": {"generateName": "c-"}})
     assert answer.status == 409
     assert answer.message.endswith("the server was not able to generate a unique name for the object")
     assert answer.headers["retry-after"] == "1"
 
 
-def test_a_long_prefix_is_cut_for_the_suffix() -> None:
-    answer = _create(CONFIG_MAPS, {"metadata": {"generateName": "a" * 70}})
+async def test_a_name_with_a_prefix_that_is_taken_is_one_that_could_not_be_generated(api: Api) -> None:
+
+    why = 'configmaps "c" already exists, the server was not able to generate a unique name for the object'
+    body = {"metadata": {"name": "c", "generateName": "c-", "finalizers": ["example.com/hold"]}}
+    await api.made(CONFIG_MAPS, body)
+    answers = [await api.post(CONFIG_MAPS, body)]
+    await api.delete(CONFIG_MAPS + "/c")
+    assert [answer.message for answer in (*answers, await api.post(CONFIG_MAPS, body))] == [
+        why,
+        f"object is being deleted: {why}",
+    ]
+
+
+async def test_a_long_prefix_is_cut_for_the_suffix(api: Api) -> None:
+    answer = await _create(api, CONFIG_MAPS, {"metadata": {"generateName": "a" * 70}})
     assert len(answer.meta["name"]) == 63
 
 
-def test_repeated_owners_are_dropped_with_a_warning() -> None:
+async def test_repeated_owners_are_dropped_with_a_warning(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1"}
-    answer = _create(CONFIG_MAPS, config_map(metadata={"ownerReferences": [owner, owner]}))
+    answer = await _create(api, CONFIG_MAPS, config_map(metadata={"ownerReferences": [owner, owner]}))
     assert answer.meta["ownerReferences"] == [owner]
     assert "duplicate UID(s) observed: u1" in answer.headers["warning"]
 
 
-def test_dry_run_stores_nothing() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        return await api.post(CONFIG_MAPS + "?dryRun=All", config_map()), await api.get(CONFIG_MAPS + "/c")
-
-    made, found = on(main)
+async def test_dry_run_stores_nothing(api: Api) -> None:
+    made = await api.post(CONFIG_MAPS + "?dryRun=All", config_map())
+    found = await api.get(CONFIG_MAPS + "/c")
     assert made.status == 201
     assert "uid" in made.meta and "resourceVersion" not in made.meta
     assert found.status == 404
@@ -301,10 +302,10 @@ def test_dry_run_stores_nothing() -> None:
         pytest.param("?fieldValidation=Loud", 422, None, id="another mode is no mode"),
     ],
 )
-def test_unknown_fields(mode: str, code: int, warning: str | None) -> None:
+async def test_unknown_fields(api: Api, mode: str, code: int, warning: str | None) -> None:
     body = pod()
     body["spec"]["foo"] = 1
-    answer = _create(PODS + mode, body)
+    answer = await _create(api, PODS + mode, body)
     assert answer.status == code
     assert answer.headers.get("warning") == warning
     if mode.endswith("Strict"):
@@ -317,21 +318,19 @@ def test_unknown_fields(mode: str, code: int, warning: str | None) -> None:
 def test_names_are_drawn_from_the_environment() -> None:
     """The same seed tells the same story."""
 
-    async def main(api: Api) -> str:
-        return str((await api.made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}))["metadata"]["name"])
+    async def main(env: Env) -> str:
+        return str((await Api(env).made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}))["metadata"]["name"])
 
     random.seed()
-    assert on(main) == on(main)
+    assert virtual.run(main) == virtual.run(main)
 
 
-def test_an_image_of_a_node_without_names_has_null() -> None:
+async def test_an_image_of_a_node_without_names_has_null(api: Api) -> None:
     """The list has no omitempty (k8s.io/api v0.36, ContainerImage)."""
-
-    async def main(api: Api) -> Object:
-        images = [{"sizeBytes": 1}, {"names": [], "sizeBytes": 2}, {"names": ["a"]}]
-        return await api.made("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"images": images}})
-
-    assert on(main)["status"]["images"] == [
+    images = [{"sizeBytes": 1}, {"names": [], "sizeBytes": 2}, {"names": ["a"]}]
+    assert (await api.made("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"images": images}}))["status"][
+        "images"
+    ] == [
         {"names": None, "sizeBytes": 1},
         {"names": None, "sizeBytes": 2},
         {"names": ["a"]},
@@ -347,16 +346,12 @@ def test_an_image_of_a_node_without_names_has_null() -> None:
         pytest.param("cpu", "500m", "", id="half a processor"),
     ],
 )
-def test_what_a_node_has_is_counted_from_nothing_up(name: str, amount: str, why: str) -> None:
+async def test_what_a_node_has_is_counted_from_nothing_up(api: Api, name: str, amount: str, why: str) -> None:
     """After upstream's ``ValidateNodeResources`` (v1.36), when it is made and when its status is written."""
     status = {"status": {"capacity": {name: amount}}}
-
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        first = await api.post("/api/v1/nodes", {"metadata": {"name": "n"}, **status})
-        await api.made("/api/v1/nodes", {"metadata": {"name": "later"}})
-        return first, await api.patch("/api/v1/nodes/later/status", status)
-
-    for answer, code in zip(on(main), (201, 200), strict=True):
+    first = await api.post("/api/v1/nodes", {"metadata": {"name": "n"}, **status})
+    await api.made("/api/v1/nodes", {"metadata": {"name": "later"}})
+    for answer, code in zip((first, await api.patch("/api/v1/nodes/later/status", status)), (201, 200), strict=True):
         if why:
             assert answer.status == 422
             assert f'status.capacity.{name}: Invalid value: "{amount}": {why}' in answer.message
@@ -364,47 +359,34 @@ def test_what_a_node_has_is_counted_from_nothing_up(name: str, amount: str, why:
             assert answer.status == code, answer.text
 
 
-def test_amounts_of_resources_are_in_thousandths() -> None:
+async def test_amounts_of_resources_are_in_thousandths(api: Api) -> None:
     """``SetDefaults_ResourceList`` rounds them up, of pods, nodes, volumes and quotas alike (v1.36)."""
-
-    async def main(api: Api) -> tuple[Object, Object, Object]:
-        asking = pod()
-        asking["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "0.0001"}}
-        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "1000u"}}}
-        return (
-            await api.made(PODS, asking),
-            await api.made("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1500u"}}}),
-            await api.made("/api/v1/namespaces/default/resourcequotas", quota),
-        )
-
-    made, node, quota = on(main)
+    asking = pod()
+    asking["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "0.0001"}}
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "1000u"}}}
+    made = await api.made(PODS, asking)
+    node = await api.made("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1500u"}}})
+    made_quota = await api.made("/api/v1/namespaces/default/resourcequotas", quota)
     assert made["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1m"}}
     assert node["status"]["capacity"] == {"cpu": "2m"}
-    assert quota["spec"]["hard"] == {"requests.cpu": "1m"}
+    assert made_quota["spec"]["hard"] == {"requests.cpu": "1m"}
 
 
-def test_a_claim_template_keeps_what_it_says_of_its_status() -> None:
-    async def main(api: Api) -> Object:
-        status = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
-        claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}, "status": status}
-        claim["spec"]["resources"] = {"requests": {"storage": "1Gi"}}  # type: ignore[index]
-        spec = {**replica_set()["spec"], "serviceName": "s", "volumeClaimTemplates": [claim]}
-        return await api.made(
-            "/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "w"}, "spec": spec}
-        )
-
-    kept = on(main)["spec"]["volumeClaimTemplates"][0]["status"]
+async def test_a_claim_template_keeps_what_it_says_of_its_status(api: Api) -> None:
+    status = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}, "status": status}
+    claim["spec"]["resources"] = {"requests": {"storage": "1Gi"}}  # type: ignore[index]
+    spec = {**replica_set()["spec"], "serviceName": "s", "volumeClaimTemplates": [claim]}
+    kept = (await api.made("/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "w"}, "spec": spec}))[
+        "spec"
+    ]["volumeClaimTemplates"][0]["status"]
     assert kept == {"phase": "Pending", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
 
 
-def test_a_certificate_request_may_have_any_name() -> None:
+async def test_a_certificate_request_may_have_any_name(api: Api) -> None:
     """Upstream's ``ValidateCertificateRequestName`` finds nothing wrong with any."""
-
-    async def main(api: Api) -> Answer:
-        target = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-        return await api.post(target, {"metadata": {"name": "Jane_" + "x" * 300}, "spec": {}})
-
-    answer = on(main)
+    target = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    answer = await api.post(target, {"metadata": {"name": "Jane_" + "x" * 300}, "spec": {}})
     assert answer.status == 422
     assert "metadata.name" not in answer.message
 
@@ -436,14 +418,10 @@ def test_a_certificate_request_may_have_any_name() -> None:
         pytest.param({"scopeName": "PriorityClass", "operator": "In", "values": ["a"]}, "", id="as it should be"),
     ],
 )
-def test_what_a_quota_selects(term: Object, why: str) -> None:
+async def test_what_a_quota_selects(api: Api, term: Object, why: str) -> None:
     """After upstream's ``validateScopedResourceSelectorRequirement`` (v1.36)."""
-
-    async def main(api: Api) -> Answer:
-        spec = {"hard": {"pods": "1"}, "scopeSelector": {"matchExpressions": [term]}}
-        return await api.post("/api/v1/namespaces/default/resourcequotas", {"metadata": {"name": "q"}, "spec": spec})
-
-    answer = on(main)
+    spec = {"hard": {"pods": "1"}, "scopeSelector": {"matchExpressions": [term]}}
+    answer = await api.post("/api/v1/namespaces/default/resourcequotas", {"metadata": {"name": "q"}, "spec": spec})
     assert answer.status == (422 if why else 201), answer.text
     assert why in answer.message if why else True
 
@@ -497,15 +475,11 @@ _GPU, _PAGES = "example.com/gpu", "hugepages-2Mi"
         pytest.param({"limits": {"cpu": "-1"}}, "must be greater than or equal to 0", id="less than nothing"),
     ],
 )
-def test_what_a_container_asks_for(resources: Object, said: str) -> None:
+async def test_what_a_container_asks_for(api: Api, resources: Object, said: str) -> None:
     """After upstream's ``TestValidateResourceRequirements`` and ``ValidateContainerResourceRequirements`` (v1.36)."""
-
-    async def main(api: Api) -> Answer:
-        asking = pod()
-        asking["spec"]["containers"][0]["resources"] = resources
-        return await api.post(PODS, asking)
-
-    answer = on(main)
+    asking = pod()
+    asking["spec"]["containers"][0]["resources"] = resources
+    answer = await api.post(PODS, asking)
     assert answer.status == (422 if said else 201), answer.text
     assert said == "" or said in answer.message
 
@@ -513,14 +487,11 @@ def test_what_a_container_asks_for(resources: Object, said: str) -> None:
 @pytest.mark.parametrize(
     ("mounted", "code"), [pytest.param("data", 201, id="its claim"), pytest.param("dat", 422, id="nothing")]
 )
-def test_the_pods_of_a_stateful_set_mount_its_claims(mounted: str, code: int) -> None:
-    async def main(api: Api) -> Answer:
-        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        spec = {**replica_set()["spec"], "serviceName": "s"}
-        spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
-        spec["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": mounted, "mountPath": "/data"}]
-        return await api.post(
-            "/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "w"}, "spec": spec}
-        )
-
-    assert on(main).status == code
+async def test_the_pods_of_a_stateful_set_mount_its_claims(api: Api, mounted: str, code: int) -> None:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    spec = {**replica_set()["spec"], "serviceName": "s"}
+    spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+    spec["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": mounted, "mountPath": "/data"}]
+    assert (
+        await api.post("/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "w"}, "spec": spec})
+    ).status == code

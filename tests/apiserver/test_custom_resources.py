@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, STRATEGIC, Answer, Api, Object, config_map, on
+from tests.apiserver.api import CONFIG_MAPS, STRATEGIC, Answer, Api, Object, config_map
 
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEFINITION = DEFINITIONS + "/foos.example.com"
@@ -72,13 +71,11 @@ def foo(name: str = "f", **spec: Any) -> Object:
     return {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": name}, "spec": {"size": 1, **spec}}
 
 
-def test_a_definition_is_served_once_its_create_is_answered() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer, Answer, Answer]:
-        before = await api.get(FOOS)
-        made = await api.post(DEFINITIONS, definition())
-        return before, made, await api.get(DEFINITION), await api.get(FOOS)
-
-    before, made, found, listed = on(main)
+async def test_a_definition_is_served_once_its_create_is_answered(api: Api) -> None:
+    before = await api.get(FOOS)
+    made = await api.post(DEFINITIONS, definition())
+    found = await api.get(DEFINITION)
+    listed = await api.get(FOOS)
     assert (before.status, before.text) == (404, "404 page not found\n")
     assert made.body["status"] == {
         "conditions": None,
@@ -114,16 +111,14 @@ def test_a_definition_is_served_once_its_create_is_answered() -> None:
     assert listed.body["metadata"]["continue"] == ""
 
 
-def test_taken_names_are_not_accepted() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        await api.made(DEFINITIONS, definition())
-        other = definition()
-        other["metadata"]["name"] = "bars.example.com"
-        other["spec"]["names"] = {"plural": "bars", "kind": "Foo"}
-        await api.made(DEFINITIONS, other)
-        return await api.get(DEFINITIONS + "/bars.example.com"), await api.get(FOOS.replace("foos", "bars"))
-
-    found, listed = on(main)
+async def test_taken_names_are_not_accepted(api: Api) -> None:
+    await api.made(DEFINITIONS, definition())
+    other = definition()
+    other["metadata"]["name"] = "bars.example.com"
+    other["spec"]["names"] = {"plural": "bars", "kind": "Foo"}
+    await api.made(DEFINITIONS, other)
+    found = await api.get(DEFINITIONS + "/bars.example.com")
+    listed = await api.get(FOOS.replace("foos", "bars"))
     conditions = {c["type"]: (c["status"], c["reason"], c["message"]) for c in found.body["status"]["conditions"]}
     assert conditions == {
         "NamesAccepted": ("False", "ListKindConflict", '"FooList" is already in use'),
@@ -133,16 +128,12 @@ def test_taken_names_are_not_accepted() -> None:
     assert listed.status == 404
 
 
-def test_unknown_fields_are_pruned_and_defaults_filled_in() -> None:
+async def test_unknown_fields_are_pruned_and_defaults_filled_in(api: Api) -> None:
     body = foo(bar=1, open={"x": 1}, note=None, port="http")
     body["metadata"]["foo"] = 1
     body["status"] = {"replicas": 3}
-
-    async def main(api: Api) -> Answer:
-        await api.made(DEFINITIONS, definition())
-        return await api.post(FOOS, body)
-
-    answer = on(main)
+    await api.made(DEFINITIONS, definition())
+    answer = await api.post(FOOS, body)
     assert answer.status == 201
     assert answer.body["spec"] == {"size": 1, "open": {"x": 1}, "note": None, "port": "http", "replicas": 2}
     assert "status" not in answer.body
@@ -171,76 +162,56 @@ def test_unknown_fields_are_pruned_and_defaults_filled_in() -> None:
         pytest.param({"when": "x"}, 'spec.when: Invalid value: "x": spec.when in body must be of type date-time: "x"'),
     ],
 )
-def test_values_that_the_schema_refuses(spec: Object, text: str) -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(DEFINITIONS, definition())
-        return await api.post(FOOS, foo(**spec))
-
-    answer = on(main)
+async def test_values_that_the_schema_refuses(api: Api, spec: Object, text: str) -> None:
+    await api.made(DEFINITIONS, definition())
+    answer = await api.post(FOOS, foo(**spec))
     assert answer.status == 422
     assert answer.message == f'Foo.example.com "f" is invalid: {text}'
 
 
-def test_a_missing_required_field_is_named() -> None:
+async def test_a_missing_required_field_is_named(api: Api) -> None:
     body = foo()
     del body["spec"]["size"]
-
-    async def main(api: Api) -> Answer:
-        await api.made(DEFINITIONS, definition())
-        return await api.post(FOOS, body)
-
-    assert on(main).message == 'Foo.example.com "f" is invalid: spec.size: Required value'
+    await api.made(DEFINITIONS, definition())
+    assert (await api.post(FOOS, body)).message == 'Foo.example.com "f" is invalid: spec.size: Required value'
 
 
-def test_what_did_not_change_is_not_judged_again() -> None:
+async def test_what_did_not_change_is_not_judged_again(api: Api) -> None:
     """Ratcheting: a stricter schema does not make old objects unwritable."""
-
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        await api.made(DEFINITIONS, definition())
-        await api.made(FOOS, foo(size=5))
-        stricter = (await api.get(DEFINITION)).body
-        properties = stricter["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-        properties["size"]["maximum"] = 3
-        assert (await api.put(DEFINITION, stricter)).status == 200
-        other = await api.patch(FOOS + "/f", {"spec": {"color": "red"}})
-        return other, await api.patch(FOOS + "/f", {"spec": {"size": 4}})
-
-    other, same = on(main)
+    await api.made(DEFINITIONS, definition())
+    await api.made(FOOS, foo(size=5))
+    stricter = (await api.get(DEFINITION)).body
+    properties = stricter["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    properties["size"]["maximum"] = 3
+    assert (await api.put(DEFINITION, stricter)).status == 200
+    other = await api.patch(FOOS + "/f", {"spec": {"color": "red"}})
+    same = await api.patch(FOOS + "/f", {"spec": {"size": 4}})
     assert other.status == 200
     assert same.status == 422
 
 
-def test_generation_and_status_of_a_custom_object() -> None:
-    async def main(api: Api) -> list[Any]:
-        await api.made(DEFINITIONS, definition())
-        await api.made(FOOS, foo())
-        seen = []
-        for target, patch in (
-            (FOOS + "/f", {"spec": {"size": 2}}),
-            (FOOS + "/f", {"metadata": {"labels": {"a": "b"}}}),
-            (FOOS + "/f", {"status": {"replicas": 9}}),
-            (FOOS + "/f/status", {"status": {"replicas": 3}, "spec": {"size": 5}, "metadata": {"labels": {"c": "d"}}}),
-        ):
-            answer = await api.patch(target, patch)
-            seen.append((answer.meta["generation"], answer.body.get("status"), answer.body["spec"]["size"]))
-        return seen
-
-    assert on(main) == [(2, None, 2), (2, None, 2), (2, None, 2), (2, {"replicas": 3}, 2)]
+async def test_generation_and_status_of_a_custom_object(api: Api) -> None:
+    await api.made(DEFINITIONS, definition())
+    await api.made(FOOS, foo())
+    seen = []
+    for target, patch in (
+        (FOOS + "/f", {"spec": {"size": 2}}),
+        (FOOS + "/f", {"metadata": {"labels": {"a": "b"}}}),
+        (FOOS + "/f", {"status": {"replicas": 9}}),
+        (FOOS + "/f/status", {"status": {"replicas": 3}, "spec": {"size": 5}, "metadata": {"labels": {"c": "d"}}}),
+    ):
+        answer = await api.patch(target, patch)
+        seen.append((answer.meta["generation"], answer.body.get("status"), answer.body["spec"]["size"]))
+    assert seen == [(2, None, 2), (2, None, 2), (2, None, 2), (2, {"replicas": 3}, 2)]
 
 
-def test_scale_of_a_custom_object() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
-        await api.made(DEFINITIONS, definition())
-        await api.made(FOOS, foo())
-        await api.patch(FOOS + "/f/status", {"status": {"replicas": 1, "selector": "a=b"}})
-        scaled = await api.patch(FOOS + "/f/scale", {"spec": {"replicas": 4}})
-        return (
-            scaled,
-            await api.get(FOOS + "/f"),
-            await api.put(FOOS + "/f/scale", {"metadata": {"name": "f"}, "spec": {}}),
-        )
-
-    scaled, found, emptied = on(main)
+async def test_scale_of_a_custom_object(api: Api) -> None:
+    await api.made(DEFINITIONS, definition())
+    await api.made(FOOS, foo())
+    await api.patch(FOOS + "/f/status", {"status": {"replicas": 1, "selector": "a=b"}})
+    scaled = await api.patch(FOOS + "/f/scale", {"spec": {"replicas": 4}})
+    found = await api.get(FOOS + "/f")
+    emptied = await api.put(FOOS + "/f/scale", {"metadata": {"name": "f"}, "spec": {}})
     assert scaled.body["spec"] == {"replicas": 4}
     assert scaled.body["status"] == {"replicas": 1, "selector": "a=b"}
     assert (found.body["spec"]["replicas"], found.meta["generation"]) == (4, 2)
@@ -257,21 +228,18 @@ def test_scale_of_a_custom_object() -> None:
         pytest.param({}, (400, None), id="nothing"),
     ],
 )
-def test_replicas_that_were_never_set_can_be_patched_but_not_read(
-    change: Object, outcome: tuple[int, int | None]
+async def test_replicas_that_were_never_set_can_be_patched_but_not_read(
+    api: Api, change: Object, outcome: tuple[int, int | None]
 ) -> None:
     """``ScaleREST`` (apiextensions-apiserver v0.36 pkg/registry/customresource/etcd.go), and v1.20.2 does so."""
-
-    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
-        made = definition()
-        fields = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-        del fields["replicas"]["default"]
-        await api.made(DEFINITIONS, made)
-        await api.made(FOOS, foo())
-        before = await api.get(FOOS + "/f/scale")
-        return before, await api.patch(FOOS + "/f/scale", change), await api.get(FOOS + "/f")
-
-    before, patched, found = on(main)
+    made = definition()
+    fields = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    del fields["replicas"]["default"]
+    await api.made(DEFINITIONS, made)
+    await api.made(FOOS, foo())
+    before = await api.get(FOOS + "/f/scale")
+    patched = await api.patch(FOOS + "/f/scale", change)
+    found = await api.get(FOOS + "/f")
     assert (before.status, before.message) == (
         500,
         'Internal error occurred: the spec replicas field ".spec.replicas" does not exist',
@@ -281,15 +249,14 @@ def test_replicas_that_were_never_set_can_be_patched_but_not_read(
         assert patched.message == 'the spec replicas field ".spec.replicas" cannot be empty'
 
 
-def test_the_answer_to_a_delete_of_a_definition_says_what_will_happen() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
-        await api.made(DEFINITIONS, definition())
-        held = foo()
-        held["metadata"]["finalizers"] = ["example.com/held"]
-        await api.made(FOOS, held)
-        return await api.delete(DEFINITION), await api.get(DEFINITION), await api.get("/apis/example.com/v1")
-
-    deleted, found, served = on(main)
+async def test_the_answer_to_a_delete_of_a_definition_says_what_will_happen(api: Api) -> None:
+    await api.made(DEFINITIONS, definition())
+    held = foo()
+    held["metadata"]["finalizers"] = ["example.com/held"]
+    await api.made(FOOS, held)
+    deleted = await api.delete(DEFINITION)
+    found = await api.get(DEFINITION)
+    served = await api.get("/apis/example.com/v1")
     assert [(one["type"], one["status"], one["reason"], one["message"]) for one in conditions_of(deleted)[2:]] == [
         (
             "Terminating",
@@ -307,14 +274,10 @@ def conditions_of(answer: Answer) -> list[Object]:
     return found
 
 
-def test_the_older_discovery_lists_custom_resources_as_upstream() -> None:
+async def test_the_older_discovery_lists_custom_resources_as_upstream(api: Api) -> None:
     """apiextensions-apiserver v0.36 ``pkg/apiserver/customresource_discovery_controller.go``."""
-
-    async def main(api: Api) -> Answer:
-        await api.made(DEFINITIONS, definition())
-        return await api.get("/apis/example.com/v1")
-
-    whole, status, scale = on(main).body["resources"]
+    await api.made(DEFINITIONS, definition())
+    whole, status, scale = (await api.get("/apis/example.com/v1")).body["resources"]
     assert whole["verbs"] == ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
     assert status == {
         "name": "foos/status",
@@ -326,43 +289,34 @@ def test_the_older_discovery_lists_custom_resources_as_upstream() -> None:
     assert (scale["name"], scale["group"], scale["version"]) == ("foos/scale", "autoscaling", "v1")
 
 
-def test_a_form_that_nothing_has_is_refused_in_words_of_its_own() -> None:
+async def test_a_form_that_nothing_has_is_refused_in_words_of_its_own(api: Api) -> None:
     """Protobuf is named although custom objects have none, as by v1.20.2 and v0.36 ``customresource_handler.go``."""
-
-    async def main(api: Api) -> Answer:
-        await api.made(DEFINITIONS, definition())
-        return await api.ask("GET", FOOS, accept="text/html")
-
-    answer = on(main)
+    await api.made(DEFINITIONS, definition())
+    answer = await api.ask("GET", FOOS, accept="text/html")
     told = "only the following media types are accepted: application/json, application/yaml, "
     assert (answer.status, answer.message) == (406, told + "application/vnd.kubernetes.protobuf")
     assert "details" not in answer.body
 
 
-def test_versions_show_the_same_object() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer, tuple[str, Object]]:
-        await api.made(DEFINITIONS, definition())
-        await api.made(FOOS, foo())
-        second = FOOS.replace("/v1/", "/v2/")
-        events = await api.watch(second)
-        return await api.get(second + "/f"), await api.get(second), await events.next()
-
-    one, many, (type_, event) = on(main)
+async def test_versions_show_the_same_object(api: Api) -> None:
+    await api.made(DEFINITIONS, definition())
+    await api.made(FOOS, foo())
+    second = FOOS.replace("/v1/", "/v2/")
+    events = await api.watch(second)
+    one = await api.get(second + "/f")
+    many = await api.get(second)
+    (type_, event) = await events.next()
     assert one.body["apiVersion"] == "example.com/v2"
     assert many.body["items"] == [one.body]
     assert (type_, event) == ("ADDED", one.body)
 
 
-def test_custom_objects_are_selected_by_their_fields() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        await api.made(DEFINITIONS, definition())
-        for name, color in (("a", "red"), ("b", "blue")):
-            await api.made(FOOS, foo(name, color=color))
-        return await api.get(FOOS + "?fieldSelector=spec.color%3Dblue"), await api.get(
-            FOOS + "?fieldSelector=spec.size%3D1"
-        )
-
-    found, refused = on(main)
+async def test_custom_objects_are_selected_by_their_fields(api: Api) -> None:
+    await api.made(DEFINITIONS, definition())
+    for name, color in (("a", "red"), ("b", "blue")):
+        await api.made(FOOS, foo(name, color=color))
+    found = await api.get(FOOS + "?fieldSelector=spec.color%3Dblue")
+    refused = await api.get(FOOS + "?fieldSelector=spec.size%3D1")
     assert [item["metadata"]["name"] for item in found.body["items"]] == ["b"]
     assert (refused.status, refused.message) == (400, "field label not supported: spec.size")
 
@@ -391,40 +345,31 @@ def test_custom_objects_are_selected_by_their_fields() -> None:
         ),
     ],
 )
-def test_puts_that_are_refused(change: Callable[[Object], Any], code: int, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(DEFINITIONS, definition())
-        made = await api.made(FOOS, foo())
-        change(made)
-        return await api.put(FOOS + "/f", made)
-
-    answer = on(main)
+async def test_puts_that_are_refused(api: Api, change: Callable[[Object], Any], code: int, message: str) -> None:
+    await api.made(DEFINITIONS, definition())
+    made = await api.made(FOOS, foo())
+    change(made)
+    answer = await api.put(FOOS + "/f", made)
     assert (answer.status, answer.message) == (code, message)
 
 
-def test_there_is_no_strategic_merge() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(DEFINITIONS, definition())
-        await api.made(FOOS, foo())
-        return await api.patch(FOOS + "/f", {}, "application/strategic-merge-patch+json")
-
-    assert on(main).status == 415
+async def test_there_is_no_strategic_merge(api: Api) -> None:
+    await api.made(DEFINITIONS, definition())
+    await api.made(FOOS, foo())
+    assert (await api.patch(FOOS + "/f", {}, "application/strategic-merge-patch+json")).status == 415
 
 
-def test_a_patch_makes_no_other_kind() -> None:
-    async def main(api: Api) -> list[Answer]:
-        await api.made(DEFINITIONS, definition())
-        await api.made(FOOS, foo())
-        await api.made(CONFIG_MAPS, config_map())
-        return [
-            await api.patch(FOOS + "/f", {"kind": "Bar"}),
-            await api.patch(FOOS + "/f", {"apiVersion": "example.com/v2"}),
-            await api.patch(CONFIG_MAPS + "/c", {"kind": "Foo"}),
-            await api.patch(CONFIG_MAPS + "/c", {"kind": "Deployment", "apiVersion": "apps/v1"}),
-            await api.patch(CONFIG_MAPS + "/c", {"kind": "Foo"}, STRATEGIC),
-        ]
-
-    kind, version, unknown, known, strategic = on(main)
+async def test_a_patch_makes_no_other_kind(api: Api) -> None:
+    await api.made(DEFINITIONS, definition())
+    await api.made(FOOS, foo())
+    await api.made(CONFIG_MAPS, config_map())
+    kind, version, unknown, known, strategic = [
+        await api.patch(FOOS + "/f", {"kind": "Bar"}),
+        await api.patch(FOOS + "/f", {"apiVersion": "example.com/v2"}),
+        await api.patch(CONFIG_MAPS + "/c", {"kind": "Foo"}),
+        await api.patch(CONFIG_MAPS + "/c", {"kind": "Deployment", "apiVersion": "apps/v1"}),
+        await api.patch(CONFIG_MAPS + "/c", {"kind": "Foo"}, STRATEGIC),
+    ]
     assert kind.message == 'Bar.example.com "f" is invalid: kind: Invalid value: "Bar": must be Foo'
     assert version.message == (
         'Foo.example.com "f" is invalid: apiVersion: Invalid value: "example.com/v2": must be example.com/v1'
@@ -434,52 +379,47 @@ def test_a_patch_makes_no_other_kind() -> None:
     assert "converting (v1.Deployment) to (core.ConfigMap): unknown conversion" in known.message
 
 
-def test_what_was_stored_under_another_schema_is_shown_as_todays_has_it() -> None:
+async def test_what_was_stored_under_another_schema_is_shown_as_todays_has_it(api: Api) -> None:
     """With its defaults, and without what it does not know; watches of before end."""
-
-    async def main(api: Api) -> tuple[list[Answer], list[str], Object]:
-        made = definition()
-        await api.made(DEFINITIONS, made)
-        await api.made(FOOS, foo(title="abc"))
-        events = await api.watch(FOOS)
-        fields = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-        del fields["title"]
-        fields["shape"] = {"type": "string", "default": "round"}
-        assert (await api.patch(DEFINITION, {"spec": made["spec"]})).status == 200
-        read = await api.get(FOOS + "/f")
-        listed = await api.get(FOOS)
-        ended = [type_ for type_, _obj in await events.rest()]
-        labelled = await api.patch(FOOS + "/f?fieldValidation=Strict", {"metadata": {"labels": {"a": "b"}}})
-        _type, seen = await (await api.watch(FOOS)).next()
-        return [read, labelled], ended, {"listed": listed.body["items"][0]["spec"], "seen": seen["spec"]}
-
-    (read, labelled), ended, shown = on(main)
+    made = definition()
+    await api.made(DEFINITIONS, made)
+    await api.made(FOOS, foo(title="abc"))
+    events = await api.watch(FOOS)
+    fields = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    del fields["title"]
+    fields["shape"] = {"type": "string", "default": "round"}
+    assert (await api.patch(DEFINITION, {"spec": made["spec"]})).status == 200
+    read = await api.get(FOOS + "/f")
+    listed = await api.get(FOOS)
+    ended = [type_ for type_, _obj in await events.rest()]
+    labelled = await api.patch(FOOS + "/f?fieldValidation=Strict", {"metadata": {"labels": {"a": "b"}}})
+    _type, seen = await (await api.watch(FOOS)).next()
+    (read, labelled) = [read, labelled]
+    shown = {"listed": listed.body["items"][0]["spec"], "seen": seen["spec"]}
     spec = {"size": 1, "replicas": 2, "shape": "round"}
     assert (read.body["spec"], shown) == (spec, {"listed": spec, "seen": spec})
     assert ended == ["ADDED"]
     assert (labelled.status, labelled.body["spec"], labelled.meta["generation"]) == (200, spec, 1)
 
 
-def test_stored_versions_are_never_empty() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(DEFINITIONS, definition())
-        return await api.patch(DEFINITION + "/status", {"status": {"storedVersions": []}})
-
-    assert on(main).body["status"]["storedVersions"] == ["v1"]
+async def test_stored_versions_are_never_empty(api: Api) -> None:
+    await api.made(DEFINITIONS, definition())
+    assert (await api.patch(DEFINITION + "/status", {"status": {"storedVersions": []}})).body["status"][
+        "storedVersions"
+    ] == ["v1"]
 
 
 # The end
 
 
-def test_a_definition_takes_its_objects_along() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer, Answer, list[str]]:
-        await api.made(DEFINITIONS, definition())
-        await api.made(FOOS, foo())
-        events = await api.watch(FOOS)
-        deleted = await api.delete(DEFINITION)
-        return deleted, await api.get(DEFINITION), await api.get(FOOS), [type_ for type_, _obj in await events.rest()]
-
-    deleted, definition_after, foos_after, seen = on(main)
+async def test_a_definition_takes_its_objects_along(api: Api) -> None:
+    await api.made(DEFINITIONS, definition())
+    await api.made(FOOS, foo())
+    events = await api.watch(FOOS)
+    deleted = await api.delete(DEFINITION)
+    definition_after = await api.get(DEFINITION)
+    foos_after = await api.get(FOOS)
+    seen = [type_ for type_, _obj in await events.rest()]
     assert deleted.meta["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
     assert deleted.meta["generation"] == 1
     assert [one["reason"] for one in deleted.body["status"]["conditions"] if one["type"] == "Terminating"] == [
@@ -489,22 +429,18 @@ def test_a_definition_takes_its_objects_along() -> None:
     assert seen == ["ADDED", "DELETED"]
 
 
-def test_a_definition_waits_for_the_finalizers_of_its_objects() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
-        running = asyncio.ensure_future(api.server.run())
-        await api.made(DEFINITIONS, definition())
-        body = foo()
-        body["metadata"]["finalizers"] = ["a.b/c"]
-        await api.made(FOOS, body)
-        await api.delete(DEFINITION)
-        waiting, refused = await api.get(DEFINITION), await api.post(FOOS, foo("g"))
-        await api.patch(FOOS + "/f", {"metadata": {"finalizers": None}})
-        await asyncio.sleep(1)
-        gone = await api.get(DEFINITION)
-        running.cancel()
-        return waiting, refused, gone
-
-    waiting, refused, gone = on(main)
+async def test_a_definition_waits_for_the_finalizers_of_its_objects(api: Api) -> None:
+    running = asyncio.ensure_future(api.server.run())
+    await api.made(DEFINITIONS, definition())
+    body = foo()
+    body["metadata"]["finalizers"] = ["a.b/c"]
+    await api.made(FOOS, body)
+    await api.delete(DEFINITION)
+    waiting, refused = await api.get(DEFINITION), await api.post(FOOS, foo("g"))
+    await api.patch(FOOS + "/f", {"metadata": {"finalizers": None}})
+    await asyncio.sleep(1)
+    gone = await api.get(DEFINITION)
+    running.cancel()
     conditions = {c["type"]: (c["status"], c["reason"]) for c in waiting.body["status"]["conditions"]}
     assert conditions["Terminating"] == ("True", "InstanceDeletionInProgress")
     assert (refused.status, refused.message) == (
@@ -514,19 +450,16 @@ def test_a_definition_waits_for_the_finalizers_of_its_objects() -> None:
     assert gone.status == 404
 
 
-def test_a_server_serves_the_definitions_that_it_finds() -> None:
-    async def main(env: Env) -> int:
-        from pilothouse.apiserver import ApiServer
+async def test_a_server_serves_the_definitions_that_it_finds(env: Env) -> None:
+    from pilothouse.apiserver import ApiServer
 
-        first = Api(env)
-        await first.made(DEFINITIONS, definition())
-        second = Api(env)
-        second.store = first.store
-        second.server = ApiServer(env, first.store)
-        second.transport = second.server.transport("admin", ("system:masters",))
-        return (await second.post(FOOS, foo())).status
-
-    assert run(main) == 201
+    first = Api(env)
+    await first.made(DEFINITIONS, definition())
+    second = Api(env)
+    second.store = first.store
+    second.server = ApiServer(env, first.store)
+    second.transport = second.server.transport("admin", ("system:masters",))
+    assert (await second.post(FOOS, foo())).status == 201
 
 
 # Definitions that are refused
@@ -642,31 +575,26 @@ _VERSION = definition()["spec"]["versions"][0]
         ),
     ],
 )
-def test_definitions_that_are_refused(body: Object, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        return await api.post(DEFINITIONS, body)
-
-    answer = on(main)
+async def test_definitions_that_are_refused(api: Api, body: Object, message: str) -> None:
+    answer = await api.post(DEFINITIONS, body)
     assert answer.status == 422
     assert answer.message.startswith("CustomResourceDefinition.apiextensions.k8s.io ")
     assert message in answer.message
 
 
-def test_deprecated_versions_are_warned_of() -> None:
-    async def main(api: Api) -> list[str]:
-        body = definition()
-        body["spec"]["versions"][1].update(name="v1beta1", deprecated=True)
-        await api.made(DEFINITIONS, body)
-        old = FOOS.replace("/v1/", "/v1beta1/")
-        answers = [
-            await api.get(FOOS),
-            await api.get(old),
-            await api.post(old, {**foo(), "apiVersion": "example.com/v1beta1"}),
-        ]
-        return [answer.headers.get("warning", "") for answer in answers]
+async def test_deprecated_versions_are_warned_of(api: Api) -> None:
 
     warning = '299 - "example.com/v1beta1 Foo is deprecated; use example.com/v1 Foo"'
-    assert on(main) == ["", warning, warning]
+    body = definition()
+    body["spec"]["versions"][1].update(name="v1beta1", deprecated=True)
+    await api.made(DEFINITIONS, body)
+    old = FOOS.replace("/v1/", "/v1beta1/")
+    answers = [
+        await api.get(FOOS),
+        await api.get(old),
+        await api.post(old, {**foo(), "apiVersion": "example.com/v1beta1"}),
+    ]
+    assert [answer.headers.get("warning", "") for answer in answers] == ["", warning, warning]
 
 
 @pytest.mark.parametrize(
@@ -677,15 +605,14 @@ def test_deprecated_versions_are_warned_of() -> None:
         ("nobody", None),
     ],
 )
-def test_protected_groups_tell_who_has_approved(annotation: str, reason: tuple[str, str, str] | None) -> None:
-    async def main(api: Api) -> Answer:
-        body = definition()
-        body["metadata"] = {"name": "foos.x.k8s.io", "annotations": {"api-approved.kubernetes.io": annotation}}
-        body["spec"]["group"] = "x.k8s.io"
-        made = await api.post(DEFINITIONS, body)
-        return made if made.status == 422 else await api.get(DEFINITIONS + "/foos.x.k8s.io")
-
-    answer = on(main)
+async def test_protected_groups_tell_who_has_approved(
+    api: Api, annotation: str, reason: tuple[str, str, str] | None
+) -> None:
+    body = definition()
+    body["metadata"] = {"name": "foos.x.k8s.io", "annotations": {"api-approved.kubernetes.io": annotation}}
+    body["spec"]["group"] = "x.k8s.io"
+    made = await api.post(DEFINITIONS, body)
+    answer = made if made.status == 422 else await api.get(DEFINITIONS + "/foos.x.k8s.io")
     if reason is None:
         assert 'with either a URL or a reason starting with "unapproved"' in answer.message
         return

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api, Object, on
+from tests.apiserver.api import Api, Object
 
 from pilothouse.apiserver.customresources.field_paths import PathError, resolve
 from pilothouse.apiserver.customresources.rules import ABSENT, Run, rule_tree
-from pilothouse.apiserver.customresources.schema import list_problems, validate
-from pilothouse.apiserver.customresources.structural import schema_problems
+from pilothouse.apiserver.customresources.schema import validate, validate_list
+from pilothouse.apiserver.customresources.structural import validate_schema
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/example.com/v1/namespaces/default/things"
@@ -189,17 +189,14 @@ def test_old_values_matter(schema: Object, old: Any, new: Any, problems: list[st
     assert run(schema, new, old) == (problems, warnings)
 
 
-def test_the_server_applies_rules_after_the_schema() -> None:
-    async def main(api: Api) -> list[Answer]:
-        spec = ruled("self.b > 1", message="too small")
-        spec["required"] = ["a"]
-        await api.made(DEFINITIONS, definition(spec))
-        refused, unchecked = await api.post(THINGS, thing(a="x", b=1)), await api.post(THINGS, thing(b=1))
-        await api.made(THINGS, thing(a="x", b=2))
-        changed = await api.patch(THINGS + "/t", {"spec": {"b": 0}})
-        return [refused, unchecked, changed]
-
-    refused, unchecked, changed = on(main)
+async def test_the_server_applies_rules_after_the_schema(api: Api) -> None:
+    spec = ruled("self.b > 1", message="too small")
+    spec["required"] = ["a"]
+    await api.made(DEFINITIONS, definition(spec))
+    refused, unchecked = await api.post(THINGS, thing(a="x", b=1)), await api.post(THINGS, thing(b=1))
+    await api.made(THINGS, thing(a="x", b=2))
+    changed = await api.patch(THINGS + "/t", {"spec": {"b": 0}})
+    refused, unchecked, changed = [refused, unchecked, changed]
     assert refused.message == 'Thing.example.com "t" is invalid: spec: Invalid value: too small'
     assert unchecked.message == (
         'Thing.example.com "t" is invalid: [spec.a: Required value, <nil>: Invalid value: null: some validation rules '
@@ -208,44 +205,53 @@ def test_the_server_applies_rules_after_the_schema() -> None:
     assert (changed.status, changed.message) == (422, refused.message)
 
 
-def test_a_failing_rule_on_what_stays_is_a_warning_header() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(DEFINITIONS, definition(ruled("true")))
-        await api.made(THINGS, thing(a="y"))
-        made = await api.get(DEFINITIONS + "/things.example.com")
-        schema = made.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-        schema["x-kubernetes-validations"][0] = {"rule": "self.a == 'z'", "message": "a must be z"}
-        assert (await api.put(DEFINITIONS + "/things.example.com", made.body)).status == 200
-        return await api.patch(THINGS + "/t", {"metadata": {"labels": {"x": "y"}}})
+async def test_a_rule_of_the_root_sees_an_object_as_the_server_keeps_it(api: Api) -> None:
+    rules = [{"rule": "self.text != 'never'"}]
+    text = {"type": "object", "properties": {"text": STRING}, "x-kubernetes-validations": rules}
+    given = definition(STRING)
+    given["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = text
+    await api.made(DEFINITIONS, given)
+    body = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
+    answers = [await api.post(THINGS, {**body, "text": word}) for word in ("never", "once")]
+    assert [answer.status for answer in [*answers, await api.patch(f"{THINGS}/t", {"text": "never"})]] == [
+        422,
+        201,
+        422,
+    ]
 
-    answer = on(main)
+
+async def test_a_failing_rule_on_what_stays_is_a_warning_header(api: Api) -> None:
+    await api.made(DEFINITIONS, definition(ruled("true")))
+    await api.made(THINGS, thing(a="y"))
+    made = await api.get(DEFINITIONS + "/things.example.com")
+    schema = made.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    schema["x-kubernetes-validations"][0] = {"rule": "self.a == 'z'", "message": "a must be z"}
+    assert (await api.put(DEFINITIONS + "/things.example.com", made.body)).status == 200
+    answer = await api.patch(THINGS + "/t", {"metadata": {"labels": {"x": "y"}}})
     assert answer.status == 200
     assert "spec: Invalid value: a must be z" in answer.headers["warning"]
 
 
-def test_a_warning_is_for_the_client_whose_write_it_is_about() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        made = definition(ruled("true"))
-        made["spec"]["versions"][0]["subresources"] = {"status": {}}
-        await api.made(DEFINITIONS, made)
-        await api.made(THINGS, thing(a="y"))
-        found = (await api.get(DEFINITIONS + "/things.example.com")).body
-        schema = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-        schema["x-kubernetes-validations"][0] = {"rule": "self.a == 'z'", "message": "a must be z"}
-        assert (await api.put(DEFINITIONS + "/things.example.com", found)).status == 200
-        status = await api.patch(THINGS + "/t/status", {"metadata": {"annotations": {"x": "y"}}})
-        other = thing(a="z")
-        other["metadata"]["name"] = "u"
-        return status, await api.post(THINGS, other)
-
-    status, other = on(main)
-    assert (status.status, other.status) == (200, 201)
-    assert "warning" not in other.headers
+async def test_a_warning_is_for_the_client_whose_write_it_is_about(api: Api) -> None:
+    made = definition(ruled("true"))
+    made["spec"]["versions"][0]["subresources"] = {"status": {}}
+    await api.made(DEFINITIONS, made)
+    await api.made(THINGS, thing(a="y"))
+    found = (await api.get(DEFINITIONS + "/things.example.com")).body
+    schema = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    schema["x-kubernetes-validations"][0] = {"rule": "self.a == 'z'", "message": "a must be z"}
+    assert (await api.put(DEFINITIONS + "/things.example.com", found)).status == 200
+    status = await api.patch(THINGS + "/t/status", {"metadata": {"annotations": {"x": "y"}}})
+    other = thing(a="z")
+    other["metadata"]["name"] = "u"
+    answer = await api.post(THINGS, other)
+    assert (status.status, answer.status) == (200, 201)
+    assert "warning" not in answer.headers
 
 
 def problems_of(spec: Object, **root: Any) -> list[str]:
     schema = {"type": "object", "properties": {"spec": spec}, **root}
-    return [str(problem) for problem in schema_problems(schema, "s")]
+    return [str(problem) for problem in validate_schema(schema, "s")]
 
 
 SPEC = "s.properties[spec]"
@@ -260,7 +266,7 @@ def test_the_metadata_of_the_root_is_not_described() -> None:
 
     def problems(metadata: Object) -> list[str]:
         schema = {"type": "object", "properties": {"metadata": {"type": "object", **metadata}}}
-        return [str(problem) for problem in schema_problems(schema, "s")]
+        return [str(problem) for problem in validate_schema(schema, "s")]
 
     assert problems({"nullable": False, "properties": {"name": {"type": "string", "description": "a"}}}) == []
     assert problems({"description": "a"}) == [told]
@@ -270,7 +276,7 @@ def test_what_branches_judge_is_there_as_a_field() -> None:
     """A schema of keys does not do."""
     schema: Object = {"type": "object", "properties": {"spec": {"type": "object", "additionalProperties": STRING}}}
     schema["allOf"] = [{"properties": {"spec": {"properties": {"a": {"minLength": 1}}}}}]
-    assert [str(problem) for problem in schema_problems(schema, "s")] == [
+    assert [str(problem) for problem in validate_schema(schema, "s")] == [
         "s.properties[spec].properties[a]: Required value: because it is defined in "
         "s.allOf[0].properties[spec].properties[a]"
     ]
@@ -551,16 +557,15 @@ def test_schemas_judge_objects(spec: Object, value: Any, problems: list[str]) ->
     assert shaped(value, spec) == problems
 
 
-def test_numbers_to_scale_must_be_numbers() -> None:
+async def test_numbers_to_scale_must_be_numbers(api: Api) -> None:
     made = definition({"type": "object", "properties": {"r": {"x-kubernetes-int-or-string": True}}})
     version = made["spec"]["versions"][0]
     version["subresources"] = {"scale": {"specReplicasPath": ".spec.r", "statusReplicasPath": ".status.r"}}
-
-    async def main(api: Api) -> list[str]:
-        await api.made(DEFINITIONS, made)
-        return [(await api.post(THINGS, thing(r=value))).message for value in ("x", -1, 1 << 31)]
-
-    assert [message.removeprefix('Thing.example.com "t" is invalid: ') for message in on(main)] == [
+    await api.made(DEFINITIONS, made)
+    assert [
+        message.removeprefix('Thing.example.com "t" is invalid: ')
+        for message in [(await api.post(THINGS, thing(r=value))).message for value in ("x", -1, 1 << 31)]
+    ] == [
         ".spec.r: Invalid value: 0: .spec.r accessor error: x is of the type string, expected int64",
         ".spec.r: Invalid value: -1: should be a non-negative integer",
         ".spec.r: Invalid value: 2147483648: should be less than or equal to 2147483647",
@@ -576,11 +581,11 @@ def test_lists_are_looked_at_after_everything_else() -> None:
     }
     node = {"properties": {"keyed": keyed, "set": {"type": "array", "items": STRING, "x-kubernetes-list-type": "set"}}}
     value = {"keyed": [{"k": "a"}, {"k": "b"}, {"k": "a"}, {"k": "a"}], "set": ["x", "x", "x"]}
-    assert [str(problem) for problem in list_problems(value, node)] == [
+    assert [str(problem) for problem in validate_list(value, node)] == [
         'keyed[2]: Duplicate value: {"k":"a"}',
         'set[1]: Duplicate value: "x"',
     ]
-    assert [str(problem) for problem in list_problems({"keyed": [{"k": "a"}, 1]}, node)] == [
+    assert [str(problem) for problem in validate_list({"keyed": [{"k": "a"}, 1]}, node)] == [
         "keyed[1]: Invalid value: 1: must be an object for an array of list-type map"
     ]
 
@@ -598,47 +603,34 @@ def test_what_an_update_leaves_as_it_was_is_let_in() -> None:
     assert validate({"a": 1}, flag, "", {"a": True}) != []
 
 
-def test_the_schema_may_restrict_the_name() -> None:
+async def test_the_schema_may_restrict_the_name(api: Api) -> None:
     named = {"type": "object", "properties": {"name": {"type": "string", "pattern": "^a"}}}
-
-    async def main(api: Api) -> list[Answer]:
-        made = definition({"type": "object"})
-        made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = named
-        await api.made(DEFINITIONS, made)
-        return [await api.post(THINGS, {**thing(), "metadata": {"name": name}}) for name in ("t", "at")]
-
-    refused, taken = on(main)
+    made = definition({"type": "object"})
+    made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = named
+    await api.made(DEFINITIONS, made)
+    refused, taken = [await api.post(THINGS, {**thing(), "metadata": {"name": name}}) for name in ("t", "at")]
     assert refused.message == (
         'Thing.example.com "t" is invalid: metadata.name: Invalid value: "t": metadata.name in body should match \'^a\''
     )
     assert taken.status == 201
 
 
-def test_whole_numbers_are_stored_without_a_fraction() -> None:
-    async def main(api: Api) -> str:
-        await api.made(
-            DEFINITIONS, definition({"type": "object", "properties": {"n": INTEGER, "m": {"type": "number"}}})
-        )
-        body = b'{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t"},"spec":{"n":1.0,"m":2.50}}'
-        made = await api.post(THINGS, body)
-        assert made.status == 201, made.text
-        return (await api.get(THINGS + "/t")).text
-
-    assert '"spec":{"n":1,"m":2.5}' in on(main)
+async def test_whole_numbers_are_stored_without_a_fraction(api: Api) -> None:
+    await api.made(DEFINITIONS, definition({"type": "object", "properties": {"n": INTEGER, "m": {"type": "number"}}}))
+    body = b'{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t"},"spec":{"n":1.0,"m":2.50}}'
+    made = await api.post(THINGS, body)
+    assert made.status == 201, made.text
+    assert '"spec":{"n":1,"m":2.5}' in (await api.get(THINGS + "/t")).text
 
 
-def test_names_of_finalizers_that_others_could_choose_are_warned_of() -> None:
+async def test_names_of_finalizers_that_others_could_choose_are_warned_of(api: Api) -> None:
     told = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
-
-    async def main(api: Api) -> list[str]:
-        await api.made(DEFINITIONS, definition({"type": "object"}))
-        meta = {"name": "t", "finalizers": ["mine", "a.example.com", "example.com/a", "orphan"]}
-        made = await api.post(THINGS, {**thing(), "metadata": meta})
-        same = await api.patch(THINGS + "/t", {"metadata": {"labels": {"a": "b"}}})
-        more = await api.patch(THINGS + "/t", {"metadata": {"finalizers": ["mine", "your"]}})
-        return [answer.headers.get("warning", "") for answer in (made, same, more)]
-
-    made, same, more = on(main)
+    await api.made(DEFINITIONS, definition({"type": "object"}))
+    meta = {"name": "t", "finalizers": ["mine", "a.example.com", "example.com/a", "orphan"]}
+    made = await api.post(THINGS, {**thing(), "metadata": meta})
+    same = await api.patch(THINGS + "/t", {"metadata": {"labels": {"a": "b"}}})
+    more = await api.patch(THINGS + "/t", {"metadata": {"finalizers": ["mine", "your"]}})
+    made, same, more = [answer.headers.get("warning", "") for answer in (made, same, more)]
     assert made == (
         f'299 - "metadata.finalizers: \\"a.example.com\\": {told.format(" including a path (/)")}", '
         f'299 - "metadata.finalizers: \\"mine\\": {told.format("")}"'
@@ -687,26 +679,19 @@ def test_names_of_finalizers_that_others_could_choose_are_warned_of() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_resources_in_resources(inside: Object, code: int, told: str) -> None:
+async def test_what_is_wrong_with_resources_in_resources(api: Api, inside: Object, code: int, told: str) -> None:
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
-
-    async def main(api: Api) -> Answer:
-        await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
-        return await api.post(THINGS, thing(pod=inside))
-
-    refused = on(main)
+    await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
+    refused = await api.post(THINGS, thing(pod=inside))
     assert (refused.status, told in refused.message) == (code, True), refused.message
 
 
-def test_resources_in_resources_say_what_they_are() -> None:
+async def test_resources_in_resources_say_what_they_are(api: Api) -> None:
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
-
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nonsense": 1}, "x": 1}
-        return await api.post(THINGS, thing(pod={"x": 1})), await api.post(THINGS, thing(pod=pod))
-
-    refused, taken = on(main)
+    await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nonsense": 1}, "x": 1}
+    refused = await api.post(THINGS, thing(pod={"x": 1}))
+    taken = await api.post(THINGS, thing(pod=pod))
     assert refused.message == (
         'Thing.example.com "t" is invalid: [spec.pod.apiVersion: Required value, spec.pod.kind: Required value]'
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api, on
+from tests.apiserver.api import Answer, Api
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.gateway import Gateway
@@ -69,26 +69,22 @@ def _collection(api: Api, sent: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("row", list(_ROWS))
-def test_stored_as_upstream_stores_it(row: str) -> None:
+async def test_stored_as_upstream_stores_it(api: Api, row: str) -> None:
     sent, stored = _ROWS[row]["sent"], _ROWS[row]["stored"]
-
-    async def main(api: Api) -> Answer:
-        Gateway(api.server, address="127.0.0.1:6443", issuer="https://kubernetes.default.svc")
-        await api.made("/api/v1/namespaces", {"metadata": {"name": "d1"}})
-        if sent["kind"] == "TokenRequest":
-            await api.made("/api/v1/namespaces/d1/serviceaccounts", {"metadata": {"name": "x"}})
-        if sent["kind"] == "Pod":
-            # Admission gives it an account, without which it may have no token.
-            sent["spec"]["serviceAccountName"] = "default"
-        body = json.dumps(sent).encode()
-        request = Request("POST", _collection(api, sent), {"content-type": "application/json"}, body)
-        response = await api.server.handle(request, _ADMIN)
-        assert isinstance(response, Response)
-        return Answer(response.status, response.headers, response.body)
-
-    answer = on(main)
+    Gateway(api.server, address="127.0.0.1:6443", issuer="https://kubernetes.default.svc")
+    await api.made("/api/v1/namespaces", {"metadata": {"name": "d1"}})
+    if sent["kind"] == "TokenRequest":
+        await api.made("/api/v1/namespaces/d1/serviceaccounts", {"metadata": {"name": "x"}})
+    if sent["kind"] == "Pod":
+        # Admission gives it an account, without which it may have no token.
+        sent["spec"]["serviceAccountName"] = "default"
+    body = json.dumps(sent).encode()
+    request = Request("POST", _collection(api, sent), {"content-type": "application/json"}, body)
+    response = await api.server.handle(request, _ADMIN)
+    assert isinstance(response, Response)
+    answer = Answer(response.status, response.headers, response.body)
     assert answer.status == 201, answer.text
-    # The data has no managedFields; test_ownership.py is about those.
+    # The data has no managedFields; test_managed_fields.py is about those.
     answer.body.get("metadata", {}).pop("managedFields", None)
     expected = _without_admission(stored)
     assert _masked(_without_admission(answer.body), expected) == expected

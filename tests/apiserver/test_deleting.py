@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, PODS, REPLICA_SETS, Answer, Api, Object, config_map, on, pod, replica_set
+from tests.apiserver.api import CONFIG_MAPS, PODS, REPLICA_SETS, Answer, Api, Object, config_map, pod, replica_set
 
 from pilothouse.apiserver.core import Core
 from pilothouse.storage import Staged
@@ -12,12 +12,10 @@ from pilothouse.storage import Staged
 NAMESPACED = "/apis/batch/v1/namespaces/default/jobs"
 
 
-def test_a_plain_delete_answers_a_status_with_details() -> None:
-    async def main(api: Api) -> tuple[Object, Answer, Answer]:
-        made = await api.made(CONFIG_MAPS, config_map())
-        return made, await api.delete(CONFIG_MAPS + "/c"), await api.delete(CONFIG_MAPS + "/c")
-
-    made, first, second = on(main)
+async def test_a_plain_delete_answers_a_status_with_details(api: Api) -> None:
+    made = await api.made(CONFIG_MAPS, config_map())
+    first = await api.delete(CONFIG_MAPS + "/c")
+    second = await api.delete(CONFIG_MAPS + "/c")
     assert first.body == {
         "kind": "Status",
         "apiVersion": "v1",
@@ -50,12 +48,10 @@ def test_a_plain_delete_answers_a_status_with_details() -> None:
         ),
     ],
 )
-def test_propagation(had: list[str], options: Object, finalizers: list[str] | None, code: int) -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        await api.made(REPLICA_SETS, replica_set(metadata={"finalizers": had}))
-        return await api.delete(REPLICA_SETS + "/r", options), await api.get(REPLICA_SETS + "/r")
-
-    answer, found = on(main)
+async def test_propagation(api: Api, had: list[str], options: Object, finalizers: list[str] | None, code: int) -> None:
+    await api.made(REPLICA_SETS, replica_set(metadata={"finalizers": had}))
+    answer = await api.delete(REPLICA_SETS + "/r", options)
+    found = await api.get(REPLICA_SETS + "/r")
     assert answer.status == code, answer.text
     if finalizers is None:
         assert found.status == 404
@@ -67,34 +63,27 @@ def test_propagation(had: list[str], options: Object, finalizers: list[str] | No
     assert found.meta["generation"] == 2
 
 
-def test_a_second_delete_of_what_waits_changes_nothing() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        await api.made(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
-        return await api.delete(CONFIG_MAPS + "/c"), await api.delete(CONFIG_MAPS + "/c")
-
-    first, second = on(main)
+async def test_a_second_delete_of_what_waits_changes_nothing(api: Api) -> None:
+    await api.made(CONFIG_MAPS, config_map(metadata={"finalizers": ["a.b/c"]}))
+    first = await api.delete(CONFIG_MAPS + "/c")
+    second = await api.delete(CONFIG_MAPS + "/c")
     assert first.body == second.body
 
 
-def test_options_may_be_in_the_query() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(CONFIG_MAPS, config_map())
-        return await api.delete(CONFIG_MAPS + "/c?propagationPolicy=Foreground")
+async def test_options_may_be_in_the_query(api: Api) -> None:
+    await api.made(CONFIG_MAPS, config_map())
+    assert (await api.delete(CONFIG_MAPS + "/c?propagationPolicy=Foreground")).meta["finalizers"] == [
+        "foregroundDeletion"
+    ]
 
-    assert on(main).meta["finalizers"] == ["foregroundDeletion"]
 
-
-def test_jobs_orphan_by_default_and_say_so() -> None:
+async def test_jobs_orphan_by_default_and_say_so(api: Api) -> None:
     job = {
         "metadata": {"name": "j"},
         "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}},
     }
-
-    async def main(api: Api) -> Answer:
-        await api.made(NAMESPACED, job)
-        return await api.delete(NAMESPACED + "/j")
-
-    answer = on(main)
+    await api.made(NAMESPACED, job)
+    answer = await api.delete(NAMESPACED + "/j")
     assert answer.meta["finalizers"] == ["orphan"]
     assert "child pods are preserved by default" in answer.headers["warning"]
 
@@ -140,12 +129,9 @@ def test_jobs_orphan_by_default_and_say_so() -> None:
         ),
     ],
 )
-def test_refusals(options: Object, code: int, message: str) -> None:
-    async def main(api: Api) -> tuple[Object, Answer]:
-        made = await api.made(CONFIG_MAPS, config_map())
-        return made, await api.delete(CONFIG_MAPS + "/c", options)
-
-    made, answer = on(main)
+async def test_refusals(api: Api, options: Object, code: int, message: str) -> None:
+    made = await api.made(CONFIG_MAPS, config_map())
+    answer = await api.delete(CONFIG_MAPS + "/c", options)
     meta = made["metadata"]
     assert answer.status == code
     assert answer.message == message.format(uid=meta["uid"], version=meta["resourceVersion"])
@@ -173,16 +159,16 @@ async def _running(api: Api, name: str = "p", **more: Any) -> Object:
         pytest.param(True, "Succeeded", {}, None, None, id="ended: gone"),
     ],
 )
-def test_grace(bound: bool, phase: str, options: Object, grace: int | None, deadline: str | None) -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        if bound:
-            await _running(api)
-        else:
-            await api.made(PODS, pod())
-        await api.patch(PODS + "/p/status", {"status": {"phase": phase}})
-        return await api.delete(PODS + "/p", options), await api.get(PODS + "/p")
-
-    answer, found = on(main)
+async def test_grace(
+    api: Api, bound: bool, phase: str, options: Object, grace: int | None, deadline: str | None
+) -> None:
+    if bound:
+        await _running(api)
+    else:
+        await api.made(PODS, pod())
+    await api.patch(PODS + "/p/status", {"status": {"phase": phase}})
+    answer = await api.delete(PODS + "/p", options)
+    found = await api.get(PODS + "/p")
     assert answer.status == 200
     assert answer.body["kind"] == "Pod"
     assert answer.meta["generation"] == 2
@@ -195,19 +181,16 @@ def test_grace(bound: bool, phase: str, options: Object, grace: int | None, dead
         assert answer.meta["deletionTimestamp"] == f"2026-01-01T{deadline}Z"
 
 
-def test_a_grace_period_only_gets_shorter() -> None:
-    async def main(api: Api) -> list[tuple[int, str, str]]:
-        await _running(api)
-        seen = []
-        for seconds in (20, 20, 25, 10, 2):
-            answer = await api.delete(PODS + "/p", {"gracePeriodSeconds": seconds})
-            meta = answer.meta
-            seen.append((meta["deletionGracePeriodSeconds"], meta["deletionTimestamp"][14:19], meta["resourceVersion"]))
-            await asyncio.sleep(1)
-        return seen
-
+async def test_a_grace_period_only_gets_shorter(api: Api) -> None:
+    await _running(api)
+    seen = []
+    for seconds in (20, 20, 25, 10, 2):
+        answer = await api.delete(PODS + "/p", {"gracePeriodSeconds": seconds})
+        meta = answer.meta
+        seen.append((meta["deletionGracePeriodSeconds"], meta["deletionTimestamp"][14:19], meta["resourceVersion"]))
+        await asyncio.sleep(1)
     # Begun at 0 s with 20 s; shortened to 10 s from the beginning; 2 s would have been at 2 s, and it is 4 s by then.
-    assert on(main) == [
+    assert seen == [
         (20, "00:20", "9"),
         (20, "00:20", "9"),
         (20, "00:20", "9"),
@@ -216,81 +199,65 @@ def test_a_grace_period_only_gets_shorter() -> None:
     ]
 
 
-def test_a_pod_that_goes_at_once_is_seen_with_no_grace_left_first() -> None:
-    async def main(api: Api) -> list[tuple[str, Object]]:
-        made = await api.made(PODS, pod())
-        events = await api.watch(f"{PODS}?resourceVersion={made['metadata']['resourceVersion']}&timeoutSeconds=1")
-        await api.delete(PODS + "/p")
-        return await events.rest()
-
-    events = on(main)
-    assert [type_ for type_, _obj in events] == ["MODIFIED", "DELETED"]
-    assert [obj["metadata"]["deletionGracePeriodSeconds"] for _type, obj in events] == [0, 0]
+async def test_a_pod_that_goes_at_once_is_seen_with_no_grace_left_first(api: Api) -> None:
+    made = await api.made(PODS, pod())
+    events = await api.watch(f"{PODS}?resourceVersion={made['metadata']['resourceVersion']}&timeoutSeconds=1")
+    await api.delete(PODS + "/p")
+    seen = await events.rest()
+    assert [type_ for type_, _obj in seen] == ["MODIFIED", "DELETED"]
+    assert [obj["metadata"]["deletionGracePeriodSeconds"] for _type, obj in seen] == [0, 0]
 
 
-def test_a_pod_with_a_finalizer_stays_after_its_grace() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
-        await _running(api, metadata={"finalizers": ["a.b/c"]})
-        await api.delete(PODS + "/p")
-        none_left = await api.delete(PODS + "/p", {"gracePeriodSeconds": 0})
-        freed = await api.patch(PODS + "/p", {"metadata": {"finalizers": None}})
-        return none_left, freed, await api.get(PODS + "/p")
-
-    none_left, freed, found = on(main)
+async def test_a_pod_with_a_finalizer_stays_after_its_grace(api: Api) -> None:
+    await _running(api, metadata={"finalizers": ["a.b/c"]})
+    await api.delete(PODS + "/p")
+    none_left = await api.delete(PODS + "/p", {"gracePeriodSeconds": 0})
+    freed = await api.patch(PODS + "/p", {"metadata": {"finalizers": None}})
+    found = await api.get(PODS + "/p")
     assert none_left.meta["finalizers"] == ["a.b/c"]
     assert none_left.meta["deletionGracePeriodSeconds"] == 0
     assert freed.status == 200
     assert found.status == 404
 
 
-def test_dry_run_deletes_nothing() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        await api.made(CONFIG_MAPS, config_map())
-        return await api.delete(CONFIG_MAPS + "/c", {"dryRun": ["All"]}), await api.get(CONFIG_MAPS + "/c")
-
-    answer, found = on(main)
+async def test_dry_run_deletes_nothing(api: Api) -> None:
+    await api.made(CONFIG_MAPS, config_map())
+    answer = await api.delete(CONFIG_MAPS + "/c", {"dryRun": ["All"]})
+    found = await api.get(CONFIG_MAPS + "/c")
     assert (answer.status, found.status) == (200, 200)
 
 
-def test_a_collection_is_deleted_as_selected() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        for name, labels in (("a", {"x": "1"}), ("b", {"x": "2"}), ("c", {"x": "1"})):
-            await api.made(CONFIG_MAPS, config_map(name, metadata={"labels": labels}))
-        return await api.delete(CONFIG_MAPS + "?labelSelector=x%3D1"), await api.get(CONFIG_MAPS)
-
-    answer, left = on(main)
+async def test_a_collection_is_deleted_as_selected(api: Api) -> None:
+    for name, labels in (("a", {"x": "1"}), ("b", {"x": "2"}), ("c", {"x": "1"})):
+        await api.made(CONFIG_MAPS, config_map(name, metadata={"labels": labels}))
+    answer = await api.delete(CONFIG_MAPS + "?labelSelector=x%3D1")
+    left = await api.get(CONFIG_MAPS)
     assert answer.body["kind"] == "ConfigMapList"
     assert [item["metadata"]["name"] for item in answer.body["items"]] == ["a", "c"]
     assert [item["metadata"]["name"] for item in left.body["items"]] == ["b"]
 
 
-def test_namespaces_have_no_deletecollection() -> None:
-    async def main(api: Api) -> Answer:
-        return await api.delete("/api/v1/namespaces")
-
-    assert on(main).status == 405
+async def test_namespaces_have_no_deletecollection(api: Api) -> None:
+    assert (await api.delete("/api/v1/namespaces")).status == 405
 
 
-def test_a_pod_that_goes_at_once_may_be_removed_by_who_waits_for_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_that_goes_at_once_may_be_removed_by_who_waits_for_the_mark(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A kubelet does; upstream does not let the user know (generic/registry/store.go, kubernetes issue 19403)."""
     at_once = {"gracePeriodSeconds": 0}
     commit = Core.commit
+    kubelet: list[Answer] = []
+    await api.made(PODS, pod(nodeName="n1"))
 
-    async def main(api: Api) -> list[Answer]:
-        kubelet: list[Answer] = []
-        await api.made(PODS, pod(nodeName="n1"))
+    async def slow(core: Core, staged: Staged) -> bytes:
+        value = await commit(core, staged)
+        if not kubelet:
+            monkeypatch.setattr(Core, "commit", commit)
+            kubelet.append(await api.delete(PODS + "/p", at_once))
+        return value
 
-        async def slow(core: Core, staged: Staged) -> bytes:
-            value = await commit(core, staged)
-            if not kubelet:
-                monkeypatch.setattr(Core, "commit", commit)
-                kubelet.append(await api.delete(PODS + "/p", at_once))
-            return value
-
-        monkeypatch.setattr(Core, "commit", slow)
-        asked = await api.delete(PODS + "/p", at_once)
-        return [asked, *kubelet, await api.get(PODS + "/p")]
-
-    asked, kubelet, found = on(main)
-    assert [asked.status, kubelet.status, found.status] == [200, 200, 404]
+    monkeypatch.setattr(Core, "commit", slow)
+    asked = await api.delete(PODS + "/p", at_once)
+    assert [asked.status, kubelet[0].status, (await api.get(PODS + "/p")).status] == [200, 200, 404]
     assert (asked.body["kind"], asked.meta["deletionGracePeriodSeconds"]) == ("Pod", 0)

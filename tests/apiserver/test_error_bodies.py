@@ -13,7 +13,6 @@ from tests.apiserver.api import (
     REPLICA_SETS,
     Api,
     config_map,
-    on,
     pod,
     replica_set,
 )
@@ -236,14 +235,11 @@ def cause(reason: str, message: str, field: str) -> dict[str, str]:
         ),
     ],
 )
-def test_a_refusal(
-    method: str, path: str, body: Any, code: int, reason: str, message: str, details: dict[str, Any] | None
+async def test_a_refusal(
+    api: Api, method: str, path: str, body: Any, code: int, reason: str, message: str, details: dict[str, Any] | None
 ) -> None:
-    async def main(api: Api) -> Any:
-        await api.made(CONFIG_MAPS, config_map("there"))
-        return await api.ask(method, path, body)
-
-    answer = on(main)
+    await api.made(CONFIG_MAPS, config_map("there"))
+    answer = await api.ask(method, path, body)
     expected = {
         "kind": "Status",
         "apiVersion": "v1",

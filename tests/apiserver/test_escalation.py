@@ -1,11 +1,11 @@
-"""Nobody hands out rights that they lack. The words are kube-apiserver's; ``test_rights_real.py`` asks a real one."""
+"""Nobody hands out rights that they lack. The words are kube-apiserver's (see ``test_rights_answers.py``)."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api, on
+from tests.apiserver.api import Answer, Api
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.gateway import Gateway
@@ -36,22 +36,18 @@ def binding(name: str, kind: str, to: str, user: str = "bob") -> dict[str, Any]:
     }
 
 
-def as_jane(method: str, path: str, body: Any, more: Sequence[dict[str, Any]] = ()) -> Answer:
+async def as_jane(api: Api, method: str, path: str, body: Any, more: Sequence[dict[str, Any]] = ()) -> Answer:
     """What jane is answered, who may read pods and write roles, and has ``more`` rights."""
-
-    async def main(api: Api) -> Answer:
-        await Gateway(api.server, address="", authorization="RBAC").start()
-        await api.made(CLUSTER_ROLES, role("jane", MINE, WRITES, *more))
-        await api.made(CLUSTER_BINDINGS, binding("jane", "ClusterRole", "jane", "jane"))
-        await api.made(CLUSTER_ROLES, role("secrets", SECRETS))
-        await api.made(ROLES, role("there", SECRETS))
-        raw = json.dumps(body).encode()
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        response = await api.server.handle(Request(method, path, {"content-type": kind}, raw), JANE)
-        assert isinstance(response, Response)
-        return Answer(response.status, response.headers, response.body)
-
-    return on(main)
+    await Gateway(api.server, address="", authorization="RBAC").start()
+    await api.made(CLUSTER_ROLES, role("jane", MINE, WRITES, *more))
+    await api.made(CLUSTER_BINDINGS, binding("jane", "ClusterRole", "jane", "jane"))
+    await api.made(CLUSTER_ROLES, role("secrets", SECRETS))
+    await api.made(ROLES, role("there", SECRETS))
+    raw = json.dumps(body).encode()
+    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    response = await api.server.handle(Request(method, path, {"content-type": kind}, raw), JANE)
+    assert isinstance(response, Response)
+    return Answer(response.status, response.headers, response.body)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +75,8 @@ def as_jane(method: str, path: str, body: Any, more: Sequence[dict[str, Any]] = 
         ),
     ],
 )
-def test_she_may(method: str, path: str, body: Any, more: Sequence[dict[str, Any]]) -> None:
-    answer = as_jane(method, path, body, more)
+async def test_she_may(api: Api, method: str, path: str, body: Any, more: Sequence[dict[str, Any]]) -> None:
+    answer = await as_jane(api, method, path, body, more)
     assert answer.status in (200, 201), answer.text
 
 
@@ -139,21 +135,21 @@ def test_she_may(method: str, path: str, body: Any, more: Sequence[dict[str, Any
         ),
     ],
 )
-def test_she_may_not(method: str, path: str, body: Any, missing: str) -> None:
-    answer = as_jane(method, path, body)
+async def test_she_may_not(api: Api, method: str, path: str, body: Any, missing: str) -> None:
+    answer = await as_jane(api, method, path, body)
     assert answer.status == 403, answer.text
     assert answer.message.endswith(f" is forbidden: {ATTEMPT}\n{missing}")
 
 
-def test_aggregation_is_for_those_who_have_everything() -> None:
+async def test_aggregation_is_for_those_who_have_everything(api: Api) -> None:
     rule = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
-    answer = as_jane("POST", CLUSTER_ROLES, role("r", aggregationRule=rule))
+    answer = await as_jane(api, "POST", CLUSTER_ROLES, role("r", aggregationRule=rule))
     assert (answer.status, answer.message) == (
         403,
         f'clusterroles.{GROUP} "r" is forbidden: must have cluster-admin privileges to use the aggregationRule',
     )
 
 
-def test_a_role_that_is_not_there_cannot_be_bound() -> None:
-    answer = as_jane("POST", BINDINGS, binding("b", "Role", "absent"))
+async def test_a_role_that_is_not_there_cannot_be_bound(api: Api) -> None:
+    answer = await as_jane(api, "POST", BINDINGS, binding("b", "Role", "absent"))
     assert (answer.status, answer.message) == (404, f'roles.{GROUP} "absent" not found')

@@ -3,7 +3,11 @@
 from typing import Any
 
 import pytest
-from tests.apiserver.api import PODS, Answer, Api, Object, on, pod
+from tests.apiserver.api import PODS, Answer, Api, Object, pod
+
+from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.admission.dynamic.adopting import adopt
+from pilothouse.apiserver.core import Core
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -37,17 +41,12 @@ async def _evict(api: Api, body: Object | None = None, query: str = "") -> Answe
     return await api.post(f"{PODS}/p/eviction{query}", body or _eviction())
 
 
-def test_an_eviction_without_a_budget_deletes_the_pod_and_says_why() -> None:
-    async def main(api: Api) -> tuple[Answer, Object]:
-        await _running(api)
-        answer = await _evict(api)
-        return answer, (await api.get(PODS + "/p")).body
-
-    answer, found = on(main)
-    assert (answer.status, answer.body) == (
-        201,
-        {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201},
-    )
+async def test_an_eviction_without_a_budget_deletes_the_pod_and_says_why(api: Api) -> None:
+    await _running(api)
+    answer = await _evict(api)
+    found = (await api.get(PODS + "/p")).body
+    assert answer.status == 201
+    assert answer.body == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
     assert found["metadata"]["deletionTimestamp"]
     assert found["metadata"]["deletionGracePeriodSeconds"] == 30
     assert found["status"]["conditions"][-1] == {
@@ -60,14 +59,41 @@ def test_an_eviction_without_a_budget_deletes_the_pod_and_says_why() -> None:
     }
 
 
-def test_an_eviction_takes_one_disruption_out_of_the_budget() -> None:
-    async def main(api: Api) -> tuple[int, Object, Object]:
-        await _running(api)
-        await _budget(api, disruptionsAllowed=1)
-        code = (await _evict(api)).status
-        return code, (await api.get(BUDGETS + "/b")).body["status"], (await api.get(PODS + "/p")).body
+class Records(Plugin):
+    """Remembers what passes, and has a grace period put into evictions."""
 
-    code, status, found = on(main)
+    def __init__(self, core: Core, changed: Object) -> None:
+        self._core = core
+        self._changed = changed
+        self.seen: list[tuple[str, str, str, str]] = []
+
+    def admit(self, write: Admission) -> None:
+        kind = (write.obj or write.old or {}).get("kind", "")
+        self.seen.append((write.operation, f"{write.info.resource}/{write.subresource}", write.name, kind))
+        if write.subresource == "eviction":
+            adopt(self._core, write, {**(write.obj or {}), **self._changed})
+
+
+async def test_admission_sees_the_eviction_and_not_what_follows_from_it(api: Api) -> None:
+    """Upstream's handler writes and deletes the pod past admission (``addConditionAndDeletePod``, v1.36)."""
+    await _running(api)
+    core = api.server.core
+    records = Records(core, {"deleteOptions": {"gracePeriodSeconds": 7}})
+    core.admission.plugins.append(records)
+    answer = await _evict(api)
+    seen = records.seen
+    meta = (await api.get(PODS + "/p")).meta
+    assert answer.status == 201
+    assert seen == [("CREATE", "pods/eviction", "p", "Eviction")]
+    assert meta["deletionGracePeriodSeconds"] == 7, "what admission made of the eviction counts"
+
+
+async def test_an_eviction_takes_one_disruption_out_of_the_budget(api: Api) -> None:
+    await _running(api)
+    await _budget(api, disruptionsAllowed=1)
+    code = (await _evict(api)).status
+    status = (await api.get(BUDGETS + "/b")).body["status"]
+    found = (await api.get(PODS + "/p")).body
     assert code == 201
     assert status["disruptionsAllowed"] == 0
     assert status["disruptedPods"] == {"p": "2026-01-01T00:00:00Z"}
@@ -132,15 +158,13 @@ def test_an_eviction_takes_one_disruption_out_of_the_budget() -> None:
         ),
     ],
 )
-def test_evictions_that_are_refused(
-    status: Object, code: int, message: str, cause: str, retry_after: str | None
+async def test_evictions_that_are_refused(
+    api: Api, status: Object, code: int, message: str, cause: str, retry_after: str | None
 ) -> None:
-    async def main(api: Api) -> tuple[Answer, Object]:
-        await _running(api)
-        await _budget(api, **status)
-        return await _evict(api), (await api.get(PODS + "/p")).body
-
-    answer, found = on(main)
+    await _running(api)
+    await _budget(api, **status)
+    answer = await _evict(api)
+    found = (await api.get(PODS + "/p")).body
     assert (answer.status, answer.message) == (code, message)
     assert answer.body["reason"] == "TooManyRequests"
     assert answer.body["details"]["causes"] == [{"reason": "DisruptionBudget", "message": cause}]
@@ -156,28 +180,22 @@ def test_evictions_that_are_refused(
         )
     ],
 )
-def test_a_broken_budget_forbids(allowed: int, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        await _running(api)
-        await _budget(api)
-        record = api.store.get("policy/poddisruptionbudgets/default/b")
-        assert record is not None
-        value = record.value.replace(b'"disruptionsAllowed":0', b'"disruptionsAllowed":%d' % allowed)
-        await api.store.commit(api.store.stage(record.key, lambda _revision: value))
-        return await _evict(api)
-
-    answer = on(main)
+async def test_a_broken_budget_forbids(api: Api, allowed: int, message: str) -> None:
+    await _running(api)
+    await _budget(api)
+    record = api.store.get("policy/poddisruptionbudgets/default/b")
+    assert record is not None
+    value = record.value.replace(b'"disruptionsAllowed":0', b'"disruptionsAllowed":%d' % allowed)
+    await api.store.commit(api.store.stage(record.key, lambda _revision: value))
+    answer = await _evict(api)
     assert (answer.status, answer.message) == (403, message)
 
 
-def test_two_budgets_for_one_pod_are_too_many() -> None:
-    async def main(api: Api) -> Answer:
-        await _running(api)
-        await _budget(api, "a", disruptionsAllowed=1)
-        await _budget(api, "b", {"selector": {}}, disruptionsAllowed=1)
-        return await _evict(api)
-
-    answer = on(main)
+async def test_two_budgets_for_one_pod_are_too_many(api: Api) -> None:
+    await _running(api)
+    await _budget(api, "a", disruptionsAllowed=1)
+    await _budget(api, "b", {"selector": {}}, disruptionsAllowed=1)
+    answer = await _evict(api)
     assert answer.body == {
         "kind": "Status",
         "apiVersion": "v1",
@@ -197,39 +215,31 @@ def test_two_budgets_for_one_pod_are_too_many() -> None:
         pytest.param("AlwaysAllow", 0, 201, id="always"),
     ],
 )
-def test_unhealthy_pods(policy: str | None, healthy: int, code: int) -> None:
-    async def main(api: Api) -> tuple[int, Object]:
-        await _running(api, ready=False)
-        spec = {} if policy is None else {"unhealthyPodEvictionPolicy": policy}
-        await _budget(api, spec=spec, disruptionsAllowed=0, currentHealthy=healthy)
-        return (await _evict(api)).status, (await api.get(BUDGETS + "/b")).body["status"]
-
-    found, status = on(main)
+async def test_unhealthy_pods(api: Api, policy: str | None, healthy: int, code: int) -> None:
+    await _running(api, ready=False)
+    spec = {} if policy is None else {"unhealthyPodEvictionPolicy": policy}
+    await _budget(api, spec=spec, disruptionsAllowed=0, currentHealthy=healthy)
+    found = (await _evict(api)).status
+    status = (await api.get(BUDGETS + "/b")).body["status"]
     assert found == code
     assert "disruptedPods" not in status
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
-def test_pods_that_serve_nobody_need_no_budget(phase: str) -> None:
-    async def main(api: Api) -> int:
-        await _running(api, phase=phase)
-        await _budget(api, disruptionsAllowed=0)
-        return (await _evict(api)).status
-
-    assert on(main) == 201
+async def test_pods_that_serve_nobody_need_no_budget(api: Api, phase: str) -> None:
+    await _running(api, phase=phase)
+    await _budget(api, disruptionsAllowed=0)
+    assert (await _evict(api)).status == 201
 
 
-def test_a_dry_run_changes_nothing_and_still_says_no() -> None:
-    async def main(api: Api) -> tuple[int, int, int, Object, Object]:
-        await _running(api)
-        await _budget(api, disruptionsAllowed=1)
-        first = (await _evict(api, query="?dryRun=All")).status
-        second = (await _evict(api, _eviction(deleteOptions={"dryRun": ["All"]}))).status
-        both = (await api.get(PODS + "/p")).body, (await api.get(BUDGETS + "/b")).body["status"]
-        await api.patch(BUDGETS + "/b/status", {"status": {"disruptionsAllowed": 0}})
-        return first, second, (await _evict(api, query="?dryRun=All")).status, *both
-
-    first, second, refused, found, status = on(main)
+async def test_a_dry_run_changes_nothing_and_still_says_no(api: Api) -> None:
+    await _running(api)
+    await _budget(api, disruptionsAllowed=1)
+    first = (await _evict(api, query="?dryRun=All")).status
+    second = (await _evict(api, _eviction(deleteOptions={"dryRun": ["All"]}))).status
+    both = (await api.get(PODS + "/p")).body, (await api.get(BUDGETS + "/b")).body["status"]
+    await api.patch(BUDGETS + "/b/status", {"status": {"disruptionsAllowed": 0}})
+    first, second, refused, found, status = first, second, (await _evict(api, query="?dryRun=All")).status, *both
     assert (first, second, refused) == (201, 201, 429)
     assert "deletionTimestamp" not in found["metadata"]
     assert status["disruptionsAllowed"] == 1
@@ -248,29 +258,20 @@ def test_a_dry_run_changes_nothing_and_still_says_no() -> None:
         pytest.param({**_eviction(), "kind": "Pod", "apiVersion": "v1"}, 400, 'Pod in version "v1"', id="another kind"),
     ],
 )
-def test_bodies_that_are_refused(body: Object, code: int, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        await _running(api)
-        return await _evict(api, body)
-
-    answer = on(main)
+async def test_bodies_that_are_refused(api: Api, body: Object, code: int, message: str) -> None:
+    await _running(api)
+    answer = await _evict(api, body)
     assert answer.status == code
     assert answer.message.startswith(message)
 
 
-def test_the_grace_period_of_the_options_counts_and_v1beta1_is_taken() -> None:
-    async def main(api: Api) -> Object:
-        await _running(api)
-        body = {**_eviction(deleteOptions={"gracePeriodSeconds": 5}), "apiVersion": "policy/v1beta1"}
-        assert (await _evict(api, body)).status == 201
-        return (await api.get(PODS + "/p")).meta
-
-    assert on(main)["deletionGracePeriodSeconds"] == 5
+async def test_the_grace_period_of_the_options_counts_and_v1beta1_is_taken(api: Api) -> None:
+    await _running(api)
+    body = {**_eviction(deleteOptions={"gracePeriodSeconds": 5}), "apiVersion": "policy/v1beta1"}
+    assert (await _evict(api, body)).status == 201
+    assert (await api.get(PODS + "/p")).meta["deletionGracePeriodSeconds"] == 5
 
 
-def test_an_eviction_of_nothing_is_not_found() -> None:
-    async def main(api: Api) -> Answer:
-        return await _evict(api)
-
-    answer = on(main)
+async def test_an_eviction_of_nothing_is_not_found(api: Api) -> None:
+    answer = await _evict(api)
     assert (answer.status, answer.message) == (404, 'pods "p" not found')

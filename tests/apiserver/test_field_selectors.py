@@ -1,7 +1,7 @@
 """Which fields of which kind can be selected by, and the answer to any other (facts from kube-apiserver v1.36.2)."""
 
 import pytest
-from tests.apiserver.api import Answer, Api, on
+from tests.apiserver.api import Api
 from tests.apiserver.test_every_kind import _KINDS, _id
 
 from pilothouse.apiserver.resources import ResourceInfo
@@ -61,19 +61,51 @@ def _collection(info: ResourceInfo) -> str:
 
 
 @pytest.mark.parametrize("info", _KINDS, ids=_id)
-def test_fields(info: ResourceInfo) -> None:
+async def test_fields(api: Api, info: ResourceInfo) -> None:
     name = _id(info)
     known = {"metadata.name", "metadata.namespace", *_FIELDS.get(name, ())}
     if name in _NO_NAMESPACE:
         known.discard("metadata.namespace")
 
-    async def main(api: Api) -> dict[str, Answer]:
-        asked = sorted({*known, "metadata.namespace", "spec.foo"})
-        return {field: await api.get(f"{_collection(info)}?fieldSelector={field}%3Dx") for field in asked}
-
     refusal = _REFUSALS.get(name, _OWN if name in _FIELDS else _OTHERS)
-    for field, answer in on(main).items():
+    asked = sorted({*known, "metadata.namespace", "spec.foo"})
+    for field, answer in {
+        field: await api.get(f"{_collection(info)}?fieldSelector={field}%3Dx") for field in asked
+    }.items():
         if field in known:
             assert answer.status == 200, answer.text
         else:
             assert (answer.status, answer.message) == (400, refusal.format(field))
+
+
+def _event(name: str, **fields: str | dict[str, str]) -> dict[str, object]:
+    regarding = {"kind": "Pod", "name": "p", "namespace": "default"}
+    metadata = {"name": name, "namespace": "default"}
+    return {"metadata": metadata, "involvedObject": regarding, **fields}
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        pytest.param("source=old", ["a", "b"], id="the component of the source"),
+        pytest.param("source=new", ["c"], id="who reports it, where the source has none"),
+        pytest.param("source!=new", ["a", "b", "d"], id="and likewise for what it must not be"),
+        pytest.param("source=", ["d"], id="neither"),
+        pytest.param("reportingComponent=new", ["b", "c"], id="who reports it, whatever the source"),
+    ],
+)
+async def test_source_of_events(api: Api, selector: str, expected: list[str]) -> None:
+    """``ToSelectableFields`` of kubernetes' ``pkg/registry/core/event`` (v1.36)."""
+    for event in (
+        _event("a", source={"component": "old"}),
+        _event("b", source={"component": "old"}, reportingComponent="new"),
+        _event("c", source={"host": "node-0"}, reportingComponent="new"),
+        _event("d"),
+    ):
+        await api.made("/api/v1/namespaces/default/events", event)
+    assert [
+        event["metadata"]["name"]
+        for event in (
+            await api.ask("GET", f"/api/v1/namespaces/default/events?fieldSelector={selector.replace('=', '%3D')}")
+        ).body["items"]
+    ] == expected

@@ -7,7 +7,7 @@ After upstream's ``test/integration/apiserver/field_validation_test.go`` and
 from typing import Any
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE, STRATEGIC, Api, config_map, on
+from tests.apiserver.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE, STRATEGIC, Api, config_map
 from tests.apiserver.test_custom_resources import DEFINITIONS, FOOS, definition, foo
 
 YAML = "application/yaml"
@@ -89,35 +89,32 @@ _FOO_YAML = b"apiVersion: example.com/v1\nkind: Foo\nmetadata:\n  name: g\nspec:
         ),
     ],
 )
-def test_what_is_unknown_or_there_twice(
-    method: str, target: str, content_type: str, body: bytes, found: list[str]
+async def test_what_is_unknown_or_there_twice(
+    api: Api, method: str, target: str, content_type: str, body: bytes, found: list[str]
 ) -> None:
-    async def scenario(api: Api) -> None:
-        await api.made(DEFINITIONS, definition())
-        await api.made(FOOS, foo())
-        await api.made(CONFIG_MAPS, config_map())
+    await api.made(DEFINITIONS, definition())
+    await api.made(FOOS, foo())
+    await api.made(CONFIG_MAPS, config_map())
 
-        async def send(directive: str) -> Any:
-            return await api.ask(method, f"{target}?dryRun=All&fieldValidation={directive}", body, content_type)
+    async def send(directive: str) -> Any:
+        return await api.ask(method, f"{target}?dryRun=All&fieldValidation={directive}", body, content_type)
 
-        strict = await send("Strict")
-        assert strict.status == (422 if method == "PATCH" else 400), strict.text
-        if content_type == YAML:
-            listed = f"yaml: unmarshal errors:\n  {', '.join(found)}"
-        else:
-            listed = ", ".join(found)
-        assert f"strict decoding error: {listed}" in strict.message
+    strict = await send("Strict")
+    assert strict.status == (422 if method == "PATCH" else 400), strict.text
+    if content_type == YAML:
+        listed = f"yaml: unmarshal errors:\n  {', '.join(found)}"
+    else:
+        listed = ", ".join(found)
+    assert f"strict decoding error: {listed}" in strict.message
 
-        for directive in ("Warn", ""):
-            warned = await send(directive)
-            assert warned.status in (200, 201), warned.text
-            assert warned.headers["warning"] == ", ".join(f'299 - "{_escaped(text)}"' for text in found)
+    for directive in ("Warn", ""):
+        warned = await send(directive)
+        assert warned.status in (200, 201), warned.text
+        assert warned.headers["warning"] == ", ".join(f'299 - "{_escaped(text)}"' for text in found)
 
-        ignored = await send("Ignore")
-        assert ignored.status in (200, 201)
-        assert "warning" not in ignored.headers
-
-    on(scenario)
+    ignored = await send("Ignore")
+    assert ignored.status in (200, 201)
+    assert "warning" not in ignored.headers
 
 
 def _escaped(text: str) -> str:
@@ -149,14 +146,8 @@ def _escaped(text: str) -> str:
         ),
     ],
 )
-def test_what_is_no_object_is_shown_shortened(content_type: str, body: bytes, told: str) -> None:
+async def test_what_is_no_object_is_shown_shortened(api: Api, content_type: str, body: bytes, told: str) -> None:
     """The first thirty bytes, as hexadecimal digits unless it begins like an object (``handlers/rest.go``)."""
-
-    async def scenario(api: Api) -> None:
-        refused = await api.ask("POST", CONFIG_MAPS, body, content_type)
-        assert (refused.status, refused.message) == (
-            400,
-            f"the object provided is unrecognized (must be of type ConfigMap): {told}",
-        )
-
-    on(scenario)
+    refused = await api.ask("POST", CONFIG_MAPS, body, content_type)
+    assert refused.status == 400
+    assert refused.message == f"the object provided is unrecognized (must be of type ConfigMap): {told}"

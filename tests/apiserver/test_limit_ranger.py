@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.apiserver.api import PODS, Answer, Api, on, pod
+from tests.apiserver.api import PODS, Answer, Api, pod
 
 RANGES = "/api/v1/namespaces/default/limitranges"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -19,12 +19,9 @@ def a_container(name: str = "c", requests: Any = None, limits: Any = None, **mor
     return {"name": name, "image": "i", "resources": resources, **more}
 
 
-def posted(limits: list[dict[str, Any]], target: str, body: Any) -> Answer:
-    async def main(api: Api) -> Answer:
-        await api.made(RANGES, limit_range(*limits))
-        return await api.post(target, body)
-
-    return on(main)
+async def posted(api: Api, limits: list[dict[str, Any]], target: str, body: Any) -> Answer:
+    await api.made(RANGES, limit_range(*limits))
+    return await api.post(target, body)
 
 
 DEFAULTS = {
@@ -34,8 +31,10 @@ DEFAULTS = {
 }
 
 
-def test_a_container_that_says_nothing_gets_the_defaults_and_a_note() -> None:
-    made = posted([DEFAULTS], PODS, pod(containers=[a_container()], initContainers=[a_container("i")])).body
+async def test_a_container_that_says_nothing_gets_the_defaults_and_a_note(api: Api) -> None:
+    made = (
+        await posted(api, [DEFAULTS], PODS, pod(containers=[a_container()], initContainers=[a_container("i")]))
+    ).body
     for container in (made["spec"]["containers"][0], made["spec"]["initContainers"][0]):
         assert container["resources"] == {
             "limits": {"cpu": "500m", "memory": "1Gi"},
@@ -48,9 +47,11 @@ def test_a_container_that_says_nothing_gets_the_defaults_and_a_note() -> None:
     assert made["status"]["qosClass"] == "Burstable"
 
 
-def test_what_a_container_says_stays_and_the_note_tells_only_of_the_rest() -> None:
+async def test_what_a_container_says_stays_and_the_note_tells_only_of_the_rest(api: Api) -> None:
     asked = {"cpu": "200m", "memory": "2Gi"}
-    made = posted([DEFAULTS], PODS, pod(containers=[a_container(requests=asked, limits={"memory": "2Gi"})])).body
+    made = (
+        await posted(api, [DEFAULTS], PODS, pod(containers=[a_container(requests=asked, limits={"memory": "2Gi"})]))
+    ).body
     assert made["spec"]["containers"][0]["resources"] == {
         "limits": {"cpu": "500m", "memory": "2Gi"},
         "requests": asked,
@@ -58,9 +59,9 @@ def test_what_a_container_says_stays_and_the_note_tells_only_of_the_rest() -> No
     assert made["metadata"]["annotations"] == {NOTE: "LimitRanger plugin set: cpu limit for container c"}
 
 
-def test_a_pod_that_says_everything_gets_no_note() -> None:
+async def test_a_pod_that_says_everything_gets_no_note(api: Api) -> None:
     full = {"cpu": "200m", "memory": "1Gi"}
-    made = posted([DEFAULTS], PODS, pod(containers=[a_container(requests=full, limits=full)])).body
+    made = (await posted(api, [DEFAULTS], PODS, pod(containers=[a_container(requests=full, limits=full)]))).body
     assert "annotations" not in made["metadata"]
 
 
@@ -117,31 +118,28 @@ def test_a_pod_that_says_everything_gets_no_note() -> None:
         ),
     ],
 )
-def test_a_refused_pod(limit: dict[str, Any], container: dict[str, Any], why: str) -> None:
-    answer = posted([limit], PODS, pod(containers=[container]))
+async def test_a_refused_pod(api: Api, limit: dict[str, Any], container: dict[str, Any], why: str) -> None:
+    answer = await posted(api, [limit], PODS, pod(containers=[container]))
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
     assert answer.message == f'pods "p" is forbidden: {why}'
     assert answer.body["details"] == {"name": "p", "kind": "pods"}
 
 
-def test_containers_add_up_and_init_containers_count_by_the_largest() -> None:
-    async def main(api: Api) -> list[int]:
-        await api.made(RANGES, limit_range({"type": "Pod", "max": {"cpu": "3"}}))
-        two = [a_container("a", limits={"cpu": "1"}), a_container("b", limits={"cpu": "1"})]
-        codes = []
-        for name, init in (("fits", "3"), ("large", "3500m"), ("sidecar", "2500m")):
-            restart = {"restartPolicy": "Always"} if name == "sidecar" else {}
-            spec = {"containers": two, "initContainers": [a_container("i", limits={"cpu": init}, **restart)]}
-            codes.append((await api.post(PODS, pod(name, **spec))).status)
-        return codes
-
-    assert on(main) == [201, 403, 403]
+async def test_containers_add_up_and_init_containers_count_by_the_largest(api: Api) -> None:
+    await api.made(RANGES, limit_range({"type": "Pod", "max": {"cpu": "3"}}))
+    two = [a_container("a", limits={"cpu": "1"}), a_container("b", limits={"cpu": "1"})]
+    codes = []
+    for name, init in (("fits", "3"), ("large", "3500m"), ("sidecar", "2500m")):
+        restart = {"restartPolicy": "Always"} if name == "sidecar" else {}
+        spec = {"containers": two, "initContainers": [a_container("i", limits={"cpu": init}, **restart)]}
+        codes.append((await api.post(PODS, pod(name, **spec))).status)
+    assert codes == [201, 403, 403]
 
 
-def test_what_a_pod_asks_for_as_a_whole_counts_instead_of_its_containers() -> None:
+async def test_what_a_pod_asks_for_as_a_whole_counts_instead_of_its_containers(api: Api) -> None:
     limit = {"type": "Pod", "max": {"cpu": "3"}}
     whole = {"limits": {"cpu": "4"}, "requests": {"cpu": "1"}}
-    answer = posted([limit], PODS, pod(containers=[a_container(limits={"cpu": "1"})], resources=whole))
+    answer = await posted(api, [limit], PODS, pod(containers=[a_container(limits={"cpu": "1"})], resources=whole))
     assert answer.message.endswith("maximum cpu usage per Pod is 3, but limit is 4")
 
 
@@ -157,47 +155,66 @@ def test_what_a_pod_asks_for_as_a_whole_counts_instead_of_its_containers() -> No
         pytest.param("3Gi", "", id="in between"),
     ],
 )
-def test_claims(size: str, why: str) -> None:
+async def test_claims(api: Api, size: str, why: str) -> None:
     limit = {"type": "PersistentVolumeClaim", "min": {"storage": "2Gi"}, "max": {"storage": "5Gi"}}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     body = {"kind": "PersistentVolumeClaim", "metadata": {"name": "d"}, "spec": spec}
-    answer = posted([limit], CLAIMS, body)
+    answer = await posted(api, [limit], CLAIMS, body)
     expected = f'persistentvolumeclaims "d" is forbidden: {why}' if why else ""
     assert (answer.status, answer.message) == (403 if why else 201, expected)
 
 
-def test_a_generated_name_is_known_when_the_limits_are_checked() -> None:
+async def test_a_generated_name_is_known_when_the_limits_are_checked(api: Api) -> None:
     body = pod(containers=[a_container()])
     body["metadata"] = {"generateName": "web-"}
-    answer = posted([{"type": "Pod", "min": {"cpu": "1"}}], PODS, body)
+    answer = await posted(api, [{"type": "Pod", "min": {"cpu": "1"}}], PODS, body)
     assert answer.message.startswith('pods "web-')
 
 
-def test_pods_that_are_there_may_change_and_other_namespaces_are_not_concerned() -> None:
-    async def main(api: Api) -> list[int]:
-        await api.made(PODS, pod())
-        await api.made("/api/v1/namespaces", {"metadata": {"name": "other"}})
-        await api.made(RANGES, limit_range({"type": "Pod", "min": {"cpu": "1"}}))
-        changed = await api.patch(PODS + "/p", {"metadata": {"labels": {"a": "b"}}})
-        elsewhere = await api.post("/api/v1/namespaces/other/pods", pod())
-        dry = await api.post(PODS + "?dryRun=All", pod("q"))
-        await api.delete(RANGES + "/limits")
-        return [changed.status, elsewhere.status, dry.status, (await api.post(PODS, pod("q"))).status]
+async def test_pods_that_are_there_may_change_and_other_namespaces_are_not_concerned(api: Api) -> None:
+    await api.made(PODS, pod())
+    await api.made("/api/v1/namespaces", {"metadata": {"name": "other"}})
+    await api.made(RANGES, limit_range({"type": "Pod", "min": {"cpu": "1"}}))
+    changed = await api.patch(PODS + "/p", {"metadata": {"labels": {"a": "b"}}})
+    elsewhere = await api.post("/api/v1/namespaces/other/pods", pod())
+    dry = await api.post(PODS + "?dryRun=All", pod("q"))
+    await api.delete(RANGES + "/limits")
+    assert [changed.status, elsewhere.status, dry.status, (await api.post(PODS, pod("q"))).status] == [
+        200,
+        201,
+        403,
+        201,
+    ]
 
-    assert on(main) == [200, 201, 403, 201]
 
-
-def test_a_container_may_not_be_resized_beyond_its_limits() -> None:
-    async def main(api: Api) -> tuple[int, str]:
-        await api.made(PODS, pod(containers=[a_container(requests={"cpu": "1"}, limits={"cpu": "2"})]))
-        await api.made(RANGES, limit_range({"type": "Container", "max": {"cpu": "2"}}))
-        answers = []
-        for cpu in ("1500m", "3"):
-            wanted = {"requests": {"cpu": "1"}, "limits": {"cpu": cpu}}
-            change = {"spec": {"containers": [{"name": "c", "resources": wanted}]}}
-            answers.append(await api.patch(f"{PODS}/p/resize", change, "application/strategic-merge-patch+json"))
-        return answers[0].status, answers[1].message
-
-    code, message = on(main)
+async def test_a_container_may_not_be_resized_beyond_its_limits(api: Api) -> None:
+    await api.made(PODS, pod(containers=[a_container(requests={"cpu": "1"}, limits={"cpu": "2"})]))
+    await api.made(RANGES, limit_range({"type": "Container", "max": {"cpu": "2"}}))
+    answers = []
+    for cpu in ("1500m", "3"):
+        wanted = {"requests": {"cpu": "1"}, "limits": {"cpu": cpu}}
+        change = {"spec": {"containers": [{"name": "c", "resources": wanted}]}}
+        answers.append(await api.patch(f"{PODS}/p/resize", change, "application/strategic-merge-patch+json"))
+    code = answers[0].status
+    message = answers[1].message
     assert code == 200
     assert message.endswith("maximum cpu usage per Container is 2, but limit is 3")
+
+
+@pytest.mark.parametrize(
+    ("containers", "ranges", "too_many"),
+    [
+        pytest.param(20, 1, False, id="as many as may be compared"),
+        pytest.param(21, 1, True, id="too many containers"),
+        pytest.param(1, 21, True, id="too many limits"),
+    ],
+)
+async def test_amounts_are_not_compared_without_end(api: Api, containers: int, ranges: int, too_many: bool) -> None:
+    amounts = {f"example.com/r{number}": "1" for number in range(1000)}
+    for number in range(ranges):
+        limits = limit_range({"type": "Pod", "max": amounts}, name=f"l{number}")
+        await api.made(RANGES, limits)
+    answer = await api.post(PODS, pod(containers=[a_container(f"c{number}") for number in range(containers)]))
+    assert answer.status == 403
+    assert ("comparisons of amounts, and at most 20000 are made" in answer.message) == too_many
+    assert ("maximum example.com/r0 usage per Pod is 1" in answer.message) != too_many

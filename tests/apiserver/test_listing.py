@@ -6,11 +6,10 @@ import json
 from urllib.parse import quote
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object, config_map, on, pod
+from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object, config_map, pod
 
 from pilothouse.apiserver.handlers.reading import decode_token, encode_token
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.storage import Retention
 
 
@@ -23,12 +22,9 @@ async def _three(api: Api) -> None:
         await api.made(CONFIG_MAPS, config_map(name, metadata={"labels": {"n": name}}))
 
 
-def test_a_list_is_in_key_order_and_has_the_revision_of_the_store() -> None:
-    async def main(api: Api) -> Answer:
-        await _three(api)
-        return await api.get(CONFIG_MAPS)
-
-    answer = on(main)
+async def test_a_list_is_in_key_order_and_has_the_revision_of_the_store(api: Api) -> None:
+    await _three(api)
+    answer = await api.get(CONFIG_MAPS)
     assert answer.body["kind"] == "ConfigMapList"
     assert answer.body["apiVersion"] == "v1"
     assert answer.body["metadata"] == {"resourceVersion": "9"}
@@ -43,44 +39,33 @@ def test_a_list_is_in_key_order_and_has_the_revision_of_the_store() -> None:
         ("/api/v1/endpoints", "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
     ],
 )
-def test_who_lists_what_is_deprecated_is_told(target: str, warning: str) -> None:
-    answer = on(lambda api: api.get(target))
+async def test_who_lists_what_is_deprecated_is_told(api: Api, target: str, warning: str) -> None:
+    answer = await api.get(target)
     assert (answer.status, answer.headers["warning"]) == (200, f'299 - "{warning}"')
 
 
-def test_an_empty_list_has_items() -> None:
-    async def main(api: Api) -> Answer:
-        return await api.get(CONFIG_MAPS)
-
-    assert on(main).body["items"] == []
+async def test_an_empty_list_has_items(api: Api) -> None:
+    assert (await api.get(CONFIG_MAPS)).body["items"] == []
 
 
-def test_namespaces_sort_by_storage_key() -> None:
+async def test_namespaces_sort_by_storage_key(api: Api) -> None:
     """A dash sorts before the slash that ends a shorter name, as in etcd."""
-
-    async def main(api: Api) -> Answer:
-        for name in ("a", "a-b"):
-            await api.made("/api/v1/namespaces", {"metadata": {"name": name}})
-            await api.made(f"/api/v1/namespaces/{name}/configmaps", config_map(f"in-{name}"))
-        return await api.get("/api/v1/configmaps")
-
-    assert _names(on(main)) == ["in-a-b", "in-a"]
+    for name in ("a", "a-b"):
+        await api.made("/api/v1/namespaces", {"metadata": {"name": name}})
+        await api.made(f"/api/v1/namespaces/{name}/configmaps", config_map(f"in-{name}"))
+    assert _names(await api.get("/api/v1/configmaps")) == ["in-a-b", "in-a"]
 
 
 # Paging
 
 
-def test_pages_are_of_one_revision() -> None:
-    async def main(api: Api) -> list[Answer]:
-        await _three(api)
-        pages = [await api.get(CONFIG_MAPS + "?limit=1")]
-        await api.delete(CONFIG_MAPS + "/b")
-        await api.made(CONFIG_MAPS, config_map("bb"))
-        while pages[-1].meta.get("continue"):
-            pages.append(await api.get(f"{CONFIG_MAPS}?limit=1&continue={pages[-1].meta['continue']}"))
-        return pages
-
-    pages = on(main)
+async def test_pages_are_of_one_revision(api: Api) -> None:
+    await _three(api)
+    pages = [await api.get(CONFIG_MAPS + "?limit=1")]
+    await api.delete(CONFIG_MAPS + "/b")
+    await api.made(CONFIG_MAPS, config_map("bb"))
+    while pages[-1].meta.get("continue"):
+        pages.append(await api.get(f"{CONFIG_MAPS}?limit=1&continue={pages[-1].meta['continue']}"))
     assert [_names(page) for page in pages] == [["a"], ["b"], ["c"]]
     assert {page.meta["resourceVersion"] for page in pages} == {"9"}
     assert [page.meta.get("remainingItemCount") for page in pages] == [2, 1, None]
@@ -91,29 +76,23 @@ def test_a_token_is_upstreams() -> None:
     assert encode_token(7, "c2") == "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Nywic3RhcnQiOiIvYzJcdTAwMDAifQ"
 
 
-def test_pages_with_a_selector_are_full() -> None:
-    async def main(api: Api) -> list[Answer]:
-        await _three(api)
-        query = f"{CONFIG_MAPS}?limit=1&labelSelector={quote('n in (a,c)')}"
-        first = await api.get(query)
-        return [first, await api.get(f"{query}&continue={first.meta['continue']}")]
-
-    pages = on(main)
+async def test_pages_with_a_selector_are_full(api: Api) -> None:
+    await _three(api)
+    query = f"{CONFIG_MAPS}?limit=1&labelSelector={quote('n in (a,c)')}"
+    first = await api.get(query)
+    pages = [first, await api.get(f"{query}&continue={first.meta['continue']}")]
     assert [_names(page) for page in pages] == [["a"], ["c"]]
     assert "remainingItemCount" not in pages[0].meta
     assert "continue" not in pages[1].meta
 
 
-def test_an_expired_token_offers_one_to_go_on_with() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        await _three(api)
-        first = await api.get(CONFIG_MAPS + "?limit=1")
-        await api.made(CONFIG_MAPS, config_map("d"))
-        api.store.compact(api.store.revision)
-        gone = await api.get(f"{CONFIG_MAPS}?limit=1&continue={first.meta['continue']}")
-        return gone, await api.get(f"{CONFIG_MAPS}?continue={gone.meta['continue']}")
-
-    gone, rest = on(main)
+async def test_an_expired_token_offers_one_to_go_on_with(api: Api) -> None:
+    await _three(api)
+    first = await api.get(CONFIG_MAPS + "?limit=1")
+    await api.made(CONFIG_MAPS, config_map("d"))
+    api.store.compact(api.store.revision)
+    gone = await api.get(f"{CONFIG_MAPS}?limit=1&continue={first.meta['continue']}")
+    rest = await api.get(f"{CONFIG_MAPS}?continue={gone.meta['continue']}")
     assert (gone.status, gone.body["reason"]) == (410, "Expired")
     assert gone.message == (
         "The provided continue parameter is too old to display a consistent list result. You can start a new list "
@@ -127,22 +106,18 @@ def test_an_expired_token_offers_one_to_go_on_with() -> None:
     assert rest.meta["resourceVersion"] == "10"
 
 
-def test_history_is_forgotten_after_its_time() -> None:
+async def test_history_is_forgotten_after_its_time(env: Env) -> None:
     """A token is good for as long as history is kept, and what went on meanwhile does not show in its pages."""
-
-    async def scenario(env: Env) -> list[Answer]:
-        api = Api(env, retention=Retention(seconds=10))
-        await _three(api)
-        first = await api.get(CONFIG_MAPS + "?limit=1")
-        rest = f"{CONFIG_MAPS}?limit=9&continue={first.meta['continue']}"
-        answers = []
-        for name in "defgh":
-            await api.made(CONFIG_MAPS, config_map(name))
-            answers.append(await api.get(rest))
-            await asyncio.sleep(4)
-        return answers
-
-    *good, gone = run(scenario)
+    api = Api(env, retention=Retention(seconds=10))
+    await _three(api)
+    first = await api.get(CONFIG_MAPS + "?limit=1")
+    rest = f"{CONFIG_MAPS}?limit=9&continue={first.meta['continue']}"
+    answers = []
+    for name in "defgh":
+        await api.made(CONFIG_MAPS, config_map(name))
+        answers.append(await api.get(rest))
+        await asyncio.sleep(4)
+    *good, gone = answers
     assert [_names(page) for page in good] == [["b", "c"]] * 4
     assert (gone.status, gone.body["reason"]) == (410, "Expired")
 
@@ -166,14 +141,32 @@ def test_history_is_forgotten_after_its_time() -> None:
         pytest.param({"v": "meta.k8s.io/v1", "rv": 5, "start": "/../x"}, "/../x", id="that leads elsewhere"),
     ],
 )
-def test_a_token_that_no_server_gave_is_refused(token: Object, message: str) -> None:
+async def test_a_token_that_no_server_gave_is_refused(api: Api, token: Object, message: str) -> None:
     """As ``DecodeContinue`` in apiserver ``pkg/storage/continue.go`` (v0.36)."""
     text = base64.urlsafe_b64encode(json.dumps(token).encode()).decode().rstrip("=")
-    answer = on(lambda api: api.get(f"{CONFIG_MAPS}?continue={text}"))
+    answer = await api.get(f"{CONFIG_MAPS}?continue={text}")
     assert (answer.status, answer.message) == (
         400,
         f"invalid continue token: continue key is not valid: {message}",
     )
+
+
+@pytest.mark.parametrize("more", ["", "&labelSelector=a", "&limit=1"])
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_token_of_a_revision_to_come_is_waited_for(api: Api, method: str, more: str) -> None:
+    token = {"v": "meta.k8s.io/v1", "rv": 10, "start": "/a\0"}
+    await _three(api)
+    targets = []
+    for revision in (10, 2**63 - 1):
+        text = base64.urlsafe_b64encode(json.dumps({**token, "rv": revision}).encode()).decode().rstrip("=")
+        targets.append(f"{CONFIG_MAPS}?continue={text}{more}")
+    waiting = asyncio.ensure_future(api.ask("GET", targets[0]))
+    await asyncio.sleep(1)
+    await api.made(CONFIG_MAPS, config_map("d"))
+    found = await waiting
+    never = await api.ask(method, targets[1])
+    assert found.status == 200
+    assert (never.status, never.message) == (504, f"Timeout: Too large resource version: {2**63 - 1}, current: 10")
 
 
 def _token_of(text: str) -> Object:
@@ -248,36 +241,28 @@ def _token_of(text: str) -> Object:
         ),
     ],
 )
-def test_refusals(query: str, code: int, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        await _three(api)
-        api.store.compact(7)
-        return await api.get(f"{CONFIG_MAPS}?{query}")
-
-    answer = on(main)
+async def test_refusals(api: Api, query: str, code: int, message: str) -> None:
+    await _three(api)
+    api.store.compact(7)
+    answer = await api.get(f"{CONFIG_MAPS}?{query}")
     assert (answer.status, answer.message) == (code, message)
 
 
-def test_a_list_at_an_exact_revision() -> None:
-    async def main(api: Api) -> Answer:
-        await _three(api)
-        return await api.get(CONFIG_MAPS + "?resourceVersion=8&resourceVersionMatch=Exact")
-
-    answer = on(main)
+async def test_a_list_at_an_exact_revision(api: Api) -> None:
+    await _three(api)
+    answer = await api.get(CONFIG_MAPS + "?resourceVersion=8&resourceVersionMatch=Exact")
     assert _names(answer) == ["a", "b"]
     assert answer.meta["resourceVersion"] == "8"
 
 
 @pytest.mark.parametrize("target", [CONFIG_MAPS, CONFIG_MAPS + "/a"])
-def test_a_revision_to_come_is_waited_for(target: str) -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        await _three(api)
-        waiting = asyncio.ensure_future(api.get(target + "?resourceVersion=10"))
-        await asyncio.sleep(1)
-        await api.made(CONFIG_MAPS, config_map("d"))
-        return await waiting, await api.get(target + "?resourceVersion=99")
-
-    found, never = on(main)
+async def test_a_revision_to_come_is_waited_for(api: Api, target: str) -> None:
+    await _three(api)
+    waiting = asyncio.ensure_future(api.get(target + "?resourceVersion=10"))
+    await asyncio.sleep(1)
+    await api.made(CONFIG_MAPS, config_map("d"))
+    found = await waiting
+    never = await api.get(target + "?resourceVersion=99")
     assert found.status == 200
     assert (never.status, never.body["reason"]) == (504, "Timeout")
     assert never.message == "Timeout: Too large resource version: 99, current: 10"
@@ -307,82 +292,64 @@ def test_a_revision_to_come_is_waited_for(target: str) -> None:
         pytest.param("fieldSelector=spec.nodeName%3Dn1&labelSelector=app%3Dx", ["a"], id="by both"),
     ],
 )
-def test_selectors(query: str, names: list[str]) -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        # The first list builds what indexes there are; the second one has to follow the writes in between.
-        for name, labels in (("a", {"app": "x"}), ("b", {"app": "x"}), ("c", {})):
-            await api.made(PODS, pod(name, labels=labels))
-        await api.get(f"{PODS}?{query}")
-        for name in ("a", "c"):
-            await api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": "n1"}})
-        await api.patch(f"{PODS}/a/status", {"status": {"phase": "Running"}})
-        return await api.get(f"{PODS}?{query}"), await api.get(f"/api/v1/pods?{query}")
-
-    inside, everywhere = on(main)
+async def test_selectors(api: Api, query: str, names: list[str]) -> None:
+    # The first list builds what indexes there are; the second one has to follow the writes in between.
+    for name, labels in (("a", {"app": "x"}), ("b", {"app": "x"}), ("c", {})):
+        await api.made(PODS, pod(name, labels=labels))
+    await api.get(f"{PODS}?{query}")
+    for name in ("a", "c"):
+        await api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": "n1"}})
+    await api.patch(f"{PODS}/a/status", {"status": {"phase": "Running"}})
+    inside = await api.get(f"{PODS}?{query}")
+    everywhere = await api.get(f"/api/v1/pods?{query}")
     assert _names(inside) == names
     assert _names(everywhere) == names
 
 
-def test_a_deleted_pod_leaves_the_index() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(PODS, pod("a"))
-        await api.get(PODS + "?fieldSelector=spec.nodeName%3D")
-        await api.delete(PODS + "/a")
-        return await api.get(PODS + "?fieldSelector=spec.nodeName%3D")
-
-    assert _names(on(main)) == []
+async def test_a_deleted_pod_leaves_the_index(api: Api) -> None:
+    await api.made(PODS, pod("a"))
+    await api.get(PODS + "?fieldSelector=spec.nodeName%3D")
+    await api.delete(PODS + "/a")
+    assert _names(await api.get(PODS + "?fieldSelector=spec.nodeName%3D")) == []
 
 
-def test_groups_of_one_kind_select_by_their_own_fields() -> None:
-    async def main(api: Api) -> list[Answer]:
-        body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
-        await api.made("/api/v1/namespaces/default/events", body)
-        core, other = "/api/v1/events?fieldSelector=", "/apis/events.k8s.io/v1/events?fieldSelector="
-        return [
-            await api.get(core + "involvedObject.name%3Dp"),
-            await api.get(other + "regarding.name%3Dp"),
-            await api.get(core + "involvedObject.name%3Dp,reason%3D"),
-            await api.get(other + "involvedObject.name%3Dp"),
-        ]
-
-    *found, refused = on(main)
+async def test_groups_of_one_kind_select_by_their_own_fields(api: Api) -> None:
+    body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
+    await api.made("/api/v1/namespaces/default/events", body)
+    core, other = "/api/v1/events?fieldSelector=", "/apis/events.k8s.io/v1/events?fieldSelector="
+    *found, refused = [
+        await api.get(core + "involvedObject.name%3Dp"),
+        await api.get(other + "regarding.name%3Dp"),
+        await api.get(core + "involvedObject.name%3Dp,reason%3D"),
+        await api.get(other + "involvedObject.name%3Dp"),
+    ]
     assert [_names(answer) for answer in found] == [["e"]] * 3
     assert (refused.status, refused.message) == (400, "field label not supported: involvedObject.name")
 
 
-def test_versions_of_one_kind_show_the_same_object() -> None:
+async def test_versions_of_one_kind_show_the_same_object(api: Api) -> None:
     path = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
     spec = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
         "maxReplicas": 3,
         "targetCPUUtilizationPercentage": 50,
     }
-
-    async def main(api: Api) -> list[Answer]:
-        await api.made(path.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
-        return [await api.get(path.format(version)) for version in ("v1", "v2")]
-
-    first, second = on(main)
+    await api.made(path.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
+    first, second = [await api.get(path.format(version)) for version in ("v1", "v2")]
     assert first.body["items"][0]["spec"] == {**spec, "minReplicas": 1}
     metric = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
     assert second.body["items"][0]["spec"]["metrics"] == [{"type": "Resource", "resource": metric}]
 
 
-def test_head_is_not_allowed() -> None:
-    async def main(api: Api) -> Answer:
-        return await api.ask("HEAD", CONFIG_MAPS)
-
-    answer = on(main)
+async def test_head_is_not_allowed(api: Api) -> None:
+    answer = await api.ask("HEAD", CONFIG_MAPS)
     assert (answer.status, answer.text) == (405, "")
 
 
-def test_one_name_in_all_namespaces_may_be_more_than_one_object() -> None:
-    async def main(api: Api) -> list[Answer]:
-        await _three(api)
-        query = f"?limit=1&fieldSelector={quote('metadata.name=a')}"
-        return [await api.get("/api/v1/configmaps" + query), await api.get(CONFIG_MAPS + query)]
-
-    everywhere, here = on(main)
+async def test_one_name_in_all_namespaces_may_be_more_than_one_object(api: Api) -> None:
+    await _three(api)
+    query = f"?limit=1&fieldSelector={quote('metadata.name=a')}"
+    everywhere, here = [await api.get("/api/v1/configmaps" + query), await api.get(CONFIG_MAPS + query)]
     assert (_names(everywhere), _names(here)) == (["a"], ["a"])
     assert "continue" in everywhere.meta, "there are more objects, and whether they match is not looked at"
     assert "continue" not in here.meta
@@ -399,22 +366,15 @@ def test_one_name_in_all_namespaces_may_be_more_than_one_object() -> None:
         ),
     ],
 )
-def test_numbers_that_are_none(query: str, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        return await api.get(f"{CONFIG_MAPS}?{query}")
-
-    refused = on(main)
+async def test_numbers_that_are_none(api: Api, query: str, message: str) -> None:
+    refused = await api.get(f"{CONFIG_MAPS}?{query}")
     assert (refused.status, refused.message) == (400, message)
 
 
-def test_parameters_that_nobody_can_read_are_left_out() -> None:
+async def test_parameters_that_nobody_can_read_are_left_out(api: Api) -> None:
     """As Go's net/url leaves out those with a semicolon, or with an escape that is none."""
-
-    async def main(api: Api) -> list[int]:
-        await api.made(CONFIG_MAPS, config_map())
-        found = [
-            await api.get(f"{CONFIG_MAPS}?{query}") for query in ("labelSelector=%zz", "labelSelector=a;limit=x", "&&")
-        ]
-        return [len(answer.body["items"]) for answer in found]
-
-    assert on(main) == [1, 1, 1]
+    await api.made(CONFIG_MAPS, config_map())
+    found = [
+        await api.get(f"{CONFIG_MAPS}?{query}") for query in ("labelSelector=%zz", "labelSelector=a;limit=x", "&&")
+    ]
+    assert [len(answer.body["items"]) for answer in found] == [1, 1, 1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from tests.apiserver.api import Answer, Api, on, pod
+from tests.apiserver.api import Answer, Api, pod
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.gateway import Gateway
@@ -59,13 +59,10 @@ class Door:
         return found
 
 
-def at_the_door(main: Callable[[Door], Coroutine[Any, Any, Any]]) -> Any:
-    async def scenario(api: Api) -> Any:
-        door = Door(api)
-        await api.made(ACCOUNTS, {"metadata": {"name": "sa"}})
-        return await main(door)
-
-    return on(scenario)
+@pytest.fixture
+async def door(api: Api) -> Door:
+    await api.made(ACCOUNTS, {"metadata": {"name": "sa"}})
+    return Door(api)
 
 
 def claims(token: str) -> dict[str, Any]:
@@ -84,12 +81,10 @@ async def a_pod(door: Door) -> dict[str, Any]:
     return {"pod": made["metadata"], "node": node["metadata"]}
 
 
-def test_a_token_says_whose_it_is() -> None:
-    async def main(door: Door) -> Any:
-        token = await door.token()
-        return token, await door.who(token), (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
-
-    token, user, uid = at_the_door(main)
+async def test_a_token_says_whose_it_is(door: Door) -> None:
+    token = await door.token()
+    user = await door.who(token)
+    uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
     told = claims(token)
     assert user == {
         "username": "system:serviceaccount:default:sa",
@@ -102,13 +97,11 @@ def test_a_token_says_whose_it_is() -> None:
     assert told["kubernetes.io"] == {"namespace": "default", "serviceaccount": {"name": "sa", "uid": uid}}
 
 
-def test_a_pods_token_tells_pod_and_node() -> None:
-    async def main(door: Door) -> Any:
-        metas = await a_pod(door)
-        token = await door.token(boundObjectRef=reference("Pod", "p"))
-        return metas, token, await door.who(token)
-
-    metas, token, user = at_the_door(main)
+async def test_a_pods_token_tells_pod_and_node(door: Door) -> None:
+    metas = await a_pod(door)
+    token = await door.token(boundObjectRef=reference("Pod", "p"))
+    user = await door.who(token)
+    assert isinstance(user, dict)
     extra = {key: value for key, value in user["extra"].items() if key != f"{PREFIX}/credential-id"}
     assert extra == {
         f"{PREFIX}/pod-name": ["p"],
@@ -155,49 +148,38 @@ async def _wait(door: Door) -> None:
         pytest.param(None, _wait, id="the time is over"),
     ],
 )
-def test_a_token_ends_when(bound: Any, ends: Callable[[Door], Coroutine[Any, Any, None]]) -> None:
-    async def main(door: Door) -> Any:
-        await a_pod(door)
-        await door.api.made("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
-        token = await door.token(**({"boundObjectRef": bound} if bound else {}))
-        before = await door.who(token)
-        await ends(door)
-        return before, await door.who(token)
-
-    before, after = at_the_door(main)
+async def test_a_token_ends_when(door: Door, bound: Any, ends: Callable[[Door], Coroutine[Any, Any, None]]) -> None:
+    await a_pod(door)
+    await door.api.made("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
+    token = await door.token(**({"boundObjectRef": bound} if bound else {}))
+    before = await door.who(token)
+    await ends(door)
+    after = await door.who(token)
     assert isinstance(before, dict)
     assert after == 401
 
 
-def test_a_token_outlives_its_pods_grace_period_by_a_minute() -> None:
-    async def main(door: Door) -> Any:
-        await a_pod(door)
-        token = await door.token(boundObjectRef=reference("Pod", "p"))
-        await door.api.patch("/api/v1/namespaces/default/pods/p", {"metadata": {"finalizers": ["x.com/hold"]}})
-        await door.api.delete("/api/v1/namespaces/default/pods/p", {"gracePeriodSeconds": 30})
-        await asyncio.sleep(80)
-        still = await door.who(token)
-        await asyncio.sleep(20)
-        return still, await door.who(token)
-
-    still, ended = at_the_door(main)
+async def test_a_token_outlives_its_pods_grace_period_by_a_minute(door: Door) -> None:
+    await a_pod(door)
+    token = await door.token(boundObjectRef=reference("Pod", "p"))
+    await door.api.patch("/api/v1/namespaces/default/pods/p", {"metadata": {"finalizers": ["x.com/hold"]}})
+    await door.api.delete("/api/v1/namespaces/default/pods/p", {"gracePeriodSeconds": 30})
+    await asyncio.sleep(80)
+    still = await door.who(token)
+    await asyncio.sleep(20)
+    ended = await door.who(token)
     assert isinstance(still, dict)
     assert ended == 401
 
 
-def test_a_token_for_somebody_else_is_not_for_us() -> None:
-    async def main(door: Door) -> Any:
-        token = await door.token(audiences=["vault", ISSUER + "/other"])
-        both = await door.token(audiences=["vault", ISSUER])
-        return (
-            await door.who(token),
-            await door.review(token),
-            await door.review(token, "vault", "x"),
-            await door.review(both),
-            await door.review(both, "x"),
-        )
-
-    who, plain, asked, ours, none = at_the_door(main)
+async def test_a_token_for_somebody_else_is_not_for_us(door: Door) -> None:
+    token = await door.token(audiences=["vault", ISSUER + "/other"])
+    both = await door.token(audiences=["vault", ISSUER])
+    who = await door.who(token)
+    plain = await door.review(token)
+    asked = await door.review(token, "vault", "x")
+    ours = await door.review(both)
+    none = await door.review(both, "x")
     assert who == 401
     assert plain == none == {"user": {}, "error": "invalid bearer token"}
     assert (asked["authenticated"], asked["audiences"]) == (True, ["vault"])
@@ -206,66 +188,128 @@ def test_a_token_for_somebody_else_is_not_for_us() -> None:
     assert ours["audiences"] == [ISSUER]
 
 
-def test_a_changed_token_is_none() -> None:
-    async def main(door: Door) -> Any:
-        head, body, signature = (await door.token()).split(".")
-        none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
-        told = claims(f".{body}.")
-        told["sub"] = "system:serviceaccount:kube-system:admin"
-        other = base64.urlsafe_b64encode(json.dumps(told).encode()).rstrip(b"=").decode()
-        return [
-            await door.who(token)
-            for token in (f"{head}.{other}.{signature}", f"{none}.{body}.", f"{head}.{body}.", f"{head}.{body}", "x")
-        ]
-
-    assert at_the_door(main) == [401] * 5
+async def test_a_changed_token_is_none(door: Door) -> None:
+    head, body, signature = (await door.token()).split(".")
+    none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
+    told = claims(f".{body}.")
+    told["sub"] = "system:serviceaccount:kube-system:admin"
+    other = base64.urlsafe_b64encode(json.dumps(told).encode()).rstrip(b"=").decode()
+    assert [
+        await door.who(token)
+        for token in (f"{head}.{other}.{signature}", f"{none}.{body}.", f"{head}.{body}.", f"{head}.{body}", "x")
+    ] == [401] * 5
 
 
-def test_the_kubelets_odd_number_of_seconds_is_a_year() -> None:
-    async def main(door: Door) -> Any:
-        await a_pod(door)
-        token = await door.token(boundObjectRef=reference("Pod", "p"), expirationSeconds=3607)
-        return claims(token)
+def _encoded(text: bytes) -> str:
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
-    told = at_the_door(main)
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(b'{"alg":"RS256","kid":["a"]}', id="a list of keys"),
+        pytest.param(b'{"alg":"RS256","kid":{"a":"b"}}', id="a map of keys"),
+        pytest.param(b'{"alg":"RS256","kid":7}', id="a number for a key"),
+        pytest.param(b'{"alg":["RS256"],"kid":"a"}', id="a list of algorithms"),
+        pytest.param(b'{"alg":null}', id="no algorithm"),
+        pytest.param(b'["RS256"]', id="a list"),
+        pytest.param(b'{"x":' + b"[" * 15_000 + b"]" * 15_000 + b"}", id="nested deep"),
+        pytest.param(b'{"alg":"RS256","kid":"\xff"}', id="no text"),
+        pytest.param(b'{"alg":1' + b"0" * 10_000 + b"}", id="a number without end"),
+    ],
+)
+async def test_a_token_with_an_odd_head_is_none(door: Door, head: bytes) -> None:
+    _head, body, signature = (await door.token()).split(".")
+    token = f"{_encoded(head)}.{body}.{signature}"
+    status = await door.who(token)
+    review = await door.review(token)
+    assert status == 401
+    assert review == {"user": {}, "error": "invalid bearer token"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"exp": ["x"]}, id="no end"),
+        pytest.param({"exp": "9999999999"}, id="an end in words"),
+        pytest.param({"nbf": {}}, id="no beginning"),
+        pytest.param({"aud": {"a": "b"}}, id="a map of audiences"),
+        pytest.param({"aud": [["a"]]}, id="lists of audiences"),
+        pytest.param({"kubernetes.io": ["x"]}, id="no account"),
+        pytest.param({"kubernetes.io": {"namespace": ["a"], "serviceaccount": "x"}}, id="an account that is a word"),
+        pytest.param({"kubernetes.io": {"namespace": "default", "pod": "x"}}, id="a pod that is a word"),
+        pytest.param({"iss": ["x"]}, id="several issuers"),
+        pytest.param({"iss": "kubernetes/serviceaccount", "sub": ["x"]}, id="several subjects"),
+        pytest.param(
+            {"iss": "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/namespace": {}}, id="an odd namespace"
+        ),
+    ],
+)
+async def test_signed_claims_of_another_form_are_none(door: Door, more: dict[str, Any]) -> None:
+    """Other programs may sign with a key that is given to the server."""
+    assert await door.who(signed({**claims(await door.token()), **more})) == 401
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # 256 bytes of a signature leave four bits of the last character unused, so that 16 characters mean the same.
+        pytest.param(lambda token: token[:-1] + chr(ord(token[-1]) + 1), id="bits that mean nothing"),
+        pytest.param(lambda token: token + "=", id="padding"),
+        pytest.param(lambda token: token + "==", id="all of the padding"),
+        pytest.param(lambda token: token[:-4] + "!" + token[-4:], id="a character that is skipped"),
+        pytest.param(lambda token: token.replace("_", "/").replace("-", "+"), id="the other alphabet"),
+    ],
+)
+async def test_a_token_has_one_form(door: Door, change: Callable[[str], str]) -> None:
+    token = await door.token()
+    while not set("-_") & set(token):
+        token = await door.token()
+    assert isinstance(await door.who(token), dict)
+    assert await door.who(change(token)) == 401
+
+
+async def test_the_kubelets_odd_number_of_seconds_is_a_year(door: Door) -> None:
+    await a_pod(door)
+    token = await door.token(boundObjectRef=reference("Pod", "p"), expirationSeconds=3607)
+    told = claims(token)
     assert told["exp"] - told["iat"] == 365 * 24 * 3600
     assert told["kubernetes.io"]["warnafter"] - told["iat"] == 3607
 
 
-def test_a_token_that_stands_in_a_secret() -> None:
-    async def main(door: Door) -> Any:
-        uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
-        claim = "kubernetes.io/serviceaccount"
-        told = {
-            "iss": "kubernetes/serviceaccount",
-            f"{claim}/namespace": "default",
-            f"{claim}/secret.name": "s",
-            f"{claim}/service-account.name": "sa",
-            f"{claim}/service-account.uid": uid,
-            "sub": "system:serviceaccount:default:sa",
-        }
-        token = signed(told)
-        secret = {
-            "metadata": {"name": "s", "annotations": {"kubernetes.io/service-account.name": "sa"}},
-            "type": "kubernetes.io/service-account-token",
-            "stringData": {"token": token},
-        }
-        path = "/api/v1/namespaces/default/secrets"
-        before = await door.who(token)
-        await door.api.made(path, secret)
-        during = await door.who(token)
-        beside = asyncio.ensure_future(door.api.server.background["use of tokens"]())
-        await asyncio.sleep(1)
-        beside.cancel()
-        used = (await door.api.get(f"{path}/s")).meta.get("labels")
-        marked = {"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}}
-        await door.api.patch(f"{path}/s", marked)
-        invalid = await door.who(token)
-        await _delete_secret(door)
-        return before, during, used, invalid, await door.who(token), door.api.env.now()
-
-    before, during, used, invalid, after, now = at_the_door(main)
+async def test_a_token_that_stands_in_a_secret(door: Door) -> None:
+    uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
+    claim = "kubernetes.io/serviceaccount"
+    told = {
+        "iss": "kubernetes/serviceaccount",
+        f"{claim}/namespace": "default",
+        f"{claim}/secret.name": "s",
+        f"{claim}/service-account.name": "sa",
+        f"{claim}/service-account.uid": uid,
+        "sub": "system:serviceaccount:default:sa",
+    }
+    token = signed(told)
+    secret = {
+        "metadata": {"name": "s", "annotations": {"kubernetes.io/service-account.name": "sa"}},
+        "type": "kubernetes.io/service-account-token",
+        "stringData": {"token": token},
+    }
+    path = "/api/v1/namespaces/default/secrets"
+    before = await door.who(token)
+    await door.api.made(path, secret)
+    during = await door.who(token)
+    beside = asyncio.ensure_future(door.api.server.background["use of tokens"]())
+    await asyncio.sleep(1)
+    beside.cancel()
+    used = (await door.api.get(f"{path}/s")).meta.get("labels")
+    marked = {"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}}
+    await door.api.patch(f"{path}/s", marked)
+    invalid = await door.who(token)
+    await _delete_secret(door)
+    after = await door.who(token)
+    now = door.api.env.now()
     assert (before, invalid, after) == (401, 401, 401)
+    assert isinstance(during, dict)
     assert during["username"] == "system:serviceaccount:default:sa"
     assert used == {"kubernetes.io/legacy-token-last-used": now.date().isoformat()}
 
@@ -311,27 +355,19 @@ def bootstrap(**data: str) -> dict[str, Any]:
         pytest.param({**bootstrap(), "type": "Opaque"}, None, id="another type of secret"),
     ],
 )
-def test_bootstrap_tokens(secret: dict[str, Any], groups: list[str] | None) -> None:
-    async def main(door: Door) -> Any:
-        await door.api.made("/api/v1/namespaces/kube-system/secrets", secret)
-        return await door.who("abcdef.0123456789abcdef")
-
-    found = at_the_door(main)
+async def test_bootstrap_tokens(door: Door, secret: dict[str, Any], groups: list[str] | None) -> None:
+    await door.api.made("/api/v1/namespaces/kube-system/secrets", secret)
+    found = await door.who("abcdef.0123456789abcdef")
     if groups is None:
         assert found == 401
     else:
         assert found == {"username": "system:bootstrap:abcdef", "groups": [*groups, "system:authenticated"]}
 
 
-def test_open_id_documents() -> None:
-    async def main(door: Door) -> Any:
-        token = await door.token()
-        return (
-            await door.ask("/.well-known/openid-configuration", token),
-            await door.ask("/openid/v1/jwks", token),
-        )
-
-    configuration, keys = at_the_door(main)
+async def test_open_id_documents(door: Door) -> None:
+    token = await door.token()
+    configuration = await door.ask("/.well-known/openid-configuration", token)
+    keys = await door.ask("/openid/v1/jwks", token)
     assert configuration.body == {
         "issuer": ISSUER,
         "jwks_uri": "https://127.0.0.1:6443/openid/v1/jwks",
@@ -351,20 +387,15 @@ def test_open_id_documents() -> None:
     }
 
 
-def test_strangers_see_health_and_version_only() -> None:
-    async def main(door: Door) -> Any:
-        paths = ("/healthz", "/livez", "/readyz", "/version", "/api", "/openapi/v2", "/metrics", "/api/v1/namespaces")
-        return [(await door.ask(path)).status for path in paths]
-
-    assert at_the_door(main) == [200, 200, 200, 200, 401, 401, 401, 401]
+async def test_strangers_see_health_and_version_only(door: Door) -> None:
+    paths = ("/healthz", "/livez", "/readyz", "/version", "/api", "/openapi/v2", "/metrics", "/api/v1/namespaces")
+    assert [(await door.ask(path)).status for path in paths] == [200, 200, 200, 200, 401, 401, 401, 401]
 
 
-def test_the_time_of_a_token_is_told() -> None:
-    async def main(door: Door) -> Any:
-        answer = await door.api.post(f"{ACCOUNTS}/sa/token", {"spec": {"expirationSeconds": 600}})
-        return answer.body, door.api.env.now()
-
-    body, now = at_the_door(main)
+async def test_the_time_of_a_token_is_told(door: Door) -> None:
+    answer = await door.api.post(f"{ACCOUNTS}/sa/token", {"spec": {"expirationSeconds": 600}})
+    body = answer.body
+    now = door.api.env.now()
     ends = datetime.datetime.fromisoformat(body["status"]["expirationTimestamp"])
     assert ends - now < datetime.timedelta(seconds=601)
     assert body["spec"]["expirationSeconds"] == 600

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object, on
+from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object
 
-from pilothouse.apiserver.cel.initializers import as_maps, unescape
+from pilothouse.cel.initializers import as_maps, unescape
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
@@ -63,13 +63,10 @@ def config_map(**data: str) -> Object:
     return {"metadata": {"name": "c", "labels": {"x": "y"}}, "data": data}
 
 
-def created(given: Object, bound: Object | None = None) -> Answer:
-    async def main(api: Api) -> Answer:
-        await api.made(POLICIES, given)
-        await api.made(BINDINGS, bound or binding())
-        return await api.post(CONFIG_MAPS, config_map(a="1"))
-
-    return on(main)
+async def created(api: Api, given: Object, bound: Object | None = None) -> Answer:
+    await api.made(POLICIES, given)
+    await api.made(BINDINGS, bound or binding())
+    return await api.post(CONFIG_MAPS, config_map(a="1"))
 
 
 LABEL = "Object{metadata: Object.metadata{labels: Object.metadata.labels{team: 'core'}}}"
@@ -110,13 +107,13 @@ PATCH = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('
         ),
     ],
 )
-def test_objects_are_changed(given: Object, labels: Object, data: Object) -> None:
-    answer = created(given)
+async def test_objects_are_changed(api: Api, given: Object, labels: Object, data: Object) -> None:
+    answer = await created(api, given)
     assert (answer.status, answer.meta["labels"], answer.body["data"]) == (201, labels, data)
 
 
-def test_a_policy_that_fails_refuses() -> None:
-    answer = created(policy("Object{data: Object.data{b: object.nothing}}"))
+async def test_a_policy_that_fails_refuses(api: Api) -> None:
+    answer = await created(api, policy("Object{data: Object.data{b: object.nothing}}"))
     message = (
         "policy 'p' with binding 'b' denied request: expression 'Object{data: Object.data{b: object.nothing}}' "
         "resulted in error: no such key: nothing"
@@ -125,20 +122,16 @@ def test_a_policy_that_fails_refuses() -> None:
     assert answer.body["details"]["causes"] == [{"message": message}]
 
 
-def test_lists_merge_by_their_keys_and_atomic_ones_are_refused() -> None:
+async def test_lists_merge_by_their_keys_and_atomic_ones_are_refused(api: Api) -> None:
     sidecar = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'side', image: 'i'%s}]}}"
-
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        await api.made(POLICIES, policy(sidecar % "", resources="pods"))
-        await api.made(BINDINGS, binding())
-        pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
-        merged = await api.post(PODS, pod)
-        await api.made(POLICIES, policy(sidecar % ", args: ['x']", resources="pods", name="q"))
-        await api.made(BINDINGS, binding("c", "q"))
-        pod["metadata"] = {"name": "q"}
-        return merged, await api.post(PODS, pod)
-
-    merged, refused = on(main)
+    await api.made(POLICIES, policy(sidecar % "", resources="pods"))
+    await api.made(BINDINGS, binding())
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+    merged = await api.post(PODS, pod)
+    await api.made(POLICIES, policy(sidecar % ", args: ['x']", resources="pods", name="q"))
+    await api.made(BINDINGS, binding("c", "q"))
+    pod["metadata"] = {"name": "q"}
+    refused = await api.post(PODS, pod)
     assert [one["name"] for one in merged.body["spec"]["containers"]] == ["main", "side"]
     assert merged.body["spec"]["containers"][1]["imagePullPolicy"] == "Always"
     assert refused.message == (
@@ -147,27 +140,20 @@ def test_lists_merge_by_their_keys_and_atomic_ones_are_refused() -> None:
     )
 
 
-def test_a_policy_is_evaluated_again_when_it_wishes_and_a_later_one_has_changed_something() -> None:
+async def test_a_policy_is_evaluated_again_when_it_wishes_and_a_later_one_has_changed_something(api: Api) -> None:
     count = "Object{data: Object.data{seen: string(size(object.data))}}"
-
-    async def main(api: Api) -> list[Object]:
-        for name, again in (("a", "IfNeeded"), ("b", "Never")):
-            text = count if name == "a" else "Object{data: Object.data{b: 'b'}}"
-            await api.made(POLICIES, policy(text, name=name, reinvocationPolicy=again))
-            await api.made(BINDINGS, binding(name, name))
-        return [(await api.post(CONFIG_MAPS, config_map(a="1"))).body["data"]]
-
-    assert on(main) == [{"a": "1", "b": "b", "seen": "3"}]
+    for name, again in (("a", "IfNeeded"), ("b", "Never")):
+        text = count if name == "a" else "Object{data: Object.data{b: 'b'}}"
+        await api.made(POLICIES, policy(text, name=name, reinvocationPolicy=again))
+        await api.made(BINDINGS, binding(name, name))
+    assert [(await api.post(CONFIG_MAPS, config_map(a="1"))).body["data"]] == [{"a": "1", "b": "b", "seen": "3"}]
 
 
-def test_updates_keep_what_is_known_of_owners() -> None:
-    async def main(api: Api) -> tuple[Object, Object]:
-        before = await api.made(CONFIG_MAPS, config_map(a="1"))
-        await api.made(POLICIES, policy(LABEL, PATCH))
-        await api.made(BINDINGS, binding())
-        return before, (await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}})).body
-
-    before, after = on(main)
+async def test_updates_keep_what_is_known_of_owners(api: Api) -> None:
+    before = await api.made(CONFIG_MAPS, config_map(a="1"))
+    await api.made(POLICIES, policy(LABEL, PATCH))
+    await api.made(BINDINGS, binding())
+    after = (await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}})).body
     assert after["metadata"]["labels"] == {"x": "y", "team": "core", "b/c": "21"}
     assert [one["manager"] for one in after["metadata"]["managedFields"]] == ["test"]
     assert before["metadata"]["managedFields"][0]["fieldsType"] == "FieldsV1"
@@ -190,10 +176,7 @@ def test_updates_keep_what_is_known_of_owners() -> None:
         ),
     ],
 )
-def test_policies_that_are_refused(given: Object, problem: str) -> None:
-    async def main(api: Api) -> Answer:
-        return await api.post(POLICIES, given)
-
-    answer = on(main)
+async def test_policies_that_are_refused(api: Api, given: Object, problem: str) -> None:
+    answer = await api.post(POLICIES, given)
     assert answer.status == 422
     assert problem in answer.message

@@ -3,10 +3,9 @@
 
 import asyncio
 import json
-from typing import Any
 
 import pytest
-from tests.apiserver.api import Api, on, pod
+from tests.apiserver.api import Api, pod
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.authorization import Attributes
@@ -16,7 +15,6 @@ from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.node_authorizer import NodeAuthorizer
 from pilothouse.controllermanager.options import Options
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
@@ -121,67 +119,56 @@ def ask(verb: str, resource: str, name: str = "", group: str = "", **more: str) 
         pytest.param(Attributes("get", path="/metrics"), "", id="no metrics"),
     ],
 )
-def test_a_node(asked: Attributes, why: str | None) -> None:
-    async def main(api: Api) -> Any:
-        pods = "/api/v1/namespaces/default/pods"
-        await api.made(pods, OURS)
-        theirs = {"nodeName": "n2", "serviceAccountName": "theirs"}
-        await api.made(pods, pod("theirs", **theirs, volumes=[{"name": "a", "secret": {"secretName": "theirs"}}]))
-        claim = {"namespace": "default", "name": "claim"}
-        spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
-        await api.made("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {**spec, "claimRef": claim}})
-        await api.made("/api/v1/persistentvolumes", {"metadata": {"name": "other"}, "spec": spec})
-        return NodeAuthorizer(api.server.core, node_rules).decide(NODE, asked)
-
-    decision = on(main)
+async def test_a_node(api: Api, asked: Attributes, why: str | None) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    await api.made(pods, OURS)
+    theirs = {"nodeName": "n2", "serviceAccountName": "theirs"}
+    await api.made(pods, pod("theirs", **theirs, volumes=[{"name": "a", "secret": {"secretName": "theirs"}}]))
+    claim = {"namespace": "default", "name": "claim"}
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
+    await api.made("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {**spec, "claimRef": claim}})
+    await api.made("/api/v1/persistentvolumes", {"metadata": {"name": "other"}, "spec": spec})
+    decision = NodeAuthorizer(api.server.core, node_rules).decide(NODE, asked)
     assert decision.allowed is (why is None)
     assert decision.reason == (why or "")
 
 
 @pytest.mark.parametrize("identity", [Identity("system:node:n1"), Identity("jane", ("system:nodes",))])
-def test_others_are_not_its_business(identity: Identity) -> None:
-    async def main(api: Api) -> Any:
-        return NodeAuthorizer(api.server.core, node_rules).decide(identity, ask("get", "nodes", "n1", namespace=""))
-
-    decision = on(main)
+async def test_others_are_not_its_business(api: Api, identity: Identity) -> None:
+    decision = NodeAuthorizer(api.server.core, node_rules).decide(identity, ask("get", "nodes", "n1", namespace=""))
     assert (decision.allowed, decision.reason) == (False, "")
 
 
-def test_the_refusals_of_all_modes_are_told() -> None:
-    async def main(api: Api) -> Any:
-        gateway = Gateway(api.server, address="", authorization="Node,RBAC")
-        await gateway.start()
-        target = "/api/v1/namespaces/default/secrets/x"
-        response = await api.server.handle(Request("GET", target), NODE)
-        assert isinstance(response, Response)
-        return response.status, response.body.decode()
-
-    status, text = on(main)
+async def test_the_refusals_of_all_modes_are_told(api: Api) -> None:
+    gateway = Gateway(api.server, address="", authorization="Node,RBAC")
+    await gateway.start()
+    target = "/api/v1/namespaces/default/secrets/x"
+    response = await api.server.handle(Request("GET", target), NODE)
+    assert isinstance(response, Response)
+    status = response.status
+    text = response.body.decode()
     assert status == 403
     assert f'cannot get resource \\"secrets\\" in API group \\"\\" in the namespace \\"default\\": {UNRELATED}' in text
 
 
-def test_a_cluster_with_all_programs_works_under_these_modes() -> None:
-    async def main(env: Env) -> Any:
-        manager = Options(use_service_account_credentials=True)
-        plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=2, manager=manager))
-        gateway = Gateway(plane.server, address="", authorization="Node,RBAC")
-        await gateway.start()
-        work = asyncio.get_running_loop().create_task(plane.run())
-        await plane.wait_ready()
-        admin = plane.server.transport("admin", ("system:masters",))
-        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-        spec = {"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": template}
-        body = json.dumps({"metadata": {"name": "r"}, "spec": spec}).encode()
-        path = "/apis/apps/v1/namespaces/default/replicasets"
-        made = await admin.request(Request("POST", path, {"content-type": "application/json"}, body))
-        assert made.status == 201
-        await asyncio.sleep(60)
-        ready = json.loads((await admin.request(Request("GET", f"{path}/r"))).body)["status"]["readyReplicas"]
-        await admin.request(Request("DELETE", f"{path}/r"))
-        await asyncio.sleep(120)
-        left = json.loads((await admin.request(Request("GET", "/api/v1/namespaces/default/pods"))).body)["items"]
-        work.cancel()
-        return ready, left
-
-    assert run(main) == (3, [])
+async def test_a_cluster_with_all_programs_works_under_these_modes(env: Env) -> None:
+    manager = Options(use_service_account_credentials=True)
+    plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=2, manager=manager))
+    gateway = Gateway(plane.server, address="", authorization="Node,RBAC")
+    await gateway.start()
+    work = asyncio.get_running_loop().create_task(plane.run())
+    await plane.wait_ready()
+    admin = plane.server.transport("admin", ("system:masters",))
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    body = json.dumps({"metadata": {"name": "r"}, "spec": spec}).encode()
+    path = "/apis/apps/v1/namespaces/default/replicasets"
+    made = await admin.request(Request("POST", path, {"content-type": "application/json"}, body))
+    assert made.status == 201
+    await asyncio.sleep(60)
+    ready = json.loads((await admin.request(Request("GET", f"{path}/r"))).body)["status"]["readyReplicas"]
+    await admin.request(Request("DELETE", f"{path}/r"))
+    await asyncio.sleep(120)
+    left = json.loads((await admin.request(Request("GET", "/api/v1/namespaces/default/pods"))).body)["items"]
+    work.cancel()
+    assert (ready, left) == (3, [])

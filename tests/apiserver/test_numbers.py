@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from tests.apiserver.api import JSON_PATCH, MERGE, STRATEGIC, Answer, Api, Object, on
+from tests.apiserver.api import JSON_PATCH, MERGE, STRATEGIC, Api, Object
 
 from pilothouse.apiserver.resources import storage_prefix
 
@@ -37,44 +37,41 @@ def bugs() -> Iterator[list[logging.LogRecord]]:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_no_request_brings_one_in(number: str, bugs: list[logging.LogRecord]) -> None:
+async def test_no_request_brings_one_in(api: Api, number: str, bugs: list[logging.LogRecord]) -> None:
     def body(value: Object) -> bytes:
         return json.dumps(value).replace('"NUMBER"', number).encode()
 
-    async def main(api: Api) -> list[Answer]:
-        made = await api.made(SETS, daemon_set())
-        status = {**STATUS, "numberReady": "NUMBER"}
-        pointed = [{"op": "add", "path": "/status/numberReady", "value": "NUMBER"}]
-        return [
-            await api.put(f"{SETS}/d/status", body({**made, "status": status})),
-            await api.patch(f"{SETS}/d/status", body({"status": status}), MERGE),
-            await api.patch(f"{SETS}/d/status", body({"status": status}), STRATEGIC),
-            await api.patch(f"{SETS}/d/status", json.dumps(pointed).replace('"NUMBER"', number).encode(), JSON_PATCH),
-            await api.post(SETS, body({**daemon_set(), "metadata": {"name": "e"}, "status": status})),
-        ]
-
-    answers = on(main)
+    made = await api.made(SETS, daemon_set())
+    status = {**STATUS, "numberReady": "NUMBER"}
+    pointed = [{"op": "add", "path": "/status/numberReady", "value": "NUMBER"}]
+    answers = [
+        await api.put(f"{SETS}/d/status", body({**made, "status": status})),
+        await api.patch(f"{SETS}/d/status", body({"status": status}), MERGE),
+        await api.patch(f"{SETS}/d/status", body({"status": status}), STRATEGIC),
+        await api.patch(f"{SETS}/d/status", json.dumps(pointed).replace('"NUMBER"', number).encode(), JSON_PATCH),
+        await api.post(SETS, body({**daemon_set(), "metadata": {"name": "e"}, "status": status})),
+    ]
+    # Go's conversion, which a strategic merge patch goes through, keeps the lowest bits of a whole number.
+    converted = answers.pop(2)
+    assert converted.status in (400, 422) or abs(converted.body["status"]["numberReady"]) < 1 << 31
     assert [answer.status for answer in answers if answer.status not in (400, 422)] == []
     assert bugs == []
 
 
-def test_one_that_a_store_has_is_an_internal_error(bugs: list[logging.LogRecord]) -> None:
-    async def main(api: Api) -> list[Answer]:
-        made = await api.made(SETS, daemon_set())
-        key = f"{storage_prefix('apps', 'daemonsets')}default/d"
-        record = api.store.get(key)
-        assert record is not None
-        spoilt = record.value.replace(b'"numberReady":0', b'"numberReady":1e99999')
-        assert spoilt != record.value
-        await api.store.commit(api.store.stage(key, lambda _revision: spoilt, expected=record.revision))
-        return [
-            await api.put(f"{SETS}/d/status", {**made, "status": STATUS}),
-            await api.patch(f"{SETS}/d/status", {"status": STATUS}),
-            await api.patch(f"{SETS}/d", {"metadata": {"labels": {"a": "b"}}}),
-            await api.delete(f"{SETS}/d"),
-        ]
-
-    *answers, deleted = on(main)
+async def test_one_that_a_store_has_is_an_internal_error(api: Api, bugs: list[logging.LogRecord]) -> None:
+    made = await api.made(SETS, daemon_set())
+    key = f"{storage_prefix('apps', 'daemonsets')}default/d"
+    record = api.store.get(key)
+    assert record is not None
+    spoilt = record.value.replace(b'"numberReady":0', b'"numberReady":1e99999')
+    assert spoilt != record.value
+    await api.store.commit(api.store.stage(key, lambda _revision: spoilt, expected=record.revision))
+    *answers, deleted = [
+        await api.put(f"{SETS}/d/status", {**made, "status": STATUS}),
+        await api.patch(f"{SETS}/d/status", {"status": STATUS}),
+        await api.patch(f"{SETS}/d", {"metadata": {"labels": {"a": "b"}}}),
+        await api.delete(f"{SETS}/d"),
+    ]
     for answer in answers:
         assert (answer.status, answer.body["reason"]) == (500, "InternalError")
         assert answer.message.startswith(

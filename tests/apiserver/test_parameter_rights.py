@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api, Object, on, told
+from tests.apiserver.api import Answer, Api, Object, told
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.gateway import Gateway
@@ -41,23 +41,19 @@ def binding(name: str, of: str = "p") -> Object:
     return {"metadata": {"name": "b"}, "spec": spec}
 
 
-def as_jane(path: str, body: Any, more: Sequence[Object]) -> Answer:
+async def as_jane(api: Api, path: str, body: Any, more: Sequence[Object]) -> Answer:
     """What jane is answered, who may write policies, and has ``more`` rights."""
-
-    async def main(api: Api) -> Answer:
-        await Gateway(api.server, address="", authorization="RBAC").start()
-        await api.made(ROLES, {"metadata": {"name": "jane"}, "rules": [WRITES, *more]})
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "jane"}
-        subjects = [{"kind": "User", "name": "jane"}]
-        await api.made(ROLE_BINDINGS, {"metadata": {"name": "jane"}, "roleRef": reference, "subjects": subjects})
-        if path == BINDINGS:
-            await api.made(POLICIES, policy())
-        request = Request("POST", path, {"content-type": "application/json"}, json.dumps(body).encode())
-        response = await api.server.handle(request, JANE)
-        assert isinstance(response, Response)
-        return Answer(response.status, response.headers, response.body)
-
-    return on(main)
+    await Gateway(api.server, address="", authorization="RBAC").start()
+    await api.made(ROLES, {"metadata": {"name": "jane"}, "rules": [WRITES, *more]})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "jane"}
+    subjects = [{"kind": "User", "name": "jane"}]
+    await api.made(ROLE_BINDINGS, {"metadata": {"name": "jane"}, "roleRef": reference, "subjects": subjects})
+    if path == BINDINGS:
+        await api.made(POLICIES, policy())
+    request = Request("POST", path, {"content-type": "application/json"}, json.dumps(body).encode())
+    response = await api.server.handle(request, JANE)
+    assert isinstance(response, Response)
+    return Answer(response.status, response.headers, response.body)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +63,8 @@ def as_jane(path: str, body: Any, more: Sequence[Object]) -> Answer:
         pytest.param(BINDINGS, binding("mine"), [ONE], id="a binding, with its own"),
     ],
 )
-def test_what_is_allowed(path: str, body: Object, more: Sequence[Object]) -> None:
-    answer = as_jane(path, body, more)
+async def test_what_is_allowed(api: Api, path: str, body: Object, more: Sequence[Object]) -> None:
+    answer = await as_jane(api, path, body, more)
     assert answer.status == 201, answer.text
 
 
@@ -109,5 +105,5 @@ def test_what_is_allowed(path: str, body: Object, more: Sequence[Object]) -> Non
         ),
     ],
 )
-def test_what_is_not(path: str, body: Object, more: Sequence[Object], expected: str) -> None:
-    assert told(as_jane(path, body, more)) == [expected]
+async def test_what_is_not(api: Api, path: str, body: Object, more: Sequence[Object], expected: str) -> None:
+    assert told(await as_jane(api, path, body, more)) == [expected]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.apiserver.api import MERGE, PODS, STRATEGIC, Answer, Api, Object, on, pod
+from tests.apiserver.api import MERGE, PODS, STRATEGIC, Answer, Api, Object, pod
 
 from pilothouse.api.logs import ContainerLog, LogLine
 from pilothouse.api.wire import Request
@@ -20,12 +20,9 @@ def _debugged(*containers: Object) -> Object:
     return {"spec": {"ephemeralContainers": list(containers)}}
 
 
-def test_a_debugger_is_added_and_counts_as_a_change_of_the_spec() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(PODS, pod())
-        return await api.patch(PODS + "/p/ephemeralcontainers", _debugged(DEBUGGER), STRATEGIC)
-
-    answer = on(main)
+async def test_a_debugger_is_added_and_counts_as_a_change_of_the_spec(api: Api) -> None:
+    await api.made(PODS, pod())
+    answer = await api.patch(PODS + "/p/ephemeralcontainers", _debugged(DEBUGGER), STRATEGIC)
     assert answer.status == 200, answer.text
     assert answer.meta["generation"] == 2
     assert answer.body["spec"]["ephemeralContainers"] == [
@@ -49,7 +46,9 @@ def test_a_debugger_is_added_and_counts_as_a_change_of_the_spec() -> None:
         ),
         pytest.param(
             [{**DEBUGGER, "image": "other"}],
-            'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be changed\n',
+            'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be changed\n'
+            '@@ -1,6 +1,6 @@\n {\n  "Name": "d",\n- "Image": "busybox",\n+ "Image": "other",\n  "Command": null,\n'
+            '  "Args": null,\n  "WorkingDir": "",\n',
             id="changed",
         ),
         pytest.param(
@@ -69,24 +68,18 @@ def test_a_debugger_is_added_and_counts_as_a_change_of_the_spec() -> None:
         ),
     ],
 )
-def test_debuggers_that_are_refused(wanted: list[Object], message: str) -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(PODS, pod())
-        await api.patch(PODS + "/p/ephemeralcontainers", _debugged(DEBUGGER))
-        return await api.patch(PODS + "/p/ephemeralcontainers", _debugged(*wanted), MERGE)
-
-    answer = on(main)
+async def test_debuggers_that_are_refused(api: Api, wanted: list[Object], message: str) -> None:
+    await api.made(PODS, pod())
+    await api.patch(PODS + "/p/ephemeralcontainers", _debugged(DEBUGGER))
+    answer = await api.patch(PODS + "/p/ephemeralcontainers", _debugged(*wanted), MERGE)
     assert (answer.status, answer.message) == (422, f'Pod "p" is invalid: {message}')
 
 
-def test_nothing_else_is_changed_through_ephemeralcontainers() -> None:
-    async def main(api: Api) -> tuple[Object, Object]:
-        made = await api.made(PODS, pod())
-        body = {**made, "metadata": {**made["metadata"], "labels": {"a": "b"}}}
-        body["spec"] = {**made["spec"], "nodeName": "n9", "ephemeralContainers": [DEBUGGER]}
-        return made, (await api.put(PODS + "/p/ephemeralcontainers", body)).body
-
-    made, found = on(main)
+async def test_nothing_else_is_changed_through_ephemeralcontainers(api: Api) -> None:
+    made = await api.made(PODS, pod())
+    body = {**made, "metadata": {**made["metadata"], "labels": {"a": "b"}}}
+    body["spec"] = {**made["spec"], "nodeName": "n9", "ephemeralContainers": [DEBUGGER]}
+    found = (await api.put(PODS + "/p/ephemeralcontainers", body)).body
     assert "labels" not in found["metadata"]
     assert {**found["spec"], "ephemeralContainers": None} == {**made["spec"], "ephemeralContainers": None}
     assert "ephemeralContainers" in found["spec"]
@@ -103,12 +96,9 @@ def _resize(**resources: Object) -> Object:
     return {"spec": {"containers": [{"name": "c", "resources": resources}]}}
 
 
-def test_cpu_and_memory_are_resized() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(PODS, _sized(requests={"cpu": "100m"}))
-        return await api.patch(PODS + "/p/resize", _resize(requests={"cpu": "200m"}), STRATEGIC)
-
-    answer = on(main)
+async def test_cpu_and_memory_are_resized(api: Api) -> None:
+    await api.made(PODS, _sized(requests={"cpu": "100m"}))
+    answer = await api.patch(PODS + "/p/resize", _resize(requests={"cpu": "200m"}), STRATEGIC)
     assert answer.status == 200, answer.text
     assert answer.body["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "200m"}}
     assert answer.meta["generation"] == 2
@@ -134,14 +124,11 @@ def test_cpu_and_memory_are_resized() -> None:
         ),
     ],
 )
-def test_resizes_that_are_refused(wanted: Object, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(PODS, _sized(requests={"cpu": "100m", "memory": "1Gi"}))
-        if "limits" in wanted:
-            wanted["requests"]["memory"] = "1Gi"
-        return await api.patch(PODS + "/p/resize", _resize(**wanted), STRATEGIC)
-
-    answer = on(main)
+async def test_resizes_that_are_refused(api: Api, wanted: Object, message: str) -> None:
+    await api.made(PODS, _sized(requests={"cpu": "100m", "memory": "1Gi"}))
+    if "limits" in wanted:
+        wanted["requests"]["memory"] = "1Gi"
+    answer = await api.patch(PODS + "/p/resize", _resize(**wanted), STRATEGIC)
     assert (answer.status, answer.message) == (422, f'Pod "p" is invalid: {message}')
 
 
@@ -215,25 +202,21 @@ _TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
         ),
     ],
 )
-def test_what_may_be_resized(spec: Object, status: Object, wanted: Object, told: list[str]) -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(PODS, pod(**spec))
-        if status:
-            patched = await api.patch(PODS + "/p/status", {"status": status}, STRATEGIC)
-            assert patched.status == 200, patched.text
-        return await api.patch(PODS + "/p/resize", {"spec": wanted}, STRATEGIC)
-
-    causes = (on(main).body.get("details") or {}).get("causes") or []
+async def test_what_may_be_resized(api: Api, spec: Object, status: Object, wanted: Object, told: list[str]) -> None:
+    await api.made(PODS, pod(**spec))
+    if status:
+        patched = await api.patch(PODS + "/p/status", {"status": status}, STRATEGIC)
+        assert patched.status == 200, patched.text
+    causes = ((await api.patch(PODS + "/p/resize", {"spec": wanted}, STRATEGIC)).body.get("details") or {}).get(
+        "causes"
+    ) or []
     assert [f"{cause['field']}: {cause['message']}" for cause in causes] == told
 
 
-def test_an_image_sent_to_resize_is_dropped_without_a_word() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(PODS, pod())
-        body = {"spec": {"containers": [{"name": "c", "image": "other"}]}}
-        return await api.patch(PODS + "/p/resize", body, STRATEGIC)
-
-    answer = on(main)
+async def test_an_image_sent_to_resize_is_dropped_without_a_word(api: Api) -> None:
+    await api.made(PODS, pod())
+    body = {"spec": {"containers": [{"name": "c", "image": "other"}]}}
+    answer = await api.patch(PODS + "/p/resize", body, STRATEGIC)
     assert (answer.status, answer.body["spec"]["containers"][0]["image"]) == (200, "nginx:1.25")
 
 
@@ -272,11 +255,8 @@ async def _logged(api: Api, query: str = "", **more: Any) -> Answer:
         pytest.param("?follow=true&container=c&tailLines=2", "c -1\nc 0\n", id="to the end"),
     ],
 )
-def test_lines_of_a_log(query: str, text: str) -> None:
-    async def main(api: Api) -> Answer:
-        return await _logged(api, query)
-
-    answer = on(main)
+async def test_lines_of_a_log(api: Api, query: str, text: str) -> None:
+    answer = await _logged(api, query)
     assert (answer.status, answer.headers["content-type"], answer.text) == (200, "text/plain", text)
 
 
@@ -330,32 +310,26 @@ TWO = [{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]
         ),
     ],
 )
-def test_logs_that_cannot_be_shown(more: Object, query: str, code: int, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        return await _logged(api, query, **more)
-
-    answer = on(main)
+async def test_logs_that_cannot_be_shown(api: Api, more: Object, query: str, code: int, message: str) -> None:
+    answer = await _logged(api, query, **more)
     assert (answer.status, answer.message) == (code, message)
 
 
-def test_a_log_is_followed_until_its_container_ends() -> None:
+async def test_a_log_is_followed_until_its_container_ends(api: Api) -> None:
     def log(pod: Mapping[str, Any], _container: str, _previous: bool) -> ContainerLog:
         labels = pod["metadata"].get("labels") or {}
         lines = [LogLine(START, f"line {n}") for n in range(int(labels.get("lines", "1")))]
         return ContainerLog(lines=lines, ended="ended" in labels)
 
-    async def main(api: Api) -> list[bytes]:
-        await _logged(api)
-        api.server.core.pod_logs = log
-        stream = await api.transport.open(Request("GET", PODS + "/p/log?follow=true"))
-        pieces = stream.__aiter__()
-        seen = [await pieces.__anext__()]
-        await api.patch(PODS + "/p", {"metadata": {"labels": {"lines": "3"}}})
-        seen.append(await pieces.__anext__())
-        await api.patch(PODS + "/p", {"metadata": {"labels": {"lines": "4", "ended": ""}}})
-        return seen + [piece async for piece in pieces]
-
-    assert on(main) == [b"line 0\n", b"line 1\nline 2\n", b"line 3\n"]
+    await _logged(api)
+    api.server.core.pod_logs = log
+    stream = await api.transport.open(Request("GET", PODS + "/p/log?follow=true"))
+    pieces = stream.__aiter__()
+    seen = [await pieces.__anext__()]
+    await api.patch(PODS + "/p", {"metadata": {"labels": {"lines": "3"}}})
+    seen.append(await pieces.__anext__())
+    await api.patch(PODS + "/p", {"metadata": {"labels": {"lines": "4", "ended": ""}}})
+    assert (seen + [piece async for piece in pieces]) == [b"line 0\n", b"line 1\nline 2\n", b"line 3\n"]
 
 
 # What asks for a process
@@ -392,39 +366,33 @@ def test_a_log_is_followed_until_its_container_ends() -> None:
         pytest.param("p:80/proxy/x", {}, {}, 400, "address not allowed", id="proxy to a pod without an address"),
     ],
 )
-def test_there_is_no_process(target: str, more: Object, headers: dict[str, str], code: int, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(NODES, {"metadata": {"name": "n1"}})
-        await api.made(PODS, pod(**more))
-        return await api.ask("GET", f"{PODS}/{target}", **headers)
-
-    answer = on(main)
+async def test_there_is_no_process(
+    api: Api, target: str, more: Object, headers: dict[str, str], code: int, message: str
+) -> None:
+    await api.made(NODES, {"metadata": {"name": "n1"}})
+    await api.made(PODS, pod(**more))
+    answer = await api.ask("GET", f"{PODS}/{target}", **headers)
     assert (answer.status, answer.message) == (code, message)
 
 
 @pytest.mark.parametrize("what", ["exec", "attach", "portforward"])
-def test_a_get_into_a_pod_needs_the_right_to_create(what: str) -> None:
+async def test_a_get_into_a_pod_needs_the_right_to_create(api: Api, what: str) -> None:
     asked: list[tuple[str, str]] = []
 
     def authorize(_identity: Identity, info: RequestInfo) -> None:
         asked.append((info.verb, info.subresource))
 
-    async def main(api: Api) -> None:
-        await api.made(PODS, pod())
-        api.server.authorize = authorize
-        await api.get(f"{PODS}/p/{what}")
-        await api.get(f"{PODS}/p/log")
-
-    on(main)
+    await api.made(PODS, pod())
+    api.server.authorize = authorize
+    await api.get(f"{PODS}/p/{what}")
+    await api.get(f"{PODS}/p/log")
     assert asked == [("get", what), ("create", what), ("get", "log")]
 
 
-def test_a_service_is_proxied_to_nobody() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        services = "/api/v1/namespaces/default/services"
-        await api.made(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
-        return await api.get(services + "/s:80/proxy/"), await api.get(services + "/t/proxy")
-
-    nobody, missing = on(main)
+async def test_a_service_is_proxied_to_nobody(api: Api) -> None:
+    services = "/api/v1/namespaces/default/services"
+    await api.made(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    nobody = await api.get(services + "/s:80/proxy/")
+    missing = await api.get(services + "/t/proxy")
     assert (nobody.status, nobody.message) == (503, 'no endpoints available for service "s"')
     assert (missing.status, missing.message) == (404, 'services "t" not found')

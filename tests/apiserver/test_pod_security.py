@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.apiserver.api import NAMESPACES, Answer, Api, on, pod
+from tests.apiserver.api import NAMESPACES, Answer, Api, pod
 
 from pilothouse.apiserver import ServerOptions
 from pilothouse.apiserver.admission.pod_security.levels import (
@@ -14,6 +14,7 @@ from pilothouse.apiserver.admission.pod_security.levels import (
     policy_of,
 )
 from pilothouse.apiserver.admission.pod_security.violations import checks_of, in_detail, violations
+from pilothouse.env import Env
 
 LABEL = "pod-security.kubernetes.io/"
 GOOD_CONTEXT: dict[str, Any] = {
@@ -253,34 +254,28 @@ def warnings(answer: Answer) -> str:
 IN_N = "/api/v1/namespaces/n/pods"
 
 
-def test_a_pod_that_violates_what_is_enforced_is_refused_without_warnings() -> None:
-    async def main(api: Api) -> tuple[Answer, int]:
-        await namespace(api, enforce="baseline", enforce_version="v1.30", warn="restricted")
-        refused = await api.post(IN_N, pod(hostNetwork=True))
-        return refused, (await api.post("/api/v1/namespaces/default/pods", pod(hostNetwork=True))).status
-
-    answer, elsewhere = on(main)
-    assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
-    assert answer.message == (
+async def test_a_pod_that_violates_what_is_enforced_is_refused_without_warnings(api: Api) -> None:
+    await namespace(api, enforce="baseline", enforce_version="v1.30", warn="restricted")
+    refused = await api.post(IN_N, pod(hostNetwork=True))
+    elsewhere = (await api.post("/api/v1/namespaces/default/pods", pod(hostNetwork=True))).status
+    assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
+    assert refused.message == (
         'pods "p" is forbidden: violates PodSecurity "baseline:v1.30": host namespaces (hostNetwork=true)'
     )
-    assert warnings(answer) == ""
+    assert warnings(refused) == ""
     assert elsewhere == 201
 
 
-def test_a_pod_or_template_that_would_violate_is_warned_of() -> None:
-    async def main(api: Api) -> list[Answer]:
-        await namespace(api, warn="baseline")
-        template = {"metadata": {"labels": {"a": "b"}}, "spec": pod(hostPID=True)["spec"]}
-        spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
-        job = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}}
-        template["spec"]["restartPolicy"] = "Always"
-        deployed = await api.post("/apis/apps/v1/namespaces/n/deployments", {"metadata": {"name": "d"}, "spec": spec})
-        template["spec"]["restartPolicy"] = "Never"
-        timed = await api.post("/apis/batch/v1/namespaces/n/cronjobs", {"metadata": {"name": "d"}, "spec": job})
-        return [await api.post(IN_N, pod(hostPID=True)), deployed, timed, await api.post(IN_N, pod("q"))]
-
-    *bad, good = on(main)
+async def test_a_pod_or_template_that_would_violate_is_warned_of(api: Api) -> None:
+    await namespace(api, warn="baseline")
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod(hostPID=True)["spec"]}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    job = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}}
+    template["spec"]["restartPolicy"] = "Always"
+    deployed = await api.post("/apis/apps/v1/namespaces/n/deployments", {"metadata": {"name": "d"}, "spec": spec})
+    template["spec"]["restartPolicy"] = "Never"
+    timed = await api.post("/apis/batch/v1/namespaces/n/cronjobs", {"metadata": {"name": "d"}, "spec": job})
+    *bad, good = [await api.post(IN_N, pod(hostPID=True)), deployed, timed, await api.post(IN_N, pod("q"))]
     for answer in bad:
         assert answer.status == 201, answer.text
         expected = r"would violate PodSecurity \"baseline:latest\": host namespaces (hostPID=true)"
@@ -288,34 +283,28 @@ def test_a_pod_or_template_that_would_violate_is_warned_of() -> None:
     assert warnings(good) == ""
 
 
-def test_an_update_is_judged_when_a_container_changes() -> None:
-    async def main(api: Api) -> list[int]:
-        await namespace(api)
-        await api.made(IN_N, pod(hostPID=True))
-        await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {LABEL + "enforce": "baseline"}}})
-        labelled = await api.patch(f"{IN_N}/p", {"metadata": {"labels": {"a": "b"}}})
-        image = [{"op": "replace", "path": "/spec/containers/0/image", "value": "other"}]
-        changed = await api.patch(f"{IN_N}/p", image, "application/json-patch+json")
-        status = await api.patch(f"{IN_N}/p/status", {"status": {"phase": "Running"}})
-        return [labelled.status, changed.status, status.status]
-
-    assert on(main) == [200, 403, 200]
+async def test_an_update_is_judged_when_a_container_changes(api: Api) -> None:
+    await namespace(api)
+    await api.made(IN_N, pod(hostPID=True))
+    await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {LABEL + "enforce": "baseline"}}})
+    labelled = await api.patch(f"{IN_N}/p", {"metadata": {"labels": {"a": "b"}}})
+    image = [{"op": "replace", "path": "/spec/containers/0/image", "value": "other"}]
+    changed = await api.patch(f"{IN_N}/p", image, "application/json-patch+json")
+    status = await api.patch(f"{IN_N}/p/status", {"status": {"phase": "Running"}})
+    assert [labelled.status, changed.status, status.status] == [200, 403, 200]
 
 
-def test_a_namespace_that_gets_stricter_tells_of_its_pods() -> None:
-    async def main(api: Api) -> tuple[str, str, str]:
-        await namespace(api)
-        for name in ("b", "a", "c"):
-            await api.made(IN_N, pod(name, hostPID=True))
-        await api.made(IN_N, pod("p", containers=[a_container(**GOOD_CONTEXT)]))
-        await api.made(IN_N, pod("z", hostPID=True, containers=[a_container(privileged=True)]))
-        target = f"{NAMESPACES}/n"
-        strict = await api.patch(target, {"metadata": {"labels": {LABEL + "enforce": "baseline"}}})
-        again = await api.patch(target, {"metadata": {"labels": {"x": "y"}}})
-        milder = await api.patch(target, {"metadata": {"labels": {LABEL + "enforce": "privileged"}}})
-        return warnings(strict), warnings(again), warnings(milder)
-
-    first, *others = on(main)
+async def test_a_namespace_that_gets_stricter_tells_of_its_pods(api: Api) -> None:
+    await namespace(api)
+    for name in ("b", "a", "c"):
+        await api.made(IN_N, pod(name, hostPID=True))
+    await api.made(IN_N, pod("p", containers=[a_container(**GOOD_CONTEXT)]))
+    await api.made(IN_N, pod("z", hostPID=True, containers=[a_container(privileged=True)]))
+    target = f"{NAMESPACES}/n"
+    strict = await api.patch(target, {"metadata": {"labels": {LABEL + "enforce": "baseline"}}})
+    again = await api.patch(target, {"metadata": {"labels": {"x": "y"}}})
+    milder = await api.patch(target, {"metadata": {"labels": {LABEL + "enforce": "privileged"}}})
+    first, *others = warnings(strict), warnings(again), warnings(milder)
     assert first == ", ".join(
         f'299 - "{text}"'
         for text in (
@@ -327,13 +316,10 @@ def test_a_namespace_that_gets_stricter_tells_of_its_pods() -> None:
     assert others == ["", ""]
 
 
-def test_labels_that_make_no_sense_are_refused_unless_they_were_there() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        made = await namespace(api, enforce="x")
-        await namespace(api)
-        return made, await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {LABEL + "warn-version": "x"}}})
-
-    made, changed = on(main)
+async def test_labels_that_make_no_sense_are_refused_unless_they_were_there(api: Api) -> None:
+    made = await namespace(api, enforce="x")
+    await namespace(api)
+    changed = await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {LABEL + "warn-version": "x"}}})
     assert (made.status, changed.status) == (422, 422)
     assert made.message == (
         f'Namespace "n" is invalid: metadata.labels[{LABEL}enforce]: Invalid value: "x": must be one of privileged, '
@@ -344,7 +330,7 @@ def test_labels_that_make_no_sense_are_refused_unless_they_were_there() -> None:
     )
 
 
-def test_defaults_and_exemptions() -> None:
+async def test_defaults_and_exemptions(env: Env) -> None:
     options = ServerOptions(
         pod_security=PodSecurityOptions(
             defaults=Policy(enforce=LevelVersion("baseline")),
@@ -352,20 +338,18 @@ def test_defaults_and_exemptions() -> None:
             exempt_runtime_classes=frozenset({"sandbox"}),
         )
     )
-
-    async def main(api: Api) -> tuple[list[int], str]:
-        freed = await namespace(api, "free", enforce="restricted", audit_version="v1.3", audit="baseline")
-        await namespace(api)
-        await api.made("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "sandbox"}, "handler": "x"})
-        free = "/api/v1/namespaces/free/pods"
-        answers = [
-            await api.post(free, pod(hostPID=True)),
-            await api.post(IN_N, pod(hostPID=True)),
-            await api.post(IN_N, pod(hostPID=True, runtimeClassName="sandbox")),
-        ]
-        return [answer.status for answer in answers], warnings(freed)
-
-    codes, warning = on(main, options)
+    api = Api(env, options)
+    freed = await namespace(api, "free", enforce="restricted", audit_version="v1.3", audit="baseline")
+    await namespace(api)
+    await api.made("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "sandbox"}, "handler": "x"})
+    free = "/api/v1/namespaces/free/pods"
+    answers = [
+        await api.post(free, pod(hostPID=True)),
+        await api.post(IN_N, pod(hostPID=True)),
+        await api.post(IN_N, pod(hostPID=True, runtimeClassName="sandbox")),
+    ]
+    codes = [answer.status for answer in answers]
+    warning = warnings(freed)
     assert codes == [201, 403, 201]
     assert warning == (
         r'299 - "namespace \"free\" is exempt from Pod Security, and the policy (enforce=restricted:latest, '

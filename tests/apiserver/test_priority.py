@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api, on
+from tests.apiserver.api import Api
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 PODS = "/api/v1/namespaces/default/pods"
@@ -54,13 +54,12 @@ DEFAULT = a_class("usual", 7, globalDefault=True)
         ),
     ],
 )
-def test_a_new_pod(classes: list[dict[str, Any]], spec: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    async def main(api: Api) -> Answer:
-        for one in classes:
-            await api.made(CLASSES, one)
-        return await api.post(PODS, a_pod(**spec))
-
-    answer = on(main)
+async def test_a_new_pod(
+    api: Api, classes: list[dict[str, Any]], spec: dict[str, Any], expected: tuple[Any, ...]
+) -> None:
+    for one in classes:
+        await api.made(CLASSES, one)
+    answer = await api.post(PODS, a_pod(**spec))
     assert answer.status == 201, answer.text
     got = answer.body["spec"]
     assert (got.get("priorityClassName"), got["priority"], got["preemptionPolicy"]) == expected
@@ -88,20 +87,14 @@ def test_a_new_pod(classes: list[dict[str, Any]], spec: dict[str, Any], expected
         ),
     ],
 )
-def test_a_pod_that_is_refused(spec: dict[str, Any], why: str) -> None:
-    async def main(api: Api) -> Answer:
-        return await api.post(PODS, a_pod(**spec))
-
-    answer = on(main)
+async def test_a_pod_that_is_refused(api: Api, spec: dict[str, Any], why: str) -> None:
+    answer = await api.post(PODS, a_pod(**spec))
     assert (answer.status, answer.body["message"]) == (403, why)
 
 
-def test_there_is_one_default() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(CLASSES, DEFAULT)
-        return await api.post(CLASSES, a_class("other", 8, globalDefault=True))
-
-    answer = on(main)
+async def test_there_is_one_default(api: Api) -> None:
+    await api.made(CLASSES, DEFAULT)
+    answer = await api.post(CLASSES, a_class("other", 8, globalDefault=True))
     assert answer.status == 403
     assert answer.body["message"].endswith(
         "PriorityClass usual is already marked as default. Only one default can exist"

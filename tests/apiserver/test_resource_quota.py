@@ -5,9 +5,9 @@ import datetime
 from typing import Any
 
 import pytest
-from tests.apiserver.api import PODS, Answer, Api, config_map, on, pod
+from tests.apiserver.api import PODS, Api, config_map, pod
 
-from pilothouse.semantics.quota import PodEvaluator, has_ended
+from pilothouse.semantics.quota import PodEvaluator, ScopeRequirement, evaluator_for, has_ended
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -36,29 +36,24 @@ def limited(cpu: str = "100m", name: str = "p", **more: Any) -> dict[str, Any]:
     return pod(name, containers=[{"name": "c", "image": "i", "resources": resources}], **more)
 
 
-def test_a_pod_is_charged_at_once() -> None:
+async def test_a_pod_is_charged_at_once(api: Api) -> None:
     hard = {"pods": "5", "count/pods": "9", "cpu": "1", "requests.cpu": "1", "limits.memory": "4Gi"}
 
-    async def main(api: Api) -> dict[str, str]:
-        await quota(api, hard)
-        await api.made(PODS, limited())
-        await api.made(PODS, limited(name="q"))
-        return await used(api)
-
     expected = {"pods": "2", "count/pods": "2", "cpu": "200m", "requests.cpu": "200m", "limits.memory": "2Gi"}
-    assert on(main) == expected
+    await quota(api, hard)
+    await api.made(PODS, limited())
+    await api.made(PODS, limited(name="q"))
+    assert await used(api) == expected
 
 
-def test_what_is_too_much_is_refused_and_not_charged() -> None:
-    async def main(api: Api) -> tuple[Answer, dict[str, str]]:
-        await quota(
-            api,
-            {"requests.cpu": "1", "pods": "5", "limits.cpu": "1"},
-            {"requests.cpu": "900m", "pods": "1", "limits.cpu": "500m"},
-        )
-        return await api.post(PODS, limited("200m")), await used(api)
-
-    answer, after = on(main)
+async def test_what_is_too_much_is_refused_and_not_charged(api: Api) -> None:
+    await quota(
+        api,
+        {"requests.cpu": "1", "pods": "5", "limits.cpu": "1"},
+        {"requests.cpu": "900m", "pods": "1", "limits.cpu": "500m"},
+    )
+    answer = await api.post(PODS, limited("200m"))
+    after = await used(api)
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
     assert answer.message == (
         'pods "p" is forbidden: exceeded quota: q, requested: limits.cpu=1,requests.cpu=200m, '
@@ -68,24 +63,18 @@ def test_what_is_too_much_is_refused_and_not_charged() -> None:
     assert after == {"requests.cpu": "900m", "pods": "1", "limits.cpu": "500m"}
 
 
-def test_many_at_once_do_not_get_more_than_there_is() -> None:
-    async def main(api: Api) -> tuple[list[int], dict[str, str]]:
-        await quota(api, {"pods": "5"})
-        answers = await asyncio.gather(*(api.post(PODS, pod(f"p{number}")) for number in range(8)))
-        return sorted(answer.status for answer in answers), await used(api)
-
-    assert on(main) == ([201] * 5 + [403] * 3, {"pods": "5"})
+async def test_many_at_once_do_not_get_more_than_there_is(api: Api) -> None:
+    await quota(api, {"pods": "5"})
+    answers = await asyncio.gather(*(api.post(PODS, pod(f"p{number}")) for number in range(8)))
+    assert (sorted(answer.status for answer in answers), await used(api)) == ([201] * 5 + [403] * 3, {"pods": "5"})
 
 
-def test_every_quota_is_charged_or_none() -> None:
-    async def main(api: Api) -> tuple[int, dict[str, str], dict[str, str]]:
-        await quota(api, {"pods": "5"}, name="a")
-        await quota(api, {"count/pods": "1"}, name="b")
-        await api.made(PODS, pod())
-        refused = await api.post(PODS, pod("q"))
-        return refused.status, await used(api, "a"), await used(api, "b")
-
-    assert on(main) == (403, {"pods": "1"}, {"count/pods": "1"})
+async def test_every_quota_is_charged_or_none(api: Api) -> None:
+    await quota(api, {"pods": "5"}, name="a")
+    await quota(api, {"count/pods": "1"}, name="b")
+    await api.made(PODS, pod())
+    refused = await api.post(PODS, pod("q"))
+    assert (refused.status, await used(api, "a"), await used(api, "b")) == (403, {"pods": "1"}, {"count/pods": "1"})
 
 
 @pytest.mark.parametrize(
@@ -100,27 +89,23 @@ def test_every_quota_is_charged_or_none() -> None:
         ),
     ],
 )
-def test_before_the_quota_is_counted(hard: dict[str, str], status: dict[str, Any], message: str) -> None:
-    async def main(api: Api) -> str:
-        await api.made(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
-        await api.patch(f"{QUOTAS}/q/status", {"status": status})
-        return (await api.post(PODS, limited())).message
+async def test_before_the_quota_is_counted(
+    api: Api, hard: dict[str, str], status: dict[str, Any], message: str
+) -> None:
+    await api.made(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    await api.patch(f"{QUOTAS}/q/status", {"status": status})
+    assert (await api.post(PODS, limited())).message == (f'pods "p" is forbidden: {message}' if message else "")
 
-    assert on(main) == (f'pods "p" is forbidden: {message}' if message else "")
 
-
-def test_where_cpu_or_memory_is_limited_every_container_must_say() -> None:
-    async def main(api: Api) -> tuple[str, int]:
-        await quota(api, {"limits.cpu": "9", "requests.memory": "9Gi", "requests.ephemeral-storage": "1Gi"})
-        two = [{"name": "a", "image": "i"}, {"name": "b", "image": "i", "resources": {"limits": {"cpu": "1"}}}]
-        whole = {"limits": {"cpu": "1"}, "requests": {"memory": "1Gi"}}
-        refused = await api.post(PODS, pod(containers=two, initContainers=[{"name": "i", "image": "i"}]))
-        return refused.message, (await api.post(PODS, pod(containers=two, resources=whole))).status
-
-    message, whole = on(main)
+async def test_where_cpu_or_memory_is_limited_every_container_must_say(api: Api) -> None:
+    await quota(api, {"limits.cpu": "9", "requests.memory": "9Gi", "requests.ephemeral-storage": "1Gi"})
+    two = [{"name": "a", "image": "i"}, {"name": "b", "image": "i", "resources": {"limits": {"cpu": "1"}}}]
+    whole = {"limits": {"cpu": "1"}, "requests": {"memory": "1Gi"}}
+    refused = await api.post(PODS, pod(containers=two, initContainers=[{"name": "i", "image": "i"}]))
+    allowed = await api.post(PODS, pod(containers=two, resources=whole))
     why = "failed quota: q: must specify limits.cpu for: a,i; requests.memory for: a,b,i"
-    assert message == f'pods "p" is forbidden: {why}'
-    assert whole == 201, "unless the pod does as a whole"
+    assert refused.message == f'pods "p" is forbidden: {why}'
+    assert allowed.status == 201, "unless the pod does as a whole"
 
 
 @pytest.mark.parametrize(
@@ -159,27 +144,21 @@ def test_where_cpu_or_memory_is_limited_every_container_must_say() -> None:
         pytest.param(["CrossNamespacePodAffinity"], {}, False, id="it does not"),
     ],
 )
-def test_scopes(scopes: list[Any], spec: dict[str, Any], charged: bool) -> None:
-    async def main(api: Api) -> dict[str, str]:
-        await api.made("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 5})
-        plain = isinstance(scopes[0], str)
-        selected: dict[str, Any] = {"scopes": scopes} if plain else {"scopeSelector": {"matchExpressions": scopes}}
-        await quota(api, {"pods": "5"}, **selected)
-        await api.made(PODS, pod(**spec))
-        return await used(api)
-
-    assert on(main) == {"pods": "1" if charged else "0"}
+async def test_scopes(api: Api, scopes: list[Any], spec: dict[str, Any], charged: bool) -> None:
+    await api.made("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 5})
+    plain = isinstance(scopes[0], str)
+    selected: dict[str, Any] = {"scopes": scopes} if plain else {"scopeSelector": {"matchExpressions": scopes}}
+    await quota(api, {"pods": "5"}, **selected)
+    await api.made(PODS, pod(**spec))
+    assert await used(api) == {"pods": "1" if charged else "0"}
 
 
-def test_a_deadline_set_later_moves_a_pod_between_scopes() -> None:
-    async def main(api: Api) -> tuple[dict[str, str], int]:
-        await quota(api, {"pods": "1"}, scopes=["Terminating"])
-        for name in ("p", "q"):
-            await api.made(PODS, pod(name))
-            answer = await api.patch(f"{PODS}/{name}", {"spec": {"activeDeadlineSeconds": 100}})
-        return await used(api), answer.status
-
-    assert on(main) == ({"pods": "1"}, 403)
+async def test_a_deadline_set_later_moves_a_pod_between_scopes(api: Api) -> None:
+    await quota(api, {"pods": "1"}, scopes=["Terminating"])
+    for name in ("p", "q"):
+        await api.made(PODS, pod(name))
+        answer = await api.patch(f"{PODS}/{name}", {"spec": {"activeDeadlineSeconds": 100}})
+    assert (await used(api), answer.status) == ({"pods": "1"}, 403)
 
 
 def service(kind: str, name: str = "s", ports: int = 2, **more: Any) -> dict[str, Any]:
@@ -187,30 +166,27 @@ def service(kind: str, name: str = "s", ports: int = 2, **more: Any) -> dict[str
     return {"metadata": {"name": name}, "spec": {"type": kind, "ports": listed, **more}}
 
 
-def test_services_are_charged_by_what_they_cost_and_again_when_they_cost_more() -> None:
+async def test_services_are_charged_by_what_they_cost_and_again_when_they_cost_more(api: Api) -> None:
     hard = {"services": "9", "services.nodeports": "9", "services.loadbalancers": "2", "count/services": "9"}
-
-    async def main(api: Api) -> list[dict[str, str]]:
-        await quota(api, hard)
-        await api.made(SERVICES, service("ClusterIP"))
-        seen = [await used(api)]
-        await api.patch(f"{SERVICES}/s", {"spec": {"type": "NodePort"}})
-        seen.append(await used(api))
-        await api.patch(f"{SERVICES}/s", {"metadata": {"labels": {"a": "b"}}})
-        await api.made(SERVICES, service("LoadBalancer", "l"))
-        seen.append(await used(api))
-        await api.made(SERVICES, service("LoadBalancer", "m", allocateLoadBalancerNodePorts=False))
-        seen.append(await used(api))
-        return seen
 
     def of(*counts: int) -> dict[str, str]:
         names = ("services", "services.nodeports", "services.loadbalancers", "count/services")
         return dict(zip(names, map(str, counts), strict=True))
 
-    assert on(main) == [of(1, 0, 0, 1), of(1, 2, 0, 1), of(2, 4, 1, 2), of(3, 4, 2, 3)]
+    await quota(api, hard)
+    await api.made(SERVICES, service("ClusterIP"))
+    seen = [await used(api)]
+    await api.patch(f"{SERVICES}/s", {"spec": {"type": "NodePort"}})
+    seen.append(await used(api))
+    await api.patch(f"{SERVICES}/s", {"metadata": {"labels": {"a": "b"}}})
+    await api.made(SERVICES, service("LoadBalancer", "l"))
+    seen.append(await used(api))
+    await api.made(SERVICES, service("LoadBalancer", "m", allocateLoadBalancerNodePorts=False))
+    seen.append(await used(api))
+    assert seen == [of(1, 0, 0, 1), of(1, 2, 0, 1), of(2, 4, 1, 2), of(3, 4, 2, 3)]
 
 
-def test_claims_are_charged_by_size_and_class_and_for_growing() -> None:
+async def test_claims_are_charged_by_size_and_class_and_for_growing(api: Api) -> None:
     of_class = "fast.storageclass.storage.k8s.io/"
     hard = {
         "persistentvolumeclaims": "5", "requests.storage": "10Gi", f"{of_class}requests.storage": "5Gi",
@@ -221,14 +197,12 @@ def test_claims_are_charged_by_size_and_class_and_for_growing() -> None:
         resources = {"requests": {"storage": size}}
         return {"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": resources, **spec}}
 
-    async def main(api: Api) -> tuple[dict[str, str], str]:
-        await quota(api, hard)
-        await api.made(CLAIMS, claim("a", "2Gi"))
-        await api.made(CLAIMS, claim("b", "3Gi", storageClassName="fast"))
-        refused = await api.post(CLAIMS, claim("c", "1Gi", storageClassName="slow"))
-        return await used(api), refused.message
-
-    after, message = on(main)
+    await quota(api, hard)
+    await api.made(CLAIMS, claim("a", "2Gi"))
+    await api.made(CLAIMS, claim("b", "3Gi", storageClassName="fast"))
+    refused = await api.post(CLAIMS, claim("c", "1Gi", storageClassName="slow"))
+    after = await used(api)
+    message = refused.message
     assert after == {
         "persistentvolumeclaims": "2", "requests.storage": "5Gi", f"{of_class}requests.storage": "3Gi",
         f"{of_class}persistentvolumeclaims": "1", "slow.storageclass.storage.k8s.io/requests.storage": "0",
@@ -240,51 +214,40 @@ def test_claims_are_charged_by_size_and_class_and_for_growing() -> None:
     )
 
 
-def test_everything_else_is_counted() -> None:
-    async def main(api: Api) -> tuple[dict[str, str], str, int]:
-        await quota(api, {"configmaps": "2", "count/configmaps": "5", "count/deployments.apps": "0"})
-        await api.made(MAPS, config_map("a"))
-        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-        spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
-        refused = await api.post(
-            "/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "d"}, "spec": spec}
-        )
-        elsewhere = await api.post("/api/v1/namespaces/kube-system/configmaps", config_map("a"))
-        return await used(api), refused.message, elsewhere.status
-
-    after, message, elsewhere = on(main)
+async def test_everything_else_is_counted(api: Api) -> None:
+    await quota(api, {"configmaps": "2", "count/configmaps": "5", "count/deployments.apps": "0"})
+    await api.made(MAPS, config_map("a"))
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    refused = await api.post("/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "d"}, "spec": spec})
+    elsewhere = await api.post("/api/v1/namespaces/kube-system/configmaps", config_map("a"))
+    after = await used(api)
+    message = refused.message
     assert after == {"configmaps": "1", "count/configmaps": "1", "count/deployments.apps": "0"}
     name = "count/deployments.apps"
     assert message == (
         f'deployments.apps "d" is forbidden: exceeded quota: q, requested: {name}=1, used: {name}=0, limited: {name}=0'
     )
-    assert elsewhere == 201
+    assert elsewhere.status == 201
 
 
-def test_nothing_is_charged_for_what_is_not_stored() -> None:
-    async def main(api: Api) -> tuple[list[int], dict[str, str]]:
-        await quota(api, {"configmaps": "2"})
-        codes = [(await api.post(MAPS + "?dryRun=All", config_map("a"))).status]
-        await api.made(MAPS, config_map("a"))
-        codes.append((await api.post(MAPS, config_map("a"))).status)
-        codes.append((await api.post(MAPS, config_map("Not A Name"))).status)
-        codes.append((await api.patch(f"{MAPS}/a", {"data": {"x": "y"}})).status)
-        await api.made(MAPS, config_map("b"))
-        codes.append((await api.post(MAPS + "?dryRun=All", config_map("c"))).status)
-        return codes, await used(api)
-
-    assert on(main) == ([201, 409, 422, 200, 403], {"configmaps": "2"})
+async def test_nothing_is_charged_for_what_is_not_stored(api: Api) -> None:
+    await quota(api, {"configmaps": "2"})
+    codes = [(await api.post(MAPS + "?dryRun=All", config_map("a"))).status]
+    await api.made(MAPS, config_map("a"))
+    codes.append((await api.post(MAPS, config_map("a"))).status)
+    codes.append((await api.post(MAPS, config_map("Not A Name"))).status)
+    codes.append((await api.patch(f"{MAPS}/a", {"data": {"x": "y"}})).status)
+    await api.made(MAPS, config_map("b"))
+    codes.append((await api.post(MAPS + "?dryRun=All", config_map("c"))).status)
+    assert (codes, await used(api)) == ([201, 409, 422, 200, 403], {"configmaps": "2"})
 
 
-def test_watchers_see_the_quota_change_before_the_object() -> None:
-    async def main(api: Api) -> tuple[int, int]:
-        await quota(api, {"pods": "2"})
-        made = await api.made(PODS, pod())
-        charged = await api.get(f"{QUOTAS}/q")
-        return int(charged.meta["resourceVersion"]), int(made["metadata"]["resourceVersion"])
-
-    charged, made = on(main)
-    assert charged < made
+async def test_watchers_see_the_quota_change_before_the_object(api: Api) -> None:
+    await quota(api, {"pods": "2"})
+    made = await api.made(PODS, pod())
+    charged = await api.get(f"{QUOTAS}/q")
+    assert int(charged.meta["resourceVersion"]) < int(made["metadata"]["resourceVersion"])
 
 
 def test_a_pod_that_has_ended_uses_nothing_but_its_place() -> None:
@@ -293,6 +256,78 @@ def test_a_pod_that_has_ended_uses_nothing_but_its_place() -> None:
     assert not has_ended(leaving, NOW - datetime.timedelta(seconds=2))
     done = {**limited(), "status": {"phase": "Succeeded"}}
     assert list(PodEvaluator().usage(done, NOW)) == ["count/pods"]
+
+
+def test_what_a_pod_asks_for_as_a_whole_is_behind_a_gate() -> None:
+    """``PodLevelResources``, for the manager: usage, scopes and constraints of its evaluator."""
+    containers = [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]
+    made = {"metadata": {}, "spec": {"resources": {"requests": {"cpu": "2"}}, "containers": containers}}
+    on_, off = PodEvaluator(), PodEvaluator(pod_level_resources=False)
+    assert str(on_.usage(made, NOW)["requests.cpu"]) == "2"
+    assert "requests.cpu" not in off.usage(made, NOW)
+    assert on_.lacking(["requests.cpu"], made) == ""
+    assert off.lacking(["requests.cpu"], made) == "must specify requests.cpu for: c"
+    bare = {"metadata": {}, "spec": {"resources": {"requests": {"cpu": "2"}}, "containers": [{"name": "c"}]}}
+    scope = ScopeRequirement(scope_name="BestEffort", operator="Exists")
+    assert (on_.in_scope(scope, bare), off.in_scope(scope, bare)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("requests", "expected"),
+    [
+        pytest.param([{"exactly": {"allocationMode": "ExactCount", "count": 3}}], "3", id="so many"),
+        pytest.param([{"exactly": {"allocationMode": "All"}}], "32", id="all: as many as a claim can have"),
+        pytest.param([{"exactly": {"allocationMode": "Most", "count": 3}}], "0", id="a mode of a later release: none"),
+        pytest.param(
+            [
+                {
+                    "firstAvailable": [
+                        {"allocationMode": "Most", "count": 9},
+                        {"allocationMode": "ExactCount", "count": 2},
+                    ]
+                }
+            ],
+            "2",
+            id="one of several, of which one is of a mode of a later release",
+        ),
+    ],
+)
+def test_devices_that_a_claim_is_charged_for(requests: list[Any], expected: str) -> None:
+    """``claimEvaluator.Usage``: unknown modes don't count towards the quota."""
+    for request in requests:
+        for one in [request.get("exactly"), *request.get("firstAvailable", ())]:
+            if one is not None:
+                one["deviceClassName"] = "gpu"
+    evaluator = evaluator_for("resource.k8s.io", "resourceclaims")
+    assert evaluator is not None
+    found = evaluator.usage({"metadata": {}, "spec": {"devices": {"requests": requests}}}, NOW)
+    assert str(found["gpu.deviceclass.resource.k8s.io/devices"]) == expected
+
+
+@pytest.mark.parametrize("field", ["containers", "initContainers"])
+def test_implicit_extended_resources_count(field: str) -> None:
+    """Both "implicit extended resources" of v1.36 ``TestPodEvaluatorUsage``."""
+    dongles = {"deviceclass.resource.kubernetes.io/dongle": "3"}
+    spec = {field: [{"name": "c", "resources": {"requests": dongles, "limits": dongles}}]}
+    counted = PodEvaluator().usage({"metadata": {}, "spec": spec}, NOW)
+    named = {name: str(amount) for name, amount in counted.items()}
+    assert named == {"requests.deviceclass.resource.kubernetes.io/dongle": "3", "pods": "1", "count/pods": "1"}
+
+
+async def test_implicit_extended_resources_are_limited(api: Api) -> None:
+    name = "deviceclass.resource.kubernetes.io/dongle"
+
+    def asking(pod_name: str) -> dict[str, Any]:
+        resources = {"requests": {name: "2"}, "limits": {name: "2"}}
+        return pod(pod_name, containers=[{"name": "c", "image": "i", "resources": resources}])
+
+    await quota(api, {f"requests.{name}": "3"})
+    await api.made(PODS, asking("p"))
+    refused = await api.post(PODS, asking("q"))
+    charged = await used(api)
+    assert charged == {f"requests.{name}": "2"}
+    asked = f"requested: requests.{name}=2, used: requests.{name}=2, limited: requests.{name}=3"
+    assert refused.message == f'pods "q" is forbidden: exceeded quota: q, {asked}'
 
 
 def test_extended_resources_hugepages_and_overhead_count() -> None:
@@ -312,20 +347,17 @@ def test_extended_resources_hugepages_and_overhead_count() -> None:
     }  # fmt: skip
 
 
-def test_a_pod_that_is_resized_is_charged_for_the_rest() -> None:
-    async def main(api: Api) -> list[Any]:
-        await quota(api, {"requests.cpu": "1"})
-        await api.made(PODS, limited("300m"))
-        seen: list[Any] = []
-        for cpu in ("500m", "200m", "1500m"):
-            resources = {"requests": {"cpu": cpu, "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
-            change = {"spec": {"containers": [{"name": "c", "resources": resources}]}}
-            answer = await api.patch(f"{PODS}/p/resize", change, "application/strategic-merge-patch+json")
-            seen.append((answer.status, await used(api)))
-        return seen
-
+async def test_a_pod_that_is_resized_is_charged_for_the_rest(api: Api) -> None:
+    await quota(api, {"requests.cpu": "1"})
+    await api.made(PODS, limited("300m"))
+    seen: list[Any] = []
+    for cpu in ("500m", "200m", "1500m"):
+        resources = {"requests": {"cpu": cpu, "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+        change = {"spec": {"containers": [{"name": "c", "resources": resources}]}}
+        answer = await api.patch(f"{PODS}/p/resize", change, "application/strategic-merge-patch+json")
+        seen.append((answer.status, await used(api)))
     # What is given back is the controller's to see.
-    assert on(main) == [
+    assert seen == [
         (200, {"requests.cpu": "500m"}),
         (200, {"requests.cpu": "500m"}),
         (403, {"requests.cpu": "500m"}),

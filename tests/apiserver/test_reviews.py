@@ -1,14 +1,16 @@
-"""Questions about rights: what is asked, how it is judged, what is told. ``test_rights_real.py`` asks a real server."""
+"""Questions about rights: what is asked, how it is judged, what is told."""
 
 import json
+import re
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api, on
+from tests.apiserver.api import Answer, Api
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.gateway import Gateway
 from pilothouse.apiserver.identity import Identity
+from pilothouse.env import Env
 
 REVIEWS = "/apis/authorization.k8s.io/v1"
 JANE = Identity("jane", ("system:authenticated",))
@@ -16,16 +18,21 @@ POD: dict[str, Any] = {"verb": "list", "resource": "pods", "namespace": "default
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
 
-def ask(path: str, spec: dict[str, Any], identity: Identity = JANE, mode: str = "RBAC", **headers: str) -> Answer:
-    async def main(api: Api) -> Answer:
-        await Gateway(api.server, address="", authorization=mode).start()
-        sent = {"content-type": "application/json", **headers}
-        request = Request("POST", f"{REVIEWS}/{path}", sent, json.dumps({"spec": spec}).encode())
-        response = await api.server.handle(request, identity)
-        assert isinstance(response, Response)
-        return Answer(response.status, response.headers, response.body)
+async def ask(
+    api: Api, path: str, spec: dict[str, Any], identity: Identity = JANE, mode: str = "RBAC", **headers: str
+) -> Answer:
+    return await send(api, path, {"spec": spec}, identity, mode, **headers)
 
-    return on(main)
+
+async def send(
+    api: Api, path: str, review: Any, identity: Identity = JANE, mode: str = "RBAC", **headers: str
+) -> Answer:
+    await Gateway(api.server, address="", authorization=mode).start()
+    sent = {"content-type": "application/json", **headers}
+    request = Request("POST", f"{REVIEWS}/{path}", sent, json.dumps(review).encode())
+    response = await api.server.handle(request, identity)
+    assert isinstance(response, Response)
+    return Answer(response.status, response.headers, response.body)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +71,8 @@ def ask(path: str, spec: dict[str, Any], identity: Identity = JANE, mode: str = 
         ),
     ],
 )
-def test_selectors_that_are_refused(selectors: dict[str, Any], message: str) -> None:
-    answer = ask("selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
+async def test_selectors_that_are_refused(api: Api, selectors: dict[str, Any], message: str) -> None:
+    answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
     assert (answer.status, answer.message) == (422, f'.authorization.k8s.io "" is invalid: {message}')
 
 
@@ -87,8 +94,8 @@ def test_selectors_that_are_refused(selectors: dict[str, Any], message: str) -> 
         ),
     ],
 )
-def test_selectors_that_cannot_be_read_are_told_of(selectors: dict[str, Any], told: str | None) -> None:
-    answer = ask("selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
+async def test_selectors_that_cannot_be_read_are_told_of(api: Api, selectors: dict[str, Any], told: str | None) -> None:
+    answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
     assert answer.status == 201
     assert answer.body["status"]["allowed"] is False
     assert answer.body["status"].get("evaluationError") == told
@@ -103,15 +110,15 @@ def test_selectors_that_cannot_be_read_are_told_of(selectors: dict[str, Any], to
         (None, False),
     ],
 )
-def test_a_node_may_list_its_own_pods(selector: Any, allowed: bool) -> None:
+async def test_a_node_may_list_its_own_pods(api: Api, selector: Any, allowed: bool) -> None:
     resource = POD if selector is None else {**POD, "fieldSelector": selector}
     spec = {"user": "system:node:n1", "groups": ["system:nodes"], "resourceAttributes": resource}
-    answer = ask("subjectaccessreviews", spec, Identity("admin", ("system:masters",)), "Node,RBAC")
+    answer = await ask(api, "subjectaccessreviews", spec, Identity("admin", ("system:masters",)), "Node,RBAC")
     assert answer.body["status"]["allowed"] is allowed
 
 
-def test_all_that_somebody_may() -> None:
-    answer = ask("selfsubjectrulesreviews", {"namespace": "default"})
+async def test_all_that_somebody_may(env: Env) -> None:
+    answer = await ask(Api(env), "selfsubjectrulesreviews", {"namespace": "default"})
     status = answer.body["status"]
     assert status["incomplete"] is False
     assert {
@@ -121,10 +128,41 @@ def test_all_that_somebody_may() -> None:
     } in status["resourceRules"]
     assert any("/version" in rule["nonResourceURLs"] for rule in status["nonResourceRules"])
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-    admin = ask("selfsubjectrulesreviews", {"namespace": "default"}, Identity("admin", ("system:masters",)))
+    admin = await ask(
+        Api(env), "selfsubjectrulesreviews", {"namespace": "default"}, Identity("admin", ("system:masters",))
+    )
     assert everything in admin.body["status"]["resourceRules"]
 
 
-def test_reviews_are_no_tables() -> None:
-    answer = ask("selfsubjectaccessreviews", {"resourceAttributes": POD}, accept=TABLE)
+@pytest.mark.parametrize(
+    ("path", "namespace", "owned", "but"),
+    [
+        ("subjectaccessreviews", "", '"f:user":{}', ""),
+        ("selfsubjectaccessreviews", "", "", ""),
+        (
+            "namespaces/default/localsubjectaccessreviews",
+            '"namespace":"default",',
+            '"f:user":{}',
+            " except for namespace",
+        ),
+    ],
+)
+async def test_metadata_of_a_review_is_shown_whole(api: Api, path: str, namespace: str, owned: str, but: str) -> None:
+    """Its namespace is that of the path by then, and it has owners (``ValidateSubjectAccessReview`` of v1.36 shows
+    the metadata that it was handed, not the copy without these that it compares)."""
+    spec = {"resourceAttributes": POD, **({"user": "jane"} if owned else {})}
+    admin = Identity("admin", ("system:masters",))
+    answer = await send(api, path, {"metadata": {"name": "x"}, "spec": spec}, admin, **{"user-agent": "test/1"})
+    attributes = '"f:resourceAttributes":{".":{},"f:namespace":{},"f:resource":{},"f:verb":{}}'
+    fields = f'{{"f:spec":{{{",".join(filter(None, [attributes, owned]))}}}}}'
+    owner = (
+        '{"manager":"test","operation":"Update","apiVersion":"authorization.k8s.io/v1","time":"TIME",'
+        f'"fieldsType":"FieldsV1","fieldsV1":{fields}}}'
+    )
+    told = re.sub(r'"time":"[^"]*"', '"time":"TIME"', answer.body["details"]["causes"][0]["message"])
+    assert told == f'Invalid value: {{"name":"x",{namespace}"managedFields":[{owner}]}}: must be empty{but}'
+
+
+async def test_reviews_are_no_tables(api: Api) -> None:
+    answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": POD}, accept=TABLE)
     assert answer.status == 406

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api, Object, on
+from tests.apiserver.api import Answer, Api, Object
 from tests.apiserver.test_every_kind import _KINDS, _made, _root, _sent, _start
 
 from pilothouse.apiserver.resources import ResourceInfo
@@ -105,12 +105,9 @@ _FIXED: list[tuple[str, Object, str, str]] = [
 @pytest.mark.parametrize(
     ("kind", "change", "field", "message"), _FIXED, ids=[f"{kind}: {field} stays" for kind, _, field, _ in _FIXED]
 )
-def test_what_may_not_change(kind: str, change: Object, field: str, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        made = {"spec": {"providerID": "a"}} if kind == "Node" else None
-        return await _patched(api, kind, change, made)
-
-    answer = on(main)
+async def test_what_may_not_change(api: Api, kind: str, change: Object, field: str, message: str) -> None:
+    made = {"spec": {"providerID": "a"}} if kind == "Node" else None
+    answer = await _patched(api, kind, change, made)
     assert answer.status == 422, answer.text
     causes = answer.body["details"]["causes"]
     assert any(cause["field"] == field and message in cause["message"] for cause in causes), causes
@@ -198,7 +195,7 @@ _WRONG: list[tuple[str, Object, str, str]] = [
         "FieldValueInvalid",
     ),
     ("PriorityClass", {"value": 2000000000}, "value", "FieldValueForbidden"),
-    ("RuntimeClass", {"handler": None}, "handler", "FieldValueInvalid"),
+    ("RuntimeClass", {"handler": None}, "handler", "FieldValueRequired"),
     ("StorageClass", {"provisioner": None}, "provisioner", "FieldValueRequired"),
     ("StorageClass", {"volumeBindingMode": "Other"}, "volumeBindingMode", "FieldValueNotSupported"),
     ("StorageClass", {"reclaimPolicy": "Other"}, "reclaimPolicy", "FieldValueNotSupported"),
@@ -411,40 +408,31 @@ _WRONG: list[tuple[str, Object, str, str]] = [
     _WRONG,
     ids=[f"{kind}: {field} is judged ({number})" for number, (kind, _, field, _) in enumerate(_WRONG)],
 )
-def test_what_is_wrong(kind: str, change: Object, field: str, reason: str) -> None:
-    async def main(api: Api) -> Answer:
-        return await _posted(api, kind, change)
-
-    answer = on(main)
+async def test_what_is_wrong(api: Api, kind: str, change: Object, field: str, reason: str) -> None:
+    answer = await _posted(api, kind, change)
     assert answer.status == 422, answer.text
     causes = [(cause["field"], cause["reason"]) for cause in answer.body["details"]["causes"]]
     assert (field, reason) in causes
 
 
 @pytest.mark.parametrize("field", ["currentReplicas", "desiredReplicas"])
-def test_an_autoscaler_does_not_count_below_zero(field: str) -> None:
-    async def main(api: Api) -> Answer:
-        await _start(api)
-        info = _info("HorizontalPodAutoscaler", "v1")
-        name = (await _made(api, info, _sent(info)))["metadata"]["name"]
-        return await api.patch(f"{_root(info)}/{name}/status", {"status": {field: -1}})
-
-    answer = on(main)
+async def test_an_autoscaler_does_not_count_below_zero(api: Api, field: str) -> None:
+    await _start(api)
+    info = _info("HorizontalPodAutoscaler", "v1")
+    name = (await _made(api, info, _sent(info)))["metadata"]["name"]
+    answer = await api.patch(f"{_root(info)}/{name}/status", {"status": {field: -1}})
     assert answer.status == 422, answer.text
     assert [cause["field"] for cause in answer.body["details"]["causes"]] == [f"status.{field}"]
 
 
-def test_the_phase_of_a_namespace_is_filled_in_where_it_is_not_sent() -> None:
-    async def main(api: Api) -> Answer:
-        made = await api.made("/api/v1/namespaces", {"metadata": {"name": "n"}})
-        return await api.put("/api/v1/namespaces/n/status", {**made, "status": {}})
-
-    answer = on(main)
+async def test_the_phase_of_a_namespace_is_filled_in_where_it_is_not_sent(api: Api) -> None:
+    made = await api.made("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    answer = await api.put("/api/v1/namespaces/n/status", {**made, "status": {}})
     assert answer.status == 200, answer.text
     assert answer.body["status"] == {"phase": "Active"}
 
 
-def test_divisors_of_resource_fields_are_filled_in() -> None:
+async def test_divisors_of_resource_fields_are_filled_in(api: Api) -> None:
     cpu = {"containerName": "c", "resource": "limits.cpu"}
     spec = {
         "containers": [{"name": "c", "image": "i", "env": [{"name": "E", "valueFrom": {"resourceFieldRef": cpu}}]}],
@@ -456,93 +444,68 @@ def test_divisors_of_resource_fields_are_filled_in() -> None:
             },
         ],
     }
-
-    async def main(api: Api) -> Object:
-        await _start(api)
-        return await api.made("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
-
-    made = on(main)["spec"]
+    await _start(api)
+    made = (await api.made("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec}))["spec"]
     assert made["containers"][0]["env"][0]["valueFrom"]["resourceFieldRef"]["divisor"] == "0"
     assert made["volumes"][0]["downwardAPI"]["items"][0]["resourceFieldRef"]["divisor"] == "1"
     item = made["volumes"][1]["projected"]["sources"][0]["downwardAPI"]["items"][0]
     assert item["resourceFieldRef"]["divisor"] == "0"
 
 
-def test_init_containers_that_go_on_have_probes() -> None:
+async def test_init_containers_that_go_on_have_probes(api: Api) -> None:
     probe = {"exec": {"command": ["a"]}}
     side = {"name": "s", "image": "i", "restartPolicy": "Always", "readinessProbe": probe, "startupProbe": probe}
     spec = {"initContainers": [side], "containers": [{"name": "c", "image": "i"}]}
-
-    async def main(api: Api) -> Answer:
-        await _start(api)
-        return await api.post("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
-
-    answer = on(main)
+    await _start(api)
+    answer = await api.post("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
     assert answer.status == 201, answer.text
 
 
-def test_an_applied_object_outside_of_namespaces_has_none() -> None:
-    async def main(api: Api) -> list[Object]:
-        meta = {"name": "r", "namespace": "other"}
-        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta}
-        path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/r?fieldManager=m"
-        apply = "application/apply-patch+yaml"
-        return [(await api.patch(path, role, apply)).body for _ in range(2)]
-
-    for body in on(main):
+async def test_an_applied_object_outside_of_namespaces_has_none(api: Api) -> None:
+    meta = {"name": "r", "namespace": "other"}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta}
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/r?fieldManager=m"
+    apply = "application/apply-patch+yaml"
+    for body in [(await api.patch(path, role, apply)).body for _ in range(2)]:
         assert body["metadata"]["name"] == "r", body
         assert "namespace" not in body["metadata"]
 
 
-def test_a_patch_is_first_judged_by_its_types_then_by_whose_object_it_is() -> None:
-    async def main(api: Api) -> list[Answer]:
-        made = {"metadata": {"name": "c"}, "data": {}}
-        await api.made("/api/v1/namespaces/default/configmaps", made)
-        path = "/api/v1/namespaces/default/configmaps/c"
-        return [await api.patch(path, {"metadata": None, **more}) for more in ({"data": 1}, {})]
-
-    both, nameless = on(main)
+async def test_a_patch_is_first_judged_by_its_types_then_by_whose_object_it_is(api: Api) -> None:
+    made = {"metadata": {"name": "c"}, "data": {}}
+    await api.made("/api/v1/namespaces/default/configmaps", made)
+    path = "/api/v1/namespaces/default/configmaps/c"
+    both, nameless = [await api.patch(path, {"metadata": None, **more}) for more in ({"data": 1}, {})]
     assert (both.status, both.body["reason"]) == (422, "Invalid"), both.text
     assert nameless.status == 400, nameless.text
     assert "undeterminable: name must be provided" in nameless.message
 
 
-def test_a_revision_that_is_not_sent_is_zero() -> None:
-    async def main(api: Api) -> Object:
-        path = "/apis/apps/v1/namespaces/default/controllerrevisions"
-        return await api.made(path, {"metadata": {"name": "r"}, "data": {"a": 1}})
-
-    assert on(main)["revision"] == 0
+async def test_a_revision_that_is_not_sent_is_zero(api: Api) -> None:
+    path = "/apis/apps/v1/namespaces/default/controllerrevisions"
+    assert (await api.made(path, {"metadata": {"name": "r"}, "data": {"a": 1}}))["revision"] == 0
 
 
-def test_a_policy_for_all_pods_is_the_same_with_and_without_its_selector() -> None:
-    async def main(api: Api) -> Answer:
-        path = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
-        await api.made(path, {"metadata": {"name": "p"}, "spec": {"podSelector": {}}})
-        return await api.put(f"{path}/p", {"metadata": {"name": "p"}, "spec": {}})
-
-    answer = on(main)
+async def test_a_policy_for_all_pods_is_the_same_with_and_without_its_selector(api: Api) -> None:
+    path = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
+    await api.made(path, {"metadata": {"name": "p"}, "spec": {"podSelector": {}}})
+    answer = await api.put(f"{path}/p", {"metadata": {"name": "p"}, "spec": {}})
     assert answer.status == 200, answer.text
     assert answer.body["spec"]["podSelector"] == {}
     assert answer.body["metadata"]["generation"] == 1
 
 
-def test_where_a_volume_can_be_reached_stays_as_it_is() -> None:
+async def test_where_a_volume_can_be_reached_stays_as_it_is(api: Api) -> None:
     terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}
-
-    async def main(api: Api) -> Answer:
-        there = {"spec": {"nodeAffinity": {"required": terms}}}
-        return await _patched(api, "PersistentVolume", {"spec": {"nodeAffinity": None}}, there)
-
-    answer = on(main)
+    there = {"spec": {"nodeAffinity": {"required": terms}}}
+    answer = await _patched(api, "PersistentVolume", {"spec": {"nodeAffinity": None}}, there)
     assert [cause["field"] for cause in answer.body["details"]["causes"]] == ["nodeAffinity"]
 
 
-def test_names_of_resources_are_judged_for_pods_as_for_containers() -> None:
-    async def main(api: Api) -> Answer:
-        return await _posted(api, "LimitRange", {"spec": {"limits": [{"type": "Pod", "min": {"fresh": "1"}}]}})
-
-    causes = on(main).body["details"]["causes"]
+async def test_names_of_resources_are_judged_for_pods_as_for_containers(api: Api) -> None:
+    causes = (await _posted(api, "LimitRange", {"spec": {"limits": [{"type": "Pod", "min": {"fresh": "1"}}]}})).body[
+        "details"
+    ]["causes"]
     assert [cause["message"].partition(": must be ")[2] for cause in causes] == [
         "a standard resource type or fully qualified",
         "a standard resource for containers",
@@ -550,54 +513,48 @@ def test_names_of_resources_are_judged_for_pods_as_for_containers() -> None:
 
 
 @pytest.mark.parametrize("endpoints", [None, {}, {"kubeletEndpoint": None}, {"kubeletEndpoint": {"Port": None}}])
-def test_the_port_of_a_node_is_there_even_when_it_is_taken_away(endpoints: Object | None) -> None:
-    async def main(api: Api) -> Answer:
-        return await _patched(api, "Node", {"status": {"daemonEndpoints": endpoints}})
-
-    assert on(main).body["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
-
-
-def test_templates_may_have_images_with_spaces() -> None:
-    async def main(api: Api) -> Answer:
-        change = {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": " i"}]}}}}
-        return await _posted(api, "Deployment", change)
-
-    assert on(main).status == 201
+async def test_the_port_of_a_node_is_there_even_when_it_is_taken_away(api: Api, endpoints: Object | None) -> None:
+    assert (await _patched(api, "Node", {"status": {"daemonEndpoints": endpoints}})).body["status"][
+        "daemonEndpoints"
+    ] == {"kubeletEndpoint": {"Port": 0}}
 
 
-def test_the_group_of_a_backend_is_printed_even_when_it_is_not_set() -> None:
-    async def main(api: Api) -> Answer:
-        backend = {"service": None, "resource": {"kind": "K", "name": "n"}}
-        return await _posted(api, "Ingress", {"spec": {"rules": None, "defaultBackend": backend}})
+async def test_templates_may_have_images_with_spaces(api: Api) -> None:
+    change = {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": " i"}]}}}}
+    assert (await _posted(api, "Deployment", change)).status == 201
 
-    resource = on(main).body["spec"]["defaultBackend"]["resource"]
+
+async def test_the_group_of_a_backend_is_printed_even_when_it_is_not_set(api: Api) -> None:
+    backend = {"service": None, "resource": {"kind": "K", "name": "n"}}
+    resource = (await _posted(api, "Ingress", {"spec": {"rules": None, "defaultBackend": backend}})).body["spec"][
+        "defaultBackend"
+    ]["resource"]
     assert resource == {"apiGroup": None, "kind": "K", "name": "n"}
 
 
-def test_a_write_to_the_status_of_an_attachment_does_not_say_when_it_is_to_go() -> None:
-    async def main(api: Api) -> Answer:
-        await _start(api)
-        info = _info("VolumeAttachment")
-        name = (await _made(api, info, _sent(info)))["metadata"]["name"]
-        return await api.patch(
-            f"{_root(info)}/{name}/status", {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}}
-        )
-
-    answer = on(main)
+async def test_a_write_to_the_status_of_an_attachment_does_not_say_when_it_is_to_go(api: Api) -> None:
+    await _start(api)
+    info = _info("VolumeAttachment")
+    name = (await _made(api, info, _sent(info)))["metadata"]["name"]
+    answer = await api.patch(
+        f"{_root(info)}/{name}/status", {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}}
+    )
     assert answer.status == 200, answer.text
     assert "deletionTimestamp" not in answer.meta
 
 
-def test_the_path_of_a_webhook_loses_its_first_byte_not_its_first_letter() -> None:
-    async def main(api: Api) -> Answer:
-        service = {"namespace": "default", "name": "s", "path": "\u00fc"}
-        webhook = {
-            "name": "a.example.com",
-            "clientConfig": {"service": service},
-            "sideEffects": "None",
-            "admissionReviewVersions": ["v1"],
-        }
-        return await _posted(api, "ValidatingWebhookConfiguration", {"webhooks": [webhook]})
-
-    messages = [cause["message"] for cause in on(main).body["details"]["causes"]]
+async def test_the_path_of_a_webhook_loses_its_first_byte_not_its_first_letter(api: Api) -> None:
+    service = {"namespace": "default", "name": "s", "path": "\u00fc"}
+    webhook = {
+        "name": "a.example.com",
+        "clientConfig": {"service": service},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    messages = [
+        cause["message"]
+        for cause in (await _posted(api, "ValidatingWebhookConfiguration", {"webhooks": [webhook]})).body["details"][
+            "causes"
+        ]
+    ]
     assert ["segment[0]: a lowercase RFC 1123 subdomain" in message for message in messages] == [False, True]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Api, on
+from tests.apiserver.api import Api
 
 from pilothouse.apiserver.presentation.tables import TableMaker
 from pilothouse.apiserver.resources import built_in
@@ -120,20 +120,16 @@ async def _make(api: Api, key: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("key", [key for key in _TABLES if key not in (*_NEVER_CREATED, _CUSTOM)])
-def test_table_of_one(key: str) -> None:
+async def test_table_of_one(api: Api, key: str) -> None:
     expected = _TABLES[key]
-
-    async def main(api: Api) -> dict[str, Any]:
-        await api.made("/api/v1/namespaces", {"metadata": {"name": "d1"}})
-        work = asyncio.get_running_loop().create_task(api.server.run())
-        await asyncio.sleep(1)  # for what is there from the start
-        one = await _make(api, key, expected["name"])
-        answer = await api.ask("GET", one, accept=_ACCEPT)
-        work.cancel()
-        assert answer.status == 200, answer.text
-        return answer.body
-
-    table = on(main)
+    await api.made("/api/v1/namespaces", {"metadata": {"name": "d1"}})
+    work = asyncio.get_running_loop().create_task(api.server.run())
+    await asyncio.sleep(1)  # for what is there from the start
+    one = await _make(api, key, expected["name"])
+    answer = await api.ask("GET", one, accept=_ACCEPT)
+    work.cancel()
+    assert answer.status == 200, answer.text
+    table = answer.body
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert _columns(table) == expected["columns"]
     cells = table["rows"][0]["cells"]
@@ -150,14 +146,11 @@ def test_table_of_what_nobody_creates(key: str) -> None:
     assert row["cells"] == _TABLES[key]["cells"]
 
 
-def test_table_of_a_custom_kind_without_columns() -> None:
-    async def main(api: Api) -> dict[str, Any]:
-        work = asyncio.get_running_loop().create_task(api.server.run())
-        await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _DEFINITION)
-        await asyncio.sleep(10)
-        answer = await api.ask("GET", "/apis/example.com/v1/namespaces/default/foos", accept=_ACCEPT)
-        work.cancel()
-        assert answer.status == 200, answer.text
-        return answer.body
-
-    assert _columns(on(main)) == _TABLES[_CUSTOM]["columns"]
+async def test_table_of_a_custom_kind_without_columns(api: Api) -> None:
+    work = asyncio.get_running_loop().create_task(api.server.run())
+    await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _DEFINITION)
+    await asyncio.sleep(10)
+    answer = await api.ask("GET", "/apis/example.com/v1/namespaces/default/foos", accept=_ACCEPT)
+    work.cancel()
+    assert answer.status == 200, answer.text
+    assert _columns(answer.body) == _TABLES[_CUSTOM]["columns"]

@@ -4,26 +4,25 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.apiserver.api import PODS, Answer, Api, on, pod
+from tests.apiserver.api import PODS, Answer, Api, pod
 
 from pilothouse.apiserver import ServerOptions
 from pilothouse.apiserver.admission.names import DEFAULT
+from pilothouse.env import Env
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 WITH = ServerOptions(admission_plugins=DEFAULT)
 PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def posted(body: Any, *, name: str = "default", **account: Any) -> Answer:
-    async def main(api: Api) -> Answer:
-        await api.made(ACCOUNTS, {"metadata": {"name": name, **account.pop("metadata", {})}, **account})
-        return await api.post(PODS, body)
-
-    return on(main, WITH)
+async def posted(env: Env, body: Any, *, name: str = "default", **account: Any) -> Answer:
+    api = Api(env, WITH)
+    await api.made(ACCOUNTS, {"metadata": {"name": name, **account.pop("metadata", {})}, **account})
+    return await api.post(PODS, body)
 
 
-def test_a_pod_runs_as_default_with_a_token_in_every_container() -> None:
-    made = posted(pod(initContainers=[{"name": "i", "image": "x"}])).body["spec"]
+async def test_a_pod_runs_as_default_with_a_token_in_every_container(env: Env) -> None:
+    made = (await posted(env, pod(initContainers=[{"name": "i", "image": "x"}]))).body["spec"]
     assert (made["serviceAccountName"], made["serviceAccount"]) == ("default", "default")
     (volume,) = made["volumes"]
     name = volume["name"]
@@ -47,63 +46,61 @@ def test_a_pod_runs_as_default_with_a_token_in_every_container() -> None:
         pytest.param(True, False, False, id="also when it says no"),
     ],
 )
-def test_who_decides_about_the_token(of_account: bool | None, of_pod: bool | None, mounted: bool) -> None:
+async def test_who_decides_about_the_token(
+    env: Env, of_account: bool | None, of_pod: bool | None, mounted: bool
+) -> None:
     account: dict[str, Any] = {} if of_account is None else {"automountServiceAccountToken": of_account}
     spec: dict[str, Any] = {} if of_pod is None else {"automountServiceAccountToken": of_pod}
-    assert ("volumes" in posted(pod(**spec), **account).body["spec"]) is mounted
+    assert ("volumes" in (await posted(env, pod(**spec), **account)).body["spec"]) is mounted
 
 
-def test_what_a_pod_mounts_there_itself_stays() -> None:
+async def test_what_a_pod_mounts_there_itself_stays(env: Env) -> None:
     mine = {"name": "mine", "mountPath": PATH}
     container = {"name": "c", "image": "i", "volumeMounts": [mine]}
-    made = posted(pod(containers=[container], volumes=[{"name": "mine", "emptyDir": {}}])).body["spec"]
+    made = (await posted(env, pod(containers=[container], volumes=[{"name": "mine", "emptyDir": {}}]))).body["spec"]
     assert made["containers"][0]["volumeMounts"] == [mine]
     assert [volume["name"] for volume in made["volumes"]] == ["mine"]
 
 
-def test_a_token_volume_that_is_there_is_mounted() -> None:
+async def test_a_token_volume_that_is_there_is_mounted(env: Env) -> None:
     volume = {"name": "kube-api-access-mine", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
-    made = posted(pod(volumes=[volume])).body["spec"]
+    made = (await posted(env, pod(volumes=[volume]))).body["spec"]
     assert made["containers"][0]["volumeMounts"][0]["name"] == "kube-api-access-mine"
     assert len(made["volumes"]) == 1
 
 
-def test_pull_secrets_come_from_the_account_unless_the_pod_has_some() -> None:
+async def test_pull_secrets_come_from_the_account_unless_the_pod_has_some(env: Env) -> None:
     pull = [{"name": "a"}]
-    assert posted(pod(), imagePullSecrets=pull).body["spec"]["imagePullSecrets"] == pull
+    assert (await posted(env, pod(), imagePullSecrets=pull)).body["spec"]["imagePullSecrets"] == pull
     own = [{"name": "own"}]
-    assert posted(pod(imagePullSecrets=own), imagePullSecrets=pull).body["spec"]["imagePullSecrets"] == own
+    assert (await posted(env, pod(imagePullSecrets=own), imagePullSecrets=pull)).body["spec"]["imagePullSecrets"] == own
 
 
-def test_the_account_must_be_there() -> None:
-    answer = posted(pod(serviceAccountName="missing"))
+async def test_the_account_must_be_there(env: Env) -> None:
+    answer = await posted(env, pod(serviceAccountName="missing"))
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
     why = 'error looking up service account default/missing: serviceaccount "missing" not found'
     assert answer.message == f'pods "p" is forbidden: {why}'
 
 
-def test_the_account_default_is_waited_for() -> None:
-    async def main(api: Api) -> tuple[int, str, float]:
-        before = api.env.monotonic()
-        refused = await api.post(PODS, pod())
-        waited = api.env.monotonic() - before
-        waiting = asyncio.ensure_future(api.post(PODS, pod()))
-        await asyncio.sleep(0.3)
-        await api.made(ACCOUNTS, {"metadata": {"name": "default"}})
-        assert (await waiting).body["spec"]["serviceAccountName"] == "default"
-        return refused.status, refused.message, waited
-
-    status, message, waited = on(main, WITH)
+async def test_the_account_default_is_waited_for(env: Env) -> None:
+    api = Api(env, WITH)
+    before = api.env.monotonic()
+    refused = await api.post(PODS, pod())
+    waited = api.env.monotonic() - before
+    waiting = asyncio.ensure_future(api.post(PODS, pod()))
+    await asyncio.sleep(0.3)
+    await api.made(ACCOUNTS, {"metadata": {"name": "default"}})
+    assert (await waiting).body["spec"]["serviceAccountName"] == "default"
+    status = refused.status
+    message = refused.message
     assert status == 403
     assert message.endswith('error looking up service account default/default: serviceaccount "default" not found')
     assert 0.9 <= waited <= 1.8
 
 
-def test_on_its_own_a_server_asks_for_no_accounts() -> None:
-    async def main(api: Api) -> Answer:
-        return await api.post(PODS, pod())
-
-    assert "serviceAccountName" not in on(main).body["spec"]
+async def test_on_its_own_a_server_asks_for_no_accounts(api: Api) -> None:
+    assert "serviceAccountName" not in (await api.post(PODS, pod())).body["spec"]
 
 
 SECRET_ENV = {"name": "V", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
@@ -141,11 +138,11 @@ SECRET_ENV = {"name": "V", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k
         ),
     ],
 )
-def test_an_account_may_list_what_its_pods_may_use(spec: dict[str, Any], why: str) -> None:
+async def test_an_account_may_list_what_its_pods_may_use(env: Env, spec: dict[str, Any], why: str) -> None:
     annotations = {"annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}}
-    answer = posted(pod(**spec), metadata=annotations, secrets=[{"name": "listed"}])
+    answer = await posted(env, pod(**spec), metadata=annotations, secrets=[{"name": "listed"}])
     assert answer.message == (f'pods "p" is forbidden: {why}' if why else "")
-    assert posted(pod(**spec), secrets=[]).status == 201, "without the annotation everything may be used"
+    assert (await posted(env, pod(**spec), secrets=[])).status == 201, "without the annotation everything may be used"
 
 
 @pytest.mark.parametrize(
@@ -167,9 +164,9 @@ def test_an_account_may_list_what_its_pods_may_use(spec: dict[str, Any], why: st
         pytest.param({"nodeName": "n"}, "", id="nothing of the cluster"),
     ],
 )
-def test_a_mirror_pod_uses_nothing_of_the_cluster(spec: dict[str, Any], why: str) -> None:
+async def test_a_mirror_pod_uses_nothing_of_the_cluster(env: Env, spec: dict[str, Any], why: str) -> None:
     body = pod(metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}, **spec)
-    answer = posted(body)
+    answer = await posted(env, body)
     assert answer.message == (f'pods "p" is forbidden: {why}' if why else "")
     if not why:
         assert "serviceAccountName" not in answer.body["spec"]

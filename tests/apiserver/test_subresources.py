@@ -10,11 +10,9 @@ from tests.apiserver.api import (
     PODS,
     REPLICA_SETS,
     STRATEGIC,
-    Answer,
     Api,
     Object,
     config_map,
-    on,
     pod,
     replica_set,
 )
@@ -25,11 +23,9 @@ SCALE = REPLICA_SETS + "/r/scale"
 SERVICES = "/api/v1/namespaces/default/services"
 
 
-def test_a_scale_stands_for_its_object() -> None:
-    async def main(api: Api) -> tuple[Object, Answer]:
-        return await api.made(REPLICA_SETS, replica_set(replicas=2)), await api.get(SCALE)
-
-    made, answer = on(main)
+async def test_a_scale_stands_for_its_object(api: Api) -> None:
+    made = await api.made(REPLICA_SETS, replica_set(replicas=2))
+    answer = await api.get(SCALE)
     meta = made["metadata"]
     assert answer.body == {
         "kind": "Scale",
@@ -48,12 +44,10 @@ def test_a_scale_stands_for_its_object() -> None:
         pytest.param(JSON_PATCH, [{"op": "replace", "path": "/spec/replicas", "value": 5}], id="JSON patch"),
     ],
 )
-def test_scaling_by_patch(content_type: str, patch: object) -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        await api.made(REPLICA_SETS, replica_set())
-        return await api.patch(SCALE, patch, content_type), await api.get(REPLICA_SETS + "/r")
-
-    scaled, found = on(main)
+async def test_scaling_by_patch(api: Api, content_type: str, patch: object) -> None:
+    await api.made(REPLICA_SETS, replica_set())
+    scaled = await api.patch(SCALE, patch, content_type)
+    found = await api.get(REPLICA_SETS + "/r")
     assert scaled.body["kind"] == "Scale"
     assert scaled.body["spec"] == {"replicas": 5}
     assert scaled.meta["resourceVersion"] == found.meta["resourceVersion"]
@@ -61,16 +55,13 @@ def test_scaling_by_patch(content_type: str, patch: object) -> None:
     assert found.meta["generation"] == 2
 
 
-def test_scaling_by_put() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
-        await api.made(REPLICA_SETS, replica_set())
-        scale = (await api.get(SCALE)).body
-        scale["spec"] = {}
-        zero = await api.put(SCALE, scale)
-        stale = await api.put(SCALE, scale)
-        return zero, stale, await api.get(REPLICA_SETS + "/r")
-
-    zero, stale, found = on(main)
+async def test_scaling_by_put(api: Api) -> None:
+    await api.made(REPLICA_SETS, replica_set())
+    scale = (await api.get(SCALE)).body
+    scale["spec"] = {}
+    zero = await api.put(SCALE, scale)
+    stale = await api.put(SCALE, scale)
+    found = await api.get(REPLICA_SETS + "/r")
     assert zero.body["spec"] == {}
     assert found.body["spec"]["replicas"] == 0
     assert stale.status == 409
@@ -93,22 +84,16 @@ def test_scaling_by_put() -> None:
         ),
     ],
 )
-def test_scales_that_are_refused(body: Object, code: int, message: str | None) -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(REPLICA_SETS, replica_set())
-        return await api.put(SCALE, body)
-
-    answer = on(main)
+async def test_scales_that_are_refused(api: Api, body: Object, code: int, message: str | None) -> None:
+    await api.made(REPLICA_SETS, replica_set())
+    answer = await api.put(SCALE, body)
     assert answer.status == code
     if message is not None:
         assert answer.message == message
 
 
-def test_a_scale_of_nothing_is_not_found() -> None:
-    async def main(api: Api) -> Answer:
-        return await api.get(SCALE)
-
-    answer = on(main)
+async def test_a_scale_of_nothing_is_not_found(api: Api) -> None:
+    answer = await api.get(SCALE)
     assert (answer.status, answer.message) == (404, 'replicasets.apps "r" not found')
 
 
@@ -120,12 +105,10 @@ def _binding(name: str = "p", node: str = "n1", **meta: object) -> Object:
 
 
 @pytest.mark.parametrize("target", [PODS + "/p/binding", "/api/v1/namespaces/default/bindings"])
-def test_a_binding_gives_a_pod_its_node(target: str) -> None:
-    async def main(api: Api) -> tuple[Answer, Answer]:
-        await api.made(PODS, pod())
-        return await api.post(target, _binding(annotations={"a": "b"})), await api.get(PODS + "/p")
-
-    answer, found = on(main)
+async def test_a_binding_gives_a_pod_its_node(api: Api, target: str) -> None:
+    await api.made(PODS, pod())
+    answer = await api.post(target, _binding(annotations={"a": "b"}))
+    found = await api.get(PODS + "/p")
     assert answer.status == 201
     assert answer.body == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
     assert found.body["spec"]["nodeName"] == "n1"
@@ -171,34 +154,23 @@ def test_a_binding_gives_a_pod_its_node(target: str) -> None:
         pytest.param(pod("q"), _binding(), 404, 'pods "p" not found', id="no pod"),
     ],
 )
-def test_bindings_that_are_refused(made: Object, body: Object, code: int, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(PODS, made)
-        return await api.post(PODS + "/p/binding", body)
-
-    answer = on(main)
+async def test_bindings_that_are_refused(api: Api, made: Object, body: Object, code: int, message: str) -> None:
+    await api.made(PODS, made)
+    answer = await api.post(PODS + "/p/binding", body)
     assert (answer.status, answer.message) == (code, message)
 
 
-def test_unknown_subresources() -> None:
-    async def main(api: Api) -> tuple[int, int]:
-        return (
-            (await api.get(PODS + "/p/nonsense")).status,
-            (await api.ask("DELETE", REPLICA_SETS + "/r/status")).status,
-        )
-
-    assert on(main) == (404, 405)
+async def test_unknown_subresources(api: Api) -> None:
+    assert (await api.get(PODS + "/p/nonsense")).status == 404
+    assert (await api.ask("DELETE", REPLICA_SETS + "/r/status")).status == 405
 
 
 # Services
 
 
-def test_services_get_addresses_and_ports_of_their_own() -> None:
-    async def main(api: Api) -> list[Object]:
-        body = {"spec": {"type": "NodePort", "ports": [{"port": 80}]}}
-        return [(await api.made(SERVICES, {**body, "metadata": {"name": f"s{i}"}}))["spec"] for i in range(20)]
-
-    specs = on(main)
+async def test_services_get_addresses_and_ports_of_their_own(api: Api) -> None:
+    body = {"spec": {"type": "NodePort", "ports": [{"port": 80}]}}
+    specs = [(await api.made(SERVICES, {**body, "metadata": {"name": f"s{i}"}}))["spec"] for i in range(20)]
     assert len({spec["clusterIP"] for spec in specs}) == 20
     ports = {spec["ports"][0]["nodePort"] for spec in specs}
     assert len(ports) == 20 and all(30000 <= port <= 32767 for port in ports)
@@ -229,27 +201,19 @@ def test_services_get_addresses_and_ports_of_their_own() -> None:
         pytest.param({}, "spec.ports: Required value", id="no ports"),
     ],
 )
-def test_services_that_are_refused(spec: Object, message: str) -> None:
-    async def main(api: Api) -> Answer:
-        return await api.post(SERVICES, {"metadata": {"name": "s"}, "spec": spec})
-
-    answer = on(main)
+async def test_services_that_are_refused(api: Api, spec: Object, message: str) -> None:
+    answer = await api.post(SERVICES, {"metadata": {"name": "s"}, "spec": spec})
     assert answer.status == 422
     assert answer.message == f'Service "s" is invalid: {message}'
 
 
-def test_an_update_keeps_what_was_allocated() -> None:
-    async def main(api: Api) -> tuple[Object, Answer]:
-        made = await api.made(
-            SERVICES, {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}}
-        )
-        body = {
-            "metadata": {"name": "s"},
-            "spec": {"type": "NodePort", "ports": [{"port": 80}], "selector": {"a": "b"}},
-        }
-        return made, await api.put(SERVICES + "/s", body)
-
-    made, answer = on(main)
+async def test_an_update_keeps_what_was_allocated(api: Api) -> None:
+    made = await api.made(SERVICES, {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}})
+    body = {
+        "metadata": {"name": "s"},
+        "spec": {"type": "NodePort", "ports": [{"port": 80}], "selector": {"a": "b"}},
+    }
+    answer = await api.put(SERVICES + "/s", body)
     assert answer.status == 200
     assert answer.body["spec"] == {**made["spec"], "selector": {"a": "b"}}
 
@@ -257,74 +221,57 @@ def test_an_update_keeps_what_was_allocated() -> None:
 # The local transport
 
 
-def test_a_call_yields_and_a_cancelled_write_may_have_happened() -> None:
-    async def main(api: Api) -> list[int]:
-        found = []
-        for turns in range(3):
-            body = b'{"metadata":{"name":"c%d"}}' % turns
-            request = Request("POST", CONFIG_MAPS, {"content-type": "application/json"}, body)
-            task = asyncio.ensure_future(api.transport.request(request))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            found.append((await api.get(f"{CONFIG_MAPS}/c{turns}")).status)
-        return found
-
+async def test_a_call_yields_and_a_cancelled_write_may_have_happened(api: Api) -> None:
+    found = []
+    for turns in range(3):
+        body = b'{"metadata":{"name":"c%d"}}' % turns
+        request = Request("POST", CONFIG_MAPS, {"content-type": "application/json"}, body)
+        task = asyncio.ensure_future(api.transport.request(request))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        found.append((await api.get(f"{CONFIG_MAPS}/c{turns}")).status)
     # Cancelled before it began, before it was read, and between the write and its answer.
-    assert on(main) == [404, 404, 200]
+    assert found == [404, 404, 200]
 
 
-def test_discovery_and_version_are_served_locally() -> None:
-    async def main(api: Api) -> tuple[Answer, Answer, Answer]:
-        return await api.get("/version"), await api.get("/apis/apps/v1"), await api.get("/nonsense")
-
-    version, apps, nothing = on(main)
+async def test_discovery_and_version_are_served_locally(api: Api) -> None:
+    version = await api.get("/version")
+    apps = await api.get("/apis/apps/v1")
+    nothing = await api.get("/nonsense")
     assert version.body["gitVersion"].startswith("v1.36.2+pilothouse")
     assert apps.body["kind"] == "APIResourceList"
     assert (nothing.status, nothing.text) == (404, "404 page not found\n")
 
 
-def test_metadata_is_served_locally() -> None:
+async def test_metadata_is_served_locally(api: Api) -> None:
     accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-
-    async def main(api: Api) -> Answer:
-        await api.made(CONFIG_MAPS, config_map(data={"a": "b"}))
-        return await api.ask("GET", CONFIG_MAPS, accept=accept)
-
-    answer = on(main)
+    await api.made(CONFIG_MAPS, config_map(data={"a": "b"}))
+    answer = await api.ask("GET", CONFIG_MAPS, accept=accept)
     assert answer.body["kind"] == "PartialObjectMetadataList"
     assert set(answer.body["items"][0]) == {"kind", "apiVersion", "metadata"}
 
 
-def test_a_status_write_does_not_say_that_a_pod_is_deleted() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(PODS, pod("x"))
-        change = {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}, "status": {"message": "m"}}
-        return await api.patch(PODS + "/x/status", change, MERGE)
-
-    answer = on(main)
+async def test_a_status_write_does_not_say_that_a_pod_is_deleted(api: Api) -> None:
+    await api.made(PODS, pod("x"))
+    change = {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}, "status": {"message": "m"}}
+    answer = await api.patch(PODS + "/x/status", change, MERGE)
     assert answer.status == 200, answer.text
     assert answer.body["status"]["message"] == "m"
     assert "deletionTimestamp" not in answer.body["metadata"]
 
 
-def test_sources_of_claims_to_come_are_printed_with_their_group() -> None:
+async def test_sources_of_claims_to_come_are_printed_with_their_group(api: Api) -> None:
     source = {"dataSource": {"kind": "PersistentVolumeClaim", "name": "c"}}
     wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **source}
     claim = {"metadata": {"name": "data"}, "spec": wanted}
-
-    async def main(api: Api) -> tuple[Object, Object]:
-        spec = {**replica_set()["spec"], "serviceName": "s", "volumeClaimTemplates": [claim]}
-        sets = "/apis/apps/v1/namespaces/default/statefulsets"
-        volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": wanted}}}
-        return (
-            await api.made(sets, {"metadata": {"name": "s"}, "spec": spec}),
-            await api.made(PODS, pod("p", volumes=[volume])),
-        )
-
-    made, made_pod = on(main)
-    volume = next(each for each in made_pod["spec"]["volumes"] if each["name"] == "v")
-    for spec in (made["spec"]["volumeClaimTemplates"][0]["spec"], volume["ephemeral"]["volumeClaimTemplate"]["spec"]):
+    spec = {**replica_set()["spec"], "serviceName": "s", "volumeClaimTemplates": [claim]}
+    sets = "/apis/apps/v1/namespaces/default/statefulsets"
+    volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": wanted}}}
+    made = await api.made(sets, {"metadata": {"name": "s"}, "spec": spec})
+    made_pod = await api.made(PODS, pod("p", volumes=[volume]))
+    shown = next(each for each in made_pod["spec"]["volumes"] if each["name"] == "v")
+    for spec in (made["spec"]["volumeClaimTemplates"][0]["spec"], shown["ephemeral"]["volumeClaimTemplate"]["spec"]):
         assert spec["dataSource"] == {"apiGroup": None, "kind": "PersistentVolumeClaim", "name": "c"}

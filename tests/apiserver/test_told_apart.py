@@ -1,9 +1,9 @@
-"""Answers that once told us from a real kube-apiserver, found with ``tests/real/test_fuzz_requests.py``."""
+"""Answers of many kinds that were once otherwise than a real kube-apiserver's."""
 
 from typing import Any
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, MERGE, NAMESPACES, PODS, STRATEGIC, Answer, Api, on
+from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, MERGE, NAMESPACES, PODS, STRATEGIC, Answer, Api
 
 Object = dict[str, Any]
 NODES = "/api/v1/nodes"
@@ -20,14 +20,10 @@ def config_map(name: str = "c", **meta: Any) -> Object:
     return {"metadata": {"name": name, **meta}, "data": {"a": "1"}}
 
 
-def asked(method: str, target: str, body: Any, content_type: str = "application/json") -> Answer:
+async def asked(api: Api, method: str, target: str, body: Any, content_type: str = "application/json") -> Answer:
     """The answer where there is a ConfigMap ``c``."""
-
-    async def main(api: Api) -> Answer:
-        await api.ask("POST", CONFIG_MAPS, config_map())
-        return await api.ask(method, target, body, content_type)
-
-    return on(main)
+    await api.ask("POST", CONFIG_MAPS, config_map())
+    return await api.ask(method, target, body, content_type)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +55,42 @@ def asked(method: str, target: str, body: Any, content_type: str = "application/
             400,
             "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
             id="a JSON patch is a list",
+        ),
+        pytest.param(
+            "PATCH",
+            f"{CONFIG_MAPS}/c",
+            [{"op": ["add"], "path": "/data/b", "value": "1"}],
+            JSON_PATCH,
+            400,
+            "error decoding patch: json: cannot unmarshal array into Go struct field jsonPatchOp.op of type string",
+            id="an operation of a JSON patch has a name",
+        ),
+        pytest.param(
+            "PATCH",
+            f"{CONFIG_MAPS}/c?fieldValidation=Ignore",
+            [{"op": ["add"], "path": "/data/b", "value": "1"}],
+            JSON_PATCH,
+            422,
+            "the server rejected our request due to an error in our request",
+            id="an operation without a name is of no known kind",
+        ),
+        pytest.param(
+            "PATCH",
+            f"{CONFIG_MAPS}/c",
+            [None],
+            JSON_PATCH,
+            422,
+            "the server rejected our request due to an error in our request",
+            id="null is an operation of no known kind",
+        ),
+        pytest.param(
+            "PATCH",
+            f"{CONFIG_MAPS}/c?fieldValidation=Ignore",
+            ["add"],
+            JSON_PATCH,
+            400,
+            "json: cannot unmarshal string into Go value of type jsonpatch.Operation",
+            id="an operation is an object",
         ),
         pytest.param(
             "PATCH",
@@ -190,13 +222,15 @@ def asked(method: str, target: str, body: Any, content_type: str = "application/
             {"metadata": {"name": "i"}, "spec": {"controller": "a.example/b", "parameters": {"name": "x"}}},
             "application/json",
             422,
-            'IngressClass.networking.k8s.io "i" is invalid: spec.parameters.kind: Required value: kind is required',
+            'IngressClass.networking.k8s.io "i" is invalid: spec.parameters.kind: Required value',
             id="parameters of an ingress class have a kind",
         ),
     ],
 )
-def test_refusals(method: str, target: str, body: Any, content_type: str, code: int, message: str) -> None:
-    answer = asked(method, target, body, content_type)
+async def test_refusals(
+    api: Api, method: str, target: str, body: Any, content_type: str, code: int, message: str
+) -> None:
+    answer = await asked(api, method, target, body, content_type)
     assert (answer.status, answer.message) == (code, message)
 
 
@@ -207,96 +241,87 @@ def test_refusals(method: str, target: str, body: Any, content_type: str, code: 
         pytest.param({"hostname": ""}, "hostname", id="an empty string"),
     ],
 )
-def test_zero_values_are_not_stored_where_go_has_no_pointer(spec: Object, left: str) -> None:
+async def test_zero_values_are_not_stored_where_go_has_no_pointer(api: Api, spec: Object, left: str) -> None:
     pod = {"metadata": {"name": "p"}, "spec": {**TEMPLATE["spec"], **spec}}
-    assert left not in asked("POST", PODS, pod).body["spec"]
+    assert left not in (await asked(api, "POST", PODS, pod)).body["spec"]
 
 
-def test_zero_values_are_stored_where_go_has_a_pointer() -> None:
+async def test_zero_values_are_stored_where_go_has_a_pointer(api: Api) -> None:
     pod = {"metadata": {"name": "p"}, "spec": {**TEMPLATE["spec"], "enableServiceLinks": False}}
-    assert asked("POST", PODS, pod).body["spec"]["enableServiceLinks"] is False
+    assert (await asked(api, "POST", PODS, pod)).body["spec"]["enableServiceLinks"] is False
 
 
-def test_an_unreadable_resource_version_does_not_matter_to_a_create() -> None:
-    assert asked("POST", CONFIG_MAPS, config_map("d", resourceVersion="abc")).status == 201
+async def test_an_unreadable_resource_version_does_not_matter_to_a_create(api: Api) -> None:
+    assert (await asked(api, "POST", CONFIG_MAPS, config_map("d", resourceVersion="abc"))).status == 201
 
 
-def test_an_update_may_set_a_prefix_for_generated_names() -> None:
-    answer = asked("PATCH", f"{CONFIG_MAPS}/c", {"metadata": {"generateName": "x-"}}, MERGE)
+async def test_an_update_may_set_a_prefix_for_generated_names(api: Api) -> None:
+    answer = await asked(api, "PATCH", f"{CONFIG_MAPS}/c", {"metadata": {"generateName": "x-"}}, MERGE)
     assert answer.meta["generateName"] == "x-"
 
 
-def test_a_deleted_collection_is_told_as_it_was() -> None:
-    answer = asked("DELETE", CONFIG_MAPS, {"propagationPolicy": "Orphan"})
+async def test_a_deleted_collection_is_told_as_it_was(api: Api) -> None:
+    answer = await asked(api, "DELETE", CONFIG_MAPS, {"propagationPolicy": "Orphan"})
     assert [item["metadata"].get("deletionTimestamp") for item in answer.body["items"]] == [None]
 
 
-def test_objects_outside_of_namespaces_get_none_by_a_patch() -> None:
-    async def main(api: Api) -> Answer:
-        await api.ask("POST", NODES, {"metadata": {"name": "n"}})
-        return await api.ask("PATCH", f"{NODES}/n", {"metadata": {"namespace": "x"}}, MERGE)
-
-    assert "namespace" not in on(main).meta
+async def test_objects_outside_of_namespaces_get_none_by_a_patch(api: Api) -> None:
+    await api.ask("POST", NODES, {"metadata": {"name": "n"}})
+    assert "namespace" not in (await api.ask("PATCH", f"{NODES}/n", {"metadata": {"namespace": "x"}}, MERGE)).meta
 
 
 @pytest.mark.parametrize("given", ["podCIDR", "podCIDRs"])
-def test_a_node_has_its_range_in_both_fields(given: str) -> None:
+async def test_a_node_has_its_range_in_both_fields(api: Api, given: str) -> None:
     value: Any = "10.1.0.0/24" if given == "podCIDR" else ["10.1.0.0/24"]
-    spec = asked("POST", NODES, {"metadata": {"name": "n"}, "spec": {given: value}}).body["spec"]
+    spec = (await asked(api, "POST", NODES, {"metadata": {"name": "n"}, "spec": {given: value}})).body["spec"]
     assert (spec["podCIDR"], spec["podCIDRs"]) == ("10.1.0.0/24", ["10.1.0.0/24"])
 
 
-def test_accounts_refer_to_secrets_by_name_alone() -> None:
+async def test_accounts_refer_to_secrets_by_name_alone(api: Api) -> None:
     account = {"metadata": {"name": "s"}, "secrets": [{"name": "x", "namespace": "y", "uid": "z"}]}
-    assert asked("POST", ACCOUNTS, account).body["secrets"] == [{"name": "x"}]
+    assert (await asked(api, "POST", ACCOUNTS, account)).body["secrets"] == [{"name": "x"}]
 
 
-def test_a_limit_range_without_a_name_gets_one() -> None:
-    answer = asked("POST", RANGES, {"spec": {"limits": [{"type": "Pod", "min": {"cpu": "1"}}]}})
+async def test_a_limit_range_without_a_name_gets_one(api: Api) -> None:
+    answer = await asked(api, "POST", RANGES, {"spec": {"limits": [{"type": "Pod", "min": {"cpu": "1"}}]}})
     assert (answer.status, len(answer.meta["name"])) == (201, 36)
 
 
-def test_a_page_says_that_there_is_more_without_looking_whether_it_matches() -> None:
-    async def main(api: Api) -> Answer:
-        await api.ask("POST", CONFIG_MAPS, config_map("a", labels={"l": "x"}))
-        await api.ask("POST", CONFIG_MAPS, config_map("b"))
-        return await api.get(f"{CONFIG_MAPS}?labelSelector=l%3Dx&limit=1")
-
-    answer = on(main)
+async def test_a_page_says_that_there_is_more_without_looking_whether_it_matches(api: Api) -> None:
+    await api.ask("POST", CONFIG_MAPS, config_map("a", labels={"l": "x"}))
+    await api.ask("POST", CONFIG_MAPS, config_map("b"))
+    answer = await api.get(f"{CONFIG_MAPS}?labelSelector=l%3Dx&limit=1")
     assert len(answer.body["items"]) == 1
     assert answer.meta["continue"]
 
 
-def test_a_status_does_not_take_the_counter_of_templates_away() -> None:
-    async def main(api: Api) -> Answer:
-        made = (await api.ask("POST", DAEMON_SETS, {"metadata": {"name": "d"}, **DAEMON_SET})).body
-        made["metadata"]["annotations"] = {}
-        return await api.ask("PUT", f"{DAEMON_SETS}/d/status", made)
-
-    assert on(main).meta["annotations"] == {"deprecated.daemonset.template.generation": "1"}
-
-
-def test_a_namespace_of_another_revision_is_not_deleted() -> None:
-    async def main(api: Api) -> Answer:
-        await api.ask("POST", NAMESPACES, {"metadata": {"name": "n"}})
-        return await api.ask("DELETE", f"{NAMESPACES}/n", {"preconditions": {"resourceVersion": "1"}})
-
-    assert "Precondition failed: ResourceVersion in precondition: 1" in on(main).message
+async def test_a_status_does_not_take_the_counter_of_templates_away(api: Api) -> None:
+    made = (await api.ask("POST", DAEMON_SETS, {"metadata": {"name": "d"}, **DAEMON_SET})).body
+    made["metadata"]["annotations"] = {}
+    assert (await api.ask("PUT", f"{DAEMON_SETS}/d/status", made)).meta["annotations"] == {
+        "deprecated.daemonset.template.generation": "1"
+    }
 
 
-def test_tolerations_have_keys_that_are_names() -> None:
+async def test_a_namespace_of_another_revision_is_not_deleted(api: Api) -> None:
+    await api.ask("POST", NAMESPACES, {"metadata": {"name": "n"}})
+    assert (
+        "Precondition failed: ResourceVersion in precondition: 1"
+        in (await api.ask("DELETE", f"{NAMESPACES}/n", {"preconditions": {"resourceVersion": "1"}})).message
+    )
+
+
+async def test_tolerations_have_keys_that_are_names(api: Api) -> None:
     pod = {"metadata": {"name": "p"}, "spec": {**TEMPLATE["spec"], "tolerations": [{"key": "-x"}]}}
-    assert "spec.tolerations[0].key" in asked("POST", PODS, pod).message
+    assert "spec.tolerations[0].key" in (await asked(api, "POST", PODS, pod)).message
 
 
 @pytest.mark.parametrize(("operator", "code"), [("DoesNotExist", 201), ("Exists", 422)])
-def test_the_selector_of_a_job_may_ask_for_what_its_pods_have_anyway(operator: str, code: int) -> None:
+async def test_the_selector_of_a_job_may_ask_for_what_its_pods_have_anyway(api: Api, operator: str, code: int) -> None:
     asked_too = {"matchExpressions": [{"key": "tier", "operator": operator}]}
-
-    async def main(api: Api) -> Answer:
-        return await api.post(JOBS, {"metadata": {"name": "j"}, "spec": {**JOB["spec"], "selector": asked_too}})
-
-    assert on(main).status == code
+    assert (
+        await api.post(JOBS, {"metadata": {"name": "j"}, "spec": {**JOB["spec"], "selector": asked_too}})
+    ).status == code
 
 
 @pytest.mark.parametrize(
@@ -306,29 +331,24 @@ def test_the_selector_of_a_job_may_ask_for_what_its_pods_have_anyway(operator: s
         pytest.param("labelSelector=!x", 0, id="a list, exactly as it was then"),
     ],
 )
-def test_a_limit_and_a_revision_mean_the_past_but_for_one_name(query: str, count: int) -> None:
-    async def main(api: Api) -> Answer:
-        before = api.store.revision
-        await api.made(CONFIG_MAPS, config_map())
-        return await api.get(f"{CONFIG_MAPS}?{query}&limit=1&resourceVersion={before}")
-
-    assert len(on(main).body["items"]) == count
+async def test_a_limit_and_a_revision_mean_the_past_but_for_one_name(api: Api, query: str, count: int) -> None:
+    before = api.store.revision
+    await api.made(CONFIG_MAPS, config_map())
+    assert len((await api.get(f"{CONFIG_MAPS}?{query}&limit=1&resourceVersion={before}")).body["items"]) == count
 
 
-def test_what_is_wrong_without_a_reason_ends_with_the_value() -> None:
-    async def main(api: Api) -> Answer:
-        spec = {"selector": {"matchLabels": {"a b": "x"}}, "serviceName": "s", "template": TEMPLATE}
-        return await api.post(
-            "/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "x"}, "spec": spec}
-        )
+async def test_what_is_wrong_without_a_reason_ends_with_the_value(api: Api) -> None:
+    spec = {"selector": {"matchLabels": {"a b": "x"}}, "serviceName": "s", "template": TEMPLATE}
+    assert (
+        'spec.selector: Invalid value: {"matchLabels":{"a b":"x"}}]'
+        in (
+            await api.post("/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "x"}, "spec": spec})
+        ).message
+    )
 
-    assert 'spec.selector: Invalid value: {"matchLabels":{"a b":"x"}}]' in on(main).message
 
-
-def test_images_of_a_changed_pod_are_looked_at_once_more() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(PODS, {"metadata": {"name": "p"}, "spec": TEMPLATE["spec"]})
-        return await api.patch(f"{PODS}/p", [{"op": "remove", "path": "/spec/containers/0/image"}], JSON_PATCH)
-
-    fields = [cause["field"] for cause in on(main).body["details"]["causes"]]
+async def test_images_of_a_changed_pod_are_looked_at_once_more(api: Api) -> None:
+    await api.made(PODS, {"metadata": {"name": "p"}, "spec": TEMPLATE["spec"]})
+    answer = await api.patch(f"{PODS}/p", [{"op": "remove", "path": "/spec/containers/0/image"}], JSON_PATCH)
+    fields = [cause["field"] for cause in answer.body["details"]["causes"]]
     assert fields == ["spec.containers[0].image"] * 2

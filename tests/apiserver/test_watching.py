@@ -4,10 +4,11 @@ import asyncio
 
 import msgspec
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, PODS, Api, Object, config_map, on, pod
+from tests.apiserver.api import CONFIG_MAPS, PODS, Api, Object, config_map, pod
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import ServerOptions
+from pilothouse.env import Env
 
 
 async def _two(api: Api) -> None:
@@ -43,43 +44,33 @@ async def _two(api: Api) -> None:
         ),
     ],
 )
-def test_start(query: str, seen: list[str]) -> None:
-    async def main(api: Api) -> list[str]:
-        await _two(api)
-        events = await api.watch(f"{CONFIG_MAPS}?timeoutSeconds=5&{query}")
-        await api.made(CONFIG_MAPS, config_map("c"))
-        shown = []
-        for type_, obj in await events.rest():
-            meta = obj["metadata"]
-            end = " end" if meta.get("annotations") == {"k8s.io/initial-events-end": "true"} else ""
-            shown.append(f"{type_} {meta.get('name', '')} {meta['resourceVersion']}{end}")
-        return shown
-
-    assert on(main) == seen
+async def test_start(api: Api, query: str, seen: list[str]) -> None:
+    await _two(api)
+    events = await api.watch(f"{CONFIG_MAPS}?timeoutSeconds=5&{query}")
+    await api.made(CONFIG_MAPS, config_map("c"))
+    shown = []
+    for type_, obj in await events.rest():
+        meta = obj["metadata"]
+        end = " end" if meta.get("annotations") == {"k8s.io/initial-events-end": "true"} else ""
+        shown.append(f"{type_} {meta.get('name', '')} {meta['resourceVersion']}{end}")
+    assert shown == seen
 
 
-def test_objects_on_a_watch_have_kind_and_version() -> None:
-    async def main(api: Api) -> Object:
-        await _two(api)
-        return (await (await api.watch(CONFIG_MAPS)).next())[1]
-
-    obj = on(main)
+async def test_objects_on_a_watch_have_kind_and_version(api: Api) -> None:
+    await _two(api)
+    obj = (await (await api.watch(CONFIG_MAPS)).next())[1]
     assert (obj["kind"], obj["apiVersion"]) == ("ConfigMap", "v1")
 
 
-def test_objects_come_and_go_with_their_labels() -> None:
-    async def main(api: Api) -> list[tuple[str, Object]]:
-        made = await api.made(CONFIG_MAPS, config_map("x", data={"step": "0"}))
-        since = made["metadata"]["resourceVersion"]
-        events = await api.watch(f"{CONFIG_MAPS}?labelSelector=on%3D1&resourceVersion={since}&timeoutSeconds=5")
-        for step, on_ in (("1", "1"), ("2", "1"), ("3", None), ("4", None), ("5", "1")):
-            await api.patch(CONFIG_MAPS + "/x", {"metadata": {"labels": {"on": on_}}, "data": {"step": step}})
-        await api.delete(CONFIG_MAPS + "/x")
-        return await events.rest()
-
-    events = on(main)
+async def test_objects_come_and_go_with_their_labels(api: Api) -> None:
+    made = await api.made(CONFIG_MAPS, config_map("x", data={"step": "0"}))
+    since = made["metadata"]["resourceVersion"]
+    events = await api.watch(f"{CONFIG_MAPS}?labelSelector=on%3D1&resourceVersion={since}&timeoutSeconds=5")
+    for step, on_ in (("1", "1"), ("2", "1"), ("3", None), ("4", None), ("5", "1")):
+        await api.patch(CONFIG_MAPS + "/x", {"metadata": {"labels": {"on": on_}}, "data": {"step": step}})
+    await api.delete(CONFIG_MAPS + "/x")
     # Leaving shows the content that last matched, at the revision at which it left.
-    assert [(type_, obj["data"]["step"], obj["metadata"]["resourceVersion"]) for type_, obj in events] == [
+    assert [(type_, obj["data"]["step"], obj["metadata"]["resourceVersion"]) for type_, obj in await events.rest()] == [
         ("ADDED", "1", "8"),
         ("MODIFIED", "2", "9"),
         ("DELETED", "2", "10"),
@@ -88,43 +79,33 @@ def test_objects_come_and_go_with_their_labels() -> None:
     ]
 
 
-def test_objects_come_and_go_with_their_fields() -> None:
-    async def main(api: Api) -> list[tuple[str, str, str]]:
-        await api.made(PODS, pod("a"))
-        await api.made(PODS, pod("b"))
-        events = await api.watch(PODS + "?fieldSelector=spec.nodeName%3Dn1")
-        await api.post(PODS + "/b/binding", {"metadata": {"name": "b"}, "target": {"name": "n2"}})
-        await api.post(PODS + "/a/binding", {"metadata": {"name": "a"}, "target": {"name": "n1"}})
-        await api.patch(PODS + "/a/status", {"status": {"phase": "Running"}})
-        return await events.take(2)
-
-    assert on(main) == [("ADDED", "a", "10"), ("MODIFIED", "a", "11")]
+async def test_objects_come_and_go_with_their_fields(api: Api) -> None:
+    await api.made(PODS, pod("a"))
+    await api.made(PODS, pod("b"))
+    events = await api.watch(PODS + "?fieldSelector=spec.nodeName%3Dn1")
+    await api.post(PODS + "/b/binding", {"metadata": {"name": "b"}, "target": {"name": "n2"}})
+    await api.post(PODS + "/a/binding", {"metadata": {"name": "a"}, "target": {"name": "n1"}})
+    await api.patch(PODS + "/a/status", {"status": {"phase": "Running"}})
+    assert await events.take(2) == [("ADDED", "a", "10"), ("MODIFIED", "a", "11")]
 
 
-def test_one_name_can_be_watched() -> None:
-    async def main(api: Api) -> list[list[tuple[str, Object]]]:
-        await _two(api)
-        query = "timeoutSeconds=3&resourceVersion=8"
-        watches = [
-            await api.watch(f"{CONFIG_MAPS}?fieldSelector=metadata.name%3Da&{query}"),
-            await api.watch(f"/api/v1/watch/namespaces/default/configmaps/a?{query}"),
-        ]
-        for name in ("a", "b"):
-            await api.patch(f"{CONFIG_MAPS}/{name}", {"data": {"x": "1"}})
-        return [await watch.rest() for watch in watches]
-
-    for events in on(main):
+async def test_one_name_can_be_watched(api: Api) -> None:
+    await _two(api)
+    query = "timeoutSeconds=3&resourceVersion=8"
+    watches = [
+        await api.watch(f"{CONFIG_MAPS}?fieldSelector=metadata.name%3Da&{query}"),
+        await api.watch(f"/api/v1/watch/namespaces/default/configmaps/a?{query}"),
+    ]
+    for name in ("a", "b"):
+        await api.patch(f"{CONFIG_MAPS}/{name}", {"data": {"x": "1"}})
+    for events in [await watch.rest() for watch in watches]:
         assert [(type_, obj["metadata"]["name"]) for type_, obj in events] == [("MODIFIED", "a")]
 
 
-def test_all_watchers_get_the_same_bytes() -> None:
-    async def main(api: Api) -> tuple[bytes, bytes]:
-        watches = [await api.watch(CONFIG_MAPS), await api.watch("/api/v1/configmaps")]
-        await api.made(CONFIG_MAPS, config_map("x"))
-        first, second = [await watch.line() for watch in watches]
-        return first, second
-
-    first, second = on(main)
+async def test_all_watchers_get_the_same_bytes(api: Api) -> None:
+    watches = [await api.watch(CONFIG_MAPS), await api.watch("/api/v1/configmaps")]
+    await api.made(CONFIG_MAPS, config_map("x"))
+    first, second = [await watch.line() for watch in watches]
     assert first is second
     assert first.endswith(b"}\n")
 
@@ -141,106 +122,82 @@ def test_all_watchers_get_the_same_bytes() -> None:
         pytest.param("application/json", "&fieldSelector=spec.nodeName%3Dn1", id="of one node"),
     ],
 )
-def test_an_event_is_encoded_once_in_each_form(accept: str, query: str) -> None:
-    async def main(api: Api) -> list[bytes]:
-        streams = []
-        for _ in range(3):
-            target = f"{PODS}?watch=true&resourceVersion={api.store.revision}{query}"
-            streams.append(await api.transport.open(Request("GET", target, {"accept": accept})))
-        await api.made(PODS, pod(labels={"app": "x"}, nodeName="n1"))
-        return [await stream.__aiter__().__anext__() for stream in streams]
-
-    first, *others = on(main)
+async def test_an_event_is_encoded_once_in_each_form(api: Api, accept: str, query: str) -> None:
+    streams = []
+    for _ in range(3):
+        target = f"{PODS}?watch=true&resourceVersion={api.store.revision}{query}"
+        streams.append(await api.transport.open(Request("GET", target, {"accept": accept})))
+    await api.made(PODS, pod(labels={"app": "x"}, nodeName="n1"))
+    first, *others = [await stream.__aiter__().__anext__() for stream in streams]
     assert all(piece is first for piece in others)
 
 
-def test_bookmarks_come_every_minute_and_before_the_end() -> None:
-    async def main(api: Api) -> list[tuple[float, str]]:
-        events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true&timeoutSeconds=150")
-        seen = []
-        async for _line in events.stream:
-            seen.append((api.env.monotonic(), api.env.now().isoformat()[14:19]))
-            await api.made(PODS, pod(f"pod-{len(seen)}"))
-        return seen
-
-    assert [at for at, _text in on(main)] == [60.0, 120.0, 148.0]
+async def test_bookmarks_come_every_minute_and_before_the_end(api: Api) -> None:
+    events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true&timeoutSeconds=150")
+    seen = []
+    async for _line in events.stream:
+        seen.append((api.env.monotonic(), api.env.now().isoformat()[14:19]))
+        await api.made(PODS, pod(f"pod-{len(seen)}"))
+    assert [at for at, _text in seen] == [60.0, 120.0, 148.0]
 
 
-def test_a_bookmark_is_not_repeated_while_nothing_is_written_anywhere() -> None:
-    async def main(api: Api) -> list[tuple[float, str]]:
-        events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true&timeoutSeconds=600")
-        seen = []
-        writing = asyncio.get_running_loop().create_task(write_after(api, 250))
-        async for line in events.stream:
-            revision = msgspec.json.decode(line)["object"]["metadata"]["resourceVersion"]
-            seen.append((api.env.monotonic(), revision))
-        await writing
-        return seen
+async def test_a_bookmark_is_not_repeated_while_nothing_is_written_anywhere(api: Api) -> None:
 
     async def write_after(api: Api, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await api.made(PODS, pod("later"))
 
-    assert on(main) == [(60.0, "6"), (300.0, "7"), (598.0, "7")]
+    events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true&timeoutSeconds=600")
+    seen = []
+    writing = asyncio.get_running_loop().create_task(write_after(api, 250))
+    async for line in events.stream:
+        revision = msgspec.json.decode(line)["object"]["metadata"]["resourceVersion"]
+        seen.append((api.env.monotonic(), revision))
+    await writing
+    assert seen == [(60.0, "6"), (300.0, "7"), (598.0, "7")]
 
 
-def test_a_bookmark_has_nothing_but_a_revision() -> None:
-    async def main(api: Api) -> tuple[str, Object]:
-        events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true")
-        # A write elsewhere moves the revision on.
-        await api.made(PODS, pod())
-        return await events.next()
-
-    assert on(main) == ("BOOKMARK", {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}})
-
-
-def test_without_a_time_limit_a_watch_lasts_half_an_hour_to_an_hour() -> None:
-    async def main(api: Api) -> float:
-        await (await api.watch(CONFIG_MAPS + "?resourceVersion=6")).rest()
-        return api.env.monotonic()
-
-    assert 1800 <= on(main) < 3600
+async def test_a_bookmark_has_nothing_but_a_revision(api: Api) -> None:
+    events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true")
+    # A write elsewhere moves the revision on.
+    await api.made(PODS, pod())
+    assert await events.next() == (
+        "BOOKMARK",
+        {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}},
+    )
 
 
-def test_history_that_is_gone_is_an_error_event() -> None:
-    async def main(api: Api) -> list[tuple[str, Object]]:
-        await _two(api)
-        api.store.compact(7)
-        return await (await api.watch(CONFIG_MAPS + "?resourceVersion=6")).rest()
+async def test_without_a_time_limit_a_watch_lasts_half_an_hour_to_an_hour(api: Api) -> None:
+    await (await api.watch(CONFIG_MAPS + "?resourceVersion=6")).rest()
+    assert 1800 <= api.env.monotonic() < 3600
 
-    [(type_, status)] = on(main)
+
+async def test_history_that_is_gone_is_an_error_event(api: Api) -> None:
+    await _two(api)
+    api.store.compact(7)
+    [(type_, status)] = await (await api.watch(CONFIG_MAPS + "?resourceVersion=6")).rest()
     assert type_ == "ERROR"
     assert (status["kind"], status["code"], status["reason"]) == ("Status", 410, "Expired")
     assert status["message"] == "too old resource version: 6 (7)"
 
 
-def test_a_plain_watch_waits_for_its_revision() -> None:
-    async def main(api: Api) -> tuple[str, str, str]:
-        events = await api.watch(CONFIG_MAPS + "?resourceVersion=8")
-        for name in ("b", "a", "c"):
-            await asyncio.sleep(10)
-            await api.made(CONFIG_MAPS, config_map(name))
-        return (await events.take(1))[0]
-
-    assert on(main) == ("ADDED", "c", "9")
+async def test_a_plain_watch_waits_for_its_revision(api: Api) -> None:
+    events = await api.watch(CONFIG_MAPS + "?resourceVersion=8")
+    for name in ("b", "a", "c"):
+        await asyncio.sleep(10)
+        await api.made(CONFIG_MAPS, config_map(name))
+    assert (await events.take(1))[0] == ("ADDED", "c", "9")
 
 
-def test_a_plain_watch_whose_revision_never_comes_ends_without_a_word() -> None:
+async def test_a_plain_watch_whose_revision_never_comes_ends_without_a_word(api: Api) -> None:
     """It has no last bookmark: waiting for that, it woke up again and again in one instant."""
-
-    async def main(api: Api) -> tuple[list[tuple[str, Object]], float]:
-        events = await api.watch(CONFIG_MAPS + "?resourceVersion=1000&timeoutSeconds=300&allowWatchBookmarks=true")
-        return await events.rest(), api.env.monotonic()
-
-    assert on(main) == ([], 300)
+    events = await api.watch(CONFIG_MAPS + "?resourceVersion=1000&timeoutSeconds=300&allowWatchBookmarks=true")
+    assert (await events.rest(), api.env.monotonic()) == ([], 300)
 
 
-def test_a_watch_with_initial_events_does_not_wait_long_for_its_revision() -> None:
-    async def main(api: Api) -> list[tuple[str, Object]]:
-        query = "resourceVersion=99&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
-        return await (await api.watch(f"{CONFIG_MAPS}?{query}")).rest()
-
-    [(type_, status)] = on(main)
+async def test_a_watch_with_initial_events_does_not_wait_long_for_its_revision(api: Api) -> None:
+    query = "resourceVersion=99&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    [(type_, status)] = await (await api.watch(f"{CONFIG_MAPS}?{query}")).rest()
     assert (type_, status["code"]) == ("ERROR", 504)
     assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
@@ -269,67 +226,54 @@ def test_a_watch_with_initial_events_does_not_wait_long_for_its_revision() -> No
         ),
     ],
 )
-def test_options_that_are_refused(query: str, code: int, message: str) -> None:
-    async def main(api: Api) -> tuple[int, Object]:
-        answer = await api.get(f"{CONFIG_MAPS}?watch=true&{query}")
-        return answer.status, answer.body
-
-    status, body = on(main)
+async def test_options_that_are_refused(api: Api, query: str, code: int, message: str) -> None:
+    answer = await api.get(f"{CONFIG_MAPS}?watch=true&{query}")
+    status = answer.status
+    body = answer.body
     assert status == code
     assert body["message"].endswith(message)
 
 
-def test_a_reader_that_falls_behind_is_cut_off() -> None:
-    async def main(api: Api) -> int:
-        events = await api.watch(CONFIG_MAPS + "?resourceVersion=6")
-        await api.made(CONFIG_MAPS, config_map("x"))
-        for step in range(5000):
-            await api.patch(CONFIG_MAPS + "/x", {"data": {"step": str(step)}})
-        return len(await events.rest())
-
-    assert 0 < on(main) < 5001
+async def test_a_reader_that_falls_behind_is_cut_off(api: Api) -> None:
+    events = await api.watch(CONFIG_MAPS + "?resourceVersion=6")
+    await api.made(CONFIG_MAPS, config_map("x"))
+    for step in range(5000):
+        await api.patch(CONFIG_MAPS + "/x", {"data": {"step": str(step)}})
+    assert 0 < len(await events.rest()) < 5001
 
 
-def test_closing_ends_a_watch_for_its_reader() -> None:
-    async def main(api: Api) -> list[tuple[str, Object]]:
-        events = await api.watch(CONFIG_MAPS + "?resourceVersion=6")
-        reading = asyncio.ensure_future(events.rest())
-        await asyncio.sleep(1)
-        await events.stream.close()
-        await events.stream.close()
-        assert not api.server.core.watches
-        return await reading
-
-    assert on(main) == []
+async def test_closing_ends_a_watch_for_its_reader(api: Api) -> None:
+    events = await api.watch(CONFIG_MAPS + "?resourceVersion=6")
+    reading = asyncio.ensure_future(events.rest())
+    await asyncio.sleep(1)
+    await events.stream.close()
+    await events.stream.close()
+    assert not api.server.core.watches
+    assert await reading == []
 
 
-def test_events_live_for_an_hour_after_their_last_write() -> None:
+async def test_events_live_for_an_hour_after_their_last_write(api: Api) -> None:
     target = "/api/v1/namespaces/default/events"
 
     def event(name: str) -> Object:
         return {"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
 
-    async def main(api: Api) -> list[list[str]]:
-        running = asyncio.ensure_future(api.server.run())
-        seen = []
-        await api.made(target, event("old"))
-        await api.made(target, event("kept"))
-        await asyncio.sleep(1800)
-        await api.patch(target + "/kept", {"count": 2})
-        for seconds in (1700, 200, 1800):
-            await asyncio.sleep(seconds)
-            listed = await api.get(target)
-            seen.append([item["metadata"]["name"] for item in listed.body["items"]])
-        running.cancel()
-        return seen
-
-    assert on(main) == [["kept", "old"], ["kept"], []]
+    running = asyncio.ensure_future(api.server.run())
+    seen = []
+    await api.made(target, event("old"))
+    await api.made(target, event("kept"))
+    await asyncio.sleep(1800)
+    await api.patch(target + "/kept", {"count": 2})
+    for seconds in (1700, 200, 1800):
+        await asyncio.sleep(seconds)
+        listed = await api.get(target)
+        seen.append([item["metadata"]["name"] for item in listed.body["items"]])
+    running.cancel()
+    assert seen == [["kept", "old"], ["kept"], []]
 
 
-def test_bookmark_cadence_is_an_option() -> None:
-    async def main(api: Api) -> float:
-        events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true")
-        await events.next()
-        return api.env.monotonic()
-
-    assert on(main, ServerOptions(bookmark_seconds=7)) == 7
+async def test_bookmark_cadence_is_an_option(env: Env) -> None:
+    api = Api(env, ServerOptions(bookmark_seconds=7))
+    events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true")
+    await events.next()
+    assert api.env.monotonic() == 7

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object, on
+from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
 from tests.env.handshakes import connect_at_once, give_up_at_every_step
 
 from pilothouse.apiserver.admission.built_in import Unconfigured
 from pilothouse.apiserver.admission.dynamic import webhook_calls
-from pilothouse.apiserver.admission.dynamic.webhook_calls import Target, send
+from pilothouse.apiserver.admission.dynamic.webhook_calls import CallError, Target, send
 from pilothouse.apiserver.admission.dynamic.webhooks import Webhooks
 from pilothouse.env import Env
-from pilothouse.env.loops import run as run_real
 from pilothouse.serving.certificates import issue_server, make_authority
 
 MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -88,14 +87,11 @@ async def posted(
     return await api.post(CONFIG_MAPS + query, config_map(a="1")), hooks
 
 
-def test_a_webhook_sees_the_whole_request() -> None:
-    async def main(api: Api) -> Hooks:
-        _answer, hooks = await posted(api, webhook())
-        await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}})
-        await api.delete(CONFIG_MAPS + "/c")
-        return hooks
-
-    created, updated, deleted = [request for _name, request in on(main).asked]
+async def test_a_webhook_sees_the_whole_request(api: Api) -> None:
+    _answer, hooks = await posted(api, webhook())
+    await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}})
+    await api.delete(CONFIG_MAPS + "/c")
+    created, updated, deleted = [request for _name, request in hooks.asked]
     uid = created.pop("uid")
     assert len(uid) == 36
     obj = created.pop("object")
@@ -212,53 +208,46 @@ URL = "https://hooks.test:8443/a.example.com?timeout=10s"
         pytest.param(webhook(rules=[{**RULE, "resources": ["*/status"]}]), {"allowed": False}, 201, "", id="another"),
     ],
 )  # fmt: skip
-def test_what_follows_from_an_answer(given: Object, answer: Object, code: int, message: str) -> None:
-    async def main(api: Api) -> tuple[Answer, Hooks]:
-        return await posted(api, given, answer=lambda _name, _request: dict(answer))
-
-    result, hooks = on(main)
+async def test_what_follows_from_an_answer(api: Api, given: Object, answer: Object, code: int, message: str) -> None:
+    result, hooks = await posted(api, given, answer=lambda _name, _request: dict(answer))
     if "{uid}" in message:
         message = message.replace("{uid}", hooks.asked[0][1]["uid"])
     assert (result.status, result.message) == (code, message)
 
 
-def test_warnings_reach_the_client() -> None:
-    async def main(api: Api) -> Answer:
-        return (await posted(api, webhook(), answer=lambda _name, _request: {"warnings": ["look out"]}))[0]
+async def test_warnings_reach_the_client(api: Api) -> None:
+    assert (
+        "look out"
+        in (await posted(api, webhook(), answer=lambda _name, _request: {"warnings": ["look out"]}))[0].headers[
+            "warning"
+        ]
+    )
 
-    assert "look out" in on(main).headers["warning"]
 
-
-def test_dry_run_needs_webhooks_without_side_effects() -> None:
-    async def main(api: Api) -> list[Answer]:
-        good, hooks = await posted(api, webhook(), query="?dryRun=All")
-        assert hooks.asked[0][1]["dryRun"] is True
-        found = await api.get(VALIDATING + "/w")
-        # Old objects may say Some; new ones may not.
-        for plugin in api.server.core.admission.plugins:
-            if isinstance(plugin, Webhooks):
-                for one in plugin._configured.all:
-                    one[0].has_side_effects = True
-        assert found.status == 200
-        return [good, await api.post(CONFIG_MAPS + "?dryRun=All", config_map())]
-
-    good, refused = on(main)
+async def test_dry_run_needs_webhooks_without_side_effects(api: Api) -> None:
+    good, hooks = await posted(api, webhook(), query="?dryRun=All")
+    assert hooks.asked[0][1]["dryRun"] is True
+    found = await api.get(VALIDATING + "/w")
+    # Old objects may say Some; new ones may not.
+    for plugin in api.server.core.admission.plugins:
+        if isinstance(plugin, Webhooks):
+            for one in plugin._configured.all:
+                one[0].has_side_effects = True
+    assert found.status == 200
+    good, refused = [good, await api.post(CONFIG_MAPS + "?dryRun=All", config_map())]
     assert good.status == 201
     assert (refused.status, refused.message) == (400, 'admission webhook "a.example.com" does not support dry run')
 
 
-def test_mutating_webhooks_are_asked_in_order_and_again_when_they_wish() -> None:
+async def test_mutating_webhooks_are_asked_in_order_and_again_when_they_wish(api: Api) -> None:
     def answer(name: str, request: Object) -> Object:
         data = request["object"].get("data") or {}
         if name == "b.example.com" and "b" not in data:
             return patch({"op": "add", "path": "/data/b", "value": "2"}, {"op": "add", "path": "/nonsense", "value": 1})
         return {}
 
-    async def main(api: Api) -> tuple[Answer, Hooks]:
-        again, never = webhook("a.example.com", reinvocationPolicy="IfNeeded"), webhook("b.example.com")
-        return await posted(api, again, never, answer=answer, kind=MUTATING)
-
-    result, hooks = on(main)
+    again, never = webhook("a.example.com", reinvocationPolicy="IfNeeded"), webhook("b.example.com")
+    result, hooks = await posted(api, again, never, answer=answer, kind=MUTATING)
     assert result.body["data"] == {"a": "1", "b": "2"}
     assert "nonsense" not in result.body
     assert [(name, "b" in request["object"]["data"]) for name, request in hooks.asked] == [
@@ -268,18 +257,14 @@ def test_mutating_webhooks_are_asked_in_order_and_again_when_they_wish() -> None
     ]
 
 
-def test_defaults_and_other_plugins_see_what_a_webhook_has_added() -> None:
+async def test_defaults_and_other_plugins_see_what_a_webhook_has_added(api: Api) -> None:
     rule = {**RULE, "resources": ["pods"]}
     sidecar = {"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "i"}}
     tolerations = {"op": "remove", "path": "/spec/tolerations"}
-
-    async def main(api: Api) -> Answer:
-        Hooks(api, lambda _name, _request: patch(sidecar, tolerations))
-        await api.made(MUTATING, configuration(webhook(rules=[rule])))
-        spec = {"containers": [{"name": "c", "image": "i"}]}
-        return await api.post("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
-
-    spec = on(main).body["spec"]
+    Hooks(api, lambda _name, _request: patch(sidecar, tolerations))
+    await api.made(MUTATING, configuration(webhook(rules=[rule])))
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    spec = (await api.post("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})).body["spec"]
     assert [(one["name"], one["imagePullPolicy"]) for one in spec["containers"]] == [
         ("c", "Always"),
         ("side", "Always"),
@@ -287,39 +272,28 @@ def test_defaults_and_other_plugins_see_what_a_webhook_has_added() -> None:
     assert len(spec["tolerations"]) == 2
 
 
-def test_configurations_are_never_sent_to_webhooks() -> None:
+async def test_configurations_are_never_sent_to_webhooks(api: Api) -> None:
     everything = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
-
-    async def main(api: Api) -> int:
-        Hooks(api, lambda _name, _request: {"allowed": False})
-        await api.made(VALIDATING, configuration(webhook(rules=[everything])))
-        return (await api.delete(VALIDATING + "/w")).status
-
-    assert on(main) == 200
+    Hooks(api, lambda _name, _request: {"allowed": False})
+    await api.made(VALIDATING, configuration(webhook(rules=[everything])))
+    assert (await api.delete(VALIDATING + "/w")).status == 200
 
 
-def test_a_selector_that_is_none_refuses_whatever_the_webhook_says() -> None:
+async def test_a_selector_that_is_none_refuses_whatever_the_webhook_says(api: Api) -> None:
     """Unlike a policy's, whose failures may be ignored (apiserver ``webhook/generic/webhook.go``, v0.36)."""
-
-    async def main(api: Api) -> list[Answer]:
-        Hooks(api, lambda _name, _request: {})
-        selected = {"matchExpressions": [{"key": "x", "operator": "Exists"}]}
-        await api.made(VALIDATING, configuration(webhook(failurePolicy="Ignore", objectSelector=selected)))
-        before = await api.post(CONFIG_MAPS, config_map())
-        await api.rewrite("admissionregistration.k8s.io/validatingwebhookconfigurations/w", '"Exists"', '"Is"')
-        return [before, await api.delete(CONFIG_MAPS + "/c")]
-
-    before, refused = on(main)
+    Hooks(api, lambda _name, _request: {})
+    selected = {"matchExpressions": [{"key": "x", "operator": "Exists"}]}
+    await api.made(VALIDATING, configuration(webhook(failurePolicy="Ignore", objectSelector=selected)))
+    before = await api.post(CONFIG_MAPS, config_map())
+    await api.rewrite("admissionregistration.k8s.io/validatingwebhookconfigurations/w", '"Exists"', '"Is"')
+    before, refused = [before, await api.delete(CONFIG_MAPS + "/c")]
     assert (before.status, refused.status) == (201, 500)
     assert refused.message == 'Internal error occurred: "Is" is not a valid label selector operator'
 
 
-def test_virtual_time_has_no_network() -> None:
-    async def main(api: Api) -> Answer:
-        await api.made(VALIDATING, configuration(webhook()))
-        return await api.post(CONFIG_MAPS, config_map())
-
-    answer = on(main)
+async def test_virtual_time_has_no_network(api: Api) -> None:
+    await api.made(VALIDATING, configuration(webhook()))
+    answer = await api.post(CONFIG_MAPS, config_map())
     assert answer.status == 500
     assert answer.message == (
         f'{FAILED}failed to call webhook: Post "{URL}": webhooks are called over the network, and this event loop has '
@@ -335,16 +309,14 @@ def test_virtual_time_has_no_network() -> None:
         pytest.param({"ports": [{"port": 443}]}, 'no endpoints available for service "s"', id="no endpoints"),
     ],
 )
-def test_services_that_cannot_be_called(service: Object, problem: str) -> None:
-    async def main(api: Api) -> Answer:
-        if service:
-            await api.made("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": service})
-        config = {"service": {"namespace": "default", "name": "s", "path": "/p"}}
-        await api.made(VALIDATING, configuration(webhook(clientConfig=config)))
-        return await api.post(CONFIG_MAPS, config_map())
+async def test_services_that_cannot_be_called(api: Api, service: Object, problem: str) -> None:
 
     wanted = f'failed to call webhook: Post "https://s.default.svc:443/p?timeout=10s": {problem}'
-    assert on(main).message == FAILED + wanted
+    if service:
+        await api.made("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": service})
+    config = {"service": {"namespace": "default", "name": "s", "path": "/p"}}
+    await api.made(VALIDATING, configuration(webhook(clientConfig=config)))
+    assert (await api.post(CONFIG_MAPS, config_map())).message == FAILED + wanted
 
 
 class RealHook:
@@ -386,40 +358,38 @@ class RealHook:
         writer.close()
 
 
-def test_webhooks_are_called_over_tls(tmp_path: Path) -> None:
+@pytest.mark.real_loop(timeout=60)
+async def test_webhooks_are_called_over_tls(tmp_path: Path) -> None:
     """By URL and by service; a certificate of somebody else and a closed port are failures.
 
     envtest (controller-runtime v0.24 pkg/envtest/webhook.go) names the webhook's own certificate (``setupCA``), and
     paths that begin with two slashes (``updateClientConfig``). Redirects are followed, as by Go's http.Client.
     """
 
-    async def main() -> list[str]:
-        api, hook = Api(Env()), RealHook(tmp_path, ["localhost", "s.default.svc"])
-        server = await hook.start()
-        outside = {"type": "ExternalName", "externalName": "localhost"}
-        await api.made("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": outside})
-        messages = []
-        service = {"namespace": "default", "name": "s", "path": "/by-service", "port": hook.port}
-        for config in (
-            {"url": f"https://localhost:{hook.port}/by-url", "caBundle": hook.ca_bundle},
-            {"service": service, "caBundle": hook.ca_bundle},
-            {"url": f"https://localhost:{hook.port}/by-envtest", "caBundle": hook.own_certificate},
-            {"url": f"https://localhost:{hook.port}//a/%2e/b%21/", "caBundle": hook.ca_bundle},
-            {"url": f"https://localhost:{hook.port}/moved-once", "caBundle": hook.ca_bundle},
-            {"url": f"https://localhost:{hook.port}/moved", "caBundle": hook.ca_bundle},
-            {"url": f"https://localhost:{hook.port}/by-url"},
-            {"url": "https://127.0.0.1:1/x", "caBundle": hook.ca_bundle},
-        ):
-            await api.made(VALIDATING, configuration(webhook(clientConfig=config)))
-            messages.append((await api.post(CONFIG_MAPS, config_map())).message)
-            await api.delete(VALIDATING + "/w")
-        server.close()
-        await api.server.close()
-        return [message.replace(str(hook.port), "PORT") for message in messages]
-
     denied = 'admission webhook "a.example.com" denied the request: '
     failed = FAILED + "failed to call webhook: Post "
-    assert run_real(main()) == [
+    api, hook = Api(Env()), RealHook(tmp_path, ["localhost", "s.default.svc"])
+    server = await hook.start()
+    outside = {"type": "ExternalName", "externalName": "localhost"}
+    await api.made("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": outside})
+    messages = []
+    service = {"namespace": "default", "name": "s", "path": "/by-service", "port": hook.port}
+    for config in (
+        {"url": f"https://localhost:{hook.port}/by-url", "caBundle": hook.ca_bundle},
+        {"service": service, "caBundle": hook.ca_bundle},
+        {"url": f"https://localhost:{hook.port}/by-envtest", "caBundle": hook.own_certificate},
+        {"url": f"https://localhost:{hook.port}//a/%2e/b%21/", "caBundle": hook.ca_bundle},
+        {"url": f"https://localhost:{hook.port}/moved-once", "caBundle": hook.ca_bundle},
+        {"url": f"https://localhost:{hook.port}/moved", "caBundle": hook.ca_bundle},
+        {"url": f"https://localhost:{hook.port}/by-url"},
+        {"url": "https://127.0.0.1:1/x", "caBundle": hook.ca_bundle},
+    ):
+        await api.made(VALIDATING, configuration(webhook(clientConfig=config)))
+        messages.append((await api.post(CONFIG_MAPS, config_map())).message)
+        await api.delete(VALIDATING + "/w")
+    server.close()
+    await api.server.close()
+    assert [message.replace(str(hook.port), "PORT") for message in messages] == [
         denied + "/by-url?timeout=10s",
         denied + "/by-service?timeout=10s",
         denied + "/by-envtest?timeout=10s",
@@ -433,7 +403,8 @@ def test_webhooks_are_called_over_tls(tmp_path: Path) -> None:
     ]
 
 
-def test_a_call_may_be_given_up_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.real_loop(timeout=60)
+async def test_a_call_may_be_given_up_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A webhook's time may run out while its server shakes hands."""
     hook = RealHook(tmp_path, ["localhost"])
     monkeypatch.setattr(webhook_calls, "connect", connect_at_once)
@@ -441,6 +412,60 @@ def test_a_call_may_be_given_up_at_any_moment(tmp_path: Path, monkeypatch: pytes
     async def call(port: int) -> None:
         await send(Target("https://localhost", "127.0.0.1", port, "localhost", "/", hook.ca_bundle), b"{}")
 
-    outcomes, complaints = run_real(give_up_at_every_step(hook.context, call))
+    outcomes, complaints = await give_up_at_every_step(hook.context, call)
     assert outcomes == {"CancelledError"}
     assert complaints == []
+
+
+@pytest.mark.real_loop(timeout=60)
+async def test_a_bundle_of_many_authorities_is_read_in_pieces(tmp_path: Path) -> None:
+    """The one that counts is the last, and something follows it."""
+    hook = RealHook(tmp_path, ["localhost"])
+    own = base64.b64decode(hook.ca_bundle).decode()
+    other = make_authority("others", Env().now()).certificate.decode()
+    server = await hook.start()
+    told = []
+    for bundle in (other * 120 + own + "\nthe end\n", other * 120):
+        target = Target(
+            "https://localhost",
+            "127.0.0.1",
+            hook.port,
+            "localhost",
+            "/",
+            base64.b64encode(bundle.encode()).decode(),
+        )
+        try:
+            told.append(str((await send(target, b'{"request":{"uid":"u"}}'))[0]))
+        except CallError as error:
+            told.append(str(error))
+    server.close()
+    good, bad = told
+    assert good == "200"
+    assert "unknown authority" in bad
+
+
+@pytest.mark.real_loop(timeout=60)
+async def test_answers_of_webhooks_hold_no_more_than_they_may(tmp_path: Path) -> None:
+    """Whoever has answered for longest without an end is given up."""
+    hook = RealHook(tmp_path, ["localhost"])
+    sent = asyncio.Event()
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n" + b" " * 7_900_000)
+        await sent.wait()
+        writer.close()
+
+    server = await asyncio.start_server(endless, "127.0.0.1", 0, ssl=hook.context)
+    port = server.sockets[0].getsockname()[1]
+    target = Target("https://localhost", "127.0.0.1", port, "localhost", "/", hook.ca_bundle)
+    calls = [asyncio.ensure_future(send(target, b"{}")) for _ in range(6)]
+    given_up = 0
+    while given_up < 3:
+        await asyncio.sleep(0.01)
+        given_up = sum(call.done() for call in calls)
+    errors = [str(call.exception()) for call in calls if call.done()]
+    sent.set()
+    await asyncio.gather(*calls, return_exceptions=True)
+    server.close()
+    assert set(errors) == {'Post "https://localhost": the answers of webhooks take too much room'}

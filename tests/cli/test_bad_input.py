@@ -25,6 +25,9 @@ KUBECONFIG = {
     ("words", "message"),
     [
         pytest.param(["bogus"], 'unknown command "bogus" for "pilothouse"', id="an unknown command"),
+        pytest.param(
+            ["managr"], 'unknown command "managr" for "pilothouse" (did you mean manager?)', id="a command misspelt"
+        ),
         pytest.param(["manager", "--bogus"], "unknown flag: --bogus", id="an unknown flag"),
         pytest.param(
             ["manager", "--kube-api-qps=fast"],
@@ -50,6 +53,8 @@ KUBECONFIG = {
             ["manager", "--secure-port=70000"], "--secure-port 70000 must be between 0 and 65535", id="a port"
         ),
         pytest.param(["manager", "now"], '"pilothouse manager" does not take any arguments, got ["now"]', id="a word"),
+        pytest.param(["up", "--nodes", "five"], '--nodes must be a whole number, got "five"', id="no number"),
+        pytest.param(["up", "--node=5"], "unknown flag: --node (did you mean --nodes?)", id="a flag that is misspelt"),
         pytest.param(["up", "--nodes=-1"], "--nodes must not be negative, got -1", id="fewer nodes than none"),
         pytest.param(["up", "--port=70000"], "--port must be between 0 and 65535", id="a port for up"),
         pytest.param(["up", "--kubeconfig="], "--kubeconfig must name a file", id="nowhere to write the kubeconfig"),
@@ -87,6 +92,11 @@ KUBECONFIG = {
             ["apiserver", "--feature-gates=Migration=true"],
             "--feature-gates: unrecognized feature gate: Migration",
             id="a gate of no release",
+        ),
+        pytest.param(
+            ["up", "--feature-gates=CoordinatedLeaderElection=true"],
+            "--feature-gates: feature gate CoordinatedLeaderElection=true is not supported: leader election does not",
+            id="a gate that the manager of a plane does not follow",
         ),
         pytest.param(["nodes", "--nodes"], "flag needs an argument: --nodes", id="a flag without its value"),
     ],

@@ -12,10 +12,10 @@ ON = "--feature-gates=DRAResourcePoolStatus=true"
 
 
 def test_gates_that_switch_nothing_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [ON, "--feature-gates=GenericWorkload=true"]
+    words = [ON, "--feature-gates=CRIListStreaming=true"]
     apiserver.say_idle_gates(apiserver.flag_set("x").parse(words), BEHIND_GATES)
     assert capsys.readouterr().err == (
-        "warning: Feature gate GenericWorkload=true is accepted for compatibility and has no effect\n"
+        "warning: Feature gate CRIListStreaming=true is accepted for compatibility and has no effect\n"
     )
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.cli import COMMANDS, controllers_reference, main
+from pilothouse.cli import controllers_reference, main
+from pilothouse.cli.commands import COMMANDS
 from pilothouse.cli.flags_reference import page
 from pilothouse.cli.programs import ALIAS, flag_sets, shown_flags
 

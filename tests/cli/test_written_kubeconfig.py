@@ -1,44 +1,290 @@
-"""The kubeconfig that programs write: who else used the file is told."""
+"""The kubeconfigs that programs write, and take back."""
 
+import asyncio
+import contextlib
+import os
 import socket
+import stat
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from tests.cli.test_kubeconfig_text import USUAL, addition
 
+from pilothouse.cli import written_kubeconfig
 from pilothouse.cli.program import UserError
-from pilothouse.cli.written_kubeconfig import write
+from pilothouse.cli.written_kubeconfig import MARK, Server, merged_kubeconfig, own_kubeconfig
+
+pytestmark = pytest.mark.real_loop(timeout=20)
+
+GONE = "https://127.0.0.1:1"
 
 
-def kubeconfig(server: str) -> dict[str, object]:
-    return {"clusters": [{"name": "pilothouse", "cluster": {"server": server}}]}
+def server(url: str) -> Server:
+    return Server(url, lambda name: addition(url, name))
 
 
-def test_the_file_of_a_server_that_still_runs_is_taken_with_a_word(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@contextlib.contextmanager
+def running() -> Iterator[str]:
+    """The address of somebody who listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"https://127.0.0.1:{listening.getsockname()[1]}"
+
+
+async def entered_and_left(opened: contextlib.AbstractAsyncContextManager[Any]) -> None:
+    async with opened:
+        pass
+
+
+def url_in(path: Path, name: str = "pilothouse") -> str:
+    clusters = yaml.safe_load(path.read_text())["clusters"]
+    return str(next(cluster["cluster"]["server"] for cluster in clusters if cluster["name"] == name))
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# A file that is all ours
+
+
+async def test_a_file_of_its_own_comes_and_goes(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "kubeconfig"
+    async with own_kubeconfig(path, server(GONE)) as written:
+        assert written == path
+        assert url_in(path) == GONE
+        assert (mode(path), mode(path.parent)) == (0o600, 0o700)
+        assert path.read_text().startswith(f"{MARK}\n")
+        assert [entry.name for entry in path.parent.iterdir()] == ["kubeconfig"]
+    assert not path.exists()
+    async with own_kubeconfig(path, server(GONE), kept=True):
+        pass
+    assert url_in(path) == GONE
+
+
+async def test_the_file_of_a_server_that_is_gone_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "kubeconfig"
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        first = f"https://127.0.0.1:{other.getsockname()[1]}"
-        write(path, first, kubeconfig(first))
-        write(path, first, kubeconfig(first))
-        assert capsys.readouterr().err == "", "its own file"
-        write(path, "https://127.0.0.1:1", kubeconfig("https://127.0.0.1:1"))
-    assert capsys.readouterr().err == (
-        f"note: {path} was for {first}, which still runs; from now on it is for https://127.0.0.1:1"
-        " (--kubeconfig FILE keeps them apart)\n"
-    )
-    assert "https://127.0.0.1:1" in path.read_text()
-
-
-def test_a_directory_is_no_kubeconfig(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is a directory; name a file with --write-kubeconfig"):
-        write(tmp_path, "https://127.0.0.1:1", {}, flag="--write-kubeconfig")
-
-
-def test_the_file_of_a_server_that_is_gone_is_taken_silently(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "kubeconfig"
-    for server in ("https://127.0.0.1:1", "http://[bad", "https://127.0.0.1:2"):
-        write(path, server, kubeconfig(server))
+    for url in (GONE, "http://[bad", "https://127.0.0.1:2"):
+        async with own_kubeconfig(path, server(url), kept=True) as written:
+            assert (written, url_in(path)) == (path, url)
     assert capsys.readouterr().err == ""
+
+
+async def test_the_file_of_a_server_that_still_runs_stays_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kubeconfig"
+    with running() as first:
+        async with own_kubeconfig(path, server(first), given=False):
+            async with own_kubeconfig(path, server("https://127.0.0.1:2"), given=False) as beside:
+                assert beside == tmp_path / "kubeconfig-2"
+                assert (url_in(path), url_in(beside)) == (first, "https://127.0.0.1:2")
+            assert url_in(path) == first
+            assert not beside.exists()
+            assert capsys.readouterr().err == (
+                f"note: {path} is for {first}, which still runs; {beside} is for https://127.0.0.1:2\n"
+            )
+            with pytest.raises(UserError, match=f"is for {first}, which still runs; name another file with"):
+                async with own_kubeconfig(path, server(GONE), given=True):
+                    pass
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_file_that_leads_elsewhere_by_now_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    first, second = server(GONE), server("https://127.0.0.1:2")
+    async with own_kubeconfig(path, first), own_kubeconfig(path, second, kept=True):
+        pass
+    assert url_in(path) == "https://127.0.0.1:2"
+
+
+async def test_a_file_that_kubectl_has_changed_is_still_ours(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    async with own_kubeconfig(path, server(GONE), kept=True):
+        document = yaml.safe_load(path.read_text())
+        document["contexts"][0]["context"]["namespace"] = "other"
+        path.write_text(yaml.safe_dump(document))  # which drops the comment
+    async with own_kubeconfig(path, server("https://127.0.0.1:2")):
+        assert url_in(path) == "https://127.0.0.1:2"
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", ["precious: true\n", USUAL, "", "\x00", "a: ["])
+async def test_somebody_elses_file_is_left_alone(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "mine"
+    path.write_text(content)
+    with pytest.raises(UserError, match=r"was not written by pilothouse and is left alone; .* --write-kubeconfig"):
+        async with own_kubeconfig(path, server(GONE)):
+            pytest.fail("it was taken")
+    assert path.read_text() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+async def test_a_directory_is_no_kubeconfig(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a directory; name a file with --kubeconfig"):
+        async with own_kubeconfig(tmp_path, server(GONE)):
+            pytest.fail("it was taken")
+
+
+async def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text(f"{MARK}\n")
+    (tmp_path / "kubeconfig").symlink_to(tmp_path / "victim")
+    async with own_kubeconfig(tmp_path / "kubeconfig", server(GONE)):
+        assert (tmp_path / "victim").read_text() == f"{MARK}\n"
+
+
+@pytest.mark.parametrize("kind", [own_kubeconfig, merged_kubeconfig])
+async def test_a_directory_where_anybody_may_exchange_files_is_refused(tmp_path: Path, kind: Any) -> None:
+    """Whoever exchanges a kubeconfig has the user's kubectl run programs."""
+    tmp_path.chmod(0o777)
+    with pytest.raises(UserError, match="anybody may exchange files in"):
+        await entered_and_left(kind(tmp_path / "kubeconfig", server(GONE)))
+    tmp_path.chmod(0o1777)  # as /tmp
+    await entered_and_left(kind(tmp_path / "kubeconfig", server(GONE)))
+
+
+# A context in the user's file
+
+
+@pytest.mark.parametrize("linked", [False, True])
+async def test_a_context_comes_and_goes(tmp_path: Path, linked: bool) -> None:
+    real = tmp_path / "config"
+    real.write_text(USUAL)
+    real.chmod(0o640)
+    path = tmp_path / "link" if linked else real
+    if linked:
+        path.symlink_to(real)
+    async with merged_kubeconfig(path, server(GONE)) as name:
+        document = yaml.safe_load(path.read_text())
+        assert (name, document["current-context"]) == ("pilothouse", "pilothouse")
+        assert [context["name"] for context in document["contexts"]] == ["prod", "pilothouse"]
+        assert mode(real) == 0o640
+    assert path.is_symlink() is linked
+    assert real.read_text() == USUAL
+    assert not list(tmp_path.glob("*.lock"))
+
+
+async def test_a_file_that_was_not_there_is_gone_again(tmp_path: Path) -> None:
+    path = tmp_path / ".kube" / "config"
+    async with merged_kubeconfig(path, server(GONE)):
+        assert (url_in(path), mode(path)) == (GONE, 0o600)
+    assert not path.exists()
+    async with merged_kubeconfig(path, server(GONE)):
+        path.write_text(path.read_text() + "preferences: {colors: true}\n")
+    assert yaml.safe_load(path.read_text())["preferences"] == {"colors": True}
+
+
+async def test_two_servers_have_a_context_each(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(USUAL)
+    with running() as first:
+        async with merged_kubeconfig(path, server(first)):
+            async with merged_kubeconfig(path, server("https://127.0.0.1:2")) as second:
+                assert second == "pilothouse-2"
+                assert (url_in(path), url_in(path, second)) == (first, "https://127.0.0.1:2")
+            assert yaml.safe_load(path.read_text())["current-context"] == "pilothouse"
+    assert path.read_text() == USUAL
+
+
+async def test_a_cluster_of_that_name_that_is_the_users_stays(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("clusters:\n- name: pilothouse\n  cluster: {server: https://mine}\n")
+    async with merged_kubeconfig(path, server(GONE)) as name:
+        assert name == "pilothouse-1"
+        assert url_in(path) == "https://mine"
+    path.write_text("users:\n- name: pilothouse\n- name: pilothouse-1\n")
+    with pytest.raises(UserError, match="has clusters, users or contexts named pilothouse and pilothouse-1"):
+        async with merged_kubeconfig(path, server(GONE)):
+            pytest.fail("it was put in")
+
+
+async def test_what_a_killed_process_left_behind_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(USUAL)
+    killed = merged_kubeconfig(path, server(GONE))
+    await killed.__aenter__()
+    async with merged_kubeconfig(path, server("https://127.0.0.1:2")) as name:
+        assert (name, url_in(path)) == ("pilothouse", "https://127.0.0.1:2")
+    left = path.read_text()
+    await killed.__aexit__(None, None, None)
+    assert path.read_text() == left, "the context was no longer its own"
+    async with merged_kubeconfig(path, server(GONE)):
+        path.write_text(path.read_text() + "# mine\n")
+    assert path.read_text() == USUAL + "# mine\n"
+
+
+@pytest.mark.parametrize("content", ["- a\n", "a: [", "clusters: 5\n"])
+async def test_what_is_no_kubeconfig_is_left_alone(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(content)
+    with pytest.raises(UserError, match=r"unable to add a context to .*; it is left alone"):
+        async with merged_kubeconfig(path, server(GONE)):
+            pytest.fail("it was changed")
+    assert path.read_text() == content
+
+
+async def test_a_program_that_holds_the_lock_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, lock = tmp_path / "config", tmp_path / "config.lock"
+    path.write_text(USUAL)
+    lock.touch()
+    asyncio.get_running_loop().call_later(0.2, lock.unlink)
+    async with merged_kubeconfig(path, server(GONE)):
+        assert url_in(path) == GONE
+    monkeypatch.setattr(written_kubeconfig, "_LOCK_SECONDS", 0.1)
+    lock.touch()
+    with pytest.raises(UserError, match=r"config\.lock is there: another program is changing .*/config, or died"):
+        await entered_and_left(merged_kubeconfig(path, server(GONE)))
+    assert path.read_text() == USUAL
+
+
+async def test_an_end_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(written_kubeconfig, "_LOCK_SECONDS", 0.1)
+    path = tmp_path / "config"
+    async with merged_kubeconfig(path, server(GONE)):
+        (tmp_path / "config.lock").touch()
+    assert capsys.readouterr().err.startswith(f"note: the context pilothouse could not be taken out of {path}: ")
+
+
+async def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(USUAL)
+
+    async def write(number: int, entered: asyncio.Event, leave: asyncio.Event) -> None:
+        one = Server(f"https://127.0.0.1:{number}", lambda name: addition(f"https://127.0.0.1:{number}", name))
+        async with _named(path, one, f"c{number}"):
+            entered.set()
+            await leave.wait()
+
+    leave = asyncio.Event()
+    entered = [asyncio.Event() for _number in range(5)]
+    tasks = [asyncio.create_task(write(number, event, leave)) for number, event in enumerate(entered, 2)]
+    for event in entered:
+        await event.wait()
+    names = {cluster["name"] for cluster in yaml.safe_load(path.read_text())["clusters"]}
+    assert names == {"prod", "dev", "c2", "c3", "c4", "c5", "c6"}
+    leave.set()
+    await asyncio.gather(*tasks)
+    assert path.read_text() == USUAL
+
+
+@contextlib.asynccontextmanager
+async def _named(path: Path, one: Server, name: str) -> AsyncIterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(written_kubeconfig, "_free_name", lambda _path, _document, server: f"c{server.port}")
+        async with merged_kubeconfig(path, one) as given:
+            assert given == name
+            yield given
+
+
+async def test_root_leaves_a_file_to_its_owner(tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can change somebody else's file")
+    path = tmp_path / "config"
+    path.write_text(USUAL)
+    os.chown(path, 4711, 4711)
+    await entered_and_left(merged_kubeconfig(path, server(GONE)))
+    assert (path.stat().st_uid, path.stat().st_gid) == (4711, 4711)

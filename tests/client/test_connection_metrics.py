@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.client.certificates import Authority
 from tests.client.scripted_server import Asked, ScriptedServer
-from tests.client.test_tls import GET, credential, plugin, run, server_context
+from tests.client.test_tls import GET, credential, plugin, server_context
 
 from pilothouse.client.connect import ConnectionInfo
 from pilothouse.client.endpoint import parse_endpoint
@@ -19,6 +19,8 @@ from pilothouse.client.tls import TlsContexts, TlsSettings
 from pilothouse.env import Env
 from pilothouse.runtime.client_metrics import RestClientMetrics
 from pilothouse.runtime.metrics import Registry
+
+pytestmark = pytest.mark.real_loop(timeout=20)
 
 
 class Measured:
@@ -36,18 +38,14 @@ def answer(asked: Asked) -> None:
     asked.answer(b"{}")
 
 
-def test_looking_up_a_name_is_timed_and_an_address_needs_none() -> None:
+async def test_looking_up_a_name_is_timed_and_an_address_needs_none() -> None:
     measured = Measured()
-
-    async def main() -> None:
-        async with ScriptedServer(answer) as server:
-            for url in (server.url.replace("127.0.0.1", "localhost"), server.url):
-                transport = RemoteTransport(parse_endpoint(url, "test"), Env(), metrics=measured.metrics)
-                for _request in range(2):
-                    await transport.request(GET)
-                await transport.close()
-
-    run(main)
+    async with ScriptedServer(answer) as server:
+        for url in (server.url.replace("127.0.0.1", "localhost"), server.url):
+            transport = RemoteTransport(parse_endpoint(url, "test"), Env(), metrics=measured.metrics)
+            for _request in range(2):
+                await transport.request(GET)
+            await transport.close()
     assert measured("dns_resolution_duration_seconds", "localhost") == 1
     assert 'host="127.0.0.1"' not in measured.registry.exposition()
 
@@ -82,28 +80,25 @@ def test_a_change_of_the_authoritys_file_is_counted_once(
     assert measured.registry.exposition().count("rest_client_transport_ca_reload_total{") == 1
 
 
-def test_how_plugins_end_is_counted(tmp_path: Path) -> None:
+async def test_how_plugins_end_is_counted(tmp_path: Path) -> None:
     measured = Measured()
 
     async def called(made: ExecPlugin) -> None:
         made.metrics = measured.metrics
         await made.fetch()
 
-    async def main() -> None:
-        await called(plugin(tmp_path, credential("{'token': 't'}")))
-        with pytest.raises(ConnectFailed):
-            await called(plugin(tmp_path, "sys.exit(7)"))
-        with pytest.raises(ConnectFailed):
-            await called(ExecPlugin(ExecSettings("no-such-plugin", "v1", interactive_mode="Never"), Env()))
-
-    run(main)
+    await called(plugin(tmp_path, credential("{'token': 't'}")))
+    with pytest.raises(ConnectFailed):
+        await called(plugin(tmp_path, "sys.exit(7)"))
+    with pytest.raises(ConnectFailed):
+        await called(ExecPlugin(ExecSettings("no-such-plugin", "v1", interactive_mode="Never"), Env()))
     assert measured("exec_plugin_call_total", "0", "no_error") == 1
     assert measured("exec_plugin_call_total", "7", "plugin_execution_error") == 1
     assert measured("exec_plugin_call_total", "1", "plugin_not_found_error") == 1
     assert "rest_client_exec_plugin_ttl_seconds +Inf" in measured.registry.exposition()
 
 
-def test_the_life_of_a_plugins_certificate_is_told(tmp_path: Path) -> None:
+async def test_the_life_of_a_plugins_certificate_is_told(tmp_path: Path) -> None:
     """Each run prints the next one of two."""
     measured, authority = Measured(), Authority()
     pairs = []
@@ -115,36 +110,28 @@ def test_the_life_of_a_plugins_certificate_is_told(tmp_path: Path) -> None:
     script = credential(f"{{**{json.dumps(pairs)}[len(open({runs!r}).read()) - 1], **{expired!r}}}")
     made = plugin(tmp_path, script)
     tls = server_context(tmp_path, authority, ask=authority)
-
-    async def main() -> None:
-        async with ScriptedServer(answer, tls=tls) as server:
-            connection = ConnectionInfo(
-                endpoint=parse_endpoint(server.url, "test"),
-                tls=TlsSettings(ca_data=authority.pem),
-                login=lambda _env: made,
-            )
-            transport = connection.transport(Env(), metrics=measured.metrics)
-            assert measured("exec_plugin_ttl_seconds") == float("inf")
-            await made.fetch()
-            left = measured("exec_plugin_ttl_seconds")
-            assert 0 < left < datetime.timedelta(days=400).total_seconds()
-            assert measured("exec_plugin_certificate_rotation_age") == 0, "nothing was rotated yet"
-            await made.fetch()
-            await transport.close()
-
-    run(main)
+    async with ScriptedServer(answer, tls=tls) as server:
+        connection = ConnectionInfo(
+            endpoint=parse_endpoint(server.url, "test"),
+            tls=TlsSettings(ca_data=authority.pem),
+            login=lambda _env: made,
+        )
+        transport = connection.transport(Env(), metrics=measured.metrics)
+        assert measured("exec_plugin_ttl_seconds") == float("inf")
+        await made.fetch()
+        left = measured("exec_plugin_ttl_seconds")
+        assert 0 < left < datetime.timedelta(days=400).total_seconds()
+        assert measured("exec_plugin_certificate_rotation_age") == 0, "nothing was rotated yet"
+        await made.fetch()
+        await transport.close()
     assert measured("exec_plugin_certificate_rotation_age") == 1
 
 
-def test_a_certificate_that_is_none_is_reported_by_whoever_uses_it(tmp_path: Path) -> None:
+async def test_a_certificate_that_is_none_is_reported_by_whoever_uses_it(tmp_path: Path) -> None:
     measured = Measured()
     made = plugin(tmp_path, credential("{'clientCertificateData': 'x', 'clientKeyData': 'y'}"))
     made.metrics = measured.metrics
-
-    async def main() -> None:
-        pair = await made.key_pair()
-        with pytest.raises(ConfigError, match="is not a PEM certificate"):
-            TlsContexts(TlsSettings(), Env()).get(pair)
-
-    run(main)
+    pair = await made.key_pair()
+    with pytest.raises(ConfigError, match="is not a PEM certificate"):
+        TlsContexts(TlsSettings(), Env()).get(pair)
     assert measured("exec_plugin_ttl_seconds") == float("inf")

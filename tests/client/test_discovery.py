@@ -10,9 +10,9 @@ import pytest
 from pilothouse.api import wire
 from pilothouse.api.apps import REPLICA_SETS
 from pilothouse.api.core import PODS
-from pilothouse.client.discovery import Discovery, GroupVersion, Resource, RestMapper, discover
+from pilothouse.client.discovery import RestMapper, discover
 from pilothouse.client.errors import ServiceUnavailable, error_of
-from pilothouse.env import Env, virtual
+from pilothouse.machinery.api_resources import Discovery, GroupVersion, Resource
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -88,13 +88,6 @@ class Server:
         return wire.Response(200, {"content-type": self.content_type}, msgspec.json.encode(self.documents[target]))
 
 
-def run(main: Any) -> None:
-    async def program(_env: Env) -> None:
-        await main()
-
-    virtual.run(program)
-
-
 @pytest.mark.parametrize(
     ("server", "requests"),
     [
@@ -102,24 +95,21 @@ def run(main: Any) -> None:
         pytest.param(Server(LEGACY), 6, id="legacy"),
     ],
 )
-def test_both_forms_say_the_same(server: Server, requests: int) -> None:
-    async def main() -> None:
-        found = await discover(server)
-        assert len(server.asked) == requests
-        assert [version.name for version in found.versions] == ["v1", "apps/v1", "apps/v1beta2"]
-        assert list(found.failures) == ["metrics.k8s.io/v1beta1"], "what is missing is named, the rest is there"
-        preferred = {resource.group_resource: resource.version for resource in found.preferred_resources()}
-        assert preferred == {"pods": "v1", "replicasets.apps": "v1", "old.apps": "v1beta2"}
-        replica_sets = found.find("apps/v1", "ReplicaSet")
-        assert replica_sets is not None
-        assert replica_sets.subresources == ("status",)
-        assert replica_sets.supports("list")
-        assert not replica_sets.supports("list", "watch")
-        assert replica_sets.as_kind().api_version == "apps/v1"
-        assert found.serves(PODS)
-        assert found.serves(REPLICA_SETS)
-
-    run(main)
+async def test_both_forms_say_the_same(server: Server, requests: int) -> None:
+    found = await discover(server)
+    assert len(server.asked) == requests
+    assert [version.name for version in found.versions] == ["v1", "apps/v1", "apps/v1beta2"]
+    assert list(found.failures) == ["metrics.k8s.io/v1beta1"], "what is missing is named, the rest is there"
+    preferred = {resource.group_resource: resource.version for resource in found.preferred_resources()}
+    assert preferred == {"pods": "v1", "replicasets.apps": "v1", "old.apps": "v1beta2"}
+    replica_sets = found.find("apps/v1", "ReplicaSet")
+    assert replica_sets is not None
+    assert replica_sets.subresources == ("status",)
+    assert replica_sets.supports("list")
+    assert not replica_sets.supports("list", "watch")
+    assert replica_sets.as_kind().api_version == "apps/v1"
+    assert found.serves(PODS)
+    assert found.serves(REPLICA_SETS)
 
 
 @pytest.mark.parametrize(
@@ -145,42 +135,52 @@ def test_resources_are_found_by_group_and_kind(group: str, kind: str, names: lis
     assert [f"{found.version} {found.name}" for found in served.preferred_for(group, kind)] == names
 
 
-def test_a_server_without_the_core_group_is_fine_and_one_that_fails_is_not() -> None:
+async def test_a_server_without_the_core_group_is_fine_and_one_that_fails_is_not() -> None:
     class Failing(Server):
         async def request(self, method: str, target: str, **_: Any) -> wire.Response:
             raise error_of(503, b"")
 
-    async def main() -> None:
-        found = await discover(Server({"/apis": NAMED}, AGGREGATED))
-        assert found.find("v1", "Pod") is None
-        with pytest.raises(ServiceUnavailable):
-            await discover(Failing({}))
-
-    run(main)
+    found = await discover(Server({"/apis": NAMED}, AGGREGATED))
+    assert found.find("v1", "Pod") is None
+    with pytest.raises(ServiceUnavailable):
+        await discover(Failing({}))
 
 
-def test_a_mapper_asks_once_for_all_and_again_after_a_reset() -> None:
-    async def main() -> None:
-        server = Server({"/api": CORE, "/apis": NAMED}, AGGREGATED)
-        mapper = RestMapper(server)
-        first = asyncio.ensure_future(mapper.resource_for("v1", "Pod"))
-        others = [asyncio.ensure_future(mapper.resource_for("apps/v1", "ReplicaSet")) for _ in range(5)]
-        await asyncio.sleep(0)
-        first.cancel()  # whoever asked first may go away; the others still get their answer
-        found = await asyncio.gather(*others)
-        assert {resource.name for resource in found if resource is not None} == {"replicasets"}
-        assert await mapper.kind_for("example.org/v1", "Thing") is None
-        assert len(server.asked) == 2
-        with pytest.raises(LookupError, match="stale"):
-            await mapper.resource_for("metrics.k8s.io/v1beta1", "PodMetrics")
-        mapper.reset()
-        await mapper.resource_for("v1", "Pod")
-        assert len(server.asked) == 4
-
-    run(main)
+async def test_a_mapper_asks_once_for_all_and_again_after_a_reset() -> None:
+    server = Server({"/api": CORE, "/apis": NAMED}, AGGREGATED)
+    mapper = RestMapper(server)
+    first = asyncio.ensure_future(mapper.resource_for("v1", "Pod"))
+    others = [asyncio.ensure_future(mapper.resource_for("apps/v1", "ReplicaSet")) for _ in range(5)]
+    await asyncio.sleep(0)
+    first.cancel()  # whoever asked first may go away; the others still get their answer
+    found = await asyncio.gather(*others)
+    assert {resource.name for resource in found if resource is not None} == {"replicasets"}
+    assert await mapper.kind_for("example.org/v1", "Thing") is None
+    assert len(server.asked) == 2
+    with pytest.raises(LookupError, match="stale"):
+        await mapper.resource_for("metrics.k8s.io/v1beta1", "PodMetrics")
+    mapper.reset()
+    await mapper.resource_for("v1", "Pod")
+    assert len(server.asked) == 4
 
 
-def test_a_failed_question_is_asked_again() -> None:
+async def test_an_answer_to_a_question_from_before_a_reset_is_not_remembered() -> None:
+    """Who resets wants to know of what has come since; who asked before gets the answer all the same."""
+    nothing = {**NAMED, "items": []}
+    server = Server({"/api": CORE, "/apis": nothing}, AGGREGATED)
+    mapper = RestMapper(server)
+    before = asyncio.ensure_future(mapper.resource_for("apps/v1", "ReplicaSet"))
+    await asyncio.sleep(0.005)
+    mapper.reset()
+    after = asyncio.ensure_future(mapper.resource_for("apps/v1", "ReplicaSet"))
+    assert await before is None
+    server.documents = {"/api": CORE, "/apis": NAMED}
+    assert await after is not None
+    assert await mapper.resource_for("apps/v1", "ReplicaSet") is not None
+    assert len(server.asked) == 4
+
+
+async def test_a_failed_question_is_asked_again() -> None:
     class Flaky(Server):
         async def request(self, method: str, target: str, **more: Any) -> wire.Response:
             if len(self.asked) < 2:
@@ -188,10 +188,7 @@ def test_a_failed_question_is_asked_again() -> None:
                 raise error_of(503, b"")
             return await super().request(method, target, **more)
 
-    async def main() -> None:
-        mapper = RestMapper(Flaky({"/api": CORE, "/apis": NAMED}, AGGREGATED))
-        with pytest.raises(ServiceUnavailable):
-            await mapper.resource_for("v1", "Pod")
-        assert await mapper.resource_for("v1", "Pod") is not None
-
-    run(main)
+    mapper = RestMapper(Flaky({"/api": CORE, "/apis": NAMED}, AGGREGATED))
+    with pytest.raises(ServiceUnavailable):
+        await mapper.resource_for("v1", "Pod")
+    assert await mapper.resource_for("v1", "Pod") is not None

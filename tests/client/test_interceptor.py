@@ -1,7 +1,6 @@
 """Injected faults: what is hit, what the server saw of it, what the caller hears."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from pilothouse.client.interceptor import (
     Sent,
     conflict,
     delay,
+    delay_answer,
     fail,
     gone,
     hang,
@@ -33,7 +33,7 @@ from pilothouse.client.interceptor import (
     time_out,
 )
 from pilothouse.client.request_info import describe
-from pilothouse.env import Env, virtual
+from pilothouse.env import Chance, Env
 
 
 class Server:
@@ -97,15 +97,9 @@ class Story:
             self.endings[kind.resource] = error
 
 
-def run(main: Callable[[Story], Awaitable[None]], seed: int = 0) -> Story:
-    stories: list[Story] = []
-
-    async def program(env: Env) -> None:
-        stories.append(Story(env))
-        await main(stories[0])
-
-    virtual.run(program, seed=seed)
-    return stories[0]
+@pytest.fixture
+async def story(env: Env) -> Story:
+    return Story(env)
 
 
 @pytest.mark.parametrize(
@@ -132,12 +126,9 @@ def test_requests_are_described_as_the_server_would(method: str, target: str, ex
     assert str(describe(wire.Request(method, target))) == expected
 
 
-def test_without_rules_nothing_changes() -> None:
-    async def main(story: Story) -> None:
-        await story.client.get(PODS, "a", "ns")
-        await story.client.create(PODS, {}, "ns")
-
-    story = run(main)
+async def test_without_rules_nothing_changes(story: Story) -> None:
+    await story.client.get(PODS, "a", "ns")
+    await story.client.create(PODS, {}, "ns")
     assert story.server.seen == ["get pods ns/a", "create pods ns/"]
     assert [type(seen) for seen in story.observed] == [Sent, Answered, Sent, Answered]
 
@@ -154,27 +145,38 @@ def test_without_rules_nothing_changes() -> None:
         pytest.param(time_out(sent=False), TimeoutError, False, id="timed out before"),
     ],
 )
-def test_faults(action: Any, error: type[Exception], server_did_it: bool) -> None:
-    async def main(story: Story) -> None:
-        story.faults.add(Rule(action, verb="create"))
-        with pytest.raises(error):
-            await story.client.create(PODS, {}, "ns")
-
-    story = run(main)
+async def test_faults(story: Story, action: Any, error: type[Exception], server_did_it: bool) -> None:
+    story.faults.add(Rule(action, verb="create"))
+    with pytest.raises(error):
+        await story.client.create(PODS, {}, "ns")
     assert story.server.seen == (["create pods ns/"] if server_did_it else [])
     assert isinstance(story.observed[-1], Answered | Failed)
     assert story.observed[-1].injected
 
 
-def test_an_answer_that_never_comes_needs_the_callers_own_limit() -> None:
-    async def main(story: Story) -> None:
-        story.faults.add(Rule(hang(sent=True)))
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(5):
-                await story.client.create(PODS, {}, "ns")
-        assert story.env.monotonic() == 5.0
+async def test_an_answer_that_comes_late_is_overtaken_by_events(story: Story) -> None:
+    story.faults.add(Rule(delay_answer(2.0), verb="create"))
+    listening = asyncio.ensure_future(story.listen(PODS))
+    await asyncio.sleep(1)
+    creating = asyncio.ensure_future(story.client.create(PODS, {}, "ns"))
+    await asyncio.sleep(1)
+    assert story.server.seen[-1] == "create pods ns/", "the server did it at once"
+    story.server.say("pods", "a")
+    await asyncio.sleep(0.5)
+    assert story.heard == [(2.0, "pods", "a")]
+    assert not creating.done()
+    await creating
+    assert story.env.monotonic() == 3.0
+    listening.cancel()
 
-    assert run(main).server.seen == ["create pods ns/"]
+
+async def test_an_answer_that_never_comes_needs_the_callers_own_limit(story: Story) -> None:
+    story.faults.add(Rule(hang(sent=True)))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5):
+            await story.client.create(PODS, {}, "ns")
+    assert story.env.monotonic() == 5.0
+    assert story.server.seen == ["create pods ns/"]
 
 
 @pytest.mark.parametrize(
@@ -193,141 +195,119 @@ def test_an_answer_that_never_comes_needs_the_callers_own_limit() -> None:
         ({"probability": 0.0}, []),
     ],
 )
-def test_a_rule_hits_what_it_says(criteria: dict[str, Any], hit: list[str]) -> None:
-    async def main(story: Story) -> None:
-        rule = story.faults.add(Rule(fail(400), **criteria))
-        calls = [
-            story.client.create(PODS, {}, "ns"),
-            story.client.get(PODS, "a", "ns"),
-            story.client.patch(PODS, "a", merge_patch({}), "ns", subresource="status"),
-            story.client.create(REPLICA_SETS, {"x": 1}, "ns"),
-            story.client.delete(PODS, "a", "ns"),
-        ]
-        for call in calls:
-            await asyncio.gather(call, return_exceptions=True)
-        assert rule.hits == len(hit)
-        story.faults.remove(rule)
-        await story.client.list(PODS)
-
-    story = run(main)
+async def test_a_rule_hits_what_it_says(story: Story, criteria: dict[str, Any], hit: list[str]) -> None:
+    rule = story.faults.add(Rule(fail(400), **criteria))
+    calls = [
+        story.client.create(PODS, {}, "ns"),
+        story.client.get(PODS, "a", "ns"),
+        story.client.patch(PODS, "a", merge_patch({}), "ns", subresource="status"),
+        story.client.create(REPLICA_SETS, {"x": 1}, "ns"),
+        story.client.delete(PODS, "a", "ns"),
+    ]
+    for call in calls:
+        await asyncio.gather(call, return_exceptions=True)
+    assert rule.hits == len(hit)
+    story.faults.remove(rule)
+    await story.client.list(PODS)
     hurt = [str(seen.call) for seen in story.observed if isinstance(seen, Answered) and seen.injected]
     assert hurt == hit
 
 
-def test_chance_is_the_seeds() -> None:
-    async def main(story: Story) -> None:
+async def test_chance_is_the_seeds(env: Env) -> None:
+    async def hits(seed: int) -> list[bool]:
+        story = Story(Env(clock=env.clock, chance=Chance(seed)))
         story.faults.add(Rule(fail(400), probability=0.5))
         for _ in range(20):
             await asyncio.gather(story.client.get(PODS, "a", "ns"), return_exceptions=True)
+        return [seen.injected for seen in story.observed if isinstance(seen, Answered)]
 
-    def hits(seed: int) -> list[bool]:
-        return [seen.injected for seen in run(main, seed).observed if isinstance(seen, Answered)]
-
-    assert hits(1) == hits(1)
-    assert hits(1) != hits(2)
-    assert 0 < sum(hits(1)) < 20
-
-
-def test_delays_add_up_before_the_request_is_sent() -> None:
-    async def main(story: Story) -> None:
-        story.faults.add(Rule(delay(1.0), verb="create"))
-        story.faults.add(Rule(delay(2.0, 3.0)))
-        await story.client.create(PODS, {}, "ns")
-        assert 3.0 <= story.env.monotonic() <= 4.0
-
-    run(main)
+    one = await hits(1)
+    assert await hits(1) == one
+    assert await hits(2) != one
+    assert 0 < sum(one) < 20
 
 
-def test_a_request_can_be_changed_on_its_way() -> None:
+async def test_delays_add_up_before_the_request_is_sent(story: Story) -> None:
+    story.faults.add(Rule(delay(1.0), verb="create"))
+    story.faults.add(Rule(delay(2.0, 3.0)))
+    await story.client.create(PODS, {}, "ns")
+    assert 3.0 <= story.env.monotonic() <= 4.0
+
+
+async def test_a_request_can_be_changed_on_its_way(story: Story) -> None:
     """A stale list, for one: the same list, from the server's cache."""
-
-    async def main(story: Story) -> None:
-        change = Replace(lambda request: wire.Request(request.method, request.target + "/b"))
-        story.faults.add(Rule(change, verb="get"))
-        await story.client.get(PODS, "a", "ns")
-
-    assert run(main).server.seen == ["get pods/b ns/a"]
+    change = Replace(lambda request: wire.Request(request.method, request.target + "/b"))
+    story.faults.add(Rule(change, verb="get"))
+    await story.client.get(PODS, "a", "ns")
+    assert story.server.seen == ["get pods/b ns/a"]
 
 
-def test_a_refused_watch_and_one_that_works() -> None:
-    async def main(story: Story) -> None:
-        story.faults.add(Rule(gone(), verb="watch", times=1))
-        await story.listen(PODS)
-        assert isinstance(story.endings["pods"], Expired)
-        listener = asyncio.ensure_future(story.listen(PODS))
-        await asyncio.sleep(1)
-        story.server.say("pods", "a", "b")
-        await asyncio.sleep(1)
-        listener.cancel()
-
-    story = run(main)
+async def test_a_refused_watch_and_one_that_works(story: Story) -> None:
+    story.faults.add(Rule(gone(), verb="watch", times=1))
+    await story.listen(PODS)
+    assert isinstance(story.endings["pods"], Expired)
+    listener = asyncio.ensure_future(story.listen(PODS))
+    await asyncio.sleep(1)
+    story.server.say("pods", "a", "b")
+    await asyncio.sleep(1)
+    listener.cancel()
     assert story.heard == [(1.0, "pods", "a"), (1.0, "pods", "b")]
     assert [seen.status for seen in story.observed if isinstance(seen, Opened)] == [410, 200]
     assert len([seen for seen in story.observed if isinstance(seen, Delivered)]) == 2
 
 
-def test_delayed_events_keep_their_order_and_can_be_overtaken_by_another_watch() -> None:
-    async def main(story: Story) -> None:
-        story.faults.add(Rule(delay(1.0, 9.0), verb="watch", resource="pods"))
-        listeners = [asyncio.ensure_future(story.listen(kind)) for kind in (PODS, NODES)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        story.server.say("pods", *"abcde")
+@pytest.mark.usefixtures("seed")
+async def test_delayed_events_keep_their_order_and_can_be_overtaken_by_another_watch(story: Story) -> None:
+    story.faults.add(Rule(delay(1.0, 9.0), verb="watch", resource="pods"))
+    listeners = [asyncio.ensure_future(story.listen(kind)) for kind in (PODS, NODES)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    story.server.say("pods", *"abcde")
+    story.server.say("nodes", "n")
+    await asyncio.sleep(20)
+    for listener in listeners:
+        listener.cancel()
+    assert story.heard[0] == (0.0, "nodes", "n")
+    assert [name for _, _, name in story.heard[1:]] == list("abcde")
+    assert story.heard[-1][0] <= 9.0, "delays count from arrival; they do not add up along the watch"
+
+
+async def test_held_events_wait_until_they_are_released(story: Story) -> None:
+    listeners = [asyncio.ensure_future(story.listen(kind)) for kind in (PODS, NODES)]
+    await asyncio.sleep(1)
+    with story.faults.hold(resource="pods") as held:
+        story.server.say("pods", "a", "b", "c")
         story.server.say("nodes", "n")
-        await asyncio.sleep(20)
-        for listener in listeners:
-            listener.cancel()
-
-    for seed in range(5):
-        story = run(main, seed)
-        assert story.heard[0] == (0.0, "nodes", "n")
-        assert [name for _, _, name in story.heard[1:]] == list("abcde")
-        assert story.heard[-1][0] <= 9.0, "delays count from arrival; they do not add up along the watch"
-
-
-def test_held_events_wait_until_they_are_released() -> None:
-    async def main(story: Story) -> None:
-        listeners = [asyncio.ensure_future(story.listen(kind)) for kind in (PODS, NODES)]
         await asyncio.sleep(1)
-        with story.faults.hold(resource="pods") as held:
-            story.server.say("pods", "a", "b", "c")
-            story.server.say("nodes", "n")
-            await asyncio.sleep(1)
-            held.release(1)
-            await asyncio.sleep(1)
+        held.release(1)
         await asyncio.sleep(1)
-        for listener in listeners:
-            listener.cancel()
-
-    assert run(main).heard == [(1.0, "nodes", "n"), (2.0, "pods", "a"), (3.0, "pods", "b"), (3.0, "pods", "c")]
+    await asyncio.sleep(1)
+    for listener in listeners:
+        listener.cancel()
+    assert story.heard == [(1.0, "nodes", "n"), (2.0, "pods", "a"), (3.0, "pods", "b"), (3.0, "pods", "c")]
 
 
 @pytest.mark.parametrize(("with_", "ending"), [(None, type(None)), (gone(), Expired), (lose_request(), ConnectionLost)])
-def test_open_watches_can_be_ended(with_: Any, ending: type) -> None:
-    async def main(story: Story) -> None:
-        listeners = [asyncio.ensure_future(story.listen(kind)) for kind in (PODS, NODES)]
-        await asyncio.sleep(1)
-        story.faults.add(Rule(delay(100), verb="watch"))
-        story.server.say("pods", "lost")
-        await asyncio.sleep(1)
-        assert story.faults.end_watches(resource="pods", with_=with_) == 1
-        await asyncio.sleep(1)
-        assert story.faults.end_watches(resource="pods") == 0
-        assert type(story.endings["pods"]) is ending
-        assert "nodes" not in story.endings
-        listeners[1].cancel()
-
-    assert run(main).heard == []
+async def test_open_watches_can_be_ended(story: Story, with_: Any, ending: type) -> None:
+    listeners = [asyncio.ensure_future(story.listen(kind)) for kind in (PODS, NODES)]
+    await asyncio.sleep(1)
+    story.faults.add(Rule(delay(100), verb="watch"))
+    story.server.say("pods", "lost")
+    await asyncio.sleep(1)
+    assert story.faults.end_watches(resource="pods", with_=with_) == 1
+    await asyncio.sleep(1)
+    assert story.faults.end_watches(resource="pods") == 0
+    assert type(story.endings["pods"]) is ending
+    assert "nodes" not in story.endings
+    listeners[1].cancel()
+    assert story.heard == []
 
 
-def test_a_watch_whose_headers_never_come_is_opened_again_after_a_minute() -> None:
-    async def main(env: Env) -> None:
-        server = Server()
-        interceptor = Interceptor(server, env)
-        interceptor.add(Rule(hang(sent=False), verb="watch", times=1))
-        async with Client(interceptor, env).watch(PODS) as batches:
-            assert env.monotonic() == 61.0  # a minute for the first try, and the pause of a second after it
-            server.say("pods", "a")
-            assert [event.object.metadata.name for event in await anext(batches)] == ["a"]
-
-    virtual.run(main)
+async def test_a_watch_whose_headers_never_come_is_opened_again_after_a_minute(env: Env) -> None:
+    server = Server()
+    interceptor = Interceptor(server, env)
+    interceptor.add(Rule(hang(sent=False), verb="watch", times=1))
+    async with Client(interceptor, env).watch(PODS) as batches:
+        assert env.monotonic() == 61.0  # a minute for the first try, and the pause of a second after it
+        server.say("pods", "a")
+        assert [event.object.metadata.name for event in await anext(batches)] == ["a"]

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.client.scripted_server import Asked, Handler, ScriptedServer
@@ -13,7 +13,9 @@ from pilothouse.client.endpoint import parse_endpoint, parse_proxy
 from pilothouse.client.errors import ConnectFailed, ConnectionLost, ConnectionRefused
 from pilothouse.client.remote import RemoteTransport
 from pilothouse.client.requests import FencedRequest
-from pilothouse.env import Env, loops
+from pilothouse.env import Env
+
+pytestmark = pytest.mark.real_loop(timeout=20)
 
 GET = wire.Request("GET", "/api/v1/pods", {"accept": "application/json"})
 POST = wire.Request("POST", "/api/v1/pods", {"content-type": "application/json"}, b'{"a":1}')
@@ -44,129 +46,96 @@ async def read_whole(transport: RemoteTransport) -> bytes:
     return b"".join([piece async for piece in await transport.open(GET)])
 
 
-def run(main: Callable[[], Awaitable[None]]) -> None:
-    async def coroutine() -> None:
-        async with asyncio.timeout(20):
-            await main()
-
-    loops.run(coroutine())
-
-
-def test_a_request_goes_out_as_given_and_its_answer_comes_back_whole() -> None:
-    async def main() -> None:
-        async with serving(lambda asked: asked.answer(b'{"b":2}', status=201, headers="X-A: 1\r\nX-A: 2\r\n")) as pair:
-            server, transport = pair
-            response = await transport.request(POST)
-            assert (response.status, response.body, response.headers["x-a"]) == (201, b'{"b":2}', "1, 2")
-            asked = server.requests[0]
-            assert (asked.method, asked.target, asked.body) == ("POST", "/api/v1/pods", b'{"a":1}')
-            assert asked.header("host") == f"127.0.0.1:{server.port}"
-            assert asked.header("content-length") == "7"
-
-    run(main)
+async def test_a_request_goes_out_as_given_and_its_answer_comes_back_whole() -> None:
+    async with serving(lambda asked: asked.answer(b'{"b":2}', status=201, headers="X-A: 1\r\nX-A: 2\r\n")) as pair:
+        server, transport = pair
+        response = await transport.request(POST)
+        assert (response.status, response.body, response.headers["x-a"]) == (201, b'{"b":2}', "1, 2")
+        asked = server.requests[0]
+        assert (asked.method, asked.target, asked.body) == ("POST", "/api/v1/pods", b'{"a":1}')
+        assert asked.header("host") == f"127.0.0.1:{server.port}"
+        assert asked.header("content-length") == "7"
 
 
-def test_requests_one_after_the_other_share_one_connection() -> None:
-    async def main() -> None:
-        async with serving(Asked.answer) as (server, transport):
-            for _ in range(5):
-                await transport.request(POST)
-            assert len(server.connections) == 1
-
-    run(main)
+async def test_requests_one_after_the_other_share_one_connection() -> None:
+    async with serving(Asked.answer) as (server, transport):
+        for _ in range(5):
+            await transport.request(POST)
+        assert len(server.connections) == 1
 
 
-def test_at_most_the_limit_of_connections_and_the_rest_wait_in_order() -> None:
-    async def main() -> None:
-        asked: list[Asked] = []
-        async with serving(asked.append, max_connections=2) as (server, transport):
-            calls = [asyncio.ensure_future(transport.request(wire.Request("GET", f"/{i}"))) for i in range(6)]
-            order: list[str] = []
-            for _ in range(3):
-                await until(lambda: len(asked) == 2)
-                for one in asked:
-                    order.append(one.target)
-                    one.answer()
-                asked.clear()
-            await asyncio.gather(*calls)
-            assert len(server.connections) == 2
-            assert [sorted(order[i : i + 2]) for i in (0, 2, 4)] == [["/0", "/1"], ["/2", "/3"], ["/4", "/5"]]
-
-    run(main)
+async def test_at_most_the_limit_of_connections_and_the_rest_wait_in_order() -> None:
+    asked: list[Asked] = []
+    async with serving(asked.append, max_connections=2) as (server, transport):
+        calls = [asyncio.ensure_future(transport.request(wire.Request("GET", f"/{i}"))) for i in range(6)]
+        order: list[str] = []
+        for _ in range(3):
+            await until(lambda: len(asked) == 2)
+            for one in asked:
+                order.append(one.target)
+                one.answer()
+            asked.clear()
+        await asyncio.gather(*calls)
+        assert len(server.connections) == 2
+        assert [sorted(order[i : i + 2]) for i in (0, 2, 4)] == [["/0", "/1"], ["/2", "/3"], ["/4", "/5"]]
 
 
-def test_watches_have_connections_of_their_own() -> None:
-    async def main() -> None:
-        def handler(asked: Asked) -> None:
-            if "watch" in asked.target:
-                asked.begin()
-            else:
-                asked.answer()
+async def test_watches_have_connections_of_their_own() -> None:
+    def handler(asked: Asked) -> None:
+        if "watch" in asked.target:
+            asked.begin()
+        else:
+            asked.answer()
 
-        async with serving(handler, max_connections=1) as (server, transport):
-            streams = [await transport.open(wire.Request("GET", "/pods?watch=true")) for _ in range(5)]
-            assert (await transport.request(GET)).status == 200
-            assert server.open_connections == 6
-            for stream in streams:
-                await stream.close()
-            await until(lambda: server.open_connections == 1)
-
-    run(main)
+    async with serving(handler, max_connections=1) as (server, transport):
+        streams = [await transport.open(wire.Request("GET", "/pods?watch=true")) for _ in range(5)]
+        assert (await transport.request(GET)).status == 200
+        assert server.open_connections == 6
+        for stream in streams:
+            await stream.close()
+        await until(lambda: server.open_connections == 1)
 
 
-def test_nobody_listening_is_connection_refused() -> None:
-    async def main() -> None:
-        async with serving(Asked.answer) as (_, transport):
-            pass
-        transport = RemoteTransport(transport.endpoint, Env())
-        for call in (transport.request(GET), transport.open(GET)):
-            with pytest.raises(ConnectionRefused, match="connection refused by 127"):
-                await call
-        # Also when many wait: each hears of it, none is forgotten.
-        answers = await asyncio.gather(*(transport.request(GET) for _ in range(100)), return_exceptions=True)
-        assert {type(answer) for answer in answers} == {ConnectionRefused}
-        await transport.close()
-
-    run(main)
+async def test_nobody_listening_is_connection_refused() -> None:
+    async with serving(Asked.answer) as (_, transport):
+        pass
+    transport = RemoteTransport(transport.endpoint, Env())
+    for call in (transport.request(GET), transport.open(GET)):
+        with pytest.raises(ConnectionRefused, match="connection refused by 127"):
+            await call
+    # Also when many wait: each hears of it, none is forgotten.
+    answers = await asyncio.gather(*(transport.request(GET) for _ in range(100)), return_exceptions=True)
+    assert {type(answer) for answer in answers} == {ConnectionRefused}
+    await transport.close()
 
 
-def test_an_unknown_host_says_so() -> None:
-    async def main() -> None:
-        transport = RemoteTransport(parse_endpoint("http://no-such-host.invalid:1", "test"), Env())
-        with pytest.raises(ConnectFailed, match=r"cannot find no-such-host\.invalid:1"):
-            await transport.request(GET)
-        await transport.close()
-
-    run(main)
+async def test_an_unknown_host_says_so() -> None:
+    transport = RemoteTransport(parse_endpoint("http://no-such-host.invalid:1", "test"), Env())
+    with pytest.raises(ConnectFailed, match=r"cannot find no-such-host\.invalid:1"):
+        await transport.request(GET)
+    await transport.close()
 
 
 @pytest.mark.parametrize("request_", [GET, POST], ids=["read", "write"])
-def test_a_connection_that_the_server_closed_while_idle_is_not_used(request_: wire.Request) -> None:
-    async def main() -> None:
-        async with serving(Asked.answer) as (server, transport):
-            await transport.request(GET)
-            server.connections[0].close()
-            await until(lambda: server.open_connections == 0)
-            await asyncio.sleep(0.01)
-            assert (await transport.request(request_)).status == 200
-
-    run(main)
+async def test_a_connection_that_the_server_closed_while_idle_is_not_used(request_: wire.Request) -> None:
+    async with serving(Asked.answer) as (server, transport):
+        await transport.request(GET)
+        server.connections[0].close()
+        await until(lambda: server.open_connections == 0)
+        await asyncio.sleep(0.01)
+        assert (await transport.request(request_)).status == 200
 
 
-def test_a_connection_that_was_idle_for_long_is_asked_before_it_is_used() -> None:
+async def test_a_connection_that_was_idle_for_long_is_asked_before_it_is_used() -> None:
     """The server has closed it, but this loop has not had a turn to notice: a write must still not be lost."""
-
-    async def main() -> None:
-        async with serving(Asked.answer) as (server, transport):
-            await transport.request(GET)
-            server.connections[0].close()
-            await asyncio.sleep(0)
-            pool = transport._pool
-            pool._idle[0].idle_since -= 1.0
-            await asyncio.sleep(0)
-            assert (await transport.request(POST)).status == 200
-
-    run(main)
+    async with serving(Asked.answer) as (server, transport):
+        await transport.request(GET)
+        server.connections[0].close()
+        await asyncio.sleep(0)
+        pool = transport._pool
+        pool._idle[0].idle_since -= 1.0
+        await asyncio.sleep(0)
+        assert (await transport.request(POST)).status == 200
 
 
 def closing_reused(asked: Asked) -> None:
@@ -178,25 +147,19 @@ def closing_reused(asked: Asked) -> None:
         asked.answer()
 
 
-def test_a_read_is_sent_again_when_keep_alive_ran_out_at_that_moment() -> None:
-    async def main() -> None:
-        async with serving(closing_reused) as (server, transport):
-            await transport.request(GET)
-            assert (await transport.request(GET)).status == 200
-            assert len(server.requests) == 3
-
-    run(main)
+async def test_a_read_is_sent_again_when_keep_alive_ran_out_at_that_moment() -> None:
+    async with serving(closing_reused) as (server, transport):
+        await transport.request(GET)
+        assert (await transport.request(GET)).status == 200
+        assert len(server.requests) == 3
 
 
-def test_a_write_that_may_have_arrived_is_not_sent_again() -> None:
-    async def main() -> None:
-        async with serving(closing_reused) as (server, transport):
-            await transport.request(GET)
-            with pytest.raises(ConnectionLost):
-                await transport.request(POST)
-            assert [asked.method for asked in server.requests] == ["GET", "POST"]
-
-    run(main)
+async def test_a_write_that_may_have_arrived_is_not_sent_again() -> None:
+    async with serving(closing_reused) as (server, transport):
+        await transport.request(GET)
+        with pytest.raises(ConnectionLost):
+            await transport.request(POST)
+        assert [asked.method for asked in server.requests] == ["GET", "POST"]
 
 
 @pytest.mark.parametrize(
@@ -209,212 +172,173 @@ def test_a_write_that_may_have_arrived_is_not_sent_again() -> None:
         pytest.param(b"SSH-2.0-OpenSSH_9.2\r\n", id="another protocol"),
     ],
 )
-def test_an_answer_cut_short_is_a_lost_connection(sent: bytes) -> None:
-    async def main() -> None:
-        def handler(asked: Asked) -> None:
-            asked.connection.send(sent)
-            asked.connection.close()
+async def test_an_answer_cut_short_is_a_lost_connection(sent: bytes) -> None:
+    def handler(asked: Asked) -> None:
+        asked.connection.send(sent)
+        asked.connection.close()
 
-        async with serving(handler) as (_, transport):
-            with pytest.raises(ConnectionLost):
-                await transport.request(POST)
-            with pytest.raises(ConnectionLost):
-                await read_whole(transport)
-
-    run(main)
-
-
-def test_a_body_without_a_length_ends_with_its_connection() -> None:
-    async def main() -> None:
-        def handler(asked: Asked) -> None:
-            asked.connection.send(b"HTTP/1.1 200 OK\r\n\r\nhello")
-            asked.connection.close()
-
-        async with serving(handler) as (_, transport):
-            assert (await transport.request(GET)).body == b"hello"
-
-    run(main)
-
-
-def test_an_interim_answer_is_passed_over() -> None:
-    async def main() -> None:
-        def handler(asked: Asked) -> None:
-            asked.connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-            asked.answer(b"real")
-
-        async with serving(handler) as (_, transport):
-            assert (await transport.request(POST)).body == b"real"
-            assert (await transport.request(POST)).body == b"real"
-
-    run(main)
-
-
-def test_a_server_that_wants_to_close_is_not_asked_again_on_that_connection() -> None:
-    async def main() -> None:
-        async with serving(lambda asked: asked.answer(headers="Connection: close\r\n")) as (server, transport):
+    async with serving(handler) as (_, transport):
+        with pytest.raises(ConnectionLost):
             await transport.request(POST)
-            await transport.request(POST)
-            assert len(server.connections) == 2
-
-    run(main)
+        with pytest.raises(ConnectionLost):
+            await read_whole(transport)
 
 
-def test_a_cancelled_request_gives_its_place_to_the_next() -> None:
-    async def main() -> None:
-        async with serving(lambda asked: asked.answer() if asked.target == "/b" else None, max_connections=1) as pair:
-            _, transport = pair
-            first = asyncio.ensure_future(transport.request(wire.Request("GET", "/a")))
-            waiting = asyncio.ensure_future(transport.request(wire.Request("GET", "/c")))
-            second = asyncio.ensure_future(transport.request(wire.Request("GET", "/b")))
-            await asyncio.sleep(0.02)
-            waiting.cancel()
-            first.cancel()
-            assert (await second).status == 200
+async def test_a_body_without_a_length_ends_with_its_connection() -> None:
+    def handler(asked: Asked) -> None:
+        asked.connection.send(b"HTTP/1.1 200 OK\r\n\r\nhello")
+        asked.connection.close()
 
-    run(main)
+    async with serving(handler) as (_, transport):
+        assert (await transport.request(GET)).body == b"hello"
 
 
-def test_a_fence_is_asked_again_when_a_write_has_waited_for_its_connection() -> None:
-    async def main() -> None:
-        asked: list[Asked] = []
-        fallen = False
+async def test_an_interim_answer_is_passed_over() -> None:
+    def handler(asked: Asked) -> None:
+        asked.connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        asked.answer(b"real")
 
-        def fence() -> None:
-            if fallen:
-                raise PermissionError("no longer the leader")
-
-        async with serving(asked.append, max_connections=1) as (server, transport):
-            first = asyncio.ensure_future(transport.request(GET))
-            write = FencedRequest("POST", "/x", {}, b"{}", fence)
-            second = asyncio.ensure_future(transport.request(write))
-            await until(lambda: len(asked) == 1)
-            fallen = True
-            asked[0].answer()
-            await first
-            with pytest.raises(PermissionError):
-                await second
-            assert len(server.requests) == 1
-
-    run(main)
+    async with serving(handler) as (_, transport):
+        assert (await transport.request(POST)).body == b"real"
+        assert (await transport.request(POST)).body == b"real"
 
 
-def test_a_stream_delivers_pieces_as_they_come_and_ends_with_the_body() -> None:
-    async def main() -> None:
-        release = asyncio.Event()
-
-        async def handler(asked: Asked) -> None:
-            asked.begin()
-            asked.chunk(b"one\n")
-            await release.wait()
-            asked.chunk(b"two\n")
-            asked.chunk(b"three\n")
-            asked.chunk(b"")
-
-        async with serving(handler) as (_, transport):
-            stream = await transport.open(GET)
-            pieces = aiter(stream)
-            assert await anext(pieces) == b"one\n"
-            release.set()
-            assert b"".join([piece async for piece in pieces]) == b"two\nthree\n"
-
-    run(main)
+async def test_a_server_that_wants_to_close_is_not_asked_again_on_that_connection() -> None:
+    async with serving(lambda asked: asked.answer(headers="Connection: close\r\n")) as (server, transport):
+        await transport.request(POST)
+        await transport.request(POST)
+        assert len(server.connections) == 2
 
 
-def test_a_reader_that_falls_behind_stops_the_server() -> None:
-    async def main() -> None:
-        sent = 0
-
-        async def handler(asked: Asked) -> None:
-            nonlocal sent
-            asked.begin()
-            writable = asyncio.Event()
-            connection = asked.connection
-            connection.pause_writing = writable.clear  # type: ignore[method-assign]
-            connection.resume_writing = writable.set  # type: ignore[method-assign]
-            writable.set()
-            piece = b"x" * 65536
-            while sent < 64 << 20:
-                await writable.wait()
-                asked.chunk(piece)
-                sent += len(piece)
-                await asyncio.sleep(0)
-            asked.chunk(b"")
-
-        async with serving(handler) as (_, transport):
-            stream = await transport.open(GET)
-            await asyncio.sleep(0.3)
-            stopped_at = sent
-            assert stopped_at < 32 << 20
-            assert sum([len(piece) async for piece in stream]) == 64 << 20
-
-    run(main)
+async def test_a_cancelled_request_gives_its_place_to_the_next() -> None:
+    async with serving(lambda asked: asked.answer() if asked.target == "/b" else None, max_connections=1) as pair:
+        _, transport = pair
+        first = asyncio.ensure_future(transport.request(wire.Request("GET", "/a")))
+        waiting = asyncio.ensure_future(transport.request(wire.Request("GET", "/c")))
+        second = asyncio.ensure_future(transport.request(wire.Request("GET", "/b")))
+        await asyncio.sleep(0.02)
+        waiting.cancel()
+        first.cancel()
+        assert (await second).status == 200
 
 
-def test_a_plain_proxy_gets_the_whole_url_and_its_login() -> None:
-    async def main() -> None:
-        async with ScriptedServer(Asked.answer) as proxy:
-            way = parse_proxy(f"http://me:secret@127.0.0.1:{proxy.port}", "test")
-            transport = RemoteTransport(parse_endpoint("http://api.invalid:8080/prefix", "test"), Env(), proxy=way)
-            await transport.request(GET)
-            assert proxy.requests[0].target == "http://api.invalid:8080/prefix/api/v1/pods"
-            assert proxy.requests[0].header("proxy-authorization") == "Basic bWU6c2VjcmV0"
-            await transport.close()
+async def test_a_fence_is_asked_again_when_a_write_has_waited_for_its_connection() -> None:
+    asked: list[Asked] = []
+    fallen = False
 
-    run(main)
+    def fence() -> None:
+        if fallen:
+            raise PermissionError("no longer the leader")
 
-
-def test_a_target_that_would_smuggle_a_header_is_refused() -> None:
-    async def main() -> None:
-        async with serving(Asked.answer) as (_, transport):
-            for target in ("/a b", "/a\r\nX: y", "/ä"):
-                with pytest.raises(ValueError, match="percent-encoded"):
-                    await transport.request(wire.Request("GET", target))
-            with pytest.raises(ValueError, match="line break"):
-                await transport.request(wire.Request("GET", "/", {"a": "b\r\nc: d"}))
-
-    run(main)
+    async with serving(asked.append, max_connections=1) as (server, transport):
+        first = asyncio.ensure_future(transport.request(GET))
+        write = FencedRequest("POST", "/x", {}, b"{}", fence)
+        second = asyncio.ensure_future(transport.request(write))
+        await until(lambda: len(asked) == 1)
+        fallen = True
+        asked[0].answer()
+        await first
+        with pytest.raises(PermissionError):
+            await second
+        assert len(server.requests) == 1
 
 
-def test_a_closed_transport_refuses_and_fails_what_is_under_way() -> None:
-    async def main() -> None:
-        async with serving(lambda _: None, max_connections=1) as (server, transport):
-            calls = [asyncio.ensure_future(transport.request(GET)) for _ in range(3)]
-            await until(lambda: len(server.requests) == 1)
-            await transport.close()
-            answers = await asyncio.gather(*calls, return_exceptions=True)
-            assert all(isinstance(answer, ConnectionError) for answer in answers)
-            with pytest.raises(ConnectionError, match="closed"):
-                await transport.request(GET)
-            with pytest.raises(ConnectionError, match="closed"):
-                await transport.open(GET)
+async def test_a_stream_delivers_pieces_as_they_come_and_ends_with_the_body() -> None:
+    release = asyncio.Event()
 
-    run(main)
+    async def handler(asked: Asked) -> None:
+        asked.begin()
+        asked.chunk(b"one\n")
+        await release.wait()
+        asked.chunk(b"two\n")
+        asked.chunk(b"three\n")
+        asked.chunk(b"")
+
+    async with serving(handler) as (_, transport):
+        stream = await transport.open(GET)
+        pieces = aiter(stream)
+        assert await anext(pieces) == b"one\n"
+        release.set()
+        assert b"".join([piece async for piece in pieces]) == b"two\nthree\n"
 
 
-def test_a_watch_that_connects_while_its_transport_is_closed_stays_on_nobody() -> None:
-    async def main() -> None:
-        async with serving(lambda asked: asked.answer(b"{}")) as (server, transport):
-            watch = asyncio.ensure_future(transport.open(GET))
+async def test_a_reader_that_falls_behind_stops_the_server() -> None:
+    sent = 0
+
+    async def handler(asked: Asked) -> None:
+        nonlocal sent
+        asked.begin()
+        writable = asyncio.Event()
+        connection = asked.connection
+        connection.pause_writing = writable.clear  # type: ignore[method-assign]
+        connection.resume_writing = writable.set  # type: ignore[method-assign]
+        writable.set()
+        piece = b"x" * 65536
+        while sent < 64 << 20:
+            await writable.wait()
+            asked.chunk(piece)
+            sent += len(piece)
             await asyncio.sleep(0)
-            await transport.close()
-            with pytest.raises(ConnectionError, match="closed"):
-                await watch
-            assert server.requests == []
+        asked.chunk(b"")
 
-    run(main)
+    async with serving(handler) as (_, transport):
+        stream = await transport.open(GET)
+        await asyncio.sleep(0.3)
+        stopped_at = sent
+        assert stopped_at < 32 << 20
+        assert sum([len(piece) async for piece in stream]) == 64 << 20
 
 
-def test_idle_connections_are_closed_after_a_while() -> None:
-    async def main() -> None:
-        async with ScriptedServer(Asked.answer) as server:
-            transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), idle_seconds=0.06)
-            started = time.monotonic()
+async def test_a_plain_proxy_gets_the_whole_url_and_its_login() -> None:
+    async with ScriptedServer(Asked.answer) as proxy:
+        way = parse_proxy(f"http://me:secret@127.0.0.1:{proxy.port}", "test")
+        transport = RemoteTransport(parse_endpoint("http://api.invalid:8080/prefix", "test"), Env(), proxy=way)
+        await transport.request(GET)
+        assert proxy.requests[0].target == "http://api.invalid:8080/prefix/api/v1/pods"
+        assert proxy.requests[0].header("proxy-authorization") == "Basic bWU6c2VjcmV0"
+        await transport.close()
+
+
+async def test_a_target_that_would_smuggle_a_header_is_refused() -> None:
+    async with serving(Asked.answer) as (_, transport):
+        for target in ("/a b", "/a\r\nX: y", "/ä"):
+            with pytest.raises(ValueError, match="percent-encoded"):
+                await transport.request(wire.Request("GET", target))
+        with pytest.raises(ValueError, match="line break"):
+            await transport.request(wire.Request("GET", "/", {"a": "b\r\nc: d"}))
+
+
+async def test_a_closed_transport_refuses_and_fails_what_is_under_way() -> None:
+    async with serving(lambda _: None, max_connections=1) as (server, transport):
+        calls = [asyncio.ensure_future(transport.request(GET)) for _ in range(3)]
+        await until(lambda: len(server.requests) == 1)
+        await transport.close()
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(answer, ConnectionError) for answer in answers)
+        with pytest.raises(ConnectionError, match="closed"):
             await transport.request(GET)
-            await until(lambda: server.open_connections == 0)
-            assert time.monotonic() - started < 5
-            await transport.close()
+        with pytest.raises(ConnectionError, match="closed"):
+            await transport.open(GET)
 
-    run(main)
+
+async def test_a_watch_that_connects_while_its_transport_is_closed_stays_on_nobody() -> None:
+    async with serving(lambda asked: asked.answer(b"{}")) as (server, transport):
+        watch = asyncio.ensure_future(transport.open(GET))
+        await asyncio.sleep(0)
+        await transport.close()
+        with pytest.raises(ConnectionError, match="closed"):
+            await watch
+        assert server.requests == []
+
+
+async def test_idle_connections_are_closed_after_a_while() -> None:
+    async with ScriptedServer(Asked.answer) as server:
+        transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), idle_seconds=0.06)
+        started = time.monotonic()
+        await transport.request(GET)
+        await until(lambda: server.open_connections == 0)
+        assert time.monotonic() - started < 5
+        await transport.close()
 
 
 @pytest.mark.parametrize(
@@ -425,18 +349,14 @@ def test_idle_connections_are_closed_after_a_while() -> None:
         pytest.param(b"HTTP/1.1 408 Timeout\r\n", id="the beginning of a farewell"),
     ],
 )
-def test_what_comes_behind_an_answer_is_nobodys_answer(more: bytes) -> None:
+async def test_what_comes_behind_an_answer_is_nobodys_answer(more: bytes) -> None:
     """The connection it came on is not used again: the next answer on it would be taken for something else."""
 
     def handler(asked: Asked) -> None:
-        number = len(asked.connection.server.requests)
-        body = b"answer %d" % number
+        body = b"answer %d" % len(asked.connection.server.requests)
         asked.connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) + more)
 
-    async def main() -> None:
-        async with serving(handler) as (server, transport):
-            for number in (1, 2):
-                assert (await transport.request(POST)).body == b"answer %d" % number
-            assert len(server.connections) == 2
-
-    run(main)
+    async with serving(handler) as (server, transport):
+        for number in (1, 2):
+            assert (await transport.request(POST)).body == b"answer %d" % number
+        assert len(server.connections) == 2

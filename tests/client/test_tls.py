@@ -9,7 +9,7 @@ import stat
 import struct
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,18 +25,10 @@ from pilothouse.client.errors import ConnectFailed, ConnectionLost
 from pilothouse.client.exec_plugin import ExecPlugin, ExecSettings
 from pilothouse.client.remote import RemoteTransport
 from pilothouse.client.tls import TlsSettings
-from pilothouse.env import Env, loops, virtual
+from pilothouse.env import Env
 
 GET = wire.Request("GET", "/x")
 V1 = "client.authentication.k8s.io/v1"
-
-
-def run(main: Callable[[], Awaitable[None]]) -> None:
-    async def coroutine() -> None:
-        async with asyncio.timeout(20):
-            await main()
-
-    loops.run(coroutine())
 
 
 def server_context(
@@ -59,77 +51,68 @@ def whoami(asked: Asked) -> None:
     asked.answer(json.dumps([names, asked.header("authorization")]).encode())
 
 
-def test_only_a_server_that_the_ca_vouches_for_is_spoken_to(tmp_path: Path) -> None:
+@pytest.mark.real_loop(timeout=20)
+async def test_only_a_server_that_the_ca_vouches_for_is_spoken_to(tmp_path: Path) -> None:
     authority = Authority()
-
-    async def main() -> None:
-        async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority)) as server:
-            endpoint = parse_endpoint(server.url, "test")
-            trusting = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem))
-            assert (await trusting.request(GET)).status == 200
-            assert (await trusting.request(GET)).status == 200
-            assert len(server.connections) == 1
-            other = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=Authority().pem))
-            with pytest.raises(ConnectFailed, match="the server's certificate is not trusted"):
-                await other.request(GET)
-            blind = RemoteTransport(endpoint, Env(), tls=TlsSettings(insecure_skip_verify=True))
-            assert (await blind.request(GET)).status == 200
-            for transport in (trusting, other, blind):
-                await transport.close()
-
-    run(main)
+    async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority)) as server:
+        endpoint = parse_endpoint(server.url, "test")
+        trusting = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem))
+        assert (await trusting.request(GET)).status == 200
+        assert (await trusting.request(GET)).status == 200
+        assert len(server.connections) == 1
+        other = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=Authority().pem))
+        with pytest.raises(ConnectFailed, match="the server's certificate is not trusted"):
+            await other.request(GET)
+        blind = RemoteTransport(endpoint, Env(), tls=TlsSettings(insecure_skip_verify=True))
+        assert (await blind.request(GET)).status == 200
+        for transport in (trusting, other, blind):
+            await transport.close()
 
 
-def test_an_authority_in_the_middle_and_a_certificate_of_ones_own_are_trusted_as_go_trusts_them(tmp_path: Path) -> None:
+@pytest.mark.real_loop(timeout=20)
+async def test_an_authority_in_the_middle_and_a_certificate_of_ones_own_are_trusted_as_go_trusts_them(
+    tmp_path: Path,
+) -> None:
     middle = Authority("middle", above=Authority())
-
-    async def main() -> None:
-        context = server_context(tmp_path, middle)
-        certificate = (tmp_path / "server.pem").read_bytes().partition(b"-----BEGIN PRIVATE")[0]
-        async with ScriptedServer(Asked.answer, tls=context) as server:
-            for bundle in (middle.pem, certificate):
-                transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=TlsSettings(ca_data=bundle))
-                assert (await transport.request(GET)).status == 200
-                await transport.close()
-
-    run(main)
+    context = server_context(tmp_path, middle)
+    certificate = (tmp_path / "server.pem").read_bytes().partition(b"-----BEGIN PRIVATE")[0]
+    async with ScriptedServer(Asked.answer, tls=context) as server:
+        for bundle in (middle.pem, certificate):
+            transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=TlsSettings(ca_data=bundle))
+            assert (await transport.request(GET)).status == 200
+            await transport.close()
 
 
-def test_a_common_name_is_no_host_name(tmp_path: Path) -> None:
+@pytest.mark.real_loop(timeout=20)
+async def test_a_common_name_is_no_host_name(tmp_path: Path) -> None:
     authority = Authority()
     (tmp_path / "server.pem").write_bytes(b"".join(authority.issue("kubernetes", alternatives=False)))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.pem")
-
-    async def main() -> None:
-        async with ScriptedServer(Asked.answer, tls=context) as server:
-            settings = TlsSettings(ca_data=authority.pem, server_name="kubernetes")
-            transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=settings)
-            with pytest.raises(ConnectFailed, match="not trusted: Hostname mismatch"):
-                await transport.request(GET)
-            await transport.close()
-
-    run(main)
+    async with ScriptedServer(Asked.answer, tls=context) as server:
+        settings = TlsSettings(ca_data=authority.pem, server_name="kubernetes")
+        transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=settings)
+        with pytest.raises(ConnectFailed, match="not trusted: Hostname mismatch"):
+            await transport.request(GET)
+        await transport.close()
 
 
-def test_the_servers_name_can_be_given(tmp_path: Path) -> None:
+@pytest.mark.real_loop(timeout=20)
+async def test_the_servers_name_can_be_given(tmp_path: Path) -> None:
     authority = Authority()
-
-    async def main() -> None:
-        async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority, dns="kubernetes")) as server:
-            endpoint = parse_endpoint(server.url, "test")
-            plain = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem))
-            with pytest.raises(ConnectFailed, match="not trusted: IP address mismatch"):
-                await plain.request(GET)
-            named = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem, server_name="kubernetes"))
-            assert (await named.request(GET)).status == 200
-            await plain.close()
-            await named.close()
-
-    run(main)
+    async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority, dns="kubernetes")) as server:
+        endpoint = parse_endpoint(server.url, "test")
+        plain = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem))
+        with pytest.raises(ConnectFailed, match="not trusted: IP address mismatch"):
+            await plain.request(GET)
+        named = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem, server_name="kubernetes"))
+        assert (await named.request(GET)).status == 200
+        await plain.close()
+        await named.close()
 
 
-def test_a_client_certificate_is_shown_and_replaced_when_its_files_change(tmp_path: Path) -> None:
+@pytest.mark.real_loop(timeout=20)
+async def test_a_client_certificate_is_shown_and_replaced_when_its_files_change(tmp_path: Path) -> None:
     authority = Authority()
     crt, key = tmp_path / "c.crt", tmp_path / "c.key"
 
@@ -138,29 +121,27 @@ def test_a_client_certificate_is_shown_and_replaced_when_its_files_change(tmp_pa
         crt.write_bytes(certificate)
         key.write_bytes(secret)
 
-    async def main() -> None:
-        renew("before")
-        tls = server_context(tmp_path, authority, ask=authority)
-        async with ScriptedServer(whoami, tls=tls) as server:
-            settings = TlsSettings(ca_data=authority.pem, certificate_file=str(crt), key_file=str(key))
-            transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=settings)
-            assert json.loads((await transport.request(GET)).body)[0] == ["before"]
-            renew("after")
-            assert json.loads((await transport.request(GET)).body)[0] == ["before"], "still the same connection"
-            transport._pool._close_idle()  # what the pool does every half minute
-            assert json.loads((await transport.request(GET)).body)[0] == ["after"]
-            # Half written: the old certificate stays in use, and the reason is logged.
-            key.write_bytes(b"half")
-            transport._pool._close_idle()
-            assert json.loads((await transport.request(GET)).body)[0] == ["after"]
-            stream = await transport.open(GET)
-            assert json.loads(b"".join([piece async for piece in stream]))[0] == ["after"], "on a new connection too"
-            await transport.close()
-
-    run(main)
+    renew("before")
+    tls = server_context(tmp_path, authority, ask=authority)
+    async with ScriptedServer(whoami, tls=tls) as server:
+        settings = TlsSettings(ca_data=authority.pem, certificate_file=str(crt), key_file=str(key))
+        transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=settings)
+        assert json.loads((await transport.request(GET)).body)[0] == ["before"]
+        renew("after")
+        assert json.loads((await transport.request(GET)).body)[0] == ["before"], "still the same connection"
+        transport._pool._close_idle()  # what the pool does every half minute
+        assert json.loads((await transport.request(GET)).body)[0] == ["after"]
+        # Half written: the old certificate stays in use, and the reason is logged.
+        key.write_bytes(b"half")
+        transport._pool._close_idle()
+        assert json.loads((await transport.request(GET)).body)[0] == ["after"]
+        stream = await transport.open(GET)
+        assert json.loads(b"".join([piece async for piece in stream]))[0] == ["after"], "on a new connection too"
+        await transport.close()
 
 
-def test_a_watch_ends_when_its_client_certificate_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.real_loop(timeout=20)
+async def test_a_watch_ends_when_its_client_certificate_is_replaced(tmp_path: Path) -> None:
     """And not before. It is for whoever watches to go on with the new one."""
     authority = Authority()
     crt, key = tmp_path / "c.crt", tmp_path / "c.key"
@@ -170,26 +151,23 @@ def test_a_watch_ends_when_its_client_certificate_is_replaced(tmp_path: Path) ->
         crt.write_bytes(certificate)
         key.write_bytes(secret)
 
-    async def main() -> None:
-        renew("before")
-        tls = server_context(tmp_path, authority, ask=authority)
-        async with ScriptedServer(begin_a_watch, tls=tls) as server:
-            settings = TlsSettings(ca_data=authority.pem, certificate_file=str(crt), key_file=str(key))
-            endpoint = parse_endpoint(server.url, "test")
-            transport = RemoteTransport(endpoint, Env(), tls=settings, idle_seconds=0.3)
-            stream = await transport.open(GET)
-            assert json.loads(await anext(stream)) == ["before"]
-            end = asyncio.ensure_future(anext(stream))
-            await asyncio.sleep(0.25)
-            assert not end.done(), "nothing has changed"
-            renew("after")
-            with pytest.raises(ConnectionLost):
-                await end
-            again = await transport.open(GET)
-            assert json.loads(await anext(again)) == ["after"]
-            await transport.close()
-
-    run(main)
+    renew("before")
+    tls = server_context(tmp_path, authority, ask=authority)
+    async with ScriptedServer(begin_a_watch, tls=tls) as server:
+        settings = TlsSettings(ca_data=authority.pem, certificate_file=str(crt), key_file=str(key))
+        endpoint = parse_endpoint(server.url, "test")
+        transport = RemoteTransport(endpoint, Env(), tls=settings, idle_seconds=0.3)
+        stream = await transport.open(GET)
+        assert json.loads(await anext(stream)) == ["before"]
+        end = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0.25)
+        assert not end.done(), "nothing has changed"
+        renew("after")
+        with pytest.raises(ConnectionLost):
+            await end
+        again = await transport.open(GET)
+        assert json.loads(await anext(again)) == ["after"]
+        await transport.close()
 
 
 def begin_a_watch(asked: Asked) -> None:
@@ -200,7 +178,8 @@ def begin_a_watch(asked: Asked) -> None:
     asked.chunk(json.dumps(names).encode())
 
 
-def test_a_connection_that_is_reset_in_the_handshake_leaves_no_socket_with_a_descriptor_of_others(
+@pytest.mark.real_loop(timeout=20)
+async def test_a_connection_that_is_reset_in_the_handshake_leaves_no_socket_with_a_descriptor_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such a socket would close the connection that has its number by then."""
@@ -221,29 +200,27 @@ def test_a_connection_that_is_reset_in_the_handshake_leaves_no_socket_with_a_des
                 taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 taken.close()
 
-    async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(str(told["message"])))
-        with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
-            thread = threading.Thread(target=reset_all, args=[listener], daemon=True)
-            thread.start()
-            endpoint = parse_endpoint(f"https://127.0.0.1:{listener.getsockname()[1]}", "test")
-            transport = RemoteTransport(endpoint, Env(), tls=TlsSettings(insecure_skip_verify=True))
-            for _ in range(20):
-                requests = [transport.open(GET) for _ in range(10)]
-                answers = await asyncio.gather(*requests, return_exceptions=True)
-                assert all(isinstance(answer, ConnectionError) for answer in answers), answers
-                await asyncio.sleep(0.01)
-            await transport.close()
-            listener.shutdown(socket.SHUT_RDWR)
-            await asyncio.to_thread(thread.join, 5)
-
-    run(main)
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(str(told["message"])))
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        thread = threading.Thread(target=reset_all, args=[listener], daemon=True)
+        thread.start()
+        endpoint = parse_endpoint(f"https://127.0.0.1:{listener.getsockname()[1]}", "test")
+        transport = RemoteTransport(endpoint, Env(), tls=TlsSettings(insecure_skip_verify=True))
+        for _ in range(20):
+            requests = [transport.open(GET) for _ in range(10)]
+            answers = await asyncio.gather(*requests, return_exceptions=True)
+            assert all(isinstance(answer, ConnectionError) for answer in answers), answers
+            await asyncio.sleep(0.01)
+        await transport.close()
+        listener.shutdown(socket.SHUT_RDWR)
+        await asyncio.to_thread(thread.join, 5)
     assert len(made) == 200
     assert [sock.fileno() for sock in made] == [-1] * 200
     assert complaints == []
 
 
-def test_a_handshake_may_be_given_up_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.real_loop(timeout=20)
+async def test_a_handshake_may_be_given_up_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a program does that is told to stop while its watches connect."""
     authority = Authority()
     monkeypatch.setattr(dial, "connect", connect_at_once)
@@ -257,43 +234,37 @@ def test_a_handshake_may_be_given_up_at_any_moment(tmp_path: Path, monkeypatch: 
         finally:
             await transport.close()
 
-    async def main() -> None:
-        outcomes, complaints = await give_up_at_every_step(server_context(tmp_path, authority), watch)
-        assert outcomes == {"CancelledError"}
-        assert complaints == []
-
-    run(main)
+    outcomes, complaints = await give_up_at_every_step(server_context(tmp_path, authority), watch)
+    assert outcomes == {"CancelledError"}
+    assert complaints == []
 
 
-def test_https_goes_through_a_tunnel(tmp_path: Path) -> None:
+@pytest.mark.real_loop(timeout=20)
+async def test_https_goes_through_a_tunnel(tmp_path: Path) -> None:
     authority = Authority()
+    heads: list[bytes] = []
+    async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority, dns="api.invalid")) as server:
 
-    async def main() -> None:
-        heads: list[bytes] = []
-        async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority, dns="api.invalid")) as server:
+        async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            there, back = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await asyncio.gather(copy(reader, back), copy(there, writer))
 
-            async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                heads.append(await reader.readuntil(b"\r\n\r\n"))
-                there, back = await asyncio.open_connection("127.0.0.1", server.port)
-                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                await asyncio.gather(copy(reader, back), copy(there, writer))
-
-            proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
-            way = parse_proxy(f"http://me:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}", "test")
-            endpoint = parse_endpoint("https://api.invalid:6443", "test")
-            transport = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem), proxy=way)
-            assert (await transport.request(GET)).status == 200
-            assert (await transport.request(GET)).status == 200
-            assert heads == [
-                b"CONNECT api.invalid:6443 HTTP/1.1\r\nHost: api.invalid:6443\r\n"
-                b"Proxy-Authorization: Basic bWU6c2VjcmV0\r\n\r\n"
-            ]
-            await transport.close()
-            await asyncio.sleep(0.05)
-            proxy.close()
-            await proxy.wait_closed()
-
-    run(main)
+        proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+        way = parse_proxy(f"http://me:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}", "test")
+        endpoint = parse_endpoint("https://api.invalid:6443", "test")
+        transport = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem), proxy=way)
+        assert (await transport.request(GET)).status == 200
+        assert (await transport.request(GET)).status == 200
+        assert heads == [
+            b"CONNECT api.invalid:6443 HTTP/1.1\r\nHost: api.invalid:6443\r\n"
+            b"Proxy-Authorization: Basic bWU6c2VjcmV0\r\n\r\n"
+        ]
+        await transport.close()
+        await asyncio.sleep(0.05)
+        proxy.close()
+        await proxy.wait_closed()
 
 
 async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -305,48 +276,43 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-def test_a_proxy_that_refuses_is_quoted() -> None:
-    async def main() -> None:
-        async with ScriptedServer(lambda asked: asked.answer(status=407)) as proxy:
-            way = parse_proxy(f"http://127.0.0.1:{proxy.port}", "test")
-            transport = RemoteTransport(parse_endpoint("https://api.invalid", "test"), Env(), proxy=way)
-            with pytest.raises(ConnectFailed, match=r"did not open a tunnel to api.invalid: it answered 'HTTP/1.1 407"):
-                await transport.request(GET)
-            await transport.close()
-
-    run(main)
-
-
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 407 No\r\n\r\n", b""], ids=["refused", "given up by the caller"])
-def test_a_tunnel_that_came_to_nothing_is_closed(answer: bytes) -> None:
-    """Also when the proxy would keep the connection."""
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        asked, closed = loop.create_future(), loop.create_future()
-
-        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            asked.set_result(await reader.readuntil(b"\r\n\r\n"))
-            writer.write(answer)
-            with contextlib.suppress(ConnectionError):
-                await reader.read()
-            closed.set_result(None)
-            writer.close()
-
-        proxy = await asyncio.start_server(hold, "127.0.0.1", 0)
-        way = parse_proxy(f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}", "test")
+@pytest.mark.real_loop(timeout=20)
+async def test_a_proxy_that_refuses_is_quoted() -> None:
+    async with ScriptedServer(lambda asked: asked.answer(status=407)) as proxy:
+        way = parse_proxy(f"http://127.0.0.1:{proxy.port}", "test")
         transport = RemoteTransport(parse_endpoint("https://api.invalid", "test"), Env(), proxy=way)
-        watch = asyncio.ensure_future(transport.open(GET))
-        await asked
-        if not answer:
-            watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
-        async with asyncio.timeout(5):
-            await closed
+        with pytest.raises(ConnectFailed, match=r"did not open a tunnel to api.invalid: it answered 'HTTP/1.1 407"):
+            await transport.request(GET)
         await transport.close()
-        proxy.close()
 
-    run(main)
+
+@pytest.mark.real_loop(timeout=20)
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 407 No\r\n\r\n", b""], ids=["refused", "given up by the caller"])
+async def test_a_tunnel_that_came_to_nothing_is_closed(answer: bytes) -> None:
+    """Also when the proxy would keep the connection."""
+    loop = asyncio.get_running_loop()
+    asked, closed = loop.create_future(), loop.create_future()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set_result(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answer)
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        closed.set_result(None)
+        writer.close()
+
+    proxy = await asyncio.start_server(hold, "127.0.0.1", 0)
+    way = parse_proxy(f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}", "test")
+    transport = RemoteTransport(parse_endpoint("https://api.invalid", "test"), Env(), proxy=way)
+    watch = asyncio.ensure_future(transport.open(GET))
+    await asked
+    if not answer:
+        watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+    async with asyncio.timeout(5):
+        await closed
+    await transport.close()
+    proxy.close()
 
 
 # Credentials
@@ -362,100 +328,89 @@ def refusing_all_but(token: str) -> Callable[[Asked], None]:
     return handler
 
 
-def test_a_token_file_is_read_again_after_a_while_and_after_a_401(tmp_path: Path) -> None:
+async def test_a_token_file_is_read_again_after_a_while(env: Env, tmp_path: Path) -> None:
     path = tmp_path / "token"
+    path.write_text("one\n")
+    token = TokenFile(str(path), env, "test")
+    assert token.current() == b"Authorization: Bearer one\r\n"
+    path.write_text("two\n")
+    await asyncio.sleep(49)
+    assert token.current() == b"Authorization: Bearer one\r\n"
+    await asyncio.sleep(1)
+    assert token.current() == b"Authorization: Bearer two\r\n"
+    path.unlink()
+    await asyncio.sleep(50)
+    assert token.current() == b"Authorization: Bearer two\r\n", "better an old one than none"
 
-    async def ages(env: Env) -> None:
-        path.write_text("one\n")
-        token = TokenFile(str(path), env, "test")
-        assert token.current() == b"Authorization: Bearer one\r\n"
-        path.write_text("two\n")
-        await asyncio.sleep(49)
-        assert token.current() == b"Authorization: Bearer one\r\n"
+
+@pytest.mark.real_loop(timeout=20)
+async def test_a_token_file_is_read_again_after_a_401(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old")
+    async with ScriptedServer(refusing_all_but("new")) as server:
+        credentials = TokenFile(str(path), Env(), "test")
+        transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), credentials=credentials)
+        assert (await transport.request(wire.Request("POST", "/x"))).status == 401
+        path.write_text("new")
+        assert (await transport.request(wire.Request("POST", "/x", {}, b"{}"))).body == b"welcome"
+        assert len(server.requests) == 3
+        await transport.close()
+
+
+@pytest.mark.real_loop(timeout=20)
+async def test_a_token_that_does_not_change_is_not_tried_twice() -> None:
+    async with ScriptedServer(refusing_all_but("x")) as server:
+        endpoint = parse_endpoint(server.url, "test")
+        transport = RemoteTransport(endpoint, Env(), credentials=bearer("y", "test"))
+        assert (await transport.request(GET)).status == 401
+        assert len(server.requests) == 1
+        await transport.close()
+
+
+async def test_an_issued_token_is_asked_for_once_and_again_when_it_runs_out(env: Env) -> None:
+    issued: list[float] = []
+
+    async def issue() -> tuple[str, float]:
         await asyncio.sleep(1)
-        assert token.current() == b"Authorization: Bearer two\r\n"
-        path.unlink()
-        await asyncio.sleep(50)
-        assert token.current() == b"Authorization: Bearer two\r\n", "better an old one than none"
+        issued.append(env.monotonic())
+        return f"t{len(issued)}", 60.0
 
-    virtual.run(ages)
-
-    async def refused() -> None:
-        path.write_text("old")
-        async with ScriptedServer(refusing_all_but("new")) as server:
-            credentials = TokenFile(str(path), Env(), "test")
-            transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), credentials=credentials)
-            assert (await transport.request(wire.Request("POST", "/x"))).status == 401
-            path.write_text("new")
-            assert (await transport.request(wire.Request("POST", "/x", {}, b"{}"))).body == b"welcome"
-            assert len(server.requests) == 3
-            await transport.close()
-
-    run(refused)
+    token = IssuedToken(issue, env, "test")
+    logins = await asyncio.gather(*(token.fetch() for _ in range(5)))
+    assert set(logins) == {b"Authorization: Bearer t1\r\n"}
+    await asyncio.sleep(61)
+    assert token.current() is None
+    assert await token.fetch() == b"Authorization: Bearer t2\r\n"
+    assert await token.rejected(b"Authorization: Bearer t2\r\n")
+    assert token.current() == b"Authorization: Bearer t3\r\n"
+    assert await token.rejected(b"Authorization: Bearer t1\r\n"), "somebody else has renewed it already"
+    assert len(issued) == 3
 
 
-def test_a_token_that_does_not_change_is_not_tried_twice() -> None:
-    async def main() -> None:
-        async with ScriptedServer(refusing_all_but("x")) as server:
-            endpoint = parse_endpoint(server.url, "test")
-            transport = RemoteTransport(endpoint, Env(), credentials=bearer("y", "test"))
-            assert (await transport.request(GET)).status == 401
-            assert len(server.requests) == 1
-            await transport.close()
+async def test_an_issued_token_is_used_on_while_there_is_no_other(env: Env) -> None:
+    issued = 0
+    away = False
 
-    run(main)
+    async def issue() -> tuple[str, float]:
+        nonlocal issued
+        if away:
+            raise ConnectFailed("nobody there")
+        issued += 1
+        return f"t{issued}", 60.0
 
-
-def test_an_issued_token_is_asked_for_once_and_again_when_it_runs_out() -> None:
-    async def main(env: Env) -> None:
-        issued: list[float] = []
-
-        async def issue() -> tuple[str, float]:
-            await asyncio.sleep(1)
-            issued.append(env.monotonic())
-            return f"t{len(issued)}", 60.0
-
-        token = IssuedToken(issue, env, "test")
-        logins = await asyncio.gather(*(token.fetch() for _ in range(5)))
-        assert set(logins) == {b"Authorization: Bearer t1\r\n"}
-        await asyncio.sleep(61)
-        assert token.current() is None
-        assert await token.fetch() == b"Authorization: Bearer t2\r\n"
-        assert await token.rejected(b"Authorization: Bearer t2\r\n")
-        assert token.current() == b"Authorization: Bearer t3\r\n"
-        assert await token.rejected(b"Authorization: Bearer t1\r\n"), "somebody else has renewed it already"
-        assert len(issued) == 3
-
-    virtual.run(main)
-
-
-def test_an_issued_token_is_used_on_while_there_is_no_other() -> None:
-    async def main(env: Env) -> None:
-        issued = 0
-        away = False
-
-        async def issue() -> tuple[str, float]:
-            nonlocal issued
-            if away:
-                raise ConnectFailed("nobody there")
-            issued += 1
-            return f"t{issued}", 60.0
-
-        token = IssuedToken(issue, env, "test")
-        away = True
-        with pytest.raises(ConnectFailed):
-            await token.fetch()
-        away = False
+    token = IssuedToken(issue, env, "test")
+    away = True
+    with pytest.raises(ConnectFailed):
         await token.fetch()
-        away = True
-        await asyncio.sleep(61)
-        assert await token.fetch() == b"Authorization: Bearer t1\r\n"
-        assert not await token.rejected(b"Authorization: Bearer t1\r\n"), "there is no other one to try"
-        away = False
-        await asyncio.sleep(11)
-        assert await token.fetch() == b"Authorization: Bearer t2\r\n"
-
-    virtual.run(main)
+    away = False
+    await token.fetch()
+    away = True
+    await asyncio.sleep(61)
+    assert await token.fetch() == b"Authorization: Bearer t1\r\n"
+    assert not await token.rejected(b"Authorization: Bearer t1\r\n"), "there is no other one to try"
+    away = False
+    await asyncio.sleep(11)
+    assert await token.fetch() == b"Authorization: Bearer t2\r\n"
 
 
 def plugin(tmp_path: Path, script: str, **settings: object) -> ExecPlugin:
@@ -477,35 +432,31 @@ def runs(tmp_path: Path) -> int:
     return len((tmp_path / "runs").read_text())
 
 
-def test_a_plugin_runs_once_for_all_who_wait_and_again_after_a_401(tmp_path: Path) -> None:
+@pytest.mark.real_loop(timeout=20)
+async def test_a_plugin_runs_once_for_all_who_wait_and_again_after_a_401(tmp_path: Path) -> None:
     token = f"'t' + str(len(open({str(tmp_path / 'runs')!r}).read()))"
-
-    async def main() -> None:
-        async with ScriptedServer(refusing_all_but("t2")) as server:
-            credentials = plugin(tmp_path, credential(f"{{'token': {token}}}"))
-            transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), credentials=credentials)
-            answers = await asyncio.gather(*(transport.request(GET) for _ in range(5)))
-            assert {answer.body for answer in answers} == {b"welcome"}
-            assert runs(tmp_path) == 2
-            await transport.close()
-
-    run(main)
+    async with ScriptedServer(refusing_all_but("t2")) as server:
+        credentials = plugin(tmp_path, credential(f"{{'token': {token}}}"))
+        transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), credentials=credentials)
+        answers = await asyncio.gather(*(transport.request(GET) for _ in range(5)))
+        assert {answer.body for answer in answers} == {b"welcome"}
+        assert runs(tmp_path) == 2
+        await transport.close()
 
 
-def test_a_plugin_that_says_the_same_again_is_not_run_for_each_request(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with ScriptedServer(refusing_all_but("x")) as server:
-            credentials = plugin(tmp_path, credential("{'token': 'y'}"))
-            transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), credentials=credentials)
-            answers = await asyncio.gather(*(transport.request(GET) for _ in range(20)))
-            assert {answer.status for answer in answers} == {401}
-            assert runs(tmp_path) == 2
-            await transport.close()
-
-    run(main)
+@pytest.mark.real_loop(timeout=20)
+async def test_a_plugin_that_says_the_same_again_is_not_run_for_each_request(tmp_path: Path) -> None:
+    async with ScriptedServer(refusing_all_but("x")) as server:
+        credentials = plugin(tmp_path, credential("{'token': 'y'}"))
+        transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), credentials=credentials)
+        answers = await asyncio.gather(*(transport.request(GET) for _ in range(20)))
+        assert {answer.status for answer in answers} == {401}
+        assert runs(tmp_path) == 2
+        await transport.close()
 
 
-def test_a_plugin_is_told_what_it_needs_to_know_and_can_issue_a_certificate(tmp_path: Path) -> None:
+@pytest.mark.real_loop(timeout=20)
+async def test_a_plugin_is_told_what_it_needs_to_know_and_can_issue_a_certificate(tmp_path: Path) -> None:
     authority = Authority()
     certificate, key = authority.issue("from-plugin")
     script = "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
@@ -513,36 +464,27 @@ def test_a_plugin_is_told_what_it_needs_to_know_and_can_issue_a_certificate(tmp_
     script += "'spec': {'interactive': False, 'cluster': {'server': 's'}}}, info\n"
     script += "assert os.environ['COLOUR'] == 'blue' and sys.argv[1:] == ['get', 'token']\n"
     script += credential(f"{{'clientCertificateData': {certificate.decode()!r}, 'clientKeyData': {key.decode()!r}}}")
-
-    async def main() -> None:
-        tls = server_context(tmp_path, authority, ask=authority)
-        async with ScriptedServer(whoami, tls=tls) as server:
-            credentials = plugin(
-                tmp_path, script, env={"COLOUR": "blue"}, args=["get", "token"], cluster={"server": "s"}
-            )
-            settings = TlsSettings(ca_data=authority.pem)
-            transport = RemoteTransport(
-                parse_endpoint(server.url, "test"), Env(), tls=settings, credentials=credentials
-            )
-            assert json.loads((await transport.request(GET)).body) == [["from-plugin"], ""]
-            assert runs(tmp_path) == 1
-            await transport.close()
-
-    run(main)
+    tls = server_context(tmp_path, authority, ask=authority)
+    async with ScriptedServer(whoami, tls=tls) as server:
+        credentials = plugin(tmp_path, script, env={"COLOUR": "blue"}, args=["get", "token"], cluster={"server": "s"})
+        settings = TlsSettings(ca_data=authority.pem)
+        transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=settings, credentials=credentials)
+        assert json.loads((await transport.request(GET)).body) == [["from-plugin"], ""]
+        assert runs(tmp_path) == 1
+        await transport.close()
 
 
-def test_expired_credentials_are_not_sent(tmp_path: Path) -> None:
-    async def main() -> None:
-        credentials = plugin(tmp_path, credential("{'token': 't', 'expirationTimestamp': '2020-01-01T00:00:00Z'}"))
-        await credentials.fetch()
-        assert credentials.current() is None
-        later = plugin(tmp_path, credential("{'token': 't', 'expirationTimestamp': '2999-01-01T00:00:00Z'}"))
-        await later.fetch()
-        assert later.current() == b"Authorization: Bearer t\r\n"
-
-    run(main)
+@pytest.mark.real_loop(timeout=20)
+async def test_expired_credentials_are_not_sent(tmp_path: Path) -> None:
+    credentials = plugin(tmp_path, credential("{'token': 't', 'expirationTimestamp': '2020-01-01T00:00:00Z'}"))
+    await credentials.fetch()
+    assert credentials.current() is None
+    later = plugin(tmp_path, credential("{'token': 't', 'expirationTimestamp': '2999-01-01T00:00:00Z'}"))
+    await later.fetch()
+    assert later.current() == b"Authorization: Bearer t\r\n"
 
 
+@pytest.mark.real_loop(timeout=20)
 @pytest.mark.parametrize(
     ("script", "settings", "message"),
     [
@@ -556,23 +498,17 @@ def test_expired_credentials_are_not_sent(tmp_path: Path) -> None:
         pytest.param("", {"interactive_mode": "Always"}, "standard input is not a terminal", id="no terminal"),
     ],
 )
-def test_a_plugin_that_fails_is_quoted(
+async def test_a_plugin_that_fails_is_quoted(
     tmp_path: Path, script: str, settings: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115  # closed with the test
-
-    async def main() -> None:
-        with pytest.raises(ConnectFailed, match=f"getting credentials: config: user 'one': exec.*{message}"):
-            await plugin(tmp_path, script, **settings).fetch()
-
-    run(main)
+    with pytest.raises(ConnectFailed, match=f"getting credentials: config: user 'one': exec.*{message}"):
+        await plugin(tmp_path, script, **settings).fetch()
     sys.stdin.close()
 
 
-def test_a_plugin_that_is_not_installed_says_how_to_get_it() -> None:
-    async def main() -> None:
-        settings = ExecSettings("no-such-plugin", V1, interactive_mode="Never", install_hint="pip install it")
-        with pytest.raises(ConnectFailed, match="executable no-such-plugin not found\n\npip install it"):
-            await ExecPlugin(settings, Env()).fetch()
-
-    run(main)
+@pytest.mark.real_loop(timeout=20)
+async def test_a_plugin_that_is_not_installed_says_how_to_get_it() -> None:
+    settings = ExecSettings("no-such-plugin", V1, interactive_mode="Never", install_hint="pip install it")
+    with pytest.raises(ConnectFailed, match="executable no-such-plugin not found\n\npip install it"):
+        await ExecPlugin(settings, Env()).fetch()

@@ -1,16 +1,30 @@
 """A new, empty store of each kind for each test."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.conformance.stores import INLINE, MEMORY, THREAD, Run, runner
+from tests.conformance.stores import INLINE, MEMORY, THREAD, opened
+
+from pilothouse.env import Env
+from pilothouse.storage import Retention, Store
+from pilothouse.storage.history import KEPT
 
 
 @pytest.fixture(params=[MEMORY, INLINE, THREAD])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    return runner(request.param, tmp_path / "data")
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which store; tests that need virtual time choose from those that run in it."""
+    return str(request.param)
 
 
-@pytest.fixture(params=[MEMORY, INLINE])
-def run_in_virtual_time(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    return runner(request.param, tmp_path / "data")
+@pytest.fixture
+def retention() -> Retention:
+    """What the store keeps of its history; tests may choose."""
+    return KEPT
+
+
+@pytest.fixture
+async def store(env: Env, kind: str, tmp_path: Path, retention: Retention) -> AsyncIterator[Store]:
+    """A new, empty store."""
+    async with opened(env, kind, tmp_path / "data", retention) as store:
+        yield store

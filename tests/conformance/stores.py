@@ -1,48 +1,33 @@
 """The stores that the suite holds to their promises, and short words for what is done with them."""
 
-from collections.abc import Callable, Coroutine
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Protocol
 
 import pytest
 
-from pilothouse.env import Env, loops, virtual
+from pilothouse.env import Env
 from pilothouse.storage import Change, MemoryStore, Record, Retention, Store
 from pilothouse.storage.history import KEPT
 from pilothouse.storage.sqlite import SqliteStore
 
-Program = Callable[[Store], Coroutine[Any, Any, None]]
-
-
-class Run(Protocol):
-    def __call__(self, program: Program, *, retention: Retention = ...) -> None:
-        """Run the program on a new, empty store."""
-
-
 MEMORY = pytest.param("memory", id="memory")
 INLINE = pytest.param("inline", id="sqlite inline")
-THREAD = pytest.param("thread", id="sqlite with its thread")
+THREAD = pytest.param("thread", id="sqlite with its thread", marks=pytest.mark.real_loop)
 
 
-def runner(kind: str, directory: Path) -> Run:
-    def run(program: Program, *, retention: Retention = KEPT) -> None:
-        async def main(env: Env) -> None:
-            store: Store
-            if kind == "memory":
-                store = MemoryStore(env, retention=retention)
-            else:
-                store = SqliteStore.open(env, directory, retention=retention, inline=kind == "inline")
-            try:
-                await program(store)
-            finally:
-                await store.close()
-
-        if kind == "thread":
-            loops.run(main(Env()))
-        else:
-            virtual.run(main)
-
-    return run
+@contextlib.asynccontextmanager
+async def opened(env: Env, kind: str, directory: Path, retention: Retention = KEPT) -> AsyncIterator[Store]:
+    """A new, empty store, closed in the end."""
+    store: Store
+    if kind == "memory":
+        store = MemoryStore(env, retention=retention)
+    else:
+        store = SqliteStore.open(env, directory, retention=retention, inline=kind == "inline")
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def put(store: Store, key: str, value: str = "v", *, expected: int | None = None) -> int:

@@ -3,191 +3,177 @@ Here: history, hooks, the end, and everything at once."""
 
 import asyncio
 import random
+from pathlib import Path
 
 import pytest
-from tests.conformance.stores import Run, names, put
+from tests.conformance.stores import INLINE, MEMORY, names, opened, put
 
+from pilothouse.env import Env, virtual
 from pilothouse.storage import Change, Compacted, Retention, Store, StoreClosed
 
 # History
 
 
-def test_compaction_ends_the_past_and_leaves_the_present(run: Run) -> None:
-    async def program(store: Store) -> None:
-        for name in "abcd":
-            await put(store, f"/pods/default/{name}")
-        store.compact(3)
-        assert store.compacted == 3
-        assert names(store.list("/pods/").records) == list("abcd")
-        assert names(store.list("/pods/", revision=3).records) == ["a", "b"]
-        assert len(store.watch("/pods/", 3).take()) == 2
-        for prefix in ("/pods/", "/nodes/", ""):
-            with pytest.raises(Compacted) as gone:
-                store.list(prefix, revision=2)
-            assert (gone.value.revision, gone.value.oldest) == (2, 3)
-            with pytest.raises(Compacted):
-                store.watch(prefix, 2)
-        store.compact(2)
-        assert store.compacted == 3
-        store.compact(1000)
-        assert store.compacted == store.revision == 5
-        assert store.watch("/pods/", 5).take() == []
-
-    run(program)
-
-
-def test_one_resource_full_of_changes_does_not_cost_another_its_history(run: Run) -> None:
-    async def program(store: Store) -> None:
-        await put(store, "apps/deployments/default/d")
-        for _ in range(20):
-            await put(store, "/pods/default/p")
-        assert len(store.watch("apps/deployments/", 1).take()) == 1
+async def test_compaction_ends_the_past_and_leaves_the_present(store: Store) -> None:
+    for name in "abcd":
+        await put(store, f"/pods/default/{name}")
+    store.compact(3)
+    assert store.compacted == 3
+    assert names(store.list("/pods/").records) == list("abcd")
+    assert names(store.list("/pods/", revision=3).records) == ["a", "b"]
+    assert len(store.watch("/pods/", 3).take()) == 2
+    for prefix in ("/pods/", "/nodes/", ""):
         with pytest.raises(Compacted) as gone:
-            store.watch("/pods/", 2)
-        assert gone.value.oldest == store.revision - 5
-        assert len(store.watch("/pods/", gone.value.oldest).take()) == 5
-        assert len(store.list("/pods/", revision=gone.value.oldest).records) == 1
+            store.list(prefix, revision=2)
+        assert (gone.value.revision, gone.value.oldest) == (2, 3)
         with pytest.raises(Compacted):
-            store.watch("", 2)
-        assert store.compacted == 0
-
-    run(program, retention=Retention(changes=5))
-
-
-def test_the_values_that_only_history_holds_are_bounded(run: Run) -> None:
-    async def program(store: Store) -> None:
-        for _ in range(100):
-            await put(store, "/pods/default/p", "x" * 1000)
-        kept = len(store.watch("/pods/", store.revision - 5).take())
-        assert kept == 5
-        with pytest.raises(Compacted):
-            store.watch("/pods/", store.revision - 20)
-
-    run(program, retention=Retention(bytes=10_000))
+            store.watch(prefix, 2)
+    store.compact(2)
+    assert store.compacted == 3
+    store.compact(1000)
+    assert store.compacted == store.revision == 5
+    assert store.watch("/pods/", 5).take() == []
 
 
-def test_history_is_kept_for_its_seconds_and_not_much_longer(run_in_virtual_time: Run) -> None:
-    async def program(store: Store) -> None:
-        first = await put(store, "/pods/default/a")
-        await asyncio.sleep(200)
-        second = await put(store, "/pods/default/b")
-        await asyncio.sleep(99)
-        assert len(store.watch("/pods/", 1).take()) == 2
-        await asyncio.sleep(2)
-        with pytest.raises(Compacted):
-            store.list("/pods/", revision=1)
-        assert len(store.watch("/pods/", first).take()) == 1
-        await asyncio.sleep(200)
-        with pytest.raises(Compacted):
-            store.watch("/pods/", first)
-        assert store.watch("/pods/", second).take() == []
-        assert store.compacted == second
+@pytest.mark.parametrize("retention", [Retention(changes=5)])
+async def test_one_resource_full_of_changes_does_not_cost_another_its_history(store: Store) -> None:
+    await put(store, "apps/deployments/default/d")
+    for _ in range(20):
+        await put(store, "/pods/default/p")
+    assert len(store.watch("apps/deployments/", 1).take()) == 1
+    with pytest.raises(Compacted) as gone:
+        store.watch("/pods/", 2)
+    assert gone.value.oldest == store.revision - 5
+    assert len(store.watch("/pods/", gone.value.oldest).take()) == 5
+    assert len(store.list("/pods/", revision=gone.value.oldest).records) == 1
+    with pytest.raises(Compacted):
+        store.watch("", 2)
+    assert store.compacted == 0
 
-    run_in_virtual_time(program, retention=Retention(seconds=300))
+
+@pytest.mark.parametrize("retention", [Retention(bytes=10_000)])
+async def test_the_values_that_only_history_holds_are_bounded(store: Store) -> None:
+    for _ in range(100):
+        await put(store, "/pods/default/p", "x" * 1000)
+    kept = len(store.watch("/pods/", store.revision - 5).take())
+    assert kept == 5
+    with pytest.raises(Compacted):
+        store.watch("/pods/", store.revision - 20)
+
+
+@pytest.mark.parametrize("retention", [Retention(seconds=300)])
+@pytest.mark.parametrize("kind", [MEMORY, INLINE])
+async def test_history_is_kept_for_its_seconds_and_not_much_longer(store: Store) -> None:
+    first = await put(store, "/pods/default/a")
+    await asyncio.sleep(200)
+    second = await put(store, "/pods/default/b")
+    await asyncio.sleep(99)
+    assert len(store.watch("/pods/", 1).take()) == 2
+    await asyncio.sleep(2)
+    with pytest.raises(Compacted):
+        store.list("/pods/", revision=1)
+    assert len(store.watch("/pods/", first).take()) == 1
+    await asyncio.sleep(200)
+    with pytest.raises(Compacted):
+        store.watch("/pods/", first)
+    assert store.watch("/pods/", second).take() == []
+    assert store.compacted == second
 
 
 # Hooks and the end
 
 
-def test_a_hook_sees_every_commit_when_it_is_visible_and_before_its_writer_goes_on(run: Run) -> None:
-    async def program(store: Store) -> None:
-        seen: list[tuple[list[str], int]] = []
+async def test_a_hook_sees_every_commit_when_it_is_visible_and_before_its_writer_goes_on(store: Store) -> None:
+    seen: list[tuple[list[str], int]] = []
 
-        def hook(changes: list[Change]) -> None:
-            assert all(store.get(change.key) is not None for change in changes)
-            seen.append(([change.key for change in changes], store.revision))
+    def hook(changes: list[Change]) -> None:
+        assert all(store.get(change.key) is not None for change in changes)
+        seen.append(([change.key for change in changes], store.revision))
 
-        store.on_commit.append(hook)
-        await put(store, "/pods/default/a")
-        assert seen == [(["/pods/default/a"], 2)]
-
-    run(program)
+    store.on_commit.append(hook)
+    await put(store, "/pods/default/a")
+    assert seen == [(["/pods/default/a"], 2)]
 
 
-def test_a_hook_that_fails_stops_a_simulation_and_not_the_writer(run_in_virtual_time: Run) -> None:
-    async def program(store: Store) -> None:
-        def judge(_changes: list[Change]) -> None:
-            raise AssertionError("two controllers on one pod")
+@pytest.mark.parametrize("kind", [MEMORY, INLINE])
+def test_a_hook_that_fails_stops_a_simulation_and_not_the_writer(kind: str, tmp_path: Path) -> None:
+    def judge(_changes: list[Change]) -> None:
+        raise AssertionError("two controllers on one pod")
 
-        store.on_commit.append(judge)
-        try:
-            await put(store, "/pods/default/a")
-        except AssertionError:  # pragma: no cover
-            pytest.fail("the writer was told")
-        await asyncio.sleep(1)
-        pytest.fail("the run went on")  # pragma: no cover
+    async def main(env: Env) -> None:
+        async with opened(env, kind, tmp_path / "data") as store:
+            store.on_commit.append(judge)
+            try:
+                await put(store, "/pods/default/a")
+            except AssertionError:  # pragma: no cover
+                pytest.fail("the writer was told")
+            await asyncio.sleep(1)
+            pytest.fail("the run went on")  # pragma: no cover
 
     with pytest.raises(AssertionError, match="two controllers"):
-        run_in_virtual_time(program)
+        virtual.run(main)
 
 
-def test_a_closed_store_commits_what_was_staged_ends_its_watchers_and_can_still_be_read(run: Run) -> None:
-    async def program(store: Store) -> None:
-        watcher = store.watch("/pods/", store.revision)
-        waiting = asyncio.ensure_future(store.reached(99))
-        await asyncio.sleep(0)
-        staged = store.stage("/pods/default/a", lambda _revision: b"x")
-        await store.close()
-        await store.close()
-        await store.commit(staged)
-        assert names(store.list("/pods/").records) == ["a"]
-        assert [batch async for batch in watcher] == []
-        with pytest.raises(StoreClosed):
-            store.stage("/pods/default/b", lambda _revision: b"x")
-        with pytest.raises(StoreClosed):
-            store.watch("/pods/", 1)
-        with pytest.raises(StoreClosed):
-            await waiting
-
-    run(program)
+async def test_a_closed_store_commits_what_was_staged_ends_its_watchers_and_can_still_be_read(store: Store) -> None:
+    watcher = store.watch("/pods/", store.revision)
+    waiting = asyncio.ensure_future(store.reached(99))
+    await asyncio.sleep(0)
+    staged = store.stage("/pods/default/a", lambda _revision: b"x")
+    await store.close()
+    await store.close()
+    await store.commit(staged)
+    assert names(store.list("/pods/").records) == ["a"]
+    assert [batch async for batch in watcher] == []
+    with pytest.raises(StoreClosed):
+        store.stage("/pods/default/b", lambda _revision: b"x")
+    with pytest.raises(StoreClosed):
+        store.watch("/pods/", 1)
+    with pytest.raises(StoreClosed):
+        await waiting
 
 
 # Everything at once
 
 
-def test_any_history_agrees_with_a_model_at_every_revision(run: Run, seed: int) -> None:
+async def test_any_history_agrees_with_a_model_at_every_revision(store: Store, seed: int) -> None:
     """Lists at every revision, watches from every revision and the final state all tell the same story."""
     chance = random.Random(seed)
     keys = [f"/pods/{ns}/{name}" for ns in ("a", "b") for name in range(6)] + [f"/nodes/{name}" for name in range(4)]
-
-    async def program(store: Store) -> None:
-        state: dict[str, bytes] = {}
-        states: dict[int, dict[str, bytes]] = {1: {}}
-        live = store.watch("", 1)
-        for _ in range(60):
-            last = None
-            for _ in range(chance.choice((1, 1, 2, 5))):
-                key = chance.choice(keys)
-                if store.staged(key) is not None and chance.random() < 0.4:
-                    last = store.stage(key, None)
-                    del state[key]
-                else:
-                    last = store.stage(key, lambda revision: str(revision).encode())
-                    state[key] = str(last.revision).encode()
-                states[last.revision] = dict(state)
-            assert last is not None
-            await store.commit(last)
-        assert store.revision == max(states)
-        followed: dict[str, bytes] = {}
-        for change in live.take():
-            assert change.previous == followed.get(change.key)
-            assert (change.type == "ADDED") == (change.key not in followed)
-            if change.type == "DELETED":
-                del followed[change.key]
+    state: dict[str, bytes] = {}
+    states: dict[int, dict[str, bytes]] = {1: {}}
+    live = store.watch("", 1)
+    for _ in range(60):
+        last = None
+        for _ in range(chance.choice((1, 1, 2, 5))):
+            key = chance.choice(keys)
+            if store.staged(key) is not None and chance.random() < 0.4:
+                last = store.stage(key, None)
+                del state[key]
             else:
-                followed[change.key] = change.value
-        assert followed == states[store.revision]
-        for revision, then in states.items():
-            for prefix in ("", "/pods/", "/pods/a/"):
-                expected = sorted((key, value) for key, value in then.items() if key.startswith(prefix))
-                page = store.list(prefix, revision=revision)
-                assert [(record.key, record.value) for record in page.records] == expected
-                half = store.list(prefix, revision=revision, limit=3)
-                rest = store.list(prefix, revision=revision, after=half.records[-1].key if half.records else "")
-                assert half.records + (rest.records if half.more else []) == page.records
-                assert half.remaining == max(0, len(expected) - 3)
-                assert len(store.watch(prefix, revision).take()) == sum(
-                    change.revision > revision and change.key.startswith(prefix) for change in store.watch("", 1).take()
-                )
-
-    run(program)
+                last = store.stage(key, lambda revision: str(revision).encode())
+                state[key] = str(last.revision).encode()
+            states[last.revision] = dict(state)
+        assert last is not None
+        await store.commit(last)
+    assert store.revision == max(states)
+    followed: dict[str, bytes] = {}
+    for change in live.take():
+        assert change.previous == followed.get(change.key)
+        assert (change.type == "ADDED") == (change.key not in followed)
+        if change.type == "DELETED":
+            del followed[change.key]
+        else:
+            followed[change.key] = change.value
+    assert followed == states[store.revision]
+    for revision, then in states.items():
+        for prefix in ("", "/pods/", "/pods/a/"):
+            expected = sorted((key, value) for key, value in then.items() if key.startswith(prefix))
+            page = store.list(prefix, revision=revision)
+            assert [(record.key, record.value) for record in page.records] == expected
+            half = store.list(prefix, revision=revision, limit=3)
+            rest = store.list(prefix, revision=revision, after=half.records[-1].key if half.records else "")
+            assert half.records + (rest.records if half.more else []) == page.records
+            assert half.remaining == max(0, len(expected) - 3)
+            assert len(store.watch(prefix, revision).take()) == sum(
+                change.revision > revision and change.key.startswith(prefix) for change in store.watch("", 1).take()
+            )

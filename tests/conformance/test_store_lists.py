@@ -4,120 +4,102 @@ Here: lists."""
 import asyncio
 
 import pytest
-from tests.conformance.stores import Run, names, put, remove
+from tests.conformance.stores import names, put, remove
 
 from pilothouse.storage import FutureRevision, Store
 
 
-def test_lists_come_in_byte_order_of_their_keys(run: Run) -> None:
-    async def program(store: Store) -> None:
-        for name in ("b", "a-1", "a.1", "a", "B", "ä", "a/1"):
-            await put(store, f"/pods/default/{name}")
-        keys = [record.key for record in store.list("/pods/").records]
-        assert keys == sorted(keys, key=str.encode)
-
-    run(program)
+async def test_lists_come_in_byte_order_of_their_keys(store: Store) -> None:
+    for name in ("b", "a-1", "a.1", "a", "B", "ä", "a/1"):
+        await put(store, f"/pods/default/{name}")
+    keys = [record.key for record in store.list("/pods/").records]
+    assert keys == sorted(keys, key=str.encode)
 
 
-def test_a_prefix_selects_what_is_below_it_and_nothing_beside_it(run: Run) -> None:
-    async def program(store: Store) -> None:
-        for key in (
-            "/pods/a/1",
-            "/pods/a/2",
-            "/pods/a-b/3",
-            "/pods/a0/4",
-            "/podtemplates/a/5",
-            "apps/replicasets/a/6",
-            "apps/replicasetsx/a/7",
-        ):
-            await put(store, key)
-        for prefix, expected in {
-            "/pods/a/": ["1", "2"],
-            "/pods/": ["3", "1", "2", "4"],
-            "/": ["3", "1", "2", "4", "5"],
-            "apps/replicasets/": ["6"],
-            "apps/": ["6", "7"],
-            "": ["3", "1", "2", "4", "5", "6", "7"],
-            "/pods/b/": [],
-            "batch/jobs/": [],
-        }.items():
-            page = store.list(prefix)
-            assert names(page.records) == expected, prefix
-            assert store.count(prefix) == len(expected)
-            assert (page.revision, page.more, page.remaining) == (8, False, 0)
-
-    run(program)
+async def test_a_prefix_selects_what_is_below_it_and_nothing_beside_it(store: Store) -> None:
+    for key in (
+        "/pods/a/1",
+        "/pods/a/2",
+        "/pods/a-b/3",
+        "/pods/a0/4",
+        "/podtemplates/a/5",
+        "apps/replicasets/a/6",
+        "apps/replicasetsx/a/7",
+    ):
+        await put(store, key)
+    for prefix, expected in {
+        "/pods/a/": ["1", "2"],
+        "/pods/": ["3", "1", "2", "4"],
+        "/": ["3", "1", "2", "4", "5"],
+        "apps/replicasets/": ["6"],
+        "apps/": ["6", "7"],
+        "": ["3", "1", "2", "4", "5", "6", "7"],
+        "/pods/b/": [],
+        "batch/jobs/": [],
+    }.items():
+        page = store.list(prefix)
+        assert names(page.records) == expected, prefix
+        assert store.count(prefix) == len(expected)
+        assert (page.revision, page.more, page.remaining) == (8, False, 0)
 
 
-def test_pages_leave_nothing_out_and_count_what_is_left(run: Run) -> None:
-    async def program(store: Store) -> None:
-        for i in range(40):
-            await put(store, f"/podtemplates/default/t{i:03}")
-        await put(store, "/podtemplates/other/x")
-        found: list[str] = []
-        after = ""
-        while True:
-            page = store.list("/podtemplates/default/", after=after, limit=17)
-            found += names(page.records)
-            assert page.remaining + len(found) == 40
-            assert page.more == (page.remaining > 0)
-            if not page.more:
-                break
-            after = page.records[-1].key
-        assert found == [f"t{i:03}" for i in range(40)]
-        everything = store.list("", after="/podtemplates/default/t037", limit=2)
-        assert (names(everything.records), everything.more, everything.remaining) == (["t038", "t039"], True, 1)
-
-    run(program)
+async def test_pages_leave_nothing_out_and_count_what_is_left(store: Store) -> None:
+    for i in range(40):
+        await put(store, f"/podtemplates/default/t{i:03}")
+    await put(store, "/podtemplates/other/x")
+    found: list[str] = []
+    after = ""
+    while True:
+        page = store.list("/podtemplates/default/", after=after, limit=17)
+        found += names(page.records)
+        assert page.remaining + len(found) == 40
+        assert page.more == (page.remaining > 0)
+        if not page.more:
+            break
+        after = page.records[-1].key
+    assert found == [f"t{i:03}" for i in range(40)]
+    everything = store.list("", after="/podtemplates/default/t037", limit=2)
+    assert (names(everything.records), everything.more, everything.remaining) == (["t038", "t039"], True, 1)
 
 
-def test_pages_of_one_revision_show_that_revision_whatever_happens_meanwhile(run: Run) -> None:
-    async def program(store: Store) -> None:
-        for name in "abcdef":
-            await put(store, f"/pods/default/{name}", "old")
-        first = store.list("/pods/default/", limit=2)
-        await put(store, "/pods/default/a", "new")
-        await remove(store, "/pods/default/c")
-        await put(store, "/pods/default/cc", "new")
-        await put(store, "/pods/default/d", "new")
-        await put(store, "/pods/default/d", "newer")
-        await remove(store, "/pods/default/e")
-        await put(store, "/pods/default/e", "new")
-        await put(store, "/pods/other/z", "new")
-        second = store.list("/pods/default/", after=first.records[-1].key, limit=2, revision=first.revision)
-        third = store.list("/pods/default/", after=second.records[-1].key, limit=2, revision=first.revision)
-        records = first.records + second.records + third.records
-        assert names(records) == list("abcdef")
-        assert [record.value for record in records] == [f"old@{n}".encode() for n in range(2, 8)]
-        assert [record.created for record in records] == list(range(2, 8))
-        assert [(page.more, page.remaining, page.revision) for page in (first, second, third)] == [
-            (True, 4, 7),
-            (True, 2, 7),
-            (False, 0, 7),
-        ]
-        assert names(store.list("/pods/default/").records) == ["a", "b", "cc", "d", "e", "f"]
-
-    run(program)
+async def test_pages_of_one_revision_show_that_revision_whatever_happens_meanwhile(store: Store) -> None:
+    for name in "abcdef":
+        await put(store, f"/pods/default/{name}", "old")
+    first = store.list("/pods/default/", limit=2)
+    await put(store, "/pods/default/a", "new")
+    await remove(store, "/pods/default/c")
+    await put(store, "/pods/default/cc", "new")
+    await put(store, "/pods/default/d", "new")
+    await put(store, "/pods/default/d", "newer")
+    await remove(store, "/pods/default/e")
+    await put(store, "/pods/default/e", "new")
+    await put(store, "/pods/other/z", "new")
+    second = store.list("/pods/default/", after=first.records[-1].key, limit=2, revision=first.revision)
+    third = store.list("/pods/default/", after=second.records[-1].key, limit=2, revision=first.revision)
+    records = first.records + second.records + third.records
+    assert names(records) == list("abcdef")
+    assert [record.value for record in records] == [f"old@{n}".encode() for n in range(2, 8)]
+    assert [record.created for record in records] == list(range(2, 8))
+    assert [(page.more, page.remaining, page.revision) for page in (first, second, third)] == [
+        (True, 4, 7),
+        (True, 2, 7),
+        (False, 0, 7),
+    ]
+    assert names(store.list("/pods/default/").records) == ["a", "b", "cc", "d", "e", "f"]
 
 
-def test_a_list_at_a_revision_to_come_is_refused(run: Run) -> None:
-    async def program(store: Store) -> None:
-        with pytest.raises(FutureRevision):
-            store.list("/pods/", revision=store.revision + 1)
-
-    run(program)
+async def test_a_list_at_a_revision_to_come_is_refused(store: Store) -> None:
+    with pytest.raises(FutureRevision):
+        store.list("/pods/", revision=store.revision + 1)
 
 
-def test_reached_waits_for_a_revision(run: Run) -> None:
-    async def program(store: Store) -> None:
-        await store.reached(1)
-        waiting = asyncio.ensure_future(store.reached(3))
-        impatient = asyncio.ensure_future(store.reached(3))
-        await put(store, "/pods/default/a")
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        impatient.cancel()
-        await put(store, "/pods/default/b")
-        await waiting
-
-    run(program)
+async def test_reached_waits_for_a_revision(store: Store) -> None:
+    await store.reached(1)
+    waiting = asyncio.ensure_future(store.reached(3))
+    impatient = asyncio.ensure_future(store.reached(3))
+    await put(store, "/pods/default/a")
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    impatient.cancel()
+    await put(store, "/pods/default/b")
+    await waiting

@@ -4,152 +4,142 @@ Here: watches."""
 import asyncio
 
 import pytest
-from tests.conformance.stores import Run, put, remove, told
+from tests.conformance.stores import put, remove, told
 
 from pilothouse.storage import Store, WatcherOverrun
+from pilothouse.storage.watchers import WAITING_BYTES
 
 
-def test_a_watch_may_start_at_any_revision_that_is_kept(run: Run) -> None:
-    async def program(store: Store) -> None:
-        await put(store, "/pods/default/a", "one")
-        await put(store, "/nodes/n")
-        await put(store, "/pods/default/a", "two")
-        await remove(store, "/pods/default/a")
-        story = [
-            ("ADDED", "/pods/default/a", b"one@2", None),
-            ("MODIFIED", "/pods/default/a", b"two@4", b"one@2"),
-            ("DELETED", "/pods/default/a", b"gone@5", b"two@4"),
-        ]
-        starts = {0: story, 1: story, 2: story[1:], 3: story[1:], 4: story[2:], 5: []}
-        watchers = [store.watch("/pods/", after) for after in starts]
-        assert [told(watcher.take()) for watcher in watchers] == list(starts.values())
-        await put(store, "/pods/default/b", "next")
-        for watcher in watchers:
-            assert told(watcher.take()) == [("ADDED", "/pods/default/b", b"next@6", None)]
-
-    run(program)
+async def test_a_watch_may_start_at_any_revision_that_is_kept(store: Store) -> None:
+    await put(store, "/pods/default/a", "one")
+    await put(store, "/nodes/n")
+    await put(store, "/pods/default/a", "two")
+    await remove(store, "/pods/default/a")
+    story = [
+        ("ADDED", "/pods/default/a", b"one@2", None),
+        ("MODIFIED", "/pods/default/a", b"two@4", b"one@2"),
+        ("DELETED", "/pods/default/a", b"gone@5", b"two@4"),
+    ]
+    starts = {0: story, 1: story, 2: story[1:], 3: story[1:], 4: story[2:], 5: []}
+    watchers = [store.watch("/pods/", after) for after in starts]
+    assert [told(watcher.take()) for watcher in watchers] == list(starts.values())
+    await put(store, "/pods/default/b", "next")
+    for watcher in watchers:
+        assert told(watcher.take()) == [("ADDED", "/pods/default/b", b"next@6", None)]
 
 
-def test_a_watch_from_a_revision_to_come_begins_there(run: Run) -> None:
-    async def program(store: Store) -> None:
-        watcher = store.watch("/pods/", 3)
-        for name in "abc":
-            await put(store, f"/pods/default/{name}")
-        assert [change.revision for change in watcher.take()] == [4]
-        later = store.watch("/pods/", 6)
-        await store.commit([store.stage(f"/pods/default/{name}", lambda _revision: b"") for name in "defg"][-1])
-        assert [change.revision for change in later.take()] == [7, 8]
-
-    run(program)
+async def test_a_watch_from_a_revision_to_come_begins_there(store: Store) -> None:
+    watcher = store.watch("/pods/", 3)
+    for name in "abc":
+        await put(store, f"/pods/default/{name}")
+    assert [change.revision for change in watcher.take()] == [4]
+    later = store.watch("/pods/", 6)
+    await store.commit([store.stage(f"/pods/default/{name}", lambda _revision: b"") for name in "defg"][-1])
+    assert [change.revision for change in later.take()] == [7, 8]
 
 
-def test_a_watcher_sees_its_prefix_and_nothing_else(run: Run) -> None:
+async def test_a_watcher_sees_its_prefix_and_nothing_else(store: Store) -> None:
     prefixes = ["", "/", "/pods/", "/pods/a/", "/pods/a/x", "apps/", "apps/replicasets/", "/pods/ab/"]
     keys = ["/pods/a/x", "/pods/a/xy", "/pods/ab/x", "/podsx/a/x", "/nodes/x", "apps/replicasets/a/x"]
 
     def concerns(prefix: str, key: str) -> bool:
         return key == prefix if prefix and not prefix.endswith("/") else key.startswith(prefix)
 
-    async def program(store: Store) -> None:
-        watchers = [store.watch(prefix, 1) for prefix in prefixes]
-        for key in keys:
-            await put(store, key)
-        staged = [store.stage(key, lambda _revision: b"") for key in keys]
-        await store.commit(staged[-1])
-        for prefix, watcher in zip(prefixes, watchers, strict=True):
-            expected = [key for key in keys if concerns(prefix, key)] * 2
-            assert [change.key for change in watcher.take()] == expected, prefix
-            assert [change.key for change in store.watch(prefix, 1).take()] == expected, prefix
-            watcher.close()
-        with pytest.raises(ValueError, match="is no key"):
-            store.watch("/pods", 1)
-
-    run(program)
-
-
-def test_a_waiting_watcher_gets_a_commit_in_one_batch_and_loses_nothing_to_a_timeout(run: Run) -> None:
-    async def program(store: Store) -> None:
-        watcher = store.watch("/pods/", store.revision)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.001):
-                await anext(watcher)
-        waiting = asyncio.ensure_future(anext(watcher))
-        await asyncio.sleep(0)
-        assert watcher.idle
-        staged = [store.stage(f"/pods/default/{name}", lambda _revision: b"") for name in "ab"]
-        await store.commit(staged[0])
-        assert [change.key for change in await waiting] == ["/pods/default/a", "/pods/default/b"]
-        cancelled = asyncio.ensure_future(anext(watcher))
-        await asyncio.sleep(0)
-        await put(store, "/pods/default/c")
-        cancelled.cancel()
-        await asyncio.gather(cancelled, return_exceptions=True)
-        await put(store, "/pods/default/d")
-        if cancelled.cancelled():
-            assert [change.key for change in watcher.take()] == ["/pods/default/c", "/pods/default/d"]
-        else:
-            assert [change.key for change in cancelled.result()] == ["/pods/default/c"]
-
-    run(program)
-
-
-def test_all_watchers_of_a_prefix_get_the_same_changes_as_the_same_objects(run: Run) -> None:
-    async def program(store: Store) -> None:
-        watchers = [store.watch("/pods/", store.revision) for _ in range(3)]
-        await put(store, "/pods/default/a")
-        first, *others = [watcher.take() for watcher in watchers]
-        assert all(other is first for other in others)
-
-    run(program)
-
-
-def test_a_watcher_that_does_not_keep_up_gets_what_waits_and_is_ended(run: Run) -> None:
-    async def program(store: Store) -> None:
-        slow = store.watch("/pods/", store.revision, capacity=3)
-        fast = store.watch("/pods/", store.revision, capacity=3)
-        seen: list[int] = []
-        for i in range(5):
-            await put(store, f"/pods/default/{i}")
-            seen += [change.revision for change in fast.take()]
-        assert seen == [2, 3, 4, 5, 6]
-        assert slow.overrun and not slow.idle
-        assert [change.revision for change in await anext(slow)] == [2, 3, 4]
-        with pytest.raises(WatcherOverrun):
-            await anext(slow)
-        resumed = store.watch("/pods/", 4, capacity=3)
-        assert [change.revision for change in resumed.take()] == [5, 6]
-
-    run(program)
-
-
-def test_one_commit_and_one_backlog_never_overrun_a_watcher_that_has_nothing_waiting(run: Run) -> None:
-    async def program(store: Store) -> None:
-        watcher = store.watch("/pods/", store.revision, capacity=3)
-        staged = [store.stage(f"/pods/default/{i}", lambda _revision: b"") for i in range(10)]
-        await store.commit(staged[-1])
-        assert len(await anext(watcher)) == 10
-        late = store.watch("/pods/", 1, capacity=3)
-        assert len(await anext(late)) == 10
-
-    run(program)
-
-
-def test_closing_a_watcher_ends_its_iteration(run: Run) -> None:
-    async def program(store: Store) -> None:
-        watcher = store.watch("/pods/", store.revision)
-
-        async def read() -> list[int]:
-            return [change.revision async for batch in watcher for change in batch]
-
-        reading = asyncio.ensure_future(read())
-        await asyncio.sleep(0)
-        await put(store, "/pods/default/a")
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+    watchers = [store.watch(prefix, 1) for prefix in prefixes]
+    for key in keys:
+        await put(store, key)
+    staged = [store.stage(key, lambda _revision: b"") for key in keys]
+    await store.commit(staged[-1])
+    for prefix, watcher in zip(prefixes, watchers, strict=True):
+        expected = [key for key in keys if concerns(prefix, key)] * 2
+        assert [change.key for change in watcher.take()] == expected, prefix
+        assert [change.key for change in store.watch(prefix, 1).take()] == expected, prefix
         watcher.close()
-        watcher.close()
-        await put(store, "/pods/default/b")
-        assert await reading == [2]
-        assert watcher.take() == []
+    with pytest.raises(ValueError, match="is no key"):
+        store.watch("/pods", 1)
 
-    run(program)
+
+async def test_a_waiting_watcher_gets_a_commit_in_one_batch_and_loses_nothing_to_a_timeout(store: Store) -> None:
+    watcher = store.watch("/pods/", store.revision)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await anext(watcher)
+    waiting = asyncio.ensure_future(anext(watcher))
+    await asyncio.sleep(0)
+    assert watcher.idle
+    staged = [store.stage(f"/pods/default/{name}", lambda _revision: b"") for name in "ab"]
+    await store.commit(staged[0])
+    assert [change.key for change in await waiting] == ["/pods/default/a", "/pods/default/b"]
+    cancelled = asyncio.ensure_future(anext(watcher))
+    await asyncio.sleep(0)
+    await put(store, "/pods/default/c")
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    await put(store, "/pods/default/d")
+    if cancelled.cancelled():
+        assert [change.key for change in watcher.take()] == ["/pods/default/c", "/pods/default/d"]
+    else:
+        assert [change.key for change in cancelled.result()] == ["/pods/default/c"]
+
+
+async def test_all_watchers_of_a_prefix_get_the_same_changes_as_the_same_objects(store: Store) -> None:
+    watchers = [store.watch("/pods/", store.revision) for _ in range(3)]
+    await put(store, "/pods/default/a")
+    first, *others = [watcher.take() for watcher in watchers]
+    assert all(other is first for other in others)
+
+
+async def test_a_watcher_that_does_not_keep_up_gets_what_waits_and_is_ended(store: Store) -> None:
+    slow = store.watch("/pods/", store.revision, capacity=3)
+    fast = store.watch("/pods/", store.revision, capacity=3)
+    seen: list[int] = []
+    for i in range(5):
+        await put(store, f"/pods/default/{i}")
+        seen += [change.revision for change in fast.take()]
+    assert seen == [2, 3, 4, 5, 6]
+    assert slow.overrun and not slow.idle
+    assert [change.revision for change in await anext(slow)] == [2, 3, 4]
+    with pytest.raises(WatcherOverrun):
+        await anext(slow)
+    resumed = store.watch("/pods/", 4, capacity=3)
+    assert [change.revision for change in resumed.take()] == [5, 6]
+
+
+async def test_a_watcher_does_not_keep_up_with_large_changes_either(store: Store) -> None:
+    slow, fast = store.watch("/pods/", store.revision), store.watch("/pods/", store.revision)
+    value = b"x" * (WAITING_BYTES // 4)
+    for i in range(6):
+        await store.commit(store.stage(f"/pods/default/{i}", lambda _revision: value))
+        assert len(fast.take()) == 1
+    assert slow.overrun and not fast.overrun
+    assert [change.revision for change in slow.take()] == [2, 3, 4, 5]
+    late = store.watch("/pods/", store.revision)
+    await store.commit(store.stage("/pods/default/a", lambda _revision: value * 5))
+    assert len(late.take()) == 1
+
+
+async def test_one_commit_and_one_backlog_never_overrun_a_watcher_that_has_nothing_waiting(store: Store) -> None:
+    watcher = store.watch("/pods/", store.revision, capacity=3)
+    staged = [store.stage(f"/pods/default/{i}", lambda _revision: b"") for i in range(10)]
+    await store.commit(staged[-1])
+    assert len(await anext(watcher)) == 10
+    late = store.watch("/pods/", 1, capacity=3)
+    assert len(await anext(late)) == 10
+
+
+async def test_closing_a_watcher_ends_its_iteration(store: Store) -> None:
+    watcher = store.watch("/pods/", store.revision)
+
+    async def read() -> list[int]:
+        return [change.revision async for batch in watcher for change in batch]
+
+    reading = asyncio.ensure_future(read())
+    await asyncio.sleep(0)
+    await put(store, "/pods/default/a")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    watcher.close()
+    watcher.close()
+    await put(store, "/pods/default/b")
+    assert await reading == [2]
+    assert watcher.take() == []

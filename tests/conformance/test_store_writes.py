@@ -4,71 +4,59 @@ Here: writes."""
 import asyncio
 
 import pytest
-from tests.conformance.stores import Run, put, remove, told
+from tests.conformance.stores import put, remove, told
 
 from pilothouse.storage import CommitFailed, Mismatch, Record, Store
 
 
-def test_an_empty_store_is_at_revision_1_and_its_first_write_gets_2(run: Run) -> None:
-    async def program(store: Store) -> None:
-        assert (store.revision, store.compacted, store.next_revision()) == (1, 0, 2)
-        assert await put(store, "/pods/default/a") == 2
-        assert store.revision == 2
-
-    run(program)
+async def test_an_empty_store_is_at_revision_1_and_its_first_write_gets_2(store: Store) -> None:
+    assert (store.revision, store.compacted, store.next_revision()) == (1, 0, 2)
+    assert await put(store, "/pods/default/a") == 2
+    assert store.revision == 2
 
 
-def test_a_record_knows_when_it_was_made_and_last_changed(run: Run) -> None:
-    async def program(store: Store) -> None:
-        made = await put(store, "/pods/default/a", "one")
-        await put(store, "/pods/default/b")
-        changed = await put(store, "/pods/default/a", "two")
-        assert store.get("/pods/default/a") == Record("/pods/default/a", b"two@4", changed, made)
-        await remove(store, "/pods/default/a")
-        assert store.get("/pods/default/a") is None
-        again = await put(store, "/pods/default/a")
-        assert store.get("/pods/default/a") == Record("/pods/default/a", b"v@6", again, again)
-
-    run(program)
+async def test_a_record_knows_when_it_was_made_and_last_changed(store: Store) -> None:
+    made = await put(store, "/pods/default/a", "one")
+    await put(store, "/pods/default/b")
+    changed = await put(store, "/pods/default/a", "two")
+    assert store.get("/pods/default/a") == Record("/pods/default/a", b"two@4", changed, made)
+    await remove(store, "/pods/default/a")
+    assert store.get("/pods/default/a") is None
+    again = await put(store, "/pods/default/a")
+    assert store.get("/pods/default/a") == Record("/pods/default/a", b"v@6", again, again)
 
 
-def test_a_staged_write_is_invisible_until_its_commit(run: Run) -> None:
-    async def program(store: Store) -> None:
-        watcher = store.watch("/pods/", store.revision)
-        staged = store.stage("/pods/default/a", lambda _revision: b"x", expected=0)
-        assert store.get("/pods/default/a") is None
-        assert store.list("/pods/").records == []
-        assert watcher.take() == []
-        assert store.revision == 1
-        assert store.staged("/pods/default/a") == Record("/pods/default/a", b"x", 2, 2)
-        assert store.next_revision() == 3
-        await store.commit(staged)
-        assert store.get("/pods/default/a") == store.staged("/pods/default/a")
-        assert told(watcher.take()) == [("ADDED", "/pods/default/a", b"x", None)]
-
-    run(program)
+async def test_a_staged_write_is_invisible_until_its_commit(store: Store) -> None:
+    watcher = store.watch("/pods/", store.revision)
+    staged = store.stage("/pods/default/a", lambda _revision: b"x", expected=0)
+    assert store.get("/pods/default/a") is None
+    assert store.list("/pods/").records == []
+    assert watcher.take() == []
+    assert store.revision == 1
+    assert store.staged("/pods/default/a") == Record("/pods/default/a", b"x", 2, 2)
+    assert store.next_revision() == 3
+    await store.commit(staged)
+    assert store.get("/pods/default/a") == store.staged("/pods/default/a")
+    assert told(watcher.take()) == [("ADDED", "/pods/default/a", b"x", None)]
 
 
-def test_stage_checks_against_what_is_staged_and_not_against_what_is_committed(run: Run) -> None:
-    async def program(store: Store) -> None:
-        first = store.stage("/pods/default/a", lambda _revision: b"1", expected=0)
-        with pytest.raises(Mismatch) as refused:
-            store.stage("/pods/default/a", lambda _revision: b"2", expected=0)
-        assert refused.value.current == Record("/pods/default/a", b"1", 2, 2)
-        second = store.stage("/pods/default/a", lambda _revision: b"2", expected=first.revision)
-        gone = store.stage("/pods/default/a", None, expected=second.revision)
-        assert store.staged("/pods/default/a") is None
-        with pytest.raises(Mismatch) as absent:
-            store.stage("/pods/default/a", None)
-        assert absent.value.current is None
-        third = store.stage("/pods/default/a", lambda _revision: b"3", expected=0)
-        watcher = store.watch("", store.revision)
-        await store.commit(third)
-        assert first.committed and second.committed and gone.committed
-        assert store.get("/pods/default/a") == Record("/pods/default/a", b"3", 5, 5)
-        assert [change.type for change in watcher.take()] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
-
-    run(program)
+async def test_stage_checks_against_what_is_staged_and_not_against_what_is_committed(store: Store) -> None:
+    first = store.stage("/pods/default/a", lambda _revision: b"1", expected=0)
+    with pytest.raises(Mismatch) as refused:
+        store.stage("/pods/default/a", lambda _revision: b"2", expected=0)
+    assert refused.value.current == Record("/pods/default/a", b"1", 2, 2)
+    second = store.stage("/pods/default/a", lambda _revision: b"2", expected=first.revision)
+    gone = store.stage("/pods/default/a", None, expected=second.revision)
+    assert store.staged("/pods/default/a") is None
+    with pytest.raises(Mismatch) as absent:
+        store.stage("/pods/default/a", None)
+    assert absent.value.current is None
+    third = store.stage("/pods/default/a", lambda _revision: b"3", expected=0)
+    watcher = store.watch("", store.revision)
+    await store.commit(third)
+    assert first.committed and second.committed and gone.committed
+    assert store.get("/pods/default/a") == Record("/pods/default/a", b"3", 5, 5)
+    assert [change.type for change in watcher.take()] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
 
 
 @pytest.mark.parametrize(
@@ -81,90 +69,69 @@ def test_stage_checks_against_what_is_staged_and_not_against_what_is_committed(r
         pytest.param(9, True, id="a revision still to come"),
     ],
 )
-def test_what_a_write_may_expect(run: Run, expected: int | None, refused: bool) -> None:
-    async def program(store: Store) -> None:
-        await put(store, "/pods/default/a")
-        if refused:
-            with pytest.raises(Mismatch) as caught:
-                store.stage("/pods/default/a", lambda _revision: b"new", expected=expected)
-            assert caught.value.current == store.get("/pods/default/a")
-            with pytest.raises(Mismatch):
-                store.stage("/pods/default/a", None, expected=expected)
-            assert store.next_revision() == 3
-        else:
-            assert await put(store, "/pods/default/a", expected=expected) == 3
-
-    run(program)
+async def test_what_a_write_may_expect(store: Store, expected: int | None, refused: bool) -> None:
+    await put(store, "/pods/default/a")
+    if refused:
+        with pytest.raises(Mismatch) as caught:
+            store.stage("/pods/default/a", lambda _revision: b"new", expected=expected)
+        assert caught.value.current == store.get("/pods/default/a")
+        with pytest.raises(Mismatch):
+            store.stage("/pods/default/a", None, expected=expected)
+        assert store.next_revision() == 3
+    else:
+        assert await put(store, "/pods/default/a", expected=expected) == 3
 
 
-def test_a_value_that_cannot_be_made_stages_nothing(run: Run) -> None:
+async def test_a_value_that_cannot_be_made_stages_nothing(store: Store) -> None:
     def fail(_revision: int) -> bytes:
         raise ZeroDivisionError
 
-    async def program(store: Store) -> None:
-        await put(store, "/pods/default/a")
-        for key, make, last in (("/pods/default/b", fail, None), ("/pods/default/a", None, fail)):
-            with pytest.raises(ZeroDivisionError):
-                store.stage(key, make, last=last)
-        assert store.staged("/pods/default/b") is None
-        assert await put(store, "/pods/default/b") == 3
-
-    run(program)
+    await put(store, "/pods/default/a")
+    for key, make, last in (("/pods/default/b", fail, None), ("/pods/default/a", None, fail)):
+        with pytest.raises(ZeroDivisionError):
+            store.stage(key, make, last=last)
+    assert store.staged("/pods/default/b") is None
+    assert await put(store, "/pods/default/b") == 3
 
 
-def test_a_write_whose_commit_was_never_asked_for_goes_with_the_next(run: Run) -> None:
-    async def program(store: Store) -> None:
-        orphan = store.stage("/pods/default/a", lambda _revision: b"x")
-        await put(store, "/pods/default/b")
-        assert orphan.committed
-        assert store.count("/pods/") == 2
-        assert (store.has_any("/pods/"), store.has_any("/nodes/")) == (True, False)
-        await store.commit(orphan)
-
-    run(program)
+async def test_a_write_whose_commit_was_never_asked_for_goes_with_the_next(store: Store) -> None:
+    orphan = store.stage("/pods/default/a", lambda _revision: b"x")
+    await put(store, "/pods/default/b")
+    assert orphan.committed
+    assert store.count("/pods/") == 2
+    assert (store.has_any("/pods/"), store.has_any("/nodes/")) == (True, False)
+    await store.commit(orphan)
 
 
-def test_a_cancelled_wait_leaves_the_write_to_its_commit(run: Run) -> None:
-    async def program(store: Store) -> None:
-        task = asyncio.ensure_future(put(store, "/pods/default/a"))
-        await asyncio.sleep(0)
-        task.cancel()
-        await put(store, "/pods/default/b")
-        assert store.get("/pods/default/a") is not None
-
-    run(program)
+async def test_a_cancelled_wait_leaves_the_write_to_its_commit(store: Store) -> None:
+    task = asyncio.ensure_future(put(store, "/pods/default/a"))
+    await asyncio.sleep(0)
+    task.cancel()
+    await put(store, "/pods/default/b")
+    assert store.get("/pods/default/a") is not None
 
 
 @pytest.mark.parametrize("key", ["", "pods", "/pods", "/pods/", "apps/replicasets/"])
-def test_a_key_names_group_resource_and_object(run: Run, key: str) -> None:
-    async def program(store: Store) -> None:
-        with pytest.raises(ValueError, match="is no key"):
-            store.stage(key, lambda _revision: b"")
-        with pytest.raises(ValueError, match="is no prefix"):
-            store.list("/pods/default")
-        assert store.next_revision() == 2
-
-    run(program)
+async def test_a_key_names_group_resource_and_object(store: Store, key: str) -> None:
+    with pytest.raises(ValueError, match="is no key"):
+        store.stage(key, lambda _revision: b"")
+    with pytest.raises(ValueError, match="is no prefix"):
+        store.list("/pods/default")
+    assert store.next_revision() == 2
 
 
-def test_many_writers_at_once_each_get_their_own_revision(run: Run) -> None:
-    async def program(store: Store) -> None:
-        watcher = store.watch("/pods/", store.revision)
-        groups: list[int] = []
-        store.on_commit.append(lambda changes: groups.append(len(changes)))
-        revisions = await asyncio.gather(*(put(store, f"/pods/default/{i}", expected=0) for i in range(200)))
-        assert list(revisions) == list(range(2, 202))
-        assert [change.revision for change in watcher.take()] == list(range(2, 202))
-        assert sum(groups) == 200
-
-    run(program)
+async def test_many_writers_at_once_each_get_their_own_revision(store: Store) -> None:
+    watcher = store.watch("/pods/", store.revision)
+    groups: list[int] = []
+    store.on_commit.append(lambda changes: groups.append(len(changes)))
+    revisions = await asyncio.gather(*(put(store, f"/pods/default/{i}", expected=0) for i in range(200)))
+    assert list(revisions) == list(range(2, 202))
+    assert [change.revision for change in watcher.take()] == list(range(2, 202))
+    assert sum(groups) == 200
 
 
-def test_a_failed_write_stays_failed(run: Run) -> None:
-    async def program(store: Store) -> None:
-        staged = store.stage("/pods/default/a", lambda _revision: b"")
-        staged.failure = "told so"
-        with pytest.raises(CommitFailed, match="told so"):
-            await store.commit(staged)
-
-    run(program)
+async def test_a_failed_write_stays_failed(store: Store) -> None:
+    staged = store.stage("/pods/default/a", lambda _revision: b"")
+    staged.failure = "told so"
+    with pytest.raises(CommitFailed, match="told so"):
+        await store.commit(staged)

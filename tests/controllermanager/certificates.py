@@ -2,6 +2,8 @@
 
 import ssl
 
+import msgspec
+
 from pilothouse.env.virtual import START
 from pilothouse.serving.certificates import Pair, issue_client, make_authority
 from pilothouse.serving.peer import Peer
@@ -15,3 +17,8 @@ def peer(authority: Pair, name: str, *groups: str) -> Peer:
     pair = issue_client(authority, name or "x", groups, NOW)
     der = ssl.PEM_cert_to_DER_cert(pair.certificate.decode())
     return Peer(der, name, groups, (der,))
+
+
+def with_uids(shown: Peer, *uids: str) -> Peer:
+    """The same client, whose certificate names it by these as well."""
+    return msgspec.structs.replace(shown, uids=uids)

@@ -2,8 +2,9 @@
 
 import hashlib
 
+import msgspec
 import pytest
-from tests.controllermanager.certificates import OTHERS, PROXIES, USERS, peer
+from tests.controllermanager.certificates import OTHERS, PROXIES, USERS, peer, with_uids
 from tests.controllermanager.scripted import Scripted
 from tests.controllermanager.test_delegation import review
 
@@ -39,14 +40,19 @@ JANE_USER = User(
 
 
 def identify(
-    shown: Peer | None, *headers: tuple[str, str], config: ConfigMap = KNOWN, delegates: bool = True
+    shown: Peer | None,
+    *headers: tuple[str, str],
+    config: ConfigMap = KNOWN,
+    delegates: bool = True,
+    certificate_uids: bool = True,
 ) -> User | None:
     async def main(env: Env) -> User | None:
         trust = ClientTrust(env, Serving())
         trust.take(config)
         tokens = TokenReviews(env, Scripted(review).client(env), cache_seconds=10) if delegates else None
         encoded = [(name.lower().encode(), value.encode()) for name, value in headers]
-        return await Authenticator(env, trust, tokens).user(shown, encoded)
+        authenticator = Authenticator(env, trust, tokens, certificate_uids=certificate_uids)
+        return await authenticator.user(shown, encoded)
 
     return run(main)
 
@@ -69,6 +75,23 @@ def identify(
 )
 def test_who_is_asking(shown: Peer | None, headers: list[tuple[str, str]], user: User | None) -> None:
     assert identify(shown, *headers) == user
+
+
+@pytest.mark.parametrize(
+    ("uids", "enabled", "uid"),
+    [
+        pytest.param((), True, "", id="none"),
+        pytest.param(("1-2-3",), True, "1-2-3", id="one"),
+        pytest.param(("1-2-3",), False, "", id="one, with the gate off"),
+        pytest.param(("1", "2"), True, None, id="several: who is it"),
+        pytest.param(("1", "2"), False, "", id="several, with the gate off"),
+        pytest.param(("",), True, None, id="an empty one"),
+    ],
+)
+def test_a_certificate_may_name_the_users_uid(uids: tuple[str, ...], enabled: bool, uid: str | None) -> None:
+    """``parseUIDFromCert`` and the gate ``AllowParsingUserUIDFromCertAuth`` (apiserver v0.36)."""
+    found = identify(with_uids(JANE, *uids), certificate_uids=enabled)
+    assert found == (None if uid is None else msgspec.structs.replace(JANE_USER, uid=uid))
 
 
 VOUCHED = [

@@ -12,7 +12,6 @@ from pilothouse.client.errors import AlreadyExists, ConfigError
 from pilothouse.controllermanager.client_trust import CONFIG_MAPS, ClientTrust, ConfigMap
 from pilothouse.controllermanager.options import RequestHeader, Serving
 from pilothouse.env import Env, TaskGroup
-from pilothouse.env.virtual import run
 from pilothouse.serving.certificates import Pair
 
 
@@ -20,99 +19,87 @@ def cluster_says(*authorities: Pair, **more: str) -> ConfigMap:
     return ConfigMap(data={"client-ca-file": "".join(a.certificate.decode() for a in authorities), **more})
 
 
-def test_a_file_goes_before_the_cluster_each_for_its_own_part(tmp_path: Path) -> None:
-    async def main(env: Env) -> None:
-        file = tmp_path / "ca.crt"
-        file.write_bytes(USERS.certificate)
-        trust = ClientTrust(env, Serving(client_ca_file=str(file)))
-        assert not trust.is_complete
-        trust.take(cluster_says(OTHERS, **{"requestheader-client-ca-file": PROXIES.certificate.decode()}))
-        assert trust.pem == USERS.certificate + b"\n" + PROXIES.certificate
-        both = Serving(client_ca_file=str(file), request_header=RequestHeader(client_ca_file=str(file)))
-        assert ClientTrust(env, both).is_complete
-
-    run(main)
+async def test_a_file_goes_before_the_cluster_each_for_its_own_part(env: Env, tmp_path: Path) -> None:
+    file = tmp_path / "ca.crt"
+    file.write_bytes(USERS.certificate)
+    trust = ClientTrust(env, Serving(client_ca_file=str(file)))
+    assert not trust.is_complete
+    trust.take(cluster_says(OTHERS, **{"requestheader-client-ca-file": PROXIES.certificate.decode()}))
+    assert trust.pem == USERS.certificate + b"\n" + PROXIES.certificate
+    both = Serving(client_ca_file=str(file), request_header=RequestHeader(client_ca_file=str(file)))
+    assert ClientTrust(env, both).is_complete
 
 
-def test_files_are_read_again_when_they_change(tmp_path: Path) -> None:
-    async def main(env: Env) -> None:
-        file = tmp_path / "ca.crt"
-        file.write_bytes(USERS.certificate)
-        changes: list[bytes] = []
-        trust = ClientTrust(env, Serving(client_ca_file=str(file)), changes.append)
-        trust.look()
-        assert changes == []
-        file.write_bytes(OTHERS.certificate)
-        trust.look()
-        assert changes == [], "not more than once a second"
-        await asyncio.sleep(1)
-        trust.look()
-        assert changes == [OTHERS.certificate]
-        file.write_bytes(b"half a file")
-        await asyncio.sleep(1)
-        trust.look()
-        assert trust.pem == OTHERS.certificate
-        file.write_bytes(USERS.certificate)
-        await asyncio.sleep(1)
-        trust.look()
-        assert changes[1:] == [USERS.certificate]
-
-    run(main)
+async def test_files_are_read_again_when_they_change(env: Env, tmp_path: Path) -> None:
+    file = tmp_path / "ca.crt"
+    file.write_bytes(USERS.certificate)
+    changes: list[bytes] = []
+    trust = ClientTrust(env, Serving(client_ca_file=str(file)), changes.append)
+    trust.reload()
+    assert changes == []
+    file.write_bytes(OTHERS.certificate)
+    trust.reload()
+    assert changes == [], "not more than once a second"
+    await asyncio.sleep(1)
+    trust.reload()
+    assert changes == [OTHERS.certificate]
+    file.write_bytes(b"half a file")
+    await asyncio.sleep(1)
+    trust.reload()
+    assert trust.pem == OTHERS.certificate
+    file.write_bytes(USERS.certificate)
+    await asyncio.sleep(1)
+    trust.reload()
+    assert changes[1:] == [USERS.certificate]
 
 
 @pytest.mark.parametrize("content", [None, b"nonsense"])
-def test_a_file_that_can_not_be_used_is_named(tmp_path: Path, content: bytes | None) -> None:
-    async def main(env: Env) -> None:
-        if content is not None:
-            (tmp_path / "ca.crt").write_bytes(content)
-        for serving in (
-            Serving(client_ca_file=str(tmp_path / "ca.crt")),
-            Serving(request_header=RequestHeader(client_ca_file=str(tmp_path / "ca.crt"))),
-        ):
-            with pytest.raises(ConfigError, match=r"client-ca-file .*ca\.crt"):
-                ClientTrust(env, serving)
-
-    run(main)
+async def test_a_file_that_can_not_be_used_is_named(env: Env, tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "ca.crt").write_bytes(content)
+    for serving in (
+        Serving(client_ca_file=str(tmp_path / "ca.crt")),
+        Serving(request_header=RequestHeader(client_ca_file=str(tmp_path / "ca.crt"))),
+    ):
+        with pytest.raises(ConfigError, match=r"client-ca-file .*ca\.crt"):
+            ClientTrust(env, serving)
 
 
-def test_what_the_cluster_says_is_followed_both_ways() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
+async def test_what_the_cluster_says_is_followed_both_ways(env: Env) -> None:
+    cluster = Cluster(env)
+    meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
 
-        async def says(*authorities: Pair, **more: str) -> None:
-            data = cluster_says(*authorities, **more).data
-            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
-            try:
-                await cluster.admin().create(CONFIG_MAPS, body, "kube-system")
-            except AlreadyExists:
-                encoded = msgspec.Raw(msgspec.json.encode(body))
-                await cluster.admin().update(CONFIG_MAPS, meta["name"], encoded, "kube-system")
-            await asyncio.sleep(0.1)
+    async def says(*authorities: Pair, **more: str) -> None:
+        data = cluster_says(*authorities, **more).data
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+        try:
+            await cluster.admin().create(CONFIG_MAPS, body, "kube-system")
+        except AlreadyExists:
+            encoded = msgspec.Raw(msgspec.json.encode(body))
+            await cluster.admin().update(CONFIG_MAPS, meta["name"], encoded, "kube-system")
+        await asyncio.sleep(0.1)
 
-        changes: list[bytes] = []
-        trust = ClientTrust(env, Serving(), changes.append)
-        async with TaskGroup("test") as group:
-            trust.follow(cluster.client(), group)
-            await asyncio.sleep(1)
-            await says(USERS, OTHERS)
-            assert changes[-1] == USERS.certificate + OTHERS.certificate
-            await says(OTHERS)
-            assert changes[-1] == OTHERS.certificate, "one that was taken away counts no more"
-            count = len(changes)
-            await says(OTHERS, unrelated="x")
-            assert len(changes) == count
-            await says()
-            assert trust.pem == OTHERS.certificate, "an empty bundle changes nothing"
-            await says(OTHERS, **{"requestheader-client-ca-file": "nonsense"})
-            assert trust.proxies is None
-            pem = PROXIES.certificate.decode()
-            await says(OTHERS, **{"requestheader-client-ca-file": pem, "requestheader-allowed-names": "not json"})
-            assert trust.proxies is None
-            await says(OTHERS, **{"requestheader-client-ca-file": pem, "requestheader-allowed-names": '["a"]'})
-            assert trust.proxies is not None
-            assert trust.proxies.allowed_names == ("a",)
-            assert changes[-1] == OTHERS.certificate + b"\n" + PROXIES.certificate
-            group.cancel()
-
-    run(main)
+    changes: list[bytes] = []
+    trust = ClientTrust(env, Serving(), changes.append)
+    async with TaskGroup("test") as group:
+        trust.follow(cluster.client(), group)
+        await asyncio.sleep(1)
+        await says(USERS, OTHERS)
+        assert changes[-1] == USERS.certificate + OTHERS.certificate
+        await says(OTHERS)
+        assert changes[-1] == OTHERS.certificate, "one that was taken away counts no more"
+        count = len(changes)
+        await says(OTHERS, unrelated="x")
+        assert len(changes) == count
+        await says()
+        assert trust.pem == OTHERS.certificate, "an empty bundle changes nothing"
+        await says(OTHERS, **{"requestheader-client-ca-file": "nonsense"})
+        assert trust.proxies is None
+        pem = PROXIES.certificate.decode()
+        await says(OTHERS, **{"requestheader-client-ca-file": pem, "requestheader-allowed-names": "not json"})
+        assert trust.proxies is None
+        await says(OTHERS, **{"requestheader-client-ca-file": pem, "requestheader-allowed-names": '["a"]'})
+        assert trust.proxies is not None
+        assert trust.proxies.allowed_names == ("a",)
+        assert changes[-1] == OTHERS.certificate + b"\n" + PROXIES.certificate
+        group.cancel()

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.controllermanager.command_lines import COMMAND_LINES
 
-from pilothouse.controllermanager.options import Options, flag_set, options_from
+from pilothouse.controllermanager.flags import flag_set, options_from
+from pilothouse.controllermanager.options import Options
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.machinery.flags import Parsed
 

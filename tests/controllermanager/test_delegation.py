@@ -9,7 +9,6 @@ from tests.controllermanager.scripted import Scripted, status
 from pilothouse.controllermanager.authentication import ANONYMOUS
 from pilothouse.controllermanager.delegation import Authorizer, TokenReviews, Unanswered, User
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 
 
 def review(_method: str, target: str, body: Any) -> tuple[int, Any]:
@@ -24,62 +23,50 @@ def review(_method: str, target: str, body: Any) -> tuple[int, Any]:
     return 201, {"status": {"allowed": allowed, "reason": "" if allowed else "no role"}}
 
 
-def test_answers_about_tokens_are_kept_good_and_bad() -> None:
-    async def main(env: Env) -> None:
-        server = Scripted(review)
-        tokens = TokenReviews(env, server.client(env), cache_seconds=10)
-        for _time in range(3):
-            assert await tokens.user("good") == User(username="reader", uid="7", groups=("staff",))
-            assert await tokens.user("bad") is None
-        assert len(server.asked) == 2
-        await asyncio.sleep(10)
+async def test_answers_about_tokens_are_kept_good_and_bad(env: Env) -> None:
+    server = Scripted(review)
+    tokens = TokenReviews(env, server.client(env), cache_seconds=10)
+    for _time in range(3):
+        assert await tokens.user("good") == User(username="reader", uid="7", groups=("staff",))
+        assert await tokens.user("bad") is None
+    assert len(server.asked) == 2
+    await asyncio.sleep(10)
+    await tokens.user("good")
+    assert len(server.asked) == 3
+
+
+async def test_an_api_server_that_is_away_is_no_answer_and_nothing_is_kept(env: Env) -> None:
+    server = Scripted(review)
+    server.down = True
+    tokens = TokenReviews(env, server.client(env), cache_seconds=10)
+    with pytest.raises(Unanswered, match="connection refused"):
         await tokens.user("good")
-        assert len(server.asked) == 3
+    assert env.monotonic() < 0.1, "nobody there is not asked again"
+    server.down = False
+    assert await tokens.user("good") is not None
 
-    run(main)
+
+async def test_passing_trouble_is_asked_through(env: Env) -> None:
+    refusals = [status(500, "InternalError"), status(429, "TooManyRequests"), status(504, "Timeout")]
+    server = Scripted(lambda *asked: refusals.pop() if refusals else review(*asked))
+    tokens = TokenReviews(env, server.client(env), cache_seconds=10)
+    assert await tokens.user("good") is not None
+    assert len(server.asked) == 4
+    # 0.5, 0.75 and 1.125 s, each up to a fifth longer.
+    assert 2.375 <= env.monotonic() <= 2.375 * 1.2
+    refusals.extend([status(500, "InternalError")] * 9)
+    with pytest.raises(Unanswered):
+        await tokens.user("other")
+    assert len(server.asked) == 9, "five tries are enough"
 
 
-def test_an_api_server_that_is_away_is_no_answer_and_nothing_is_kept() -> None:
-    async def main(env: Env) -> None:
-        server = Scripted(review)
-        server.down = True
-        tokens = TokenReviews(env, server.client(env), cache_seconds=10)
-        with pytest.raises(Unanswered, match="connection refused"):
+async def test_an_answer_that_says_what_went_wrong_is_not_kept(env: Env) -> None:
+    server = Scripted(lambda *_: (201, {"status": {"error": "the issuer is away"}}))
+    tokens = TokenReviews(env, server.client(env), cache_seconds=10)
+    for _time in range(2):
+        with pytest.raises(Unanswered, match="the issuer is away"):
             await tokens.user("good")
-        assert env.monotonic() < 0.1, "nobody there is not asked again"
-        server.down = False
-        assert await tokens.user("good") is not None
-
-    run(main)
-
-
-def test_passing_trouble_is_asked_through() -> None:
-    async def main(env: Env) -> None:
-        refusals = [status(500, "InternalError"), status(429, "TooManyRequests"), status(504, "Timeout")]
-        server = Scripted(lambda *asked: refusals.pop() if refusals else review(*asked))
-        tokens = TokenReviews(env, server.client(env), cache_seconds=10)
-        assert await tokens.user("good") is not None
-        assert len(server.asked) == 4
-        # 0.5, 0.75 and 1.125 s, each up to a fifth longer.
-        assert 2.375 <= env.monotonic() <= 2.375 * 1.2
-        refusals.extend([status(500, "InternalError")] * 9)
-        with pytest.raises(Unanswered):
-            await tokens.user("other")
-        assert len(server.asked) == 9, "five tries are enough"
-
-    run(main)
-
-
-def test_an_answer_that_says_what_went_wrong_is_not_kept() -> None:
-    async def main(env: Env) -> None:
-        server = Scripted(lambda *_: (201, {"status": {"error": "the issuer is away"}}))
-        tokens = TokenReviews(env, server.client(env), cache_seconds=10)
-        for _time in range(2):
-            with pytest.raises(Unanswered, match="the issuer is away"):
-                await tokens.user("good")
-        assert len(server.asked) == 2
-
-    run(main)
+    assert len(server.asked) == 2
 
 
 def authorizer(env: Env, server: Scripted | None, **changes: Any) -> Authorizer:
@@ -94,76 +81,61 @@ def authorizer(env: Env, server: Scripted | None, **changes: Any) -> Authorizer:
 READER = User(username="reader", uid="7", groups=("staff",), extra={"scopes": ("a", "b")})
 
 
-def test_who_may_what() -> None:
-    async def main(env: Env) -> None:
-        server = Scripted(review)
-        judge = authorizer(env, server)
+async def test_who_may_what(env: Env) -> None:
+    server = Scripted(review)
+    judge = authorizer(env, server)
 
-        async def allows(user: User, verb: str, path: str) -> bool:
-            return (await judge.verdict(user, verb, path)).allowed
+    async def allows(user: User, verb: str, path: str) -> bool:
+        return (await judge.verdict(user, verb, path)).allowed
 
-        for path in ("/healthz", "/livez", "/open/", "/open/more"):
-            assert await allows(ANONYMOUS, "get", path), path
-        assert await allows(User(username="x", groups=("system:masters",)), "delete", "/anything")
-        assert server.asked == [], "nobody had to be asked for these"
-        assert await allows(READER, "get", "/metrics")
-        assert server.asked[0][2]["spec"] == {
-            "user": "reader",
-            "uid": "7",
-            "groups": ["staff"],
-            "extra": {"scopes": ["a", "b"]},
-            "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
-        }
-        assert not await allows(READER, "get", "/configz")
-        assert (await judge.verdict(READER, "get", "/configz")).reason == "no role"
-        assert not await allows(READER, "post", "/metrics")
-        assert not await allows(ANONYMOUS, "get", "/healthz/more")
-
-    run(main)
+    for path in ("/healthz", "/livez", "/open/", "/open/more"):
+        assert await allows(ANONYMOUS, "get", path), path
+    assert await allows(User(username="x", groups=("system:masters",)), "delete", "/anything")
+    assert server.asked == [], "nobody had to be asked for these"
+    assert await allows(READER, "get", "/metrics")
+    assert server.asked[0][2]["spec"] == {
+        "user": "reader",
+        "uid": "7",
+        "groups": ["staff"],
+        "extra": {"scopes": ["a", "b"]},
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    }
+    assert not await allows(READER, "get", "/configz")
+    assert (await judge.verdict(READER, "get", "/configz")).reason == "no role"
+    assert not await allows(READER, "post", "/metrics")
+    assert not await allows(ANONYMOUS, "get", "/healthz/more")
 
 
-def test_yes_and_no_are_kept_each_for_its_time() -> None:
-    async def main(env: Env) -> None:
-        server = Scripted(review)
-        judge = authorizer(env, server)
-        for _second in range(10):
-            await judge.verdict(READER, "get", "/metrics")
-            await judge.verdict(READER, "get", "/configz")
-            await asyncio.sleep(1)
-        paths = [body["spec"]["nonResourceAttributes"]["path"] for _method, _target, body in server.asked]
-        assert paths == ["/metrics", "/configz", "/configz"]
-
-    run(main)
+async def test_yes_and_no_are_kept_each_for_its_time(env: Env) -> None:
+    server = Scripted(review)
+    judge = authorizer(env, server)
+    for _second in range(10):
+        await judge.verdict(READER, "get", "/metrics")
+        await judge.verdict(READER, "get", "/configz")
+        await asyncio.sleep(1)
+    paths = [body["spec"]["nonResourceAttributes"]["path"] for _method, _target, body in server.asked]
+    assert paths == ["/metrics", "/configz", "/configz"]
 
 
-def test_very_long_questions_are_not_kept() -> None:
-    async def main(env: Env) -> None:
-        server = Scripted(review)
-        judge = authorizer(env, server)
-        for _time in range(2):
-            await judge.verdict(READER, "get", f"/{'x' * 10_000}")
-        assert len(server.asked) == 2
-
-    run(main)
+async def test_very_long_questions_are_not_kept(env: Env) -> None:
+    server = Scripted(review)
+    judge = authorizer(env, server)
+    for _time in range(2):
+        await judge.verdict(READER, "get", f"/{'x' * 10_000}")
+    assert len(server.asked) == 2
 
 
-def test_a_failed_question_is_no_answer_and_not_kept() -> None:
-    async def main(env: Env) -> None:
-        broken = True
-        server = Scripted(lambda *asked: status(403, "Forbidden") if broken else review(*asked))
-        judge = authorizer(env, server)
-        with pytest.raises(Unanswered):
-            await judge.verdict(READER, "get", "/metrics")
-        broken = False
-        assert (await judge.verdict(READER, "get", "/metrics")).allowed
-
-    run(main)
+async def test_a_failed_question_is_no_answer_and_not_kept(env: Env) -> None:
+    broken = True
+    server = Scripted(lambda *asked: status(403, "Forbidden") if broken else review(*asked))
+    judge = authorizer(env, server)
+    with pytest.raises(Unanswered):
+        await judge.verdict(READER, "get", "/metrics")
+    broken = False
+    assert (await judge.verdict(READER, "get", "/metrics")).allowed
 
 
-def test_without_delegation_only_open_paths_and_masters_pass() -> None:
-    async def main(env: Env) -> None:
-        judge = authorizer(env, None)
-        assert (await judge.verdict(READER, "get", "/healthz")).allowed
-        assert not (await judge.verdict(READER, "get", "/metrics")).allowed
-
-    run(main)
+async def test_without_delegation_only_open_paths_and_masters_pass(env: Env) -> None:
+    judge = authorizer(env, None)
+    assert (await judge.verdict(READER, "get", "/healthz")).allowed
+    assert not (await judge.verdict(READER, "get", "/metrics")).allowed

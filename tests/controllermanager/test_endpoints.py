@@ -22,9 +22,8 @@ from pilothouse.controllermanager.delegation import Authorizer, TokenReviews
 from pilothouse.controllermanager.endpoints import Endpoints
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import Options, Serving
-from pilothouse.env import Env, Log, loops
+from pilothouse.env import Env, Log
 from pilothouse.env.logging import configure
-from pilothouse.env.virtual import run
 from pilothouse.serving.peer import EXTENSION, Peer
 
 MASTER = peer(USERS, "admin", "system:masters")
@@ -128,234 +127,192 @@ EVERY_PAGE = [
 OPEN = {"/healthz", "/livez", "/readyz"}
 
 
-def test_these_are_all_the_pages_there_are() -> None:
-    async def main(env: Env) -> None:
-        assert Caller(env).pages.paths == sorted(EVERY_PAGE)
-
-    run(main)
+async def test_these_are_all_the_pages_there_are(env: Env) -> None:
+    assert Caller(env).pages.paths == sorted(EVERY_PAGE)
 
 
 @pytest.mark.parametrize("path", [*EVERY_PAGE, "/other", "/", "/metrics/../metrics", "/api/v1/pods"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PROPFIND"])
-def test_nothing_but_health_is_told_to_whoever_asks(path: str, method: str) -> None:
-    async def main(env: Env) -> None:
-        caller = Caller(env)
-        status, body = await caller.ask(path, method=method)
-        if path in OPEN:
-            assert status == 200
-        else:
-            assert status == 403
-            why = f'forbidden: User "system:anonymous" cannot {method.lower()} path "{path}": no role'
-            assert method == "HEAD" or json.loads(body) == refused(403, why)
-        # A wrong credential is refused everywhere, also where none is needed, and before anything else is looked at.
-        for how in ({"token": "bad"}, {"certificate": STRANGER}):
-            status, body = await caller.ask(path, method=method, **how)
-            assert status == 401
-            assert method == "HEAD" or json.loads(body) == refused(401, "Unauthorized")
-        # A right to one page is none to another.
-        status, _body = await caller.ask(path, method=method, token="good")
-        assert status == (200 if path in OPEN or (path, method) == ("/metrics", "GET") else 403)
-
-    run(main)
+async def test_nothing_but_health_is_told_to_whoever_asks(env: Env, path: str, method: str) -> None:
+    caller = Caller(env)
+    status, body = await caller.ask(path, method=method)
+    if path in OPEN:
+        assert status == 200
+    else:
+        assert status == 403
+        why = f'forbidden: User "system:anonymous" cannot {method.lower()} path "{path}": no role'
+        assert method == "HEAD" or json.loads(body) == refused(403, why)
+    # A wrong credential is refused everywhere, also where none is needed, and before anything else is looked at.
+    for how in ({"token": "bad"}, {"certificate": STRANGER}):
+        status, body = await caller.ask(path, method=method, **how)
+        assert status == 401
+        assert method == "HEAD" or json.loads(body) == refused(401, "Unauthorized")
+    # A right to one page is none to another.
+    status, _body = await caller.ask(path, method=method, token="good")
+    assert status == (200 if path in OPEN or (path, method) == ("/metrics", "GET") else 403)
 
 
-def test_when_nobody_can_be_asked_about_rights_that_is_an_error() -> None:
-    async def main(env: Env) -> None:
-        caller = Caller(env)
-        assert (await caller.ask("/metrics", token="good"))[0] == 200
-        caller.reviews.down = True
-        status, body = await caller.ask("/configz", token="good")
-        assert status == 500
-        assert body.startswith(b'Internal Server Error: "/configz": ')
-
-    run(main)
+async def test_when_nobody_can_be_asked_about_rights_that_is_an_error(env: Env) -> None:
+    caller = Caller(env)
+    assert (await caller.ask("/metrics", token="good"))[0] == 200
+    caller.reviews.down = True
+    status, body = await caller.ask("/configz", token="good")
+    assert status == 500
+    assert body.startswith(b'Internal Server Error: "/configz": ')
 
 
-def test_health_and_readiness_are_two_things() -> None:
-    async def main(env: Env) -> None:
-        caller = Caller(env)
-        caller.manager.readiness.add("controllers", lambda: "not yet")
-        assert (await caller.get("/healthz"))[0] == 200
-        assert await caller.get("/readyz") == (500, "[-]controllers failed: reason withheld\nreadyz check failed\n")
-        assert (await caller.get("/readyz?exclude=controllers"))[0] == 200
-        assert (await caller.get("/livez?verbose"))[1] == "[+]ping ok\nlivez check passed\n"
-        assert await caller.get("/readyz/controllers") == (500, "internal server error: not yet\n")
-
-    run(main)
+async def test_health_and_readiness_are_two_things(env: Env) -> None:
+    caller = Caller(env)
+    caller.manager.readiness.add("controllers", lambda: "not yet")
+    assert (await caller.get("/healthz"))[0] == 200
+    assert await caller.get("/readyz") == (500, "[-]controllers failed: reason withheld\nreadyz check failed\n")
+    assert (await caller.get("/readyz?exclude=controllers"))[0] == 200
+    assert (await caller.get("/livez?verbose"))[1] == "[+]ping ok\nlivez check passed\n"
+    assert await caller.get("/readyz/controllers") == (500, "internal server error: not yet\n")
 
 
-def test_single_checks_have_pages_of_their_own() -> None:
-    async def main(env: Env) -> None:
-        caller = Caller(env)
-        caller.manager.health.add("leaderElection", lambda: None)
-        assert await caller.get("/healthz/leaderElection") == (200, "ok")
-        assert await caller.get("/healthz/other") == (404, "404 page not found\n")
-        assert await caller.get("/healthz/") == (404, "404 page not found\n")
-
-    run(main)
+async def test_single_checks_have_pages_of_their_own(env: Env) -> None:
+    caller = Caller(env)
+    caller.manager.health.add("leaderElection", lambda: None)
+    assert await caller.get("/healthz/leaderElection") == (200, "ok")
+    assert await caller.get("/healthz/other") == (404, "404 page not found\n")
+    assert await caller.get("/healthz/") == (404, "404 page not found\n")
 
 
-def test_metrics_are_in_the_text_form() -> None:
-    async def main(env: Env) -> None:
-        caller = Caller(env)
-        caller.manager.metrics.counter("seen_total", "How many were seen").labels_of().inc()
-        assert await caller.get("/metrics", token="good") == (
+async def test_metrics_are_in_the_text_form(env: Env) -> None:
+    caller = Caller(env)
+    caller.manager.metrics.counter("seen_total", "How many were seen").labels_of().inc()
+    assert await caller.get("/metrics", token="good") == (
+        200,
+        "# HELP seen_total How many were seen\n# TYPE seen_total counter\nseen_total 1\n",
+    )
+    assert await caller.ask("/metrics", certificate=MASTER, method="HEAD") == (200, b"")
+
+
+async def test_every_check_is_counted_until_the_counts_are_reset(env: Env) -> None:
+    caller = Caller(env)
+    caller.manager.health.add("leaderElection", lambda: None)
+    caller.manager.readiness.add("controllers", lambda: "not yet")
+    for path in ("/healthz", "/healthz", "/readyz"):
+        await caller.get(path)
+    _status, text = await caller.get("/metrics/slis")
+    lines = [line for line in text.splitlines() if line.startswith("kubernetes_")]
+    assert lines == [
+        'kubernetes_healthcheck{name="controllers",type="readyz"} 0',
+        'kubernetes_healthcheck{name="leaderElection",type="healthz"} 1',
+        'kubernetes_healthchecks_total{name="controllers",status="error",type="readyz"} 1',
+        'kubernetes_healthchecks_total{name="leaderElection",status="success",type="healthz"} 2',
+    ]
+    assert "process_start_time_seconds " in text
+    assert await caller.get("/metrics/slis", method="DELETE") == (200, "metrics reset\n")
+    assert "kubernetes_healthcheck{" not in (await caller.get("/metrics/slis"))[1]
+
+
+async def test_flags_are_text_or_an_object(env: Env) -> None:
+    caller = Caller(env)
+    lines = (await caller.get("/flagz"))[1].splitlines()
+    assert lines[1] == "kube-controller-manager flagz"
+    assert [line[: len(name)] for line, name in zip(lines[4:], ("master", "v"), strict=True)] == ["master", "v"]
+    status, text = await caller.get("/flagz", accept="application/json;v=v1beta1;g=config.k8s.io;as=Flagz")
+    assert json.loads(text) == {
+        "kind": "Flagz",
+        "apiVersion": "config.k8s.io/v1beta1",
+        "metadata": {"name": "kube-controller-manager"},
+        "flags": {"v": "0", "master": ""},
+    }
+    status, text = await caller.get("/flagz", accept="application/yaml;as=Flagz;v=v1alpha1;g=config.k8s.io")
+    assert text.startswith("kind: Flagz\napiVersion: config.k8s.io/v1alpha1\n")
+    for accept in ("application/json", "application/json;as=Statusz;v=v1beta1;g=config.k8s.io", "image/png"):
+        status, text = await caller.get("/flagz", accept=accept)
+        assert status == 406, accept
+    assert (await caller.get("/flagz", accept="image/png, text/plain;q=0.5"))[0] == 200
+
+
+async def test_status_says_since_when_and_which_pages(env: Env) -> None:
+    caller = Caller(env)
+    await asyncio.sleep(3725)
+    text = (await caller.get("/statusz"))[1]
+    assert "\nkube-controller-manager statusz\n" in text
+    assert "1 hr 02 min 05 sec" in text
+    _status, text = await caller.get("/statusz", accept="application/json;v=v1beta1;g=config.k8s.io;as=Statusz")
+    document = json.loads(text)
+    assert (document["kind"], document["uptimeSeconds"]) == ("Statusz", 3725)
+    assert document["binaryVersion"] == "1.36.2"
+    assert "/metrics" in document["paths"]
+    assert "/healthz" not in document["paths"]
+
+
+async def test_pages_can_be_switched_off(env: Env) -> None:
+    caller = Caller(env, profiling=False, flagz=False, statusz=False)
+    for path in ("/debug/pprof/", "/debug/pprof/profile", "/debug/flags/v", "/flagz", "/statusz"):
+        assert (await caller.get(path))[0] == 404
+
+
+async def test_verbosity_can_be_changed(env: Env) -> None:
+    caller, log = Caller(env), Log("test-verbosity")
+    try:
+        assert await caller.get("/debug/flags/v", method="PUT", body=b"4") == (
             200,
-            "# HELP seen_total How many were seen\n# TYPE seen_total counter\nseen_total 1\n",
+            "successfully set klog.logging.verbosity to 4\n",
         )
-        assert await caller.ask("/metrics", certificate=MASTER, method="HEAD") == (200, b"")
-
-    run(main)
-
-
-def test_every_check_is_counted_until_the_counts_are_reset() -> None:
-    async def main(env: Env) -> None:
-        caller = Caller(env)
-        caller.manager.health.add("leaderElection", lambda: None)
-        caller.manager.readiness.add("controllers", lambda: "not yet")
-        for path in ("/healthz", "/healthz", "/readyz"):
-            await caller.get(path)
-        _status, text = await caller.get("/metrics/slis")
-        lines = [line for line in text.splitlines() if line.startswith("kubernetes_")]
-        assert lines == [
-            'kubernetes_healthcheck{name="controllers",type="readyz"} 0',
-            'kubernetes_healthcheck{name="leaderElection",type="healthz"} 1',
-            'kubernetes_healthchecks_total{name="controllers",status="error",type="readyz"} 1',
-            'kubernetes_healthchecks_total{name="leaderElection",status="success",type="healthz"} 2',
-        ]
-        assert "process_start_time_seconds " in text
-        assert await caller.get("/metrics/slis", method="DELETE") == (200, "metrics reset\n")
-        assert "kubernetes_healthcheck{" not in (await caller.get("/metrics/slis"))[1]
-
-    run(main)
+        assert log.enabled(4)
+        assert not log.enabled(5)
+        assert (await caller.get("/debug/flags/v", method="PUT", body=b"loud"))[0] == 400
+        assert (await caller.get("/debug/flags/v"))[0] == 406
+    finally:
+        configure()
 
 
-def test_flags_are_text_or_an_object() -> None:
-    async def main(env: Env) -> None:
-        caller = Caller(env)
-        lines = (await caller.get("/flagz"))[1].splitlines()
-        assert lines[1] == "kube-controller-manager flagz"
-        assert [line[: len(name)] for line, name in zip(lines[4:], ("master", "v"), strict=True)] == ["master", "v"]
-        status, text = await caller.get("/flagz", accept="application/json;v=v1beta1;g=config.k8s.io;as=Flagz")
-        assert json.loads(text) == {
-            "kind": "Flagz",
-            "apiVersion": "config.k8s.io/v1beta1",
-            "metadata": {"name": "kube-controller-manager"},
-            "flags": {"v": "0", "master": ""},
-        }
-        status, text = await caller.get("/flagz", accept="application/yaml;as=Flagz;v=v1alpha1;g=config.k8s.io")
-        assert text.startswith("kind: Flagz\napiVersion: config.k8s.io/v1alpha1\n")
-        for accept in ("application/json", "application/json;as=Statusz;v=v1beta1;g=config.k8s.io", "image/png"):
-            status, text = await caller.get("/flagz", accept=accept)
-            assert status == 406, accept
-        assert (await caller.get("/flagz", accept="image/png, text/plain;q=0.5"))[0] == 200
-
-    run(main)
+async def test_the_profiles_are_indexed(env: Env) -> None:
+    caller = Caller(env)
+    assert (await caller.ask("/debug/pprof", certificate=MASTER))[0] == 302
+    assert caller.headers["location"] == "/debug/pprof/"
+    _status, text = await caller.get("/debug/pprof/")
+    assert "<a href=goroutine>goroutine</a>" in text
+    assert await caller.get("/debug/pprof/mutex") == (404, "Unknown profile\n")
+    assert "python" in (await caller.get("/debug/pprof/cmdline"))[1]
 
 
-def test_status_says_since_when_and_which_pages() -> None:
-    async def main(env: Env) -> None:
-        caller = Caller(env)
-        await asyncio.sleep(3725)
-        text = (await caller.get("/statusz"))[1]
-        assert "\nkube-controller-manager statusz\n" in text
-        assert "1 hr 02 min 05 sec" in text
-        _status, text = await caller.get("/statusz", accept="application/json;v=v1beta1;g=config.k8s.io;as=Statusz")
-        document = json.loads(text)
-        assert (document["kind"], document["uptimeSeconds"]) == ("Statusz", 3725)
-        assert document["binaryVersion"] == "1.36.2"
-        assert "/metrics" in document["paths"]
-        assert "/healthz" not in document["paths"]
+async def test_tasks_are_shown_where_they_wait(env: Env) -> None:
+    caller = Caller(env)
 
-    run(main)
+    async def patient() -> None:
+        await asyncio.sleep(100)
 
-
-def test_pages_can_be_switched_off() -> None:
-    async def main(env: Env) -> None:
-        caller = Caller(env, profiling=False, flagz=False, statusz=False)
-        for path in ("/debug/pprof/", "/debug/pprof/profile", "/debug/flags/v", "/flagz", "/statusz"):
-            assert (await caller.get(path))[0] == 404
-
-    run(main)
-
-
-def test_verbosity_can_be_changed() -> None:
-    async def main(env: Env) -> None:
-        caller, log = Caller(env), Log("test-verbosity")
-        try:
-            assert await caller.get("/debug/flags/v", method="PUT", body=b"4") == (
-                200,
-                "successfully set klog.logging.verbosity to 4\n",
-            )
-            assert log.enabled(4)
-            assert not log.enabled(5)
-            assert (await caller.get("/debug/flags/v", method="PUT", body=b"loud"))[0] == 400
-            assert (await caller.get("/debug/flags/v"))[0] == 406
-        finally:
-            configure()
-
-    run(main)
-
-
-def test_the_profiles_are_indexed() -> None:
-    async def main(env: Env) -> None:
-        caller = Caller(env)
-        assert (await caller.ask("/debug/pprof", certificate=MASTER))[0] == 302
-        assert caller.headers["location"] == "/debug/pprof/"
-        _status, text = await caller.get("/debug/pprof/")
-        assert "<a href=goroutine>goroutine</a>" in text
-        assert await caller.get("/debug/pprof/mutex") == (404, "Unknown profile\n")
-        assert "python" in (await caller.get("/debug/pprof/cmdline"))[1]
-
-    run(main)
-
-
-def test_tasks_are_shown_where_they_wait() -> None:
-    async def main(env: Env) -> None:
-        caller = Caller(env)
-
-        async def patient() -> None:
-            await asyncio.sleep(100)
-
-        tasks = [asyncio.get_running_loop().create_task(patient(), name=f"patient-{n}") for n in range(3)]
-        await asyncio.sleep(1)
-        _status, text = await caller.get("/debug/pprof/goroutine")
-        assert "3 @ patient-0, patient-1, patient-2\n#\t" in text
-        assert "patient\t" in text
-        _status, text = await caller.get("/debug/pprof/goroutine?debug=2")
-        assert "task patient-1:\n#\t" in text
-        assert "thread MainThread:\n" in text
-        for task in tasks:
-            task.cancel()
-
-    run(main)
+    tasks = [asyncio.get_running_loop().create_task(patient(), name=f"patient-{n}") for n in range(3)]
+    await asyncio.sleep(1)
+    _status, text = await caller.get("/debug/pprof/goroutine")
+    assert "3 @ patient-0, patient-1, patient-2\n#\t" in text
+    assert "patient\t" in text
+    _status, text = await caller.get("/debug/pprof/goroutine?debug=2")
+    assert "task patient-1:\n#\t" in text
+    assert "thread MainThread:\n" in text
+    for task in tasks:
+        task.cancel()
 
 
 def burn_the_cpu(times: int) -> int:
     return sum(number * number for number in range(times))
 
 
-def test_a_profile_shows_who_is_busy() -> None:
-    async def main() -> tuple[str, bytes, tuple[int, str]]:
-        caller = Caller(Env(), ("/debug/*",))
-        busy = True
+@pytest.mark.real_loop
+async def test_a_profile_shows_who_is_busy() -> None:
+    caller = Caller(Env(), ("/debug/*",))
+    busy = True
 
-        async def work() -> None:
-            while busy:
-                burn_the_cpu(20_000)
-                await asyncio.sleep(0)
+    async def work() -> None:
+        while busy:
+            burn_the_cpu(20_000)
+            await asyncio.sleep(0)
 
-        task = asyncio.get_running_loop().create_task(work())
-        _status, text = await caller.get("/debug/pprof/profile?seconds=0.3&format=collapsed", token="")
-        profile = asyncio.get_running_loop().create_task(caller.ask("/debug/pprof/profile?seconds=0.3"))
-        await asyncio.sleep(0.05)
-        second = await caller.get("/debug/pprof/profile?seconds=1", token="")
-        body = (await profile)[1]
-        busy = False
-        await task
-        return text, body, second
-
-    text, body, second = loops.run(main())
+    task = asyncio.get_running_loop().create_task(work())
+    _status, text = await caller.get("/debug/pprof/profile?seconds=0.3&format=collapsed", token="")
+    profile = asyncio.get_running_loop().create_task(caller.ask("/debug/pprof/profile?seconds=0.3"))
+    await asyncio.sleep(0.05)
+    second = await caller.get("/debug/pprof/profile?seconds=1", token="")
+    body = (await profile)[1]
+    busy = False
+    await task
     [busiest] = sorted(text.splitlines(), key=lambda line: int(line.rpartition(" ")[2]))[-1:]
     assert "burn_the_cpu" in busiest
     assert b"burn_the_cpu" in gzip.decompress(body)
@@ -363,15 +320,12 @@ def test_a_profile_shows_who_is_busy() -> None:
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "x", "301", "nan", "inf"])
-def test_profiles_have_a_length(seconds: str) -> None:
-    async def main(env: Env) -> None:
-        caller = Caller(env)
-        wanted = 200 if seconds == "0" else 400  # no seconds: memory as it is, and 30 s by default
-        if seconds != "0":
-            assert (await caller.get(f"/debug/pprof/profile?seconds={seconds}"))[0] == 400
-            assert (await caller.get(f"/debug/pprof/heap?seconds={seconds}"))[0] == wanted
-
-    run(main)
+async def test_profiles_have_a_length(env: Env, seconds: str) -> None:
+    caller = Caller(env)
+    wanted = 200 if seconds == "0" else 400  # no seconds: memory as it is, and 30 s by default
+    if seconds != "0":
+        assert (await caller.get(f"/debug/pprof/profile?seconds={seconds}"))[0] == 400
+        assert (await caller.get(f"/debug/pprof/heap?seconds={seconds}"))[0] == wanted
 
 
 @pytest.mark.parametrize(
@@ -383,35 +337,30 @@ def test_profiles_have_a_length(seconds: str) -> None:
         pytest.param("?gc=1", True, id="yes"),
     ],
 )
-def test_garbage_is_collected_before_memory_is_shown_on_request(query: str, goes: bool) -> None:
+@pytest.mark.real_loop
+async def test_garbage_is_collected_before_memory_is_shown_on_request(query: str, goes: bool) -> None:
     class Ring:
         """Refers to itself."""
 
-    async def main() -> bool:
-        caller = Caller(Env(), ("/debug/*",))
-        ring = Ring()
-        ring.__dict__["self"] = ring
-        left = weakref.ref(ring)
-        gc.disable()
-        try:
-            del ring
-            await caller.get(f"/debug/pprof/heap{query}", token="")
-            return left() is None
-        finally:
-            gc.enable()
-
-    assert loops.run(main()) is goes
+    caller = Caller(Env(), ("/debug/*",))
+    ring = Ring()
+    ring.__dict__["self"] = ring
+    left = weakref.ref(ring)
+    gc.disable()
+    try:
+        del ring
+        await caller.get(f"/debug/pprof/heap{query}", token="")
+        assert (left() is None) is goes
+    finally:
+        gc.enable()
 
 
-def test_memory_is_shown_and_allocations_on_request() -> None:
+@pytest.mark.real_loop
+async def test_memory_is_shown_and_allocations_on_request() -> None:
     kept: list[bytes] = []
-
-    async def main() -> tuple[str, str]:
-        caller = Caller(Env(), ("/debug/*",))
-        now = (await caller.get("/debug/pprof/heap", token=""))[1]
-        asyncio.get_running_loop().call_later(0.1, lambda: kept.append(bytes(3_000_000)))
-        return now, (await caller.get("/debug/pprof/heap?seconds=0.3", token=""))[1]
-
-    now, traced = loops.run(main())
+    caller = Caller(Env(), ("/debug/*",))
+    now = (await caller.get("/debug/pprof/heap", token=""))[1]
+    asyncio.get_running_loop().call_later(0.1, lambda: kept.append(bytes(3_000_000)))
+    traced = (await caller.get("/debug/pprof/heap?seconds=0.3", token=""))[1]
     assert "# gc objects = " in now
     assert re.search(r"^30000\d\d \d .*test_endpoints\.py:\d+$", traced, re.MULTILINE), traced

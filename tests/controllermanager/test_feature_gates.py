@@ -4,9 +4,18 @@ and from upstream's list of gates by version (GA and deprecated)."""
 import pytest
 
 from pilothouse.controllermanager.feature_gates import FeatureGates, Stage, known_gates, warnings_of
-from pilothouse.controllermanager.options import Options, effective_gates, flag_set, options_from
+from pilothouse.controllermanager.flags import flag_set, options_from
+from pilothouse.controllermanager.options import Options, effective_gates
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.machinery.flags import FlagError
+
+NOT_HERE = (
+    "CoordinatedLeaderElection=false,DRAWorkloadResourceClaims=false,PersistentVolumeClaimUnusedSinceTime=false"
+    ",WorkloadWithJob=false"
+)
+"""Refused when they are on."""
+
+DEPENDS = "is enabled, but depends on features that are disabled: "
 
 
 def options(*words: str) -> Options:
@@ -27,10 +36,10 @@ def gates(*words: str) -> FeatureGates:
         pytest.param(["kube:ComponentFlagz=F"], "ComponentFlagz", False, id="set for our component"),
         pytest.param(["ComponentFlagz=false,", "ComponentFlagz=1"], "ComponentFlagz", True, id="the last one counts"),
         pytest.param([" ComponentFlagz = false "], "ComponentFlagz", False, id="blanks do not matter"),
-        pytest.param(["AllAlpha=true"], "NativeHistograms", True, id="all alpha gates"),
-        pytest.param(["AllAlpha=true,NativeHistograms=false"], "NativeHistograms", False, id="all but one"),
-        pytest.param(["AllAlpha=true"], "CoordinatedLeaderElection", False, id="alpha is not beta"),
-        pytest.param(["AllBeta=true"], "CoordinatedLeaderElection", True, id="all beta gates"),
+        pytest.param([f"AllAlpha=true,{NOT_HERE}"], "NativeHistograms", True, id="all alpha gates"),
+        pytest.param([f"AllAlpha=true,{NOT_HERE},NativeHistograms=0"], "NativeHistograms", False, id="all but one"),
+        pytest.param([f"AllAlpha=true,{NOT_HERE}"], "ClusterTrustBundle", False, id="alpha is not beta"),
+        pytest.param([f"AllBeta=true,{NOT_HERE}"], "ClusterTrustBundle", True, id="all beta gates"),
         pytest.param(
             ["SeparateTaintEvictionController=true"], "SeparateTaintEvictionController", True, id="a locked one"
         ),
@@ -56,9 +65,18 @@ def test_gates(words: list[str], name: str, on: bool) -> None:
         ("GitRepoVolumeDriver=true", "cannot set feature gate GitRepoVolumeDriver to true, feature is locked to false"),
         ("etcd:A=true", "component not registered: etcd"),
         (
+            "StorageVersionAPI=1,APIServerIdentity=0,UnknownVersionInteroperabilityProxy=0",
+            f"StorageVersionAPI {DEPENDS}[APIServerIdentity]",
+        ),
+        (
+            "NodeDeclaredFeatures=false,PodLevelResources=false,ExtendWebSocketsToKubelet=false"
+            ",InPlacePodVerticalScalingInitContainers=false,RestartAllContainersOnContainerExits=false",
+            f"InPlacePodLevelResourcesVerticalScaling {DEPENDS}[NodeDeclaredFeatures PodLevelResources]",
+        ),
+        (
             "AtomicFIFO=false,StaleControllerConsistencyJob=false,StaleControllerConsistencyReplicaSet=false"
             ",StaleControllerConsistencyStatefulSet=false",
-            "StaleControllerConsistencyDaemonSet is enabled, but depends on features that are disabled: [AtomicFIFO]",
+            f"StaleControllerConsistencyDaemonSet {DEPENDS}[AtomicFIFO]",
         ),
     ],
 )
@@ -70,11 +88,11 @@ def test_what_is_refused(word: str, message: str) -> None:
 
 def test_warnings_are_for_what_is_ageing_and_what_switches_nothing() -> None:
     chosen = gates(
-        "ImageVolume=true,StorageNamespaceIndex=true,GangScheduling=true,PodDeletionCost=false,WatchListClient=true"
+        "ImageVolume=true,StorageNamespaceIndex=true,PodsAPI=true,PodDeletionCost=false,WatchListClient=true"
     )
     assert list(warnings_of(chosen, effective_gates(DESCRIPTORS))) == [
-        "Feature gate GangScheduling=true is accepted for compatibility and has no effect",
         "Setting GA feature gate ImageVolume=true. It will be removed in a future release.",
+        "Feature gate PodsAPI=true is accepted for compatibility and has no effect",
         "Setting deprecated feature gate StorageNamespaceIndex=true. It will be removed in a future release.",
     ]
 

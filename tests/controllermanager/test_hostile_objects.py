@@ -259,8 +259,20 @@ async def the_rest_goes_on(plane: Plane, store: MemoryStore) -> None:
     assert {d.name for d in ON if d.default_on and not d.switch} <= set(plane.manager.controllers)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
-@pytest.mark.parametrize("what", HOSTILE)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every object is tried as every kind with ``--soak``. Otherwise as every third one, so that each kind and each
+    object has its turns."""
+    step = 1 if metafunc.config.getoption("--soak") else 3
+    pairs = [
+        pytest.param(what, kind, id=f"{what}-{kind.resource}")
+        for row, what in enumerate(HOSTILE)
+        for column, kind in enumerate(KINDS)
+        if (row + column) % step == 0
+    ]
+    if "what" in metafunc.fixturenames:
+        metafunc.parametrize(("what", "kind"), pairs)
+
+
 def test_it_costs_its_own_key_and_nothing_else(what: str, kind: Kind[Any]) -> None:
     began = time.process_time()
     records = with_hostile(HOSTILE[what], kind, the_rest_goes_on)

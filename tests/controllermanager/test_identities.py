@@ -15,7 +15,6 @@ from pilothouse.client.errors import Forbidden
 from pilothouse.client.tls import TlsSettings
 from pilothouse.controllermanager.identities import RemoteClients, ServiceAccountToken
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.machinery.times import format_time
 
 ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
@@ -51,58 +50,44 @@ class World:
         return 201, {"status": {"token": "t", "expirationTimestamp": format_time(expires)}}
 
 
-def test_an_account_that_is_there_is_only_asked_for_a_token() -> None:
-    async def main(env: Env) -> None:
-        server = Scripted(World(env))
-        token, seconds = await ServiceAccountToken(env, server.client(env), "gc").issue()
-        assert token == "t"
-        assert 0.95 * 2880 - 2 <= seconds <= 2880 + 2, (
-            "a fifth of its life is left when it is renewed, or a little more"
-        )
-        assert [(m, t) for m, t, _ in server.asked] == [("GET", f"{ACCOUNTS}/gc"), ("POST", f"{ACCOUNTS}/gc/token")]
-
-    run(main)
+async def test_an_account_that_is_there_is_only_asked_for_a_token(env: Env) -> None:
+    server = Scripted(World(env))
+    token, seconds = await ServiceAccountToken(env, server.client(env), "gc").issue()
+    assert token == "t"
+    assert 0.95 * 2880 - 2 <= seconds <= 2880 + 2, "a fifth of its life is left when it is renewed, or a little more"
+    assert [(m, t) for m, t, _ in server.asked] == [("GET", f"{ACCOUNTS}/gc"), ("POST", f"{ACCOUNTS}/gc/token")]
 
 
-def test_a_missing_account_is_made_and_its_namespace_too() -> None:
-    async def main(env: Env) -> None:
-        server = Scripted(World(env, namespace=False, account=False))
+async def test_a_missing_account_is_made_and_its_namespace_too(env: Env) -> None:
+    server = Scripted(World(env, namespace=False, account=False))
+    await ServiceAccountToken(env, server.client(env), "gc").issue()
+    assert [(m, t) for m, t, _ in server.asked] == [
+        ("GET", f"{ACCOUNTS}/gc"),
+        ("GET", "/api/v1/namespaces/kube-system"),
+        ("POST", "/api/v1/namespaces"),
+        ("POST", ACCOUNTS),
+        ("POST", f"{ACCOUNTS}/gc/token"),
+    ]
+
+
+async def test_short_lifetimes_count_as_ten_minutes(env: Env) -> None:
+    world = World(env)
+    world.lifetime = 60
+    _token, seconds = await ServiceAccountToken(env, Scripted(world).client(env), "gc").issue()
+    assert 0.95 * 480 - 2 <= seconds <= 480 + 2
+
+
+async def test_it_tries_four_times_with_growing_pauses(env: Env) -> None:
+    world = World(env)
+    world.refusals = [status(403, "Forbidden")] * 3
+    server = Scripted(world)
+    began = env.monotonic()
+    token, _seconds = await ServiceAccountToken(env, server.client(env), "gc").issue()
+    assert token == "t"
+    assert env.monotonic() - began == pytest.approx(0.5 + 1 + 2, abs=0.01)
+    world.refusals = [status(403, "Forbidden")] * 4
+    with pytest.raises(Forbidden):
         await ServiceAccountToken(env, server.client(env), "gc").issue()
-        assert [(m, t) for m, t, _ in server.asked] == [
-            ("GET", f"{ACCOUNTS}/gc"),
-            ("GET", "/api/v1/namespaces/kube-system"),
-            ("POST", "/api/v1/namespaces"),
-            ("POST", ACCOUNTS),
-            ("POST", f"{ACCOUNTS}/gc/token"),
-        ]
-
-    run(main)
-
-
-def test_short_lifetimes_count_as_ten_minutes() -> None:
-    async def main(env: Env) -> None:
-        world = World(env)
-        world.lifetime = 60
-        _token, seconds = await ServiceAccountToken(env, Scripted(world).client(env), "gc").issue()
-        assert 0.95 * 480 - 2 <= seconds <= 480 + 2
-
-    run(main)
-
-
-def test_it_tries_four_times_with_growing_pauses() -> None:
-    async def main(env: Env) -> None:
-        world = World(env)
-        world.refusals = [status(403, "Forbidden")] * 3
-        server = Scripted(world)
-        began = env.monotonic()
-        token, _seconds = await ServiceAccountToken(env, server.client(env), "gc").issue()
-        assert token == "t"
-        assert env.monotonic() - began == pytest.approx(0.5 + 1 + 2, abs=0.01)
-        world.refusals = [status(403, "Forbidden")] * 4
-        with pytest.raises(Forbidden):
-            await ServiceAccountToken(env, server.client(env), "gc").issue()
-
-    run(main)
 
 
 class Connection(ConnectionInfo, frozen=True):
@@ -122,31 +107,24 @@ def connected(env: Env, world: World) -> RemoteClients:
     return RemoteClients(env, connection, use_service_accounts=True)
 
 
-def test_an_account_is_there_before_its_controller_talks_and_a_token_is_not() -> None:
+async def test_an_account_is_there_before_its_controller_talks_and_a_token_is_not(env: Env) -> None:
     """As upstream (``14-startup``): GET, and if it is missing GET of the namespace and POST."""
-
-    async def main(env: Env) -> None:
-        clients = connected(env, World(env, account=False))
-        for _controller in range(2):
-            await clients.for_controller("gc", qps=20, burst=30, fence=None)
-        assert [(m, t) for m, t, _ in SERVERS.pop(env).asked] == [
-            ("GET", f"{ACCOUNTS}/gc"),
-            ("GET", "/api/v1/namespaces/kube-system"),
-            ("POST", ACCOUNTS),
-            ("GET", f"{ACCOUNTS}/gc"),
-        ]
-
-    run(main)
-
-
-def test_an_account_that_cannot_be_made_now_keeps_nobody_from_starting() -> None:
-    async def main(env: Env) -> None:
-        clients = connected(env, World(env, account=False))
-        SERVERS[env].down = True
+    clients = connected(env, World(env, account=False))
+    for _controller in range(2):
         await clients.for_controller("gc", qps=20, burst=30, fence=None)
-        SERVERS.pop(env)
+    assert [(m, t) for m, t, _ in SERVERS.pop(env).asked] == [
+        ("GET", f"{ACCOUNTS}/gc"),
+        ("GET", "/api/v1/namespaces/kube-system"),
+        ("POST", ACCOUNTS),
+        ("GET", f"{ACCOUNTS}/gc"),
+    ]
 
-    run(main)
+
+async def test_an_account_that_cannot_be_made_now_keeps_nobody_from_starting(env: Env) -> None:
+    clients = connected(env, World(env, account=False))
+    SERVERS[env].down = True
+    await clients.for_controller("gc", qps=20, burst=30, fence=None)
+    SERVERS.pop(env)
 
 
 NOT_UPSTREAMS = {"route-controller", "service-controller"}
@@ -159,22 +137,18 @@ def recorded_accounts() -> list[str]:
 
 
 @pytest.mark.parametrize("account", recorded_accounts())
-def test_accounts_come_about_as_upstreams_were_seen_to(account: str) -> None:
+async def test_accounts_come_about_as_upstreams_were_seen_to(env: Env, account: str) -> None:
     """The recorded start of v1.36.2. How often an account is looked at again depends on how many clients it has."""
     seen = of_account("14-accounts", account)
-
-    async def main(env: Env) -> None:
-        clients = connected(env, World(env, account=False, name=account))
-        await clients.for_controller(account, qps=20, burst=30, fence=None)
-        if seen[-1].resource == "serviceaccounts/token":
-            await ServiceAccountToken(env, SERVERS[env].client(env), account).issue()
-        ours = [(method, target, essence(body)) for method, target, body in SERVERS.pop(env).asked]
-        theirs = [(METHODS[record.verb], path(record), essence(record.body)) for record in seen]
-        assert ours[:3] == theirs[:3]
-        assert set(ours) == set(theirs)
-        assert ours[3:] == theirs[len(theirs) - len(ours) + 3 :], "a look, and the token"
-
-    run(main)
+    clients = connected(env, World(env, account=False, name=account))
+    await clients.for_controller(account, qps=20, burst=30, fence=None)
+    if seen[-1].resource == "serviceaccounts/token":
+        await ServiceAccountToken(env, SERVERS[env].client(env), account).issue()
+    ours = [(method, target, essence(body)) for method, target, body in SERVERS.pop(env).asked]
+    theirs = [(METHODS[record.verb], path(record), essence(record.body)) for record in seen]
+    assert ours[:3] == theirs[:3]
+    assert set(ours) == set(theirs)
+    assert ours[3:] == theirs[len(theirs) - len(ours) + 3 :], "a look, and the token"
 
 
 METHODS = {"get": "GET", "create": "POST"}

@@ -8,6 +8,7 @@ import pytest
 from tests.runtime.cluster import Cluster
 
 from pilothouse.api import wire
+from pilothouse.api.core import PODS
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
 from pilothouse.client import Client
@@ -17,13 +18,14 @@ from pilothouse.controllermanager.leader_migration import Leader, LeaderMigratio
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.env import Env, TaskGroup
-from pilothouse.env.virtual import run
 from pilothouse.runtime import LeadershipLost
 from pilothouse.runtime.api_server import wait_for_api_server
 from pilothouse.runtime.context import ControllerContext
-from pilothouse.runtime.descriptor import Descriptor, RunnableController, Watch
+from pilothouse.runtime.descriptor import Descriptor, RunnableController
+from pilothouse.runtime.watches import Watch
 
 WIDGETS = Kind("example.com", "v1", "widgets", "Widget", True, Object)
+SECRETS = Kind("", "v1", "secrets", "Secret", True, Object, metadata_only=True)
 ELECTED = Options(leader_election=LeaderElection())
 ALONE = Options(leader_election=LeaderElection(enabled=False))
 
@@ -61,7 +63,7 @@ def probe(name: str, **changes: Any) -> Descriptor:
         def build(self, context: ControllerContext) -> RunnableController:
             return build(context)
 
-    return Built(name=name, client_name=name, factory="nowhere:nothing", **changes)
+    return Built(name=name, client_name=name, package="nowhere", **changes)
 
 
 class Factory:
@@ -80,208 +82,194 @@ class Factory:
         return self.client
 
 
-def test_the_api_server_is_waited_for_and_then_controllers_run_until_they_are_stopped() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        cluster.down = True
-        manager = Manager(env, ALONE, Factory(cluster.client()), [probe("a"), probe("b")])
-        assert not manager.readiness.report("readyz").healthy
-        async with TaskGroup("test") as group:
-            group.start(manager.run())
-            await asyncio.sleep(5)
-            assert Probe.log == []
-            cluster.down = False
-            await manager.leading.wait()
-            assert env.monotonic() < 7
-            assert manager.readiness.report("readyz").healthy
-            await asyncio.sleep(1)
-            text = manager.health.report("healthz", verbose=True).text
-            assert text == "[+]a ok\n[+]b ok\nhealthz check passed\n"
-            group.cancel()
-        assert Probe.log[:2] == ["a runs", "b runs"]
-        stops = ["a finished", "a is told to stop", "b finished", "b is told to stop"]
-        assert sorted(Probe.log[2:]) == stops
-
-    run(main)
+async def test_the_api_server_is_waited_for_and_then_controllers_run_until_they_are_stopped(env: Env) -> None:
+    cluster = Cluster(env)
+    cluster.down = True
+    manager = Manager(env, ALONE, Factory(cluster.client()), [probe("a"), probe("b")])
+    assert not manager.readiness.report("readyz").healthy
+    async with TaskGroup("test") as group:
+        group.start(manager.run())
+        await asyncio.sleep(5)
+        assert Probe.log == []
+        cluster.down = False
+        await manager.leading.wait()
+        assert env.monotonic() < 7
+        assert manager.readiness.report("readyz").healthy
+        await asyncio.sleep(1)
+        text = manager.health.report("healthz", verbose=True).text
+        assert text == "[+]a ok\n[+]b ok\nhealthz check passed\n"
+        group.cancel()
+    assert Probe.log[:2] == ["a runs", "b runs"]
+    stops = ["a finished", "a is told to stop", "b finished", "b is told to stop"]
+    assert sorted(Probe.log[2:]) == stops
 
 
-def test_an_api_server_that_never_comes_is_given_up_after_ten_seconds() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        cluster.down = True
-        with pytest.raises(ConnectionError, match="failed to wait for apiserver being healthy: connection refused"):
-            await wait_for_api_server(cluster.client(), env)
-        assert 10 <= env.monotonic() < 12
+@pytest.mark.parametrize("streams", [True, False])
+async def test_the_state_of_a_kind_is_streamed_unless_a_gate_forbids_it(env: Env, streams: bool) -> None:
+    """``WatchListClient``."""
 
-    run(main)
+    class Reader(Descriptor, frozen=True):
+        def build(self, context: ControllerContext) -> RunnableController:
+            context.informers.informer(PODS)
+            context.metadata_informers.informer(SECRETS)
+            return Probe("reader")
 
-
-def test_credentials_that_cannot_be_had_say_nothing_about_the_server() -> None:
-    async def main(env: Env) -> None:
-        def no_plugin(_request: object) -> None:
-            raise ConnectFailed("getting credentials: plugin not found") from ConfigError("plugin not found")
-
-        cluster = Cluster(env)
-        cluster.before = no_plugin
-        with pytest.raises(ConnectionError, match=r"healthy: getting credentials: plugin not found$"):
-            await wait_for_api_server(cluster.client(), env)
-
-    run(main)
-
-
-def test_wrong_credentials_are_not_waited_for() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        cluster.before = lambda _request: cluster.answer(401, "Unauthorized", "Unauthorized")
-        with pytest.raises(ConnectionError, match="does not accept the credentials in use: Unauthorized"):
-            await wait_for_api_server(cluster.client(), env)
-        assert env.monotonic() < 1
-
-    run(main)
+    cluster = Cluster(env)
+    options = msgspec.structs.replace(ALONE, gates=FeatureGates({"WatchListClient": streams}))
+    reader = Reader(name="reader", client_name="reader", package="nowhere")
+    manager = Manager(env, options, Factory(cluster.client()), [reader])
+    async with TaskGroup("test") as group:
+        group.start(manager.run())
+        await manager.leading.wait()
+        await asyncio.sleep(1)
+        asked = [target for target in cluster.targets if "/pods?" in target or "/secrets?" in target]
+        begun = {"streamed" if "sendInitialEvents=true" in target else "other" for target in asked}
+        assert len(asked) == (2 if streams else 4)
+        assert begun == ({"streamed"} if streams else {"other"})
+        group.cancel()
 
 
-def test_only_what_runs_on_the_leader_is_fenced_and_each_client_has_its_own_limits() -> None:
-    async def main(env: Env) -> None:
-        factory = Factory(Cluster(env).client())
-        manager = Manager(env, ELECTED, factory, [probe("a", qps_factor=2.0, burst_factor=100)])
-        async with TaskGroup("test") as group:
-            group.start(manager.run())
-            await manager.leading.wait()
-            group.cancel()
-        fenced = {name for name, _qps, _burst, is_fenced in factory.asked if is_fenced}
-        assert ("leader-election", 20.0, 30, False) in factory.asked
-        assert ("controller a", 40.0, 3000, True) in factory.asked
-        assert "metadata-informers" in fenced
-
-    run(main)
+async def test_an_api_server_that_never_comes_is_given_up_after_ten_seconds(env: Env) -> None:
+    cluster = Cluster(env)
+    cluster.down = True
+    with pytest.raises(ConnectionError, match="failed to wait for apiserver being healthy: connection refused"):
+        await wait_for_api_server(cluster.client(), env)
+    assert 10 <= env.monotonic() < 12
 
 
-def test_a_controller_whose_api_is_missing_is_left_out() -> None:
-    async def main(env: Env) -> None:
-        descriptors = [probe("here"), probe("strange", watches=(Watch(kind=WIDGETS),))]
-        manager = Manager(env, ALONE, Factory(Cluster(env).client()), descriptors)
-        async with TaskGroup("test") as group:
-            group.start(manager.run())
-            await manager.leading.wait()
-            await asyncio.sleep(1)
-            assert Probe.log == ["here runs"]
-            assert "strange" not in manager.health.report("healthz", verbose=True).text
-            group.cancel()
+async def test_credentials_that_cannot_be_had_say_nothing_about_the_server(env: Env) -> None:
+    def no_plugin(_request: object) -> None:
+        raise ConnectFailed("getting credentials: plugin not found") from ConfigError("plugin not found")
 
-    run(main)
+    cluster = Cluster(env)
+    cluster.before = no_plugin
+    with pytest.raises(ConnectionError, match=r"healthy: getting credentials: plugin not found$"):
+        await wait_for_api_server(cluster.client(), env)
+
+
+async def test_wrong_credentials_are_not_waited_for(env: Env) -> None:
+    cluster = Cluster(env)
+    cluster.before = lambda _request: cluster.answer(401, "Unauthorized", "Unauthorized")
+    with pytest.raises(ConnectionError, match="does not accept the credentials in use: Unauthorized"):
+        await wait_for_api_server(cluster.client(), env)
+    assert env.monotonic() < 1
+
+
+async def test_only_what_runs_on_the_leader_is_fenced_and_each_client_has_its_own_limits(env: Env) -> None:
+    factory = Factory(Cluster(env).client())
+    manager = Manager(env, ELECTED, factory, [probe("a", qps_factor=2.0, burst_factor=100)])
+    async with TaskGroup("test") as group:
+        group.start(manager.run())
+        await manager.leading.wait()
+        group.cancel()
+    fenced = {name for name, _qps, _burst, is_fenced in factory.asked if is_fenced}
+    assert ("leader-election", 20.0, 30, False) in factory.asked
+    assert ("controller a", 40.0, 3000, True) in factory.asked
+    assert "metadata-informers" in fenced
+
+
+async def test_a_controller_whose_api_is_missing_is_left_out(env: Env) -> None:
+    descriptors = [probe("here"), probe("strange", watches=(Watch(kind=WIDGETS),))]
+    manager = Manager(env, ALONE, Factory(Cluster(env).client()), descriptors)
+    async with TaskGroup("test") as group:
+        group.start(manager.run())
+        await manager.leading.wait()
+        await asyncio.sleep(1)
+        assert Probe.log == ["here runs"]
+        assert "strange" not in manager.health.report("healthz", verbose=True).text
+        group.cancel()
 
 
 class Switched(msgspec.Struct, frozen=True):
     on: bool = False
 
 
-def test_a_controller_runs_only_if_all_its_gates_are_on() -> None:
+async def test_a_controller_runs_only_if_all_its_gates_are_on(env: Env) -> None:
     """Gates that are off by default, and one that is switched off."""
-
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        options = msgspec.structs.replace(ALONE, gates=FeatureGates({"ComponentFlagz": False}))
-        descriptors = [
-            probe("beta", gates=("ComponentStatusz",)),
-            probe("beta-off", gates=("ComponentStatusz", "ComponentFlagz")),
-            probe("alpha", gates=("GenericWorkload",)),
-        ]
-        manager = Manager(env, options, Factory(cluster.client()), descriptors)
-        async with TaskGroup("test") as group:
-            group.start(manager.run())
-            await manager.leading.wait()
-            await asyncio.sleep(1)
-            assert Probe.log == ["beta runs"]
-            group.cancel()
-
-    run(main)
-
-
-def test_a_controller_that_is_switched_off_is_not_even_built() -> None:
-    async def main(env: Env) -> None:
-        descriptors = [probe("plain"), *(probe(name, options=Switched, switch="on") for name in ("off", "given"))]
-        options = msgspec.structs.replace(ALONE, controller_options={"given": Switched(on=True)})
-        manager = Manager(env, options, Factory(Cluster(env).client()), descriptors)
-        async with TaskGroup("test") as group:
-            group.start(manager.run())
-            await manager.leading.wait()
-            await asyncio.sleep(1)
-            assert Probe.log == ["plain runs", "given runs"]
-            assert "off" not in manager.health.report("healthz", verbose=True).text
-            group.cancel()
-
-    run(main)
-
-
-def test_controllers_get_the_shutdown_timeout_and_no_more() -> None:
-    async def main(env: Env) -> None:
-        Probe.stop_seconds = 3600
-        options = Options(shutdown_timeout=4.0, leader_election=LeaderElection())
-        cluster = Cluster(env)
-        manager = Manager(env, options, Factory(cluster.client()), [probe("slow")])
-        async with TaskGroup("test") as group:
-            group.start(manager.run())
-            await manager.leading.wait()
-            await asyncio.sleep(1)
-            began = env.monotonic()
-            group.cancel()
-        assert env.monotonic() - began == pytest.approx(4, abs=1.1)
-        assert Probe.log == ["slow runs", "slow is told to stop"]
-        [lease] = [o for o in cluster.objects("coordination.k8s.io/leases/") if o["kind"] == "Lease"]
-        assert not lease["spec"].get("holderIdentity")
-
-    run(main)
-
-
-def test_whoever_switches_the_release_off_leaves_the_lease_to_run_out() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        options = Options(leader_election=LeaderElection(release_on_stop=False))
-        manager = Manager(env, options, Factory(cluster.client()), [probe("a")], identity="me")
-        async with TaskGroup("test") as group:
-            group.start(manager.run())
-            await manager.leading.wait()
-            group.cancel()
-        assert leases(cluster) == {"kube-controller-manager": "me"}
-
-    run(main)
-
-
-def test_a_lost_lease_stops_the_controllers_and_ends_the_run() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-
-        def refuse(request: wire.Request) -> wire.Response | None:
-            return cluster.answer(503, "ServiceUnavailable", "away") if "leases" in request.target else None
-
-        manager = Manager(env, ELECTED, Factory(cluster.client()), [probe("a")])
-        running = asyncio.get_running_loop().create_task(manager.run())
+    cluster = Cluster(env)
+    options = msgspec.structs.replace(ALONE, gates=FeatureGates({"ComponentFlagz": False}))
+    descriptors = [
+        probe("beta", gates=("ComponentStatusz",)),
+        probe("beta-off", gates=("ComponentStatusz", "ComponentFlagz")),
+        probe("alpha", gates=("GenericWorkload",)),
+    ]
+    manager = Manager(env, options, Factory(cluster.client()), descriptors)
+    async with TaskGroup("test") as group:
+        group.start(manager.run())
         await manager.leading.wait()
         await asyncio.sleep(1)
-        cluster.before = refuse
-        with pytest.raises(
-            LeadershipLost, match="lost the lease kube-system/kube-controller-manager: it was not renewed"
-        ):
-            await running
-        assert Probe.log == ["a runs", "a is told to stop", "a finished"]
-        assert not manager.leading.is_set()
-
-    run(main)
+        assert Probe.log == ["beta runs"]
+        group.cancel()
 
 
-def test_starts_are_spread_over_the_start_interval() -> None:
-    async def main(env: Env) -> None:
-        options = Options(start_interval=10.0, leader_election=LeaderElection(enabled=False))
-        manager = Manager(env, options, Factory(Cluster(env).client()), [probe("a"), probe("b")])
-        async with TaskGroup("test") as group:
-            group.start(manager.run())
-            await asyncio.sleep(9.9)
-            assert Probe.log == []
-            await asyncio.sleep(10.2)
-            assert sorted(Probe.log) == ["a runs", "b runs"]
-            group.cancel()
+async def test_a_controller_that_is_switched_off_is_not_even_built(env: Env) -> None:
+    descriptors = [probe("plain"), *(probe(name, options=Switched, switch="on") for name in ("off", "given"))]
+    options = msgspec.structs.replace(ALONE, controller_options={"given": Switched(on=True)})
+    manager = Manager(env, options, Factory(Cluster(env).client()), descriptors)
+    async with TaskGroup("test") as group:
+        group.start(manager.run())
+        await manager.leading.wait()
+        await asyncio.sleep(1)
+        assert Probe.log == ["plain runs", "given runs"]
+        assert "off" not in manager.health.report("healthz", verbose=True).text
+        group.cancel()
 
-    run(main)
+
+async def test_controllers_get_the_shutdown_timeout_and_no_more(env: Env) -> None:
+    Probe.stop_seconds = 3600
+    options = Options(shutdown_timeout=4.0, leader_election=LeaderElection())
+    cluster = Cluster(env)
+    manager = Manager(env, options, Factory(cluster.client()), [probe("slow")])
+    async with TaskGroup("test") as group:
+        group.start(manager.run())
+        await manager.leading.wait()
+        await asyncio.sleep(1)
+        began = env.monotonic()
+        group.cancel()
+    assert env.monotonic() - began == pytest.approx(4, abs=1.1)
+    assert Probe.log == ["slow runs", "slow is told to stop"]
+    [lease] = [o for o in cluster.objects("coordination.k8s.io/leases/") if o["kind"] == "Lease"]
+    assert not lease["spec"].get("holderIdentity")
+
+
+async def test_whoever_switches_the_release_off_leaves_the_lease_to_run_out(env: Env) -> None:
+    cluster = Cluster(env)
+    options = Options(leader_election=LeaderElection(release_on_stop=False))
+    manager = Manager(env, options, Factory(cluster.client()), [probe("a")], identity="me")
+    async with TaskGroup("test") as group:
+        group.start(manager.run())
+        await manager.leading.wait()
+        group.cancel()
+    assert leases(cluster) == {"kube-controller-manager": "me"}
+
+
+async def test_a_lost_lease_stops_the_controllers_and_ends_the_run(env: Env) -> None:
+    cluster = Cluster(env)
+
+    def refuse(request: wire.Request) -> wire.Response | None:
+        return cluster.answer(503, "ServiceUnavailable", "away") if "leases" in request.target else None
+
+    manager = Manager(env, ELECTED, Factory(cluster.client()), [probe("a")])
+    running = asyncio.get_running_loop().create_task(manager.run())
+    await manager.leading.wait()
+    await asyncio.sleep(1)
+    cluster.before = refuse
+    with pytest.raises(LeadershipLost, match="lost the lease kube-system/kube-controller-manager: it was not renewed"):
+        await running
+    assert Probe.log == ["a runs", "a is told to stop", "a finished"]
+    assert not manager.leading.is_set()
+
+
+async def test_starts_are_spread_over_the_start_interval(env: Env) -> None:
+    options = Options(start_interval=10.0, leader_election=LeaderElection(enabled=False))
+    manager = Manager(env, options, Factory(Cluster(env).client()), [probe("a"), probe("b")])
+    async with TaskGroup("test") as group:
+        group.start(manager.run())
+        await asyncio.sleep(9.9)
+        assert Probe.log == []
+        await asyncio.sleep(10.2)
+        assert sorted(Probe.log) == ["a runs", "b runs"]
+        group.cancel()
 
 
 def leases(cluster: Cluster) -> dict[str, str]:
@@ -295,85 +283,75 @@ MIGRATION = LeaderMigration(
 )
 
 
-def test_controllers_that_migrate_run_under_a_second_lease() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        options = Options(leader_migration=MIGRATION)
-        descriptors = [probe(name) for name in "abcd"]
-        manager = Manager(env, options, Factory(cluster.client()), descriptors, identity="one")
-        other = Manager(env, options, Factory(cluster.client()), descriptors, identity="two")
-        async with TaskGroup("test") as group:
-            group.start(manager.run())
-            await asyncio.sleep(5)
-            assert Probe.log == ["a runs", "b runs", "c runs"]
-            assert leases(cluster) == {"kube-controller-manager": "one", "migration": "one"}
-            group.start(other.run())
-            await asyncio.sleep(60)
-            assert leases(cluster) == {"kube-controller-manager": "one", "migration": "one"}
-            assert manager.health.report("healthz", verbose=True).text.startswith("[+]leaderElection ok\n")
-            group.cancel()
-        assert set(leases(cluster).values()) == {""}, "both are released"
-
-    run(main)
+async def test_controllers_that_migrate_run_under_a_second_lease(env: Env) -> None:
+    cluster = Cluster(env)
+    options = Options(leader_migration=MIGRATION)
+    descriptors = [probe(name) for name in "abcd"]
+    manager = Manager(env, options, Factory(cluster.client()), descriptors, identity="one")
+    other = Manager(env, options, Factory(cluster.client()), descriptors, identity="two")
+    async with TaskGroup("test") as group:
+        group.start(manager.run())
+        await asyncio.sleep(5)
+        assert Probe.log == ["a runs", "b runs", "c runs"]
+        assert leases(cluster) == {"kube-controller-manager": "one", "migration": "one"}
+        group.start(other.run())
+        await asyncio.sleep(60)
+        assert leases(cluster) == {"kube-controller-manager": "one", "migration": "one"}
+        assert manager.health.report("healthz", verbose=True).text.startswith("[+]leaderElection ok\n")
+        group.cancel()
+    assert set(leases(cluster).values()) == {""}, "both are released"
 
 
-def test_who_stands_by_takes_no_second_lease_before_the_main_one() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        holder = Manager(env, ELECTED, Factory(cluster.client()), [probe("a")], identity="old")
-        other = Manager(env, Options(leader_migration=MIGRATION), Factory(cluster.client()), [probe("b")])
-        async with TaskGroup("test") as group:
-            group.start(holder.run())
-            await holder.leading.wait()
-            group.start(other.run())
-            await asyncio.sleep(60)
-            assert leases(cluster) == {"kube-controller-manager": "old"}
-            assert "b runs" not in Probe.log
-            group.cancel()
-
-    run(main)
+async def test_who_stands_by_takes_no_second_lease_before_the_main_one(env: Env) -> None:
+    cluster = Cluster(env)
+    holder = Manager(env, ELECTED, Factory(cluster.client()), [probe("a")], identity="old")
+    other = Manager(env, Options(leader_migration=MIGRATION), Factory(cluster.client()), [probe("b")])
+    async with TaskGroup("test") as group:
+        group.start(holder.run())
+        await holder.leading.wait()
+        group.start(other.run())
+        await asyncio.sleep(60)
+        assert leases(cluster) == {"kube-controller-manager": "old"}
+        assert "b runs" not in Probe.log
+        group.cancel()
 
 
 @pytest.mark.parametrize("lost", ["kube-controller-manager", "migration"])
-def test_losing_either_lease_ends_the_run(lost: str) -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
+async def test_losing_either_lease_ends_the_run(env: Env, lost: str) -> None:
+    cluster = Cluster(env)
 
-        def refuse(request: wire.Request) -> wire.Response | None:
-            return cluster.answer(503, "ServiceUnavailable", "away") if f"leases/{lost}" in request.target else None
+    def refuse(request: wire.Request) -> wire.Response | None:
+        return cluster.answer(503, "ServiceUnavailable", "away") if f"leases/{lost}" in request.target else None
 
-        descriptors = [probe("a"), probe("b")]
-        manager = Manager(env, Options(leader_migration=MIGRATION), Factory(cluster.client()), descriptors)
-        running = asyncio.get_running_loop().create_task(manager.run())
-        await asyncio.sleep(5)
-        cluster.before = refuse
-        with pytest.raises((BaseExceptionGroup, LeadershipLost)) as caught:
-            await running
-        error: BaseException = caught.value
-        while isinstance(error, BaseExceptionGroup):
-            [error] = error.exceptions
-        assert isinstance(error, LeadershipLost)
-        assert lost in str(error)
-        assert sorted(Probe.log[2:]) == sorted(f"{n} {what}" for n in "ab" for what in ("finished", "is told to stop"))
-
-    run(main)
+    descriptors = [probe("a"), probe("b")]
+    manager = Manager(env, Options(leader_migration=MIGRATION), Factory(cluster.client()), descriptors)
+    running = asyncio.get_running_loop().create_task(manager.run())
+    await asyncio.sleep(5)
+    cluster.before = refuse
+    with pytest.raises((BaseExceptionGroup, LeadershipLost)) as caught:
+        await running
+    error: BaseException = caught.value
+    while isinstance(error, BaseExceptionGroup):
+        [error] = error.exceptions
+    assert isinstance(error, LeadershipLost)
+    assert lost in str(error)
+    assert sorted(Probe.log[2:]) == sorted(f"{n} {what}" for n in "ab" for what in ("finished", "is told to stop"))
 
 
-def test_the_issuer_of_tokens_comes_first_on_the_managers_own_identity_whatever_controllers_says() -> None:
-    async def main(env: Env) -> None:
-        factory = Factory(Cluster(env).client())
-        options = Options(controllers=("a", "-serviceaccount-token"), leader_election=LeaderElection(enabled=False))
-        tokens = probe("serviceaccount-token-controller", aliases=("serviceaccount-token",))
-        manager = Manager(env, options, factory, [probe("a"), tokens])
-        async with TaskGroup("test") as group:
-            group.start(manager.run())
-            await asyncio.sleep(1)
-            assert Probe.log == ["serviceaccount-token-controller runs", "a runs"]
-            asked = [name for name, *_ in factory.asked]
-            assert asked[-2:] == ["serviceaccount-token-controller", "controller a"]
-            group.cancel()
-
-    run(main)
+async def test_the_issuer_of_tokens_comes_first_on_the_managers_own_identity_whatever_controllers_says(
+    env: Env,
+) -> None:
+    factory = Factory(Cluster(env).client())
+    options = Options(controllers=("a", "-serviceaccount-token"), leader_election=LeaderElection(enabled=False))
+    tokens = probe("serviceaccount-token-controller", aliases=("serviceaccount-token",))
+    manager = Manager(env, options, factory, [probe("a"), tokens])
+    async with TaskGroup("test") as group:
+        group.start(manager.run())
+        await asyncio.sleep(1)
+        assert Probe.log == ["serviceaccount-token-controller runs", "a runs"]
+        asked = [name for name, *_ in factory.asked]
+        assert asked[-2:] == ["serviceaccount-token-controller", "controller a"]
+        group.cancel()
 
 
 class Failing(Probe):
@@ -384,46 +362,40 @@ class Failing(Probe):
         raise RuntimeError("a bug")
 
 
-def test_a_controller_that_fails_ends_the_process_and_the_others_stop_in_order() -> None:
-    async def main(env: Env) -> None:
-        class Broken(Descriptor, frozen=True):
-            def build(self, context: ControllerContext) -> RunnableController:
-                return Failing("broken")
+async def test_a_controller_that_fails_ends_the_process_and_the_others_stop_in_order(env: Env) -> None:
+    class Broken(Descriptor, frozen=True):
+        def build(self, context: ControllerContext) -> RunnableController:
+            return Failing("broken")
 
-        cluster = Cluster(env)
-        broken = Broken(name="broken", client_name="broken", factory="nowhere:nothing")
-        manager = Manager(env, ELECTED, Factory(cluster.client()), [probe("a"), broken])
-        with pytest.raises(BaseExceptionGroup) as caught:
-            await manager.run()
-        error: BaseException = caught.value
-        while isinstance(error, BaseExceptionGroup):
-            [error] = error.exceptions
-        assert str(error) == "a bug"
-        assert Probe.log == ["a runs", "a is told to stop", "a finished"]
-        assert leases(cluster) == {"kube-controller-manager": ""}, "another process may take over at once"
-
-    run(main)
+    cluster = Cluster(env)
+    broken = Broken(name="broken", client_name="broken", package="nowhere")
+    manager = Manager(env, ELECTED, Factory(cluster.client()), [probe("a"), broken])
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await manager.run()
+    error: BaseException = caught.value
+    while isinstance(error, BaseExceptionGroup):
+        [error] = error.exceptions
+    assert str(error) == "a bug"
+    assert Probe.log == ["a runs", "a is told to stop", "a finished"]
+    assert leases(cluster) == {"kube-controller-manager": ""}, "another process may take over at once"
 
 
-def test_the_health_check_fails_twenty_seconds_after_the_lease_has_run_out() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        Probe.stop_seconds = 3600
-        manager = Manager(env, Options(shutdown_timeout=0.0), Factory(cluster.client()), [probe("stuck")])
-        running = asyncio.get_running_loop().create_task(manager.run())
-        await manager.leading.wait()
+async def test_the_health_check_fails_twenty_seconds_after_the_lease_has_run_out(env: Env) -> None:
+    cluster = Cluster(env)
+    Probe.stop_seconds = 3600
+    manager = Manager(env, Options(shutdown_timeout=0.0), Factory(cluster.client()), [probe("stuck")])
+    running = asyncio.get_running_loop().create_task(manager.run())
+    await manager.leading.wait()
+    await asyncio.sleep(1)
+    cluster.before = lambda r: cluster.answer(503, "ServiceUnavailable", "x") if "leases" in r.target else None
+    seen: dict[bool, float] = {}
+    for _second in range(60):
+        seen.setdefault(manager.health.report("healthz").healthy, env.monotonic())
         await asyncio.sleep(1)
-        cluster.before = lambda r: cluster.answer(503, "ServiceUnavailable", "x") if "leases" in r.target else None
-        seen: dict[bool, float] = {}
-        for _second in range(60):
-            seen.setdefault(manager.health.report("healthz").healthy, env.monotonic())
-            await asyncio.sleep(1)
-        assert 15 + 20 - 2 <= seen[False] - 1 <= 15 + 20 + 2
-        running.cancel()
-        running.cancel()
-        Probe.stop_seconds = 0
-        await asyncio.sleep(4000)
-        assert running.done()
-        running.exception() if not running.cancelled() else None
-
-    run(main)
+    assert 15 + 20 - 2 <= seen[False] - 1 <= 15 + 20 + 2
+    running.cancel()
+    running.cancel()
+    Probe.stop_seconds = 0
+    await asyncio.sleep(4000)
+    assert running.done()
+    running.exception() if not running.cancelled() else None

@@ -7,7 +7,8 @@ import pytest
 
 from pilothouse.controllermanager.compatibility import upstream_controllers, upstream_names
 from pilothouse.controllermanager.configz import page
-from pilothouse.controllermanager.options import Options, flag_set, options_from
+from pilothouse.controllermanager.flags import flag_set, options_from
+from pilothouse.controllermanager.options import Options
 from pilothouse.controllermanager.selection import Selection, absent_names, unknown_names
 from pilothouse.controllermanager.upstream_flags import GROUPS
 from pilothouse.controllers.registry import DESCRIPTORS
@@ -159,11 +160,6 @@ def test_the_streams_are_those_of_the_format_in_use(format_: str, streams: Strea
         pytest.param(["--controllers=none"], '"none" is not in the list of known controllers', id="unknown controller"),
         pytest.param(["--tls-cert-file=a"], "--tls-cert-file and --tls-private-key-file", id="half a pair"),
         pytest.param(["--kube-api-burst=0"], "burst is required to be greater than 0", id="no burst"),
-        pytest.param(
-            ["--concurrent-replicaset-syncs=0"],
-            "concurrent-replicaset-syncs must be greater than 0, but got 0",
-            id="no workers",
-        ),
         pytest.param(["--tls-min-version=VersionTLS99"], 'unknown tls version "VersionTLS99"', id="no version of TLS"),
         pytest.param(
             ["--tls-cipher-suites=X"], "Cipher suite X not supported or doesn't exist", id="no suite of ciphers"
@@ -202,7 +198,7 @@ def test_the_streams_are_those_of_the_format_in_use(format_: str, streams: Strea
             id="one signer and all signers",
         ),
         pytest.param(
-            ["--attach-detach-reconcile-sync-period=1s"], "must be greater than one second", id="a hasty reconciler"
+            ["--attach-detach-reconcile-sync-period=999ms"], "must be greater than one second", id="a hasty reconciler"
         ),
         pytest.param(["--cloud-provider=aws"], "unsupported cloud provider: aws", id="a provider of old"),
         pytest.param(["--logging-format=xml"], "Unsupported log format", id="a format nobody reads"),

@@ -5,7 +5,8 @@ import datetime
 from tests.certificate_requests import authority
 
 from pilothouse.cli.manager import flag_set
-from pilothouse.controllermanager.options import Options, options_from
+from pilothouse.controllermanager.flags import options_from
+from pilothouse.controllermanager.options import Options
 from pilothouse.controllermanager.root_authority import with_authority, with_signing_authority
 from pilothouse.controllers.identity.certificatesigningrequest_signing import DESCRIPTOR as SIGNING
 from pilothouse.controllers.identity.certificatesigningrequest_signing import SigningOptions

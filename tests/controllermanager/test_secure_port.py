@@ -1,20 +1,23 @@
 """Opening the secure port: the cluster's part of the trust, certificates, versions and ciphers."""
 
 import asyncio
+import json
 import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllermanager.certificates import NOW, USERS
+from tests.controllermanager.certificates import NOW, PROXIES, USERS
 from tests.controllermanager.scripted import Scripted, status
 
 from pilothouse.client.errors import ConfigError
+from pilothouse.client.remote import RemoteTransport
 from pilothouse.controllermanager import secure_port
+from pilothouse.controllermanager.app import connection_of
 from pilothouse.controllermanager.client_trust import ClientTrust
-from pilothouse.controllermanager.options import Serving, SniCertificate
-from pilothouse.env import Env, loops
-from pilothouse.env.virtual import run
+from pilothouse.controllermanager.feature_gates import FeatureGates
+from pilothouse.controllermanager.options import Options, RequestHeader, Serving, SniCertificate
+from pilothouse.env import Env
 from pilothouse.serving import openssl
 from pilothouse.serving.certificates import issue_server
 from pilothouse.serving.server import Server
@@ -33,37 +36,89 @@ class ConfigMap:
         return self.refusal or (200, {"data": {"client-ca-file": USERS.certificate.decode()}})
 
 
-async def look_up(env: Env, server: Scripted, *, tolerant: bool = False) -> bytes:
-    trust = ClientTrust(env, Serving())
-    await secure_port._look_up(env, server.client(env), trust, tolerant=tolerant)
-    return trust.pem
+async def look_up(env: Env, server: Scripted, *, tolerant: bool = False, proxies: str = "") -> bytes:
+    serving = Serving(
+        authentication_tolerate_lookup_failure=tolerant, request_header=RequestHeader(client_ca_file=proxies)
+    )
+    trust = ClientTrust(env, serving)
+    await secure_port._look_up(env, server.client(env), trust, serving)
+    return trust.clients.pem if trust.clients is not None else b""
 
 
-def test_an_api_server_that_comes_late_is_waited_for_ten_seconds() -> None:
-    async def main(env: Env) -> None:
-        server = Scripted(ConfigMap())
-        server.down = True
-        asyncio.get_running_loop().call_later(5, setattr, server, "down", False)
-        assert await look_up(env, server) == USERS.certificate
-        server.down = True
-        began = env.monotonic()
-        with pytest.raises(ConfigError, match="--authentication-skip-lookup or"):
-            await look_up(env, server)
-        assert 10 <= env.monotonic() - began < 12
-
-    run(main)
+async def test_an_api_server_that_comes_late_is_waited_for_ten_seconds(env: Env) -> None:
+    server = Scripted(ConfigMap())
+    server.down = True
+    asyncio.get_running_loop().call_later(5, setattr, server, "down", False)
+    assert await look_up(env, server) == USERS.certificate
+    server.down = True
+    began = env.monotonic()
+    with pytest.raises(ConfigError, match="--authentication-skip-lookup or"):
+        await look_up(env, server)
+    assert 10 <= env.monotonic() - began < 12
 
 
-def test_a_refusal_ends_the_start_unless_it_is_tolerated() -> None:
-    async def main(env: Env) -> None:
-        config = ConfigMap()
-        config.refusal = status(403, "Forbidden", "configmaps is forbidden")
-        with pytest.raises(ConfigError, match="unable to load configmap kube-system/extension-"):
-            await look_up(env, Scripted(config))
-        assert env.monotonic() < 1
-        assert await look_up(env, Scripted(config), tolerant=True) == b""
+async def test_without_the_config_map_the_start_goes_on_and_says_so_once(
+    env: Env, caplog: pytest.LogCaptureFixture
+) -> None:
+    """``RequestHeaderAuthRequestController.RunOnce`` ignores NotFound (apiserver, v0.36)."""
 
-    run(main)
+    caplog.set_level("INFO")
+    config = ConfigMap()
+    config.refusal = status(404, "NotFound", 'configmaps "extension-apiserver-authentication" not found')
+    assert await look_up(env, Scripted(config)) == b""
+    assert env.monotonic() < 1
+    assert caplog.text.count("extension-apiserver-authentication") == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        pytest.param(
+            status(403, "Forbidden", "configmaps is forbidden"),
+            "is forbidden; usually fixed by 'kubectl create rolebinding -n kube-system ROLEBINDING_NAME"
+            " --role=extension-apiserver-authentication-reader --user=THE_USER'",
+            id="forbidden, with what helps",
+        ),
+        pytest.param(status(500, "InternalError", "etcd is away"), "etcd is away", id="any other error"),
+    ],
+)
+async def test_a_refusal_ends_the_start_unless_it_is_tolerated(
+    env: Env, answer: tuple[int, Any], said: str, tmp_path: Path
+) -> None:
+    config = ConfigMap()
+    config.refusal = answer
+    with pytest.raises(ConfigError, match="unable to load configmap kube-system/extension-") as refused:
+        await look_up(env, Scripted(config))
+    assert said in str(refused.value)
+    assert env.monotonic() < 1
+    assert await look_up(env, Scripted(config), tolerant=True) == b""
+    # Only the front proxies' part is required at the start: users' authorities come with the watch.
+    proxies = tmp_path / "proxies.crt"
+    proxies.write_bytes(PROXIES.certificate)
+    assert await look_up(env, Scripted(config), proxies=str(proxies)) == b""
+
+
+@pytest.mark.parametrize("rotates", [True, False])
+def test_the_authority_of_a_kubeconfig_is_read_again_unless_a_gate_forbids_it(rotates: bool, tmp_path: Path) -> None:
+    """``ClientsAllowCARotation``: the manager's own client, and those that ask about its callers."""
+    (tmp_path / "ca.crt").write_bytes(USERS.certificate)
+    cluster = {"server": "https://nowhere", "certificate-authority": "ca.crt"}
+    config = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    gates = FeatureGates({"ClientsAllowCARotation": rotates})
+    options = Options(kubeconfig=str(tmp_path / "config"), gates=gates)
+    asking = secure_port._delegate(Env(), Serving(authority_rotation=rotates), options.kubeconfig, None)
+    assert asking is not None
+    transport = asking.transport
+    assert isinstance(transport, RemoteTransport) and transport._contexts is not None
+    for settings in (connection_of(options).tls, transport._contexts.settings):
+        file = str(tmp_path / "ca.crt")
+        assert (settings.ca_file, settings.ca_data) == ((file, b"") if rotates else ("", USERS.certificate))
 
 
 @pytest.mark.parametrize(
@@ -109,16 +164,14 @@ async def nothing(_scope: Any, _receive: Any, _send: Any) -> None:
     """Nobody asks for anything."""
 
 
-def test_only_the_key_exchanges_that_are_allowed_are_done() -> None:
-    async def main() -> None:
-        serving = Serving(tls_curve_preferences=(23, 24))
-        assert await handshake(serving, "prime256v1") == "TLSv1.3"
-        assert await handshake(serving, "secp384r1") == "TLSv1.3"
-        with pytest.raises(ssl.SSLError, match="handshake failure"):
-            await handshake(serving, "secp521r1")
-        assert await handshake(Serving(), "secp521r1") == "TLSv1.3", "without the flag it is the library's choice"
-
-    loops.run(main())
+@pytest.mark.real_loop
+async def test_only_the_key_exchanges_that_are_allowed_are_done() -> None:
+    serving = Serving(tls_curve_preferences=(23, 24))
+    assert await handshake(serving, "prime256v1") == "TLSv1.3"
+    assert await handshake(serving, "secp384r1") == "TLSv1.3"
+    with pytest.raises(ssl.SSLError, match="handshake failure"):
+        await handshake(serving, "secp521r1")
+    assert await handshake(Serving(), "secp521r1") == "TLSv1.3", "without the flag it is the library's choice"
 
 
 def test_the_order_of_key_exchanges_is_gos_whatever_the_flags() -> None:
@@ -149,16 +202,14 @@ def test_certificates_that_can_not_be_used_are_named(tmp_path: Path) -> None:
             secure_port._tls(env, serving, b"")
 
 
-def test_a_file_system_without_a_place_for_temporary_files_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_system_without_a_place_for_temporary_files_is_told_of(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in a container with a read-only root file system and no /tmp."""
 
     def refuse(**_settings: object) -> None:
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/']")
 
     monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
-
-    async def main(env: Env) -> None:
-        with pytest.raises(ConfigError, match=r"can't be used: No usable temporary directory found"):
-            secure_port._tls(env, Serving(), b"")
-
-    run(main)
+    with pytest.raises(ConfigError, match=r"can't be used: No usable temporary directory found"):
+        secure_port._tls(env, Serving(), b"")

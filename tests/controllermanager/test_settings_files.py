@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from pilothouse.controllermanager.config_file import add_config
+from pilothouse.controllermanager.flags import flag_set, options_from
 from pilothouse.controllermanager.leader_migration import Leader, LeaderMigration
-from pilothouse.controllermanager.options import Options, flag_set, options_from
+from pilothouse.controllermanager.options import Options
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.machinery.flags import FlagError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.controllermanager.options import flag_set
+from pilothouse.controllermanager.flags import flag_set
 from pilothouse.controllermanager.upstream_flags import GROUPS, upstream_flags
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.machinery.flags import FlagSet, normalize

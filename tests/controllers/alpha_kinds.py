@@ -3,13 +3,9 @@ can be tried."""
 
 from typing import Any
 
-import pytest
 from tests.controllers.node_world import Doc, World
 
-from pilothouse.api.core import Pod
 from pilothouse.api.kinds import Kind
-from pilothouse.controllers.workloads.podgroup_protection import controller as podgroup_protection
-from pilothouse.controllers.workloads.podgroup_protection import decide
 
 
 async def serve(world: World, kind: Kind[Any]) -> str:
@@ -37,15 +33,3 @@ def definition(kind: Kind[Any]) -> Doc:
             "versions": [version],
         },
     }
-
-
-def group_by_label(pod: Pod) -> str:
-    """The key of the PodGroup that a label of the pod names. The embedded server drops the field that says so."""
-    name = pod.metadata.labels.get("group", "")
-    return f"{pod.metadata.namespace}/{name}" if name else ""
-
-
-def read_groups_from_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have pods belong to the group that their label names."""
-    for module in (decide, podgroup_protection):
-        monkeypatch.setattr(module, "group_of", group_by_label)

@@ -3,8 +3,8 @@
 import pytest
 from tests.controllers.node_world import Doc, World
 
-from pilothouse.apiserver.strategies.custom import CustomStrategy
-from pilothouse.apiserver.strategies.events import no_name_problems
+from pilothouse.apiserver.customresources.strategy import CustomStrategy
+from pilothouse.apiserver.registry.core.events import no_name_errors
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "certificates.k8s.io"
@@ -12,7 +12,7 @@ GROUP = "certificates.k8s.io"
 
 def allow_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Custom resources may have no colons in their names; ClusterTrustBundles must."""
-    monkeypatch.setattr(CustomStrategy, "name_problems", staticmethod(no_name_problems))
+    monkeypatch.setattr(CustomStrategy, "validate_name", staticmethod(no_name_errors))
 
 
 async def serve(world: World, plural: str, kind: str, *, namespaced: bool, selectable: tuple[str, ...] = ()) -> None:

@@ -42,6 +42,8 @@ class World:
         self.seen: list[Sent | Answered] = []
         self.faults = Interceptor(self.server.transport("controllers", ["system:masters"]), env, observer=self._observe)
         self.metrics = Registry()
+        self.controllers: list[object] = []
+        """Those that were started, the latest last."""
         self._group = group
 
     def _observe(self, seen: Observation) -> None:
@@ -68,6 +70,7 @@ class World:
             rest_mapper=mapper,
         )
         controller = descriptor.build(context)
+        self.controllers.append(controller)
         others = [other.build(msgspec.structs.replace(context, options=None)) for other in beside]
 
         async def ask_anew() -> None:
@@ -144,12 +147,16 @@ class World:
         tolerations: tuple[Doc, ...] = (),
         reason: str = "",
         ready: bool | None = None,
+        group: str = "",
         **metadata: Any,
     ) -> Doc:
-        """A pod, bound from the start if a node is given, with a status."""
+        """A pod, bound from the start if a node is given, with a status. ``group`` is the name of its PodGroup, on
+        servers that keep it."""
         spec: Doc = {"containers": [{"name": "main", "image": "pause"}], "tolerations": list(tolerations)}
         if node:
             spec["nodeName"] = node
+        if group:
+            spec["schedulingGroup"] = {"podGroupName": group}
         made = await self.request("POST", PODS, {"metadata": {"name": name, **metadata}, "spec": spec})
         status: Doc = {"phase": phase}
         if reason:

@@ -18,7 +18,7 @@ def functions_in(directory: Path) -> set[str]:
     found: set[str] = set()
     for path in sorted(directory.glob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 found.add(node.name)
     return found
 

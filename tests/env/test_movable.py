@@ -1,6 +1,8 @@
 """A real loop whose clock is moved ahead."""
 
 import asyncio
+import io
+import json
 import threading
 import time
 from collections.abc import Coroutine
@@ -8,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from pilothouse.env import Log
+from pilothouse.env.logging import configure
 from pilothouse.env.movable import MovableClock, MovableLoop
 
 
@@ -111,3 +115,21 @@ def test_what_cannot_be_is_an_error() -> None:
         await moving
 
     run(main(), clock)
+
+
+def test_log_lines_are_as_far_ahead_as_the_clock() -> None:
+    clock = MovableClock()
+    stream = io.StringIO()
+    configure(stream=stream, json_lines=True)
+
+    async def main() -> None:
+        Log("replicaset").info("Before")
+        await clock.advance(3600)
+        Log("replicaset").info("After")
+
+    try:
+        run(main(), clock)
+        before, after = (json.loads(line)["ts"] for line in stream.getvalue().splitlines())
+    finally:
+        configure()
+    assert 3600_000 <= after - before < 3700_000

@@ -5,113 +5,97 @@ import asyncio
 import pytest
 
 from pilothouse.env import Env, TaskGroup
-from pilothouse.env.virtual import run
 
 
-def test_tasks_are_cancelled_in_the_order_they_were_started() -> None:
-    async def main(_env: Env) -> list[int]:
-        seen: list[int] = []
+async def test_tasks_are_cancelled_in_the_order_they_were_started() -> None:
+    seen: list[int] = []
 
-        async def worker(number: int) -> None:
-            try:
-                await asyncio.sleep(100)
-            finally:
-                seen.append(number)
+    async def worker(number: int) -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            seen.append(number)
 
-        async with TaskGroup() as group:
-            for number in range(20):
-                group.start(worker(number))
-            await asyncio.sleep(1)
-            group.cancel()
-        return seen
-
-    assert run(main) == list(range(20))
-
-
-def test_the_first_failure_cancels_the_others_and_the_body() -> None:
-    async def main(env: Env) -> float:
-        async def fails() -> None:
-            await asyncio.sleep(2)
-            raise ValueError("broken")
-
-        async def owner() -> None:
-            async with TaskGroup() as group:
-                group.start(fails())
-                group.start(asyncio.sleep(1000))
-                await asyncio.sleep(1000)
-
-        with pytest.raises(ExceptionGroup) as caught:
-            await owner()
-        assert [str(e) for e in caught.value.exceptions] == ["broken"]
-        await asyncio.sleep(0)  # the cancellation of the body was taken back
-        return env.monotonic()
-
-    assert run(main) == 2.0
-
-
-def test_cancelling_from_outside_cancels_the_tasks_and_passes_through() -> None:
-    async def main(_env: Env) -> list[str]:
-        seen: list[str] = []
-
-        async def worker() -> None:
-            try:
-                await asyncio.sleep(100)
-            except asyncio.CancelledError:
-                await asyncio.sleep(1)
-                seen.append("worker ended")
-                raise
-
-        async def owner() -> None:
-            async with TaskGroup() as group:
-                group.start(worker())
-
-        task = asyncio.get_running_loop().create_task(owner())
+    async with TaskGroup() as group:
+        for number in range(20):
+            group.start(worker(number))
         await asyncio.sleep(1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return seen
-
-    assert run(main) == ["worker ended"]
+        group.cancel()
+    assert seen == list(range(20))
 
 
-def test_a_failing_body_waits_for_its_tasks_and_keeps_its_own_exception() -> None:
-    async def main(_env: Env) -> list[str]:
-        seen: list[str] = []
+async def test_the_first_failure_cancels_the_others_and_the_body(env: Env) -> None:
+    async def fails() -> None:
+        await asyncio.sleep(2)
+        raise ValueError("broken")
 
-        async def worker() -> None:
-            try:
-                await asyncio.sleep(100)
-            finally:
-                seen.append("ended")
+    async def owner() -> None:
+        async with TaskGroup() as group:
+            group.start(fails())
+            group.start(asyncio.sleep(1000))
+            await asyncio.sleep(1000)
 
-        async def owner() -> None:
-            async with TaskGroup() as group:
-                group.start(worker())
-                await asyncio.sleep(1)
-                raise KeyError("body")
-
-        with pytest.raises(KeyError):
-            await owner()
-        return seen
-
-    assert run(main) == ["ended"]
+    with pytest.raises(ExceptionGroup) as caught:
+        await owner()
+    assert [str(e) for e in caught.value.exceptions] == ["broken"]
+    await asyncio.sleep(0)  # the cancellation of the body was taken back
+    assert env.monotonic() == 2.0
 
 
-def test_a_group_that_is_over_takes_no_more_tasks() -> None:
-    async def main(_env: Env) -> None:
-        async with TaskGroup("done") as group:
-            pass
-        with pytest.raises(RuntimeError, match="'done' is not running"):
-            group.start(asyncio.sleep(1))
+async def test_cancelling_from_outside_cancels_the_tasks_and_passes_through() -> None:
+    seen: list[str] = []
 
-    run(main)
+    async def worker() -> None:
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
+            seen.append("worker ended")
+            raise
+
+    async def owner() -> None:
+        async with TaskGroup() as group:
+            group.start(worker())
+
+    task = asyncio.get_running_loop().create_task(owner())
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert seen == ["worker ended"]
 
 
-def test_a_task_that_is_started_in_a_failing_group_is_cancelled_at_once() -> None:
+async def test_a_failing_body_waits_for_its_tasks_and_keeps_its_own_exception() -> None:
+    seen: list[str] = []
+
+    async def worker() -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            seen.append("ended")
+
+    async def owner() -> None:
+        async with TaskGroup() as group:
+            group.start(worker())
+            await asyncio.sleep(1)
+            raise KeyError("body")
+
+    with pytest.raises(KeyError):
+        await owner()
+    assert seen == ["ended"]
+
+
+async def test_a_group_that_is_over_takes_no_more_tasks() -> None:
+    async with TaskGroup("done") as group:
+        pass
+    with pytest.raises(RuntimeError, match="'done' is not running"):
+        group.start(asyncio.sleep(1))
+
+
+async def test_a_task_that_is_started_in_a_failing_group_is_cancelled_at_once(env: Env) -> None:
     """Somebody's cleanup starts it after everything was cancelled: nobody would cancel it any more."""
 
-    async def main(env: Env) -> float:
+    async def owner() -> None:
         async with TaskGroup() as group:
 
             async def worker() -> None:
@@ -123,68 +107,58 @@ def test_a_task_that_is_started_in_a_failing_group_is_cancelled_at_once() -> Non
             group.start(worker())
             await asyncio.sleep(1)
             raise ValueError("broken")
-        return env.monotonic()
 
-    async def caught(env: Env) -> float:
-        with pytest.raises(ValueError, match="broken"):
-            await main(env)
-        return env.monotonic()
-
-    assert run(caught) == 1.0
+    with pytest.raises(ValueError, match="broken"):
+        await owner()
+    assert env.monotonic() == 1.0
 
 
-def test_a_body_that_answers_its_cancellation_with_an_error_leaves_no_request_behind() -> None:
+async def test_a_body_that_answers_its_cancellation_with_an_error_leaves_no_request_behind() -> None:
     """``cancelling()`` is what timeouts go by to tell their own cancellation from others'."""
 
-    async def main(_env: Env) -> int:
-        async def fails() -> None:
-            await asyncio.sleep(1)
-            raise ValueError("broken")
+    async def fails() -> None:
+        await asyncio.sleep(1)
+        raise ValueError("broken")
 
-        async def owner() -> None:
-            async with TaskGroup() as group:
-                group.start(fails())
-                try:
-                    await asyncio.sleep(1000)
-                except asyncio.CancelledError:
-                    raise KeyError from None
-
-        with pytest.raises(ExceptionGroup):
-            await owner()
-        task = asyncio.current_task()
-        assert task is not None
-        return task.cancelling()
-
-    assert run(main) == 0
-
-
-def test_who_finishes_what_it_does_is_not_hurried_by_a_failure() -> None:
-    async def main(_env: Env) -> list[str]:
-        seen: list[str] = []
-
-        async def fails(seconds: float) -> None:
-            try:
-                await asyncio.sleep(2)
-            finally:
-                await asyncio.sleep(seconds)
-            raise ValueError("broken")
-
-        async def careful() -> None:
+    async def owner() -> None:
+        async with TaskGroup() as group:
+            group.start(fails())
             try:
                 await asyncio.sleep(1000)
-            finally:
-                await asyncio.sleep(5)
-                seen.append("finished")
+            except asyncio.CancelledError:
+                raise KeyError from None
 
-        async def owner() -> None:
-            async with TaskGroup() as group:
-                group.start(fails(0))
-                group.start(careful())
-                group.start(fails(1))
-                await asyncio.sleep(1000)
+    with pytest.raises(ExceptionGroup):
+        await owner()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
 
-        with pytest.raises(BaseExceptionGroup):
-            await owner()
-        return seen
 
-    assert run(main) == ["finished"]
+async def test_who_finishes_what_it_does_is_not_hurried_by_a_failure() -> None:
+    seen: list[str] = []
+
+    async def fails(seconds: float) -> None:
+        try:
+            await asyncio.sleep(2)
+        finally:
+            await asyncio.sleep(seconds)
+        raise ValueError("broken")
+
+    async def careful() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(5)
+            seen.append("finished")
+
+    async def owner() -> None:
+        async with TaskGroup() as group:
+            group.start(fails(0))
+            group.start(careful())
+            group.start(fails(1))
+            await asyncio.sleep(1000)
+
+    with pytest.raises(BaseExceptionGroup):
+        await owner()
+    assert seen == ["finished"]

@@ -2,33 +2,30 @@
 
 import asyncio
 import datetime
+import io
+import json
 
 import pytest
 
-from pilothouse.env import Env
-from pilothouse.env.virtual import START, Stuck, VirtualClock, run
+from pilothouse.env import Env, Log
+from pilothouse.env.logging import configure
+from pilothouse.env.virtual import START, Stuck, VirtualClock, VirtualLoop, run
 
 
-def test_sleep_takes_no_time_and_moves_the_clock() -> None:
-    async def main(env: Env) -> tuple[float, datetime.datetime]:
-        await asyncio.sleep(86_400)
-        return env.monotonic(), env.now()
-
-    assert run(main) == (86_400.0, START + datetime.timedelta(days=1))
+async def test_sleep_takes_no_time_and_moves_the_clock(env: Env) -> None:
+    await asyncio.sleep(86_400)
+    assert (env.monotonic(), env.now()) == (86_400.0, START + datetime.timedelta(days=1))
 
 
-def test_equal_deadlines_keep_the_order_in_which_they_were_set() -> None:
-    async def main(_env: Env) -> list[int]:
-        seen: list[int] = []
+async def test_equal_deadlines_keep_the_order_in_which_they_were_set() -> None:
+    seen: list[int] = []
 
-        async def note(number: int) -> None:
-            await asyncio.sleep(5)
-            seen.append(number)
+    async def note(number: int) -> None:
+        await asyncio.sleep(5)
+        seen.append(number)
 
-        await asyncio.gather(*(note(n) for n in range(50)))
-        return seen
-
-    assert run(main) == list(range(50))
+    await asyncio.gather(*(note(n) for n in range(50)))
+    assert seen == list(range(50))
 
 
 def test_a_program_that_can_never_go_on_is_an_error_that_names_its_tasks() -> None:
@@ -39,24 +36,34 @@ def test_a_program_that_can_never_go_on_is_an_error_that_names_its_tasks() -> No
         run(main)
 
 
-def test_a_timeout_fires_at_its_instant() -> None:
-    async def main(env: Env) -> float:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(3):
-                await asyncio.sleep(10)
-        return env.monotonic()
-
-    assert run(main) == 3.0
+async def test_a_timeout_fires_at_its_instant(env: Env) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3):
+            await asyncio.sleep(10)
+    assert env.monotonic() == 3.0
 
 
-def test_the_wall_clock_jumps_without_loop_time_noticing() -> None:
-    async def main(env: Env) -> tuple[float, float]:
-        assert isinstance(env.clock, VirtualClock)
-        before = env.now()
-        env.clock.jump(-3600)
-        return env.monotonic(), (env.now() - before).total_seconds()
+async def test_after_a_stall_everything_that_was_due_runs_in_order(env: Env) -> None:
+    ran: list[tuple[str, float]] = []
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
 
-    assert run(main) == (0.0, -3600.0)
+    def note(name: str) -> None:
+        ran.append((name, env.monotonic()))
+
+    for name, delay in (("second", 2.0), ("first", 1.0), ("third", 12.0)):
+        loop.call_later(delay, note, name)
+    loop.stall(10.0)
+    stalled = env.monotonic()
+    await asyncio.sleep(5.0)
+    assert (stalled, ran) == (10.0, [("first", 10.0), ("second", 10.0), ("third", 12.0)])
+
+
+async def test_the_wall_clock_jumps_without_loop_time_noticing(env: Env) -> None:
+    assert isinstance(env.clock, VirtualClock)
+    before = env.now()
+    env.clock.jump(-3600)
+    assert (env.monotonic(), (env.now() - before).total_seconds()) == (0.0, -3600.0)
 
 
 def test_an_exception_nobody_looked_at_stops_the_run() -> None:
@@ -71,12 +78,9 @@ def test_an_exception_nobody_looked_at_stops_the_run() -> None:
         run(main)
 
 
-def test_threads_are_refused() -> None:
-    async def main(_env: Env) -> None:
-        await asyncio.to_thread(print)
-
+async def test_threads_are_refused() -> None:
     with pytest.raises(RuntimeError, match="no threads"):
-        run(main)
+        await asyncio.to_thread(print)
 
 
 def test_tasks_left_behind_are_cancelled_and_may_clean_up() -> None:
@@ -110,11 +114,32 @@ def test_the_same_seed_gives_the_same_uids_and_streams_do_not_disturb_each_other
     assert run(uids, seed=7) != run(uids, seed=8)
 
 
-def test_many_cancelled_timers_do_not_pile_up() -> None:
-    async def main(_env: Env) -> int:
-        loop = asyncio.get_running_loop()
-        for _ in range(10_000):
-            loop.call_later(1000, print).cancel()
-        return len(loop._timers)  # type: ignore[attr-defined]
+async def test_many_cancelled_timers_do_not_pile_up() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    for _ in range(10_000):
+        loop.call_later(1000, print).cancel()
+    assert len(loop._timers) < 2_100
 
-    assert run(main) < 2_100
+
+def test_log_lines_carry_the_time_of_the_run() -> None:
+    stream = io.StringIO()
+    configure(stream=stream)
+
+    async def main(env: Env) -> None:
+        told = Log("replicaset")
+        told.info("Began")
+        await asyncio.sleep(90061.5)
+        told.info("Finished syncing")
+        configure(stream=stream, json_lines=True)
+        told.info("Again")
+
+    try:
+        run(main)
+        began, finished, again = stream.getvalue().splitlines()
+    finally:
+        configure()
+    # The same in every zone: what events say is UTC too.
+    assert began.startswith("I0101 00:00:00.000000 ")
+    assert finished.startswith("I0102 01:01:01.500000 ")
+    assert json.loads(again)["ts"] == datetime.datetime(2026, 1, 2, 1, 1, 1, 500000, datetime.UTC).timestamp() * 1000

@@ -80,8 +80,64 @@ def test_nulls_are_absent_and_zero_inside_lists_and_maps() -> None:
     body = b'{"metadata":{"name":null,"labels":{"a":null},"finalizers":[null,"x"]},"spec":{"containers":[null]}}'
     assert decode_body(body, POD).document == {
         "metadata": {"labels": {"a": ""}, "finalizers": ["", "x"]},
-        "spec": {"containers": [{}]},
+        "spec": {"containers": [{"name": ""}]},
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "kept"),
+    [
+        pytest.param(
+            ("", "v1", "Pod"),
+            {"status": {"conditions": [{"type": "Ready"}]}},
+            {"conditions": [{"type": "Ready", "status": "", "lastProbeTime": None, "lastTransitionTime": None}]},
+            id="texts, and times that are no pointers",
+        ),
+        pytest.param(
+            ("", "v1", "Pod"),
+            {"status": {"containerStatuses": [{"name": "c", "image": None}]}},
+            {
+                "containerStatuses": [
+                    {"name": "c", "image": "", "imageID": "", "ready": False, "restartCount": 0},
+                ]
+            },
+            id="numbers and booleans",
+        ),
+        pytest.param(
+            ("apps", "v1", "ReplicaSet"),
+            {"status": {"conditions": [{"type": "A", "status": "True", "lastTransitionTime": None}], "replicas": 1}},
+            {"conditions": [{"type": "A", "status": "True", "lastTransitionTime": None}], "replicas": 1},
+            id="a null that is printed stays",
+        ),
+        pytest.param(
+            ("autoscaling", "v2", "HorizontalPodAutoscaler"),
+            {"status": {"desiredReplicas": 1}},
+            {"desiredReplicas": 1, "currentMetrics": None},
+            id="lists that are not left out",
+        ),
+    ],
+)
+def test_what_go_prints_unset_is_there(kind: tuple[str, str, str], sent: Any, kept: Any) -> None:
+    body = json.dumps(sent).encode()
+    assert decode_body(body, definition(*kind)).document["status"] == kept
+    # The thorough walk, which an unknown field calls for, says the same.
+    walked = decode_body(json.dumps({**sent, "odd": 1}).encode(), definition(*kind))
+    assert (walked.document["status"], walked.unknown) == (kept, ["odd"])
+    assert convert_document(sent, definition(*kind)).document["status"] == kept
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pytest.param('{"status":"True","status":"False"}', id="a text is lost and one comes in its place"),
+        pytest.param('{"type":"a","status":"b","lastProbeTime":null,"lastProbeTime":null}', id="a null is lost"),
+        pytest.param('{"type":null,"type":"a"}', id="a null before a value"),
+    ],
+)
+def test_what_is_filled_in_hides_no_duplicates(condition: str) -> None:
+    body = b'{"status":{"conditions":[%s]}}' % condition.encode()
+    (found,) = decode_body(body, POD).duplicates
+    assert found.startswith("status.conditions[0].")
 
 
 @pytest.mark.parametrize(
@@ -130,6 +186,7 @@ def test_unknown_and_duplicate_fields_are_all_named_in_the_order_of_the_document
     assert decoded.document == {
         "spec": {
             "replicas": 2,
+            "selector": None,
             "template": {
                 "metadata": {"labels": {"a.b/c": "2"}},
                 "spec": {"containers": [{"name": "a"}, {"name": "b"}]},
@@ -158,7 +215,8 @@ def test_no_duplicate_escapes_the_fast_path(body: bytes) -> None:
 def test_the_last_duplicate_counts_but_objects_merge_as_go_decodes_into_them() -> None:
     body = b"""{"spec": {"selector": {"matchLabels": {"a": "1"}}, "selector": {"matchLabels": {"b": "2"}},
         "replicas": 1, "replicas": null}}"""
-    assert decode_body(body, DEPLOYMENT).document == {"spec": {"selector": {"matchLabels": {"a": "1", "b": "2"}}}}
+    spec = {"selector": {"matchLabels": {"a": "1", "b": "2"}}, "template": {"spec": {"containers": None}}}
+    assert decode_body(body, DEPLOYMENT).document == {"spec": spec}
 
 
 _QUANTITY = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -191,10 +249,16 @@ _QUANTITY = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEi
         (POD, {"spec": {"overhead": {"cpu": {}}}}, _QUANTITY),
         (POD, {"metadata": {"creationTimestamp": "now"}},
          'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"'),
-        (POD, {"metadata": {"creationTimestamp": 5}}, "json: cannot unmarshal number into Go value of type string"),
+        (POD, {"metadata": {"creationTimestamp": 5}},
+         "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.creationTimestamp of type string"),
+        # What decodes itself ends the decoding; of other wrong types the first is remembered.
+        (POD, {"metadata": 1, "spec": {"overhead": {"cpu": "x"}}},
+         _QUANTITY),
+        (POD, {"metadata": 1, "spec": 2},
+         "json: cannot unmarshal number into Go struct field Pod.metadata of type v1.ObjectMeta"),
         (SECRET, {"data": {"a": "%"}}, "illegal base64 data at input byte 0"),
         (SERVICE, {"spec": {"ports": [{"targetPort": True}]}},
-         "json: cannot unmarshal bool into Go value of type int32"),
+         "json: cannot unmarshal bool into Go struct field ServicePort.spec.ports.targetPort of type int32"),
         (POD, [], "json: cannot unmarshal array into Go value of type v1.Pod"),
         (POD, "x", "json: cannot unmarshal string into Go value of type v1.Pod"),
     ],
@@ -243,9 +307,13 @@ def test_deep_nesting_is_an_error_and_no_crash() -> None:
         decode_body(body, POD)
 
 
+TEMPLATE = {"template": {"spec": {"containers": None}}}
+"""What Go prints of a template that is not there."""
+
+
 def test_invalid_unicode_is_replaced() -> None:
     decoded = decode_body(b'{"metadata":{"name":"a\xff","uid":"\\ud800"}}', POD)
-    assert decoded.document == {"metadata": {"name": "a\ufffd", "uid": "\ufffd"}}
+    assert decoded.document["metadata"] == {"name": "a\ufffd", "uid": "\ufffd"}
 
 
 def test_a_definition_that_contains_itself_is_checked_all_the_way_down() -> None:
@@ -254,7 +322,9 @@ def test_a_definition_that_contains_itself_is_checked_all_the_way_down() -> None
     decoded = decode_body(json.dumps(body).encode(), CRD)
     assert decoded.unknown == ["spec.versions[0].schema.openAPIV3Schema.properties.a.foo"]
     del schema["properties"]["a"]["foo"]  # type: ignore[index]
-    assert decode_body(json.dumps(body).encode(), CRD).document == body
+    document = decode_body(json.dumps(body).encode(), CRD).document
+    (version,) = document["spec"]["versions"]
+    assert version == {"name": "", "served": False, "storage": False, "schema": {"openAPIV3Schema": schema}}
 
 
 def test_duplicates_in_free_form_values_are_nobodys_business() -> None:
@@ -284,7 +354,7 @@ def test_a_converted_document_fails_in_the_converters_words(document: dict[str, 
 
 def test_a_converted_document_loses_unknown_fields_and_takes_whole_floats() -> None:
     converted = convert_document({"spec": {"replicas": 3.0, "foo": 1, "bar": 2}, "metadata": None}, DEPLOYMENT)
-    assert converted.document == {"spec": {"replicas": 3}}
+    assert converted.document == {"spec": {"replicas": 3, "selector": None, **TEMPLATE}}
     assert converted.unknown == ["spec.bar", "spec.foo"]
 
 

@@ -1,8 +1,16 @@
 """Field selectors (apimachinery 0.36, pkg/fields/selector_test.go)."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pilothouse.machinery.fields import FieldSelectorError, FieldTerm, escape_value, parse_field_selector
+from pilothouse.machinery.fields import (
+    FieldSelector,
+    FieldSelectorError,
+    FieldTerm,
+    escape_value,
+    parse_field_selector,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +65,23 @@ def test_a_selector_tells_the_value_that_it_fixes() -> None:
 def test_escaped_values_come_back() -> None:
     value = r"a,b=c\d"
     assert parse_field_selector(f"x={escape_value(value)}").exact("x") == value
+
+
+_TERMS = st.builds(
+    FieldTerm, st.sampled_from(["a", "b", "c"]), st.sampled_from(["=", "!="]), st.sampled_from(["", "x", "y"])
+)
+
+
+@given(
+    st.lists(_TERMS, max_size=5),
+    st.sampled_from([1, 9]),
+    st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from(["x", "y", "z"])),
+)
+def test_a_long_selector_matches_what_its_terms_match(
+    terms: list[FieldTerm], times: int, fields: dict[str, str]
+) -> None:
+    def get(path: str) -> str:
+        return fields.get(path, "")
+
+    one_by_one = all(FieldSelector((term,)).matches(get) for term in terms)
+    assert FieldSelector(tuple(terms * times)).compiled()(get) is one_by_one

@@ -64,6 +64,11 @@ def test_what_a_command_line_means(argv: list[str], name: str, expected: Any) ->
     ("argv", "message"),
     [
         pytest.param(["--nonsense"], "unknown flag: --nonsense", id="unknown flag"),
+        pytest.param(
+            ["--kube_api_qbs=1"],
+            "unknown flag: --kube_api_qbs (did you mean --kube-api-qps?)",
+            id="a flag that is misspelt",
+        ),
         pytest.param(["--=x"], "bad flag syntax: --=x", id="a flag without a name"),
         pytest.param(["-x"], "unknown shorthand flag: 'x' in -x", id="unknown shorthand"),
         pytest.param(["--kube-api-qps"], "flag needs an argument: --kube-api-qps", id="value missing at the end"),
@@ -117,3 +122,27 @@ def test_two_flags_of_one_name_are_a_mistake_of_the_program() -> None:
     made = flags()
     with pytest.raises(AssertionError, match="defined twice"):
         made.add("generic", Flag("concurrent-rc-syncs", INT32, 1, "again"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        pytest.param(["--kube-api-burst=many"], '--kube-api-burst must be a whole number, got "many"', id="no number"),
+        pytest.param(
+            ["--kube-api-burst=9999999999"], '--kube-api-burst is too large, got "9999999999"', id="too large a number"
+        ),
+        pytest.param(["--kube-api-qps=fast"], '--kube-api-qps must be a number, got "fast"', id="no rate"),
+        pytest.param(["--leader-elect=maybe"], '--leader-elect must be true or false, got "maybe"', id="no boolean"),
+        pytest.param(
+            ["--period=15"], '--period must be a duration such as 30s or 1m30s, got "15"', id="a duration without unit"
+        ),
+        pytest.param(["-v=x"], '--v must be a whole number, not negative, got "x"', id="a shorthand"),
+        pytest.param(["--bind-address=here"], '--bind-address must be an IP address, got "here"', id="no address"),
+    ],
+)
+def test_programs_of_our_own_say_it_in_plain_words(argv: list[str], message: str) -> None:
+    known = flags()
+    known.plain = True
+    with pytest.raises(FlagError) as caught:
+        known.parse(argv)
+    assert str(caught.value) == message

@@ -1,6 +1,8 @@
 """Selectors: upstream's grammar and answers (apimachinery 0.36, pkg/labels/selector_test.go; answers of v1.36.2)."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pilothouse.api.meta import LabelSelector, LabelSelectorRequirement
 from pilothouse.machinery.labels import (
@@ -63,6 +65,16 @@ _BAD_VALUE = (
         ("a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier"),
         ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
         ("a in (,", "unable to parse requirement: found '', expected: ',', or identifier"),
+        ("a in (b))", "found ')', expected: ',' or 'end of string'"),
+        ("a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'"),
+        ("=", "found '=', expected: !, identifier, or 'end of string'"),
+        ("a!", "unable to parse requirement: found '!', expected: in, notin, =, ==, !=, gt, lt"),
+        ("/a", 'unable to parse requirement: <nil>: Invalid value: "/a": prefix part must be non-empty'),
+        (
+            "a<",
+            'unable to parse requirement: values[0]: Invalid value: "": '
+            "for 'Gt', 'Lt' operators, the value must be an integer",
+        ),
         (
             "a" * 64,
             f'unable to parse requirement: <nil>: Invalid value: "{"a" * 64}": name part must be no more than 63 bytes',
@@ -169,3 +181,24 @@ def test_selectors_compare_and_hash_by_their_requirements() -> None:
     assert parse_selector("b=2,a=1") == selector_from_map({"a": "1", "b": "2"})
     assert len({parse_selector("a=1"), parse_selector("a = 1"), Selector([Requirement("a", "=", ("1",))])}) == 1
     assert parse_selector("a=1") != parse_selector("a==1")
+
+
+_KEYS, _VALUES = st.sampled_from(["a", "b", "c"]), st.sampled_from(["", "x", "y", "-1", "3", "7"])
+_REQUIREMENTS = st.one_of(
+    st.builds(Requirement, _KEYS, st.sampled_from(["=", "==", "!="]), st.tuples(_VALUES)),
+    st.builds(Requirement, _KEYS, st.sampled_from(["in", "notin"]), st.lists(_VALUES, min_size=1).map(tuple)),
+    st.builds(Requirement, _KEYS, st.sampled_from(["gt", "lt"]), st.tuples(st.sampled_from(["-5", "0", "3", "9"]))),
+    st.builds(Requirement, _KEYS, st.sampled_from(["exists", "!"])),
+)
+
+
+@given(
+    st.lists(_REQUIREMENTS, min_size=1, max_size=5),
+    st.sampled_from([1, 9]),
+    st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), _VALUES),
+)
+def test_a_long_selector_matches_what_its_requirements_match(
+    requirements: list[Requirement], times: int, labels: dict[str, str]
+) -> None:
+    one_by_one = all(Selector([requirement]).matches(labels) for requirement in requirements)
+    assert Selector(requirements * times).matches(labels) is one_by_one

@@ -1,7 +1,9 @@
 """Strategic merge (apimachinery 0.36, pkg/util/strategicpatch/patch_test.go; answers of v1.36.2)."""
 
 import copy
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ def definition(group: str, version: str, kind: str) -> Definition:
 
 POD = definition("", "v1", "Pod")
 DEPLOYMENT = definition("apps", "v1", "Deployment")
+POD_TEMPLATE = definition("", "v1", "PodTemplate")
 
 
 def named(*names: str) -> list[dict[str, Any]]:
@@ -137,6 +140,11 @@ def test_the_strategy_of_a_deployment_retains_only_what_is_listed() -> None:
             "list element types are not identical: [[map[name:c]] [x]]",
         ),
         (
+            {"spec": {"containers": [["x"]]}},
+            500,
+            "list element types are not identical: [[map[name:c]] [[x]]]",
+        ),
+        (
             {"spec": {"$setElementOrder/containers": [{"name": "c"}], "containers": [{"name": "z"}]}},
             500,
             "The order in patch list:\n[map[name:z]]\n doesn't match $setElementOrder list:\n[map[name:c]]\n",
@@ -209,3 +217,19 @@ def test_a_live_item_whose_key_was_never_given_has_an_empty_one() -> None:
     assert apply_strategic_merge(live, {"status": {"conditions": [{"type": "", "reason": "B"}]}}, DEPLOYMENT) == {
         "status": {"conditions": [{"type": "", "reason": "B"}]}
     }
+
+
+def test_patches_one_after_the_other() -> None:
+    """Generated patches of containers, labels and finalizers with directives here and there, each to what the one
+    before has left. The results were compared with those of a kube-apiserver v1.20.2. Two rules have changed since:
+    nulls and directives in a part that is new are left out (apimachinery 0.36, ``strategicpatch/patch.go``)."""
+    lines = (Path(__file__).parent / "data" / "strategic_merges.jsonl").read_text(encoding="utf-8").splitlines()
+    live, *steps = map(json.loads, lines)
+    for step in steps:
+        if "code" in step:
+            with pytest.raises(PatchError) as caught:
+                apply_strategic_merge(live, step["patch"], POD_TEMPLATE)
+            assert (caught.value.code, str(caught.value)) == (step["code"], step["message"])
+        else:
+            live = apply_strategic_merge(live, step["patch"], POD_TEMPLATE)
+            assert live == step["merged"], step["patch"]

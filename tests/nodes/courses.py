@@ -57,7 +57,7 @@ def pod(
 def course(made: NodePod, profile: Profile = PLAIN, *, at: float = 0.0, until: float | None = None) -> Course:
     """Its containers, taken by a node at ``at``, and brought to ``until``."""
     behaviour = behaviour_of(made, profile)
-    assert behaviour.complaints == ()
+    assert behaviour.invalid_annotations == ()
     started = begin(made, behaviour, profile, at + behaviour.start_delay)
     if until is not None:
         advance(started, until)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.nodes.stages.test_stage_lives import ON_CREATION, stage
+from tests.nodes.stages.test_stage_controller import ON_CREATION, stage
 from tests.nodes.world import QUIET, World, world
 
 from pilothouse.api import wire
@@ -209,7 +209,7 @@ def test_a_pod_that_is_not_on_the_node_is_left_alone_though_one_of_its_name_was(
             w.node_faults.end_watches(resource="pods", with_=gone())
         await asyncio.sleep(30)
         assert (await w.existing()).metadata.resource_version == other.metadata.resource_version
-        lives = w.nodes._pod_lives
+        lives = w.nodes._pod_workers
         assert lives is not None
         assert lives._memories == {}
 
@@ -236,7 +236,7 @@ def test_a_pod_that_was_bound_and_started_while_the_watch_was_lost_has_its_room(
 
 def test_addresses_and_delays_are_not_kept_for_what_is_over() -> None:
     async def story(w: World) -> None:
-        lives = w.nodes._pod_lives
+        lives = w.nodes._pod_workers
         assert lives is not None
         await w.create_pod(node="n0")
         await asyncio.sleep(2)

@@ -20,18 +20,22 @@ class Terminal:
         self.directory = directory
 
     def __call__(self, *words: str, stdin: Any = None) -> str:
+        done = self.ask(*words, stdin=stdin)
+        assert done.returncode == 0, f"kubectl {words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def ask(self, *words: str, stdin: Any = None) -> subprocess.CompletedProcess[str]:
+        """Whatever comes of it."""
         assert KUBECTL is not None
-        done = subprocess.run(
+        return subprocess.run(
             [KUBECTL, "--kubeconfig", ".pilothouse/kubeconfig", *words],
-            input=None if stdin is None else json.dumps(stdin),
+            input="" if stdin is None else json.dumps(stdin),
             capture_output=True,
             text=True,
             cwd=self.directory,
             timeout=30,
             check=False,
         )
-        assert done.returncode == 0, f"kubectl {words}: {done.stdout}{done.stderr}"
-        return done.stdout
 
     def condition(self, node: str, kind: str) -> str:
         path = f'jsonpath={{.status.conditions[?(@.type=="{kind}")].status}}'
@@ -70,6 +74,52 @@ def test_a_pod_crashes_completes_and_is_unready_as_annotated(kubectl: Terminal) 
     assert "Back-off restarting failed container main" in kubectl("describe", "pod", "crash")
     kubectl("annotate", "pod", "unready", f"{PREFIX}/colour=red")
     until(lambda: "InvalidAnnotation" in kubectl("describe", "pod", "unready"), "a mistake is told")
+
+
+def test_kubectl_run_waits_for_a_pod_and_has_its_output_and_its_exit_code(kubectl: Terminal) -> None:
+    """It cannot attach, says so, and shows the log instead."""
+
+    def once(name: str, *command: str) -> subprocess.CompletedProcess[str]:
+        words = ("run", name, "--rm", "-i", "--restart=Never", "--image=busybox", "--", *command)
+        return kubectl.ask(*words)
+
+    done = once("hello", "echo", "hello")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "hello")
+    failed = once("fails", "sh", "-c", "echo begun; sleep 1; exit 3")
+    assert failed.returncode == 3, failed.stderr
+    assert failed.stdout.startswith("begun\n")
+    assert "attach is not possible" in failed.stderr
+    assert once("quiet", "./some-program").returncode == 0
+    assert "NotFound" in kubectl.ask("get", "pod", "quiet").stderr, "--rm"
+
+
+def test_kubectl_debug_does_not_wait_for_ever(kubectl: Terminal) -> None:
+    kubectl.run("debugged")
+    until(lambda: "1/1" in kubectl("get", "pod", "debugged"), "the pod is ready")
+    found = kubectl.ask("debug", "debugged", "--image=busybox", "-c", "debugger", "-it", "--", "sleep", "1.5")
+    assert found.returncode == 0, found.stderr
+    assert "couldn't attach to pod/debugged, falling back to streaming logs" in found.stderr
+
+    def state() -> dict[str, Any]:
+        (status,) = kubectl.pod("debugged")["status"]["ephemeralContainerStatuses"]
+        shown: dict[str, Any] = status["state"]
+        return shown
+
+    until(lambda: "terminated" in state(), "the debugger ends")
+    assert state()["terminated"]["exitCode"] == 0
+    assert "debugger" in kubectl("describe", "pod", "debugged")
+    on_node = kubectl.ask("debug", "node/node-1", "--image=busybox", "-it")
+    assert on_node.returncode == 0, on_node.stderr
+
+
+def test_an_image_that_is_not_there_is_told_as_a_kubelet_does(kubectl: Terminal) -> None:
+    kubectl("run", "imageless", "--image=invalid.registry.k8s.io/invalid/alpine:3.1")
+    until(lambda: "ImagePullBackOff" in kubectl("get", "pod", "imageless"), "pulling fails")
+    described = kubectl("describe", "pod", "imageless")
+    assert 'Back-off pulling image "invalid.registry.k8s.io/invalid/alpine:3.1"' in described
+    assert "lookup invalid.registry.k8s.io: no such host" in described
+    refused = kubectl.ask("logs", "imageless")
+    assert "is waiting to start: trying and failing to pull image" in refused.stderr
 
 
 def test_a_node_under_pressure_says_so_and_evicts(kubectl: Terminal) -> None:

@@ -111,12 +111,12 @@ SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
             pod(annotations={"liveness-probe": "pass 3s, fail"}), 3, [END], "Running", id="liveness fails: killed"
         ),
         pytest.param(
-            pod(containers=[{"name": "a", "readinessProbe": {"initialDelaySeconds": 7}}]), 6,
+            pod(containers=[{"name": "a", "image": "x", "readinessProbe": {"initialDelaySeconds": 7}}]), 6,
             [("running", 0, False)], "Running", id="a readiness probe passes after its initial delay, not before",
         ),
         pytest.param(
-            pod(containers=[{"name": "a", "readinessProbe": {"initialDelaySeconds": 7}}]), 7, [ON], "Running",
-            id="a readiness probe passes after its initial delay",
+            pod(containers=[{"name": "a", "image": "x", "readinessProbe": {"initialDelaySeconds": 7}}]), 7,
+            [ON], "Running", id="a readiness probe passes after its initial delay",
         ),
     ],
 )  # fmt: skip
@@ -229,8 +229,8 @@ def test_annotations_count_when_they_are_changed(
 )
 def test_annotations_that_cannot_be_read_are_complained_of(annotations: dict[str, str], complaint: str) -> None:
     found = behaviour_of(pod(annotations=annotations), PLAIN)
-    assert len(found.complaints) == 1
-    assert complaint in found.complaints[0]
+    assert len(found.invalid_annotations) == 1
+    assert complaint in found.invalid_annotations[0]
     assert found.scripts == behaviour_of(pod(), PLAIN).scripts
 
 
@@ -238,3 +238,95 @@ def test_a_timeline_knows_its_outcomes() -> None:
     script = parse_timeline("fail 5s, pass 1m, fail")
     assert (script.first(False), script.first(True)) == (0.0, 5.0)
     assert script.steps[1] == (True, 60.0)
+
+
+def says(*command: str, **fields: Any) -> list[dict[str, Any]]:
+    return [{"name": "a", "image": "busybox", **({"command": list(command)} if command else {}), **fields}]
+
+
+@pytest.mark.parametrize(
+    ("made", "until", "expected", "phase"),
+    [
+        pytest.param(pod(), 999, [ON], "Running", id="a pod of which nothing is said runs on"),
+        pytest.param(
+            pod(containers=says(), policy="Never"), 2, [END], "Succeeded", id="unless it is not started again"
+        ),
+        pytest.param(pod(containers=says(), policy="OnFailure"), 2, [END], "Succeeded", id="or on failure only"),
+        pytest.param(pod(policy="Never", owner="Job"), 2, [END], "Succeeded", id="as a Job's"),
+        pytest.param(pod(containers=says("sleep", "5"), policy="Never"), 4.9, [ON], "Running", id="sleep 5: not yet"),
+        pytest.param(pod(containers=says("sleep", "5"), policy="Never"), 5, [END], "Succeeded", id="sleep 5"),
+        pytest.param(
+            pod(containers=says(args=["sleep", "5"]), policy="Never"), 5, [END], "Succeeded", id="as arguments"
+        ),
+        pytest.param(
+            pod(containers=says("sleep", args=["5"]), policy="Never"), 5, [END], "Succeeded", id="in both together"
+        ),
+        pytest.param(
+            pod(containers=says("sh", "-c", "sleep 2; exit 3"), policy="Never"), 3, [END], "Failed", id="exit 3"
+        ),
+        pytest.param(
+            pod(containers=says("false"), policy="OnFailure"), 3, [(CRASH_LOOP, 1, False)], "Running",
+            id="OnFailure: false is tried again",
+        ),
+        pytest.param(
+            pod(containers=says("true")), 3, [(CRASH_LOOP, 1, False)], "Running", id="Always: also what is well"
+        ),
+        pytest.param(
+            pod(containers=says("sleep", "99"), owner="Job"), 50, [ON], "Running", id="a Job's, that takes its time"
+        ),
+        pytest.param(
+            pod(containers=says("sh", "-c", "exit 1"), owner="Job", policy="Never"), 1, [END], "Failed",
+            id="a Job's, that fails",
+        ),
+        pytest.param(
+            pod(containers=says("sh", "-c", "while true; do sleep 1; done"), policy="Never"), 999, [ON], "Running",
+            id="a loop runs on",
+        ),
+        pytest.param(pod(containers=says(image="nginx"), policy="Never"), 999, [ON], "Running", id="a server runs on"),
+        pytest.param(
+            pod(containers=says("./serve", ports=[{"containerPort": 80}]), policy="Never"), 999, [ON], "Running",
+            id="also one that is known by its port",
+        ),
+        pytest.param(
+            pod(containers=says("./serve", livenessProbe={"httpGet": {"port": 80}}), policy="Never"), 999, [ON],
+            "Running", id="or by a probe",
+        ),
+        pytest.param(
+            pod(containers=says("./migrate"), policy="Never"), 2, [END], "Succeeded", id="any other program ends"
+        ),
+        pytest.param(
+            pod(containers=says("sleep", "5"), policy="Never", annotations={"run-time": "2s"}), 3, [END], "Succeeded",
+            id="an annotation says otherwise",
+        ),
+        pytest.param(
+            pod(containers=says("sleep", "5"), policy="Never", annotations={"readiness-probe": "fail"}), 5, [END],
+            "Succeeded", id="or nothing about that",
+        ),
+        pytest.param(
+            pod(initContainers=says("sh", "-c", "exit 4"), policy="Never", containers=[{"name": "b", "image": "x"}]), 1,
+            [END, OFF], "Failed", id="an init container that fails",
+        ),
+        pytest.param(
+            pod(initContainers=says("sleep", "3"), containers=[{"name": "b", "image": "x"}]), 4,
+            [("ended", 0, True), ON], "Running", id="an init container that takes its time",
+        ),
+        pytest.param(
+            pod("b", initContainers=says("sleep", "5", restartPolicy="Always")), 6,
+            [("running", 1, True), ON], "Running", id="a sidecar that ends is started again",
+        ),
+    ],
+)  # fmt: skip
+def test_what_pods_say_of_themselves(made: Any, until: float, expected: list[Any], phase: str) -> None:
+    seen = course(made, PLAIN, until=float(until))
+    assert [row[1:] for row in states(seen)] == expected
+    assert phase_of(seen) == phase
+
+
+def test_commands_may_be_ignored() -> None:
+    unread = Profile(start_delay=0.0, commands=False)
+    for made in (
+        pod(policy="Never"),
+        pod(containers=says("sleep", "5"), policy="Never"),
+        pod(containers=says("false")),
+    ):
+        assert states(course(made, unread, until=999)) == [("a", "running", 0, True)]

@@ -9,6 +9,7 @@ from tests.nodes.world import QUIET, World, world
 
 from pilothouse.api.core import EVENTS, NODES
 from pilothouse.client.errors import NotFound
+from pilothouse.client.interceptor import Rule, delay_answer
 from pilothouse.env import Env
 from pilothouse.env.virtual import run
 from pilothouse.nodes import Profile
@@ -109,7 +110,7 @@ def test_a_node_that_was_given_up_reports_itself_ready_when_it_is_back() -> None
 def test_a_node_without_its_pods_has_booted(by_annotation: bool) -> None:
     async def story(w: World) -> None:
         await w.create_pod("web", node="n0")
-        await w.create_pod("once", node="n0", restartPolicy="Never")
+        await w.create_pod("once", node="n0", restartPolicy="Never", containers=[{"name": "c", "image": "nginx"}])
         await asyncio.sleep(1)
         boot = (await w.document_of_node("n0"))["status"]["nodeInfo"]["bootID"]
         if by_annotation:
@@ -198,6 +199,21 @@ def test_a_node_out_of_service_is_tainted_and_silent_until_it_is_back(by_annotat
         await asyncio.sleep(1)
         assert (await w.node("n0")).spec.taints == ()
         assert await renewals(w, "n0", 60) >= 5
+
+    in_world(story)
+
+
+def test_a_node_that_is_replaced_while_it_is_tainted_as_out_of_service_is_tainted_again() -> None:
+    async def story(w: World) -> None:
+        w.node_faults.add(Rule(delay_answer(2.0), verb="patch", resource="nodes", subresource="", times=1))
+        w.nodes.take_out_of_service("n0")
+        await asyncio.sleep(1)
+        assert (await w.node("n0")).spec.taints, "it is tainted, and does not know yet"
+        await w.client.delete(NODES, "n0")
+        await w.client.create(NODES, {"metadata": {"name": "n0"}})
+        await asyncio.sleep(30)
+        taints = {taint.key for taint in (await w.node("n0")).spec.taints}
+        assert "node.kubernetes.io/out-of-service" in taints
 
     in_world(story)
 

@@ -47,6 +47,40 @@ def test_lines(pod: dict[str, Any], previous: bool, lines: list[str]) -> None:
     assert [line.text for line in container_log(pod, "c", previous, NOW).lines] == lines
 
 
+def _runs(state: dict[str, Any], *command: str, **annotations: str) -> dict[str, Any]:
+    pod = _pod(state)
+    pod["spec"] = {"containers": [{"name": "c", "image": "busybox", "command": list(command)}]}
+    pod["metadata"]["annotations"] = {f"simulated.pilothouse.dev/{key}": text for key, text in annotations.items()}
+    return pod
+
+
+HELLO = ("sh", "-c", "echo hello; sleep 20; echo again; sleep 50; echo later")
+
+
+@pytest.mark.parametrize(
+    ("pod", "lines"),
+    [
+        pytest.param(
+            _runs({"terminated": {**ENDED, "exitCode": 0}}, "echo", "hello"), ["hello"], id="echo, and no more"
+        ),
+        pytest.param(
+            _runs({"terminated": {**ENDED, "finishedAt": START}}, "echo", "-n", "hello"), ["hello"], id="in no time"
+        ),
+        pytest.param(_runs(RUNNING, *HELLO), ["hello", "again"], id="so far"),
+        pytest.param(_runs(RUNNING, "sleep", "99"), ["c started"], id="a command that writes nothing"),
+        pytest.param(_runs(RUNNING, *HELLO, log="scripted"), ["scripted"], id="scripted otherwise"),
+        pytest.param(_runs(RUNNING, *HELLO, **{"run-time": "9s"}), ["c started"], id="another life than its own"),
+    ],
+)
+def test_what_a_command_writes(pod: dict[str, Any], lines: list[str]) -> None:
+    assert [line.text for line in container_log(pod, "c", False, NOW).lines] == lines
+
+
+def test_commands_may_be_ignored() -> None:
+    log = container_log(_runs(RUNNING, *HELLO), "c", False, NOW, commands=False)
+    assert [line.text for line in log.lines] == ["c started"]
+
+
 @pytest.mark.parametrize(
     ("pod", "previous", "refusal"),
     [

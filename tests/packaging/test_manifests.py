@@ -14,8 +14,9 @@ import pilothouse
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.cli.manager import flag_set
 from pilothouse.controllermanager.app import pages_of
+from pilothouse.controllermanager.flags import options_from
 from pilothouse.controllermanager.manager import Manager
-from pilothouse.controllermanager.options import Options, options_from
+from pilothouse.controllermanager.options import Options
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, virtual
 from pilothouse.plane import LocalClients

@@ -7,6 +7,7 @@ import re
 import pytest
 from tests.programs import ROOT
 
+from pilothouse.apiserver.presentation.request_metrics import RequestMetrics
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.cli import up
 from pilothouse.cli.manager import flag_set
@@ -35,7 +36,7 @@ def section(title: str) -> str:
 
 @functools.cache
 def running() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
-    """A leading manager with every controller: its metrics with their labels, and its pages."""
+    """A leading manager with every controller, and the API server: their metrics with labels, and the pages."""
 
     async def main(env: Env) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
         server, metrics = ApiServer(env, MemoryStore(env)), Registry()
@@ -47,7 +48,8 @@ def running() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
             group.start(manager.run(), name="manager")
             await asyncio.sleep(5.0)
             group.cancel()
-        families = [*metrics._families.values(), *slis._registry._families.values()]
+        registries = (metrics, slis._registry, RequestMetrics().registry)
+        families = [family for registry in registries for family in registry._families.values()]
         await server.close()
         return {one.name: tuple(one.labels) for one in families}, frozenset(pages_of(env, OPTIONS, manager).paths)
 
@@ -83,7 +85,7 @@ def test_every_page_exists() -> None:
 
 def test_every_flag_exists() -> None:
     known = {flag.name for flags in (flag_set("pilothouse manager"), up.flag_set("up")) for flag in flags}
-    elsewhere = {"require-hashes", "no-deps"}  # pip's
+    elsewhere = {"require-hashes", "no-deps", "raw"}  # pip's and kubectl's
     named = set(re.findall(r"--([a-z][a-z-]+[a-z])\b", PAGE)) - elsewhere
     assert len(named) > 12
     assert named <= known

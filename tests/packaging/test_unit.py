@@ -9,7 +9,7 @@ import pytest
 from tests.packaging.manifests import DEPLOY
 
 from pilothouse.cli.manager import flag_set
-from pilothouse.controllermanager.options import options_from
+from pilothouse.controllermanager.flags import options_from
 from pilothouse.controllers.registry import DESCRIPTORS
 
 UNIT = DEPLOY / "kube-controller-manager.service"

@@ -6,7 +6,7 @@ import msgspec
 
 from pilothouse.client import Client
 from pilothouse.client.errors import NotFound
-from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env import Env, TaskGroup
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
@@ -30,43 +30,37 @@ async def until_gone(client: Client, path: str) -> None:
             await asyncio.sleep(0.5)
 
 
-def test_a_service_gets_an_address_and_loses_it_and_a_node_without_a_machine_goes() -> None:
-    async def main(env: Env) -> None:
-        plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=2, cloud=True))
-        assert plane.cloud is not None
-        async with TaskGroup("plane") as group:
-            group.start(plane.run(), name="plane")
-            await plane.wait_ready()
-            client = plane.client()
-            spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "ipFamilyPolicy": "SingleStack"}
-            await ask(client, "POST", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
-            await asyncio.sleep(5.0)
-            (balancer,) = plane.cloud.balancers.values()
-            assert balancer.nodes == ("node-0", "node-1")
-            web = await ask(client, "GET", f"{SERVICES}/web")
-            assert web["status"] == {"loadBalancer": {"ingress": [{"ip": "198.18.0.1", "ipMode": "VIP"}]}}
-            await ask(client, "DELETE", f"{SERVICES}/web")
-            await until_gone(client, f"{SERVICES}/web")
-            assert plane.cloud.balancers == {}
-            annotations = {"simulated.pilothouse.dev/instance": "gone"}
-            await ask(client, "POST", "/api/v1/nodes", {"metadata": {"name": "far", "annotations": annotations}})
-            await until_gone(client, "/api/v1/nodes/far")
-            group.cancel()
-
-    virtual.run(main)
+async def test_a_service_gets_an_address_and_loses_it_and_a_node_without_a_machine_goes(env: Env) -> None:
+    plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=2, cloud=True))
+    assert plane.cloud is not None
+    async with TaskGroup("plane") as group:
+        group.start(plane.run(), name="plane")
+        await plane.wait_ready()
+        client = plane.client()
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "ipFamilyPolicy": "SingleStack"}
+        await ask(client, "POST", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
+        await asyncio.sleep(5.0)
+        (balancer,) = plane.cloud.balancers.values()
+        assert balancer.nodes == ("node-0", "node-1")
+        web = await ask(client, "GET", f"{SERVICES}/web")
+        assert web["status"] == {"loadBalancer": {"ingress": [{"ip": "198.18.0.1", "ipMode": "VIP"}]}}
+        await ask(client, "DELETE", f"{SERVICES}/web")
+        await until_gone(client, f"{SERVICES}/web")
+        assert plane.cloud.balancers == {}
+        annotations = {"simulated.pilothouse.dev/instance": "gone"}
+        await ask(client, "POST", "/api/v1/nodes", {"metadata": {"name": "far", "annotations": annotations}})
+        await until_gone(client, "/api/v1/nodes/far")
+        group.cancel()
 
 
-def test_without_a_cloud_a_service_waits() -> None:
-    async def main(env: Env) -> None:
-        plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=0))
-        async with TaskGroup("plane") as group:
-            group.start(plane.run(), name="plane")
-            await plane.wait_ready()
-            spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
-            await ask(plane.client(), "POST", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
-            await asyncio.sleep(60.0)
-            web = await ask(plane.client(), "GET", f"{SERVICES}/web")
-            assert web["status"] == {"loadBalancer": {}}
-            group.cancel()
-
-    virtual.run(main)
+async def test_without_a_cloud_a_service_waits(env: Env) -> None:
+    plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=0))
+    async with TaskGroup("plane") as group:
+        group.start(plane.run(), name="plane")
+        await plane.wait_ready()
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+        await ask(plane.client(), "POST", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
+        await asyncio.sleep(60.0)
+        web = await ask(plane.client(), "GET", f"{SERVICES}/web")
+        assert web["status"] == {"loadBalancer": {}}
+        group.cancel()

@@ -7,7 +7,7 @@ from pilothouse.api import wire
 from pilothouse.api.core import PODS
 from pilothouse.client.discovery import discover
 from pilothouse.controllermanager.options import LeaderElection, Options
-from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env import Env, TaskGroup
 from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
@@ -33,73 +33,61 @@ class _Recorder:
         await self._transport.close()
 
 
-def test_without_nodes_and_election_nothing_is_written() -> None:
-    async def main(env: Env) -> int:
-        plane = Plane(env, MemoryStore(env), _ALONE)
-        async with TaskGroup("test") as group:
-            group.start(plane.run())
-            await plane.wait_ready()
-            await asyncio.sleep(60)
-            before = plane.server.store.revision
-            await asyncio.sleep(7 * 86400)
-            written = plane.server.store.revision - before
-            group.cancel()
-        return written
-
-    assert virtual.run(main) == 0
+async def test_without_nodes_and_election_nothing_is_written(env: Env) -> None:
+    plane = Plane(env, MemoryStore(env), _ALONE)
+    async with TaskGroup("test") as group:
+        group.start(plane.run())
+        await plane.wait_ready()
+        await asyncio.sleep(60)
+        before = plane.server.store.revision
+        await asyncio.sleep(7 * 86400)
+        written = plane.server.store.revision - before
+        group.cancel()
+    assert written == 0
 
 
-def test_a_wrapped_transport_is_watched_over_as_a_network_is() -> None:
-    async def main(env: Env) -> set[bool]:
-        targets: list[str] = []
-        plane = Plane(env, MemoryStore(env), _ALONE, wrap=lambda _program, transport: _Recorder(transport, targets))
-        async with TaskGroup("test") as group:
-            group.start(plane.run())
-            await plane.wait_ready()
-            await asyncio.sleep(60)
-            group.cancel()
-        limits = [int(found[1]) for target in targets if (found := re.search(r"timeoutSeconds=(\d+)", target))]
-        assert len(limits) > 50
-        return {300 <= limit < 600 for limit in limits}
-
-    assert virtual.run(main) == {True}
+async def test_a_wrapped_transport_is_watched_over_as_a_network_is(env: Env) -> None:
+    targets: list[str] = []
+    plane = Plane(env, MemoryStore(env), _ALONE, wrap=lambda _program, transport: _Recorder(transport, targets))
+    async with TaskGroup("test") as group:
+        group.start(plane.run())
+        await plane.wait_ready()
+        await asyncio.sleep(60)
+        group.cancel()
+    limits = [int(found[1]) for target in targets if (found := re.search(r"timeoutSeconds=(\d+)", target))]
+    assert len(limits) > 50
+    assert {300 <= limit < 600 for limit in limits} == {True}
 
 
-def test_a_local_watch_is_not_opened_anew_every_few_minutes() -> None:
-    async def main(env: Env) -> int:
-        plane = Plane(env, MemoryStore(env), _ALONE)
-        async with TaskGroup("test") as group:
-            group.start(plane.run())
-            await plane.wait_ready()
-            await asyncio.sleep(60)
-            before = list(plane.server.core.watches)
-            await asyncio.sleep(6 * 3600)
-            after = list(plane.server.core.watches)
-            group.cancel()
-        assert len(before) > 50
-        return len(set(before) - set(after))
-
-    assert virtual.run(main) == 0
+async def test_a_local_watch_is_not_opened_anew_every_few_minutes(env: Env) -> None:
+    plane = Plane(env, MemoryStore(env), _ALONE)
+    async with TaskGroup("test") as group:
+        group.start(plane.run())
+        await plane.wait_ready()
+        await asyncio.sleep(60)
+        before = list(plane.server.core.watches)
+        await asyncio.sleep(6 * 3600)
+        after = list(plane.server.core.watches)
+        group.cancel()
+    assert len(before) > 50
+    assert len(set(before) - set(after)) == 0
 
 
-def test_discovery_is_the_same_object_until_something_else_is_served() -> None:
-    async def main(env: Env) -> None:
-        plane = Plane(env, MemoryStore(env), _ALONE)
-        client = plane.client()
-        async with TaskGroup("test") as group:
-            group.start(plane.run())
-            await plane.wait_ready()
-            first = await discover(client)
-            assert await discover(client) is first
-            assert first.serves(PODS)
-            await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=_DEFINITION)
-            await asyncio.sleep(10)
-            second = await discover(client)
-            assert second is not first
-            assert second.find("example.com/v1", "Gadget") is not None
-            group.cancel()
-
-    virtual.run(main)
+async def test_discovery_is_the_same_object_until_something_else_is_served(env: Env) -> None:
+    plane = Plane(env, MemoryStore(env), _ALONE)
+    client = plane.client()
+    async with TaskGroup("test") as group:
+        group.start(plane.run())
+        await plane.wait_ready()
+        first = await discover(client)
+        assert await discover(client) is first
+        assert first.serves(PODS)
+        await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=_DEFINITION)
+        await asyncio.sleep(10)
+        second = await discover(client)
+        assert second is not first
+        assert second.find("example.com/v1", "Gadget") is not None
+        group.cancel()
 
 
 _DEFINITION = b"""{

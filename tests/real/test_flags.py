@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from pilothouse.controllermanager.configz import page
-from pilothouse.controllermanager.options import Options, flag_set, options_from
+from pilothouse.controllermanager.flags import flag_set, options_from
+from pilothouse.controllermanager.options import Options
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.machinery.flags import FlagError
 

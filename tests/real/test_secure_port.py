@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.programs import free_port, pilothouse, until
-from tests.real_cluster import ADMIN_TOKEN, RealCluster
+from tests.real_cluster import ADMIN_TOKEN, RealCluster, missing_programs
 
 from pilothouse.serving.certificates import issue_client, make_authority
 
@@ -256,3 +256,30 @@ def _answers(port: int) -> bool:
         return get(port, "/healthz")[0] == 200
     except OSError:
         return False
+
+
+@pytest.mark.real(cluster="own")
+@pytest.mark.skipif(bool(missing_programs()), reason=missing_programs())
+def test_a_server_without_client_authorities_is_managed_and_they_count_when_they_come(directory: Path) -> None:
+    cluster = RealCluster(["--client-ca-file="]).start()
+    maps = "/api/v1/namespaces/kube-system/configmaps"
+    try:
+        until(lambda: cluster.ask("GET", "/api/v1/namespaces/kube-system")[0] == 200, "the system's namespace is made")
+        assert cluster.ask("GET", f"{maps}/extension-apiserver-authentication")[0] == 404
+        served = Served(cluster, directory)
+        with served.program as program:
+            program.until("Starting controller")
+            now = datetime.datetime.now(datetime.UTC)
+            authority = make_authority("late", now)
+            certificate = directory / "late.crt", directory / "late.key"
+            issue_client(authority, "late", ["system:masters"], now).save(*certificate)
+            assert get(served.port, "/metrics", certificate=certificate)[0] == 403, "a certificate proves nothing yet"
+            meta = {"name": "extension-apiserver-authentication"}
+            cluster.request(
+                "POST", maps, {"metadata": meta, "data": {"client-ca-file": authority.certificate.decode()}}
+            )
+            until(lambda: get(served.port, "/metrics", certificate=certificate)[0] == 200, "the authority counts", 10)
+            assert program.stop() == 0
+        assert program.log.count("The cluster configures no client authorities") == 1
+    finally:
+        cluster.stop()

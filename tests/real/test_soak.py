@@ -25,7 +25,7 @@ from tests.programs import pilothouse, until
 from tests.real.churn import Churn
 from tests.real.conftest import apply_v1_36
 from tests.real.relay import Relay
-from tests.real.soaked import USER, Identity, Manager
+from tests.real.soaked import USER, Identity, Manager, Measures
 from tests.real_cluster import RealCluster, missing_programs, running
 
 from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
@@ -328,8 +328,14 @@ def test_after_much_trouble_there_is_what_is_wanted_and_nothing_else(
         before = [manager.measure() for manager in managers]
         run.trouble(seconds * 0.8 / restarts * (restarts - 1), restarts=restarts - 1)
         run.settle("After API servers restarted")
-        until(lambda: not leader.measure().tasks - before[0].tasks, "the leader has no task more than before", 60)
-        after = [manager.measure() for manager in managers]
+        after: list[Measures] = []
+
+        def nobody_has_more_tasks() -> bool:
+            # Of this measurement the rest is asserted, too: the next one may see requests under way again.
+            after[:] = [manager.measure() for manager in managers]
+            return not any(last.tasks - first.tasks for first, last in zip(before, after, strict=True))
+
+        until(nobody_has_more_tasks, "no manager has more tasks than before", 60)
         serving = [ssl.get_server_certificate(("127.0.0.1", manager.port)) for manager in managers]
         run.churn.clear()
         until(lambda: not run.churn.leftovers(), "nothing is left", 60)
@@ -349,7 +355,6 @@ def test_after_much_trouble_there_is_what_is_wanted_and_nothing_else(
     assert unknown == 0
     assert run.forbidden() == []
     for first, last in zip(before, after, strict=True):
-        assert not last.tasks - first.tasks
         full = RECORDERS if soak else 0
         assert last.objects < first.objects * 1.2 + full * 8200
         assert last.resident_mb < first.resident_mb * 1.2 + 5 + full * 6

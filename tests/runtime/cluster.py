@@ -1,5 +1,6 @@
 """The embedded API server, with a log of what it was asked and a way to make it fail."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ class Cluster:
     """A ``wire.Transport`` to an API server of its own.
 
     ``log`` has every request as ``(loop time, method, last part of the path, body)``. While ``down`` nobody listens;
-    ``before`` may raise, or answer in the server's place.
+    ``before`` may raise, or answer in the server's place. ``delay`` is how many seconds a request takes.
     """
 
     def __init__(self, env: Env) -> None:
@@ -31,6 +32,7 @@ class Cluster:
         self.targets: list[str] = []
         self.down = False
         self.before: Callable[[wire.Request], wire.Response | None] | None = None
+        self.delay = 0.0
 
     def client(self) -> Client:
         """A client whose requests are logged and can be made to fail."""
@@ -54,6 +56,8 @@ class Cluster:
 
     async def request(self, request: wire.Request) -> wire.Response:
         self._note(request)
+        if self.delay:
+            await asyncio.sleep(self.delay)
         answer = self.before(request) if self.before is not None else None
         return answer if answer is not None else await self._inner.request(request)
 

@@ -1,4 +1,4 @@
-"""Expectations, the consistency guard, back-off and slow start: what a controller remembers between two looks."""
+"""Expectations, the consistency store, back-off and slow start: what a controller remembers between two looks."""
 
 import asyncio
 
@@ -9,10 +9,9 @@ from pilothouse.api.apps import REPLICA_SETS
 from pilothouse.api.core import PODS
 from pilothouse.client import Client
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.runtime import (
     Backoff,
-    ConsistencyGuard,
+    ConsistencyStore,
     Expectations,
     Registry,
     SharedInformer,
@@ -26,87 +25,75 @@ from pilothouse.runtime.batches import Futile
 KEY = "default/web"
 
 
-def test_an_unobserved_creation_blocks_for_five_minutes_and_no_longer() -> None:
-    async def main(env: Env) -> None:
-        expectations = Expectations(env)
-        assert expectations.satisfied(KEY), "nothing was ever expected"
-        expectations.expect_creations(KEY, 2)
-        expectations.creation_observed(KEY)
-        assert not expectations.satisfied(KEY)
-        await asyncio.sleep(300)
-        assert not expectations.satisfied(KEY)
-        assert expectations.expires_in(KEY) == pytest.approx(0.001)
-        await asyncio.sleep(0.1)
-        assert expectations.satisfied(KEY)
-        assert expectations.expires_in(KEY) is None
-        record = expectations.get(KEY)
-        assert record is not None, "expired is not forgotten"
-        assert record.adds == 1
-
-    run(main)
+async def test_an_unobserved_creation_blocks_for_five_minutes_and_no_longer(env: Env) -> None:
+    expectations = Expectations(env)
+    assert expectations.satisfied(KEY), "nothing was ever expected"
+    expectations.expect_creations(KEY, 2)
+    expectations.creation_observed(KEY)
+    assert not expectations.satisfied(KEY)
+    await asyncio.sleep(300)
+    assert not expectations.satisfied(KEY)
+    assert expectations.expires_in(KEY) == pytest.approx(0.001)
+    await asyncio.sleep(0.1)
+    assert expectations.satisfied(KEY)
+    assert expectations.expires_in(KEY) is None
+    record = expectations.get(KEY)
+    assert record is not None, "expired is not forgotten"
+    assert record.adds == 1
 
 
-def test_setting_replaces_raising_and_lowering_change_and_nothing_happens_without_a_record() -> None:
-    async def main(env: Env) -> None:
-        expectations = Expectations(env)
-        expectations.lower(KEY, 5, 5)
-        expectations.creation_observed(KEY)
-        expectations.deletion_counted(KEY)
-        expectations.raise_(KEY, 1, 1)
-        assert expectations.get(KEY) is None
-        expectations.expect_creations(KEY, 3)
-        expectations.set(KEY, 0, 2)
-        record = expectations.get(KEY)
-        assert record is not None
-        assert (record.adds, record.deletions) == (0, 2)
-        expectations.raise_(KEY, 1, 0)
-        expectations.lower(KEY, 1, 1)
-        assert not expectations.satisfied(KEY)
-        expectations.deletion_counted(KEY)
-        expectations.deletion_counted(KEY)
-        assert (record.adds, record.deletions) == (0, -1), "below zero is as good as zero"
-        assert expectations.satisfied(KEY)
-        expectations.expect_creations(KEY, 1)
-        expectations.delete(KEY)
-        assert expectations.satisfied(KEY)
-
-    run(main)
+async def test_setting_replaces_raising_and_lowering_change_and_nothing_happens_without_a_record(env: Env) -> None:
+    expectations = Expectations(env)
+    expectations.lower(KEY, 5, 5)
+    expectations.creation_observed(KEY)
+    expectations.deletion_counted(KEY)
+    expectations.raise_(KEY, 1, 1)
+    assert expectations.get(KEY) is None
+    expectations.expect_creations(KEY, 3)
+    expectations.set(KEY, 0, 2)
+    record = expectations.get(KEY)
+    assert record is not None
+    assert (record.adds, record.deletions) == (0, 2)
+    expectations.raise_(KEY, 1, 0)
+    expectations.lower(KEY, 1, 1)
+    assert not expectations.satisfied(KEY)
+    expectations.deletion_counted(KEY)
+    expectations.deletion_counted(KEY)
+    assert (record.adds, record.deletions) == (0, -1), "below zero is as good as zero"
+    assert expectations.satisfied(KEY)
+    expectations.expect_creations(KEY, 1)
+    expectations.delete(KEY)
+    assert expectations.satisfied(KEY)
 
 
-def test_a_deletion_counts_once_and_only_if_it_was_expected() -> None:
-    async def main(env: Env) -> None:
-        expectations = UidTrackingExpectations(env)
-        expectations.expect_deletions(KEY, ["default/a", "default/b"])
-        expectations.deletion_observed(KEY, "default/a")
-        expectations.deletion_observed(KEY, "default/a")
-        expectations.deletion_observed(KEY, "default/stranger")
-        assert not expectations.satisfied(KEY)
-        assert expectations.expected_deletions(KEY) == {"default/b"}
-        expectations.deletion_observed(KEY, "default/b")
-        assert expectations.satisfied(KEY)
-        expectations.deletion_observed("default/other", "default/b")
-        expectations.expect_deletions(KEY, ["default/c"])
-        expectations.delete(KEY)
-        assert expectations.expected_deletions(KEY) == frozenset()
-
-    run(main)
+async def test_a_deletion_counts_once_and_only_if_it_was_expected(env: Env) -> None:
+    expectations = UidTrackingExpectations(env)
+    expectations.expect_deletions(KEY, ["default/a", "default/b"])
+    expectations.deletion_observed(KEY, "default/a")
+    expectations.deletion_observed(KEY, "default/a")
+    expectations.deletion_observed(KEY, "default/stranger")
+    assert not expectations.satisfied(KEY)
+    assert expectations.expected_deletions(KEY) == {"default/b"}
+    expectations.deletion_observed(KEY, "default/b")
+    assert expectations.satisfied(KEY)
+    expectations.deletion_observed("default/other", "default/b")
+    expectations.expect_deletions(KEY, ["default/c"])
+    expectations.delete(KEY)
+    assert expectations.expected_deletions(KEY) == frozenset()
 
 
-def test_who_waits_for_an_objects_deletion_is_known_until_it_is_observed_or_forgotten() -> None:
-    async def main(env: Env) -> None:
-        expectations = UidTrackingExpectations(env)
-        expectations.expect(KEY, 1, ["default/a", "default/b"])
-        assert (expectations.awaited_by("default/a"), expectations.awaited_by("default/c")) == (KEY, None)
-        expectations.deletion_observed(KEY, "default/a")
-        assert expectations.awaited_by("default/a") is None
-        expectations.expect_creations(KEY, 1)
-        assert expectations.awaited_by("default/b") is None, "replaced"
-        expectations.expect_deletions(KEY, ["default/b"])
-        expectations.expect_deletions("default/other", ["default/b"])
-        expectations.delete(KEY)
-        assert expectations.awaited_by("default/b") == "default/other", "the last who asked"
-
-    run(main)
+async def test_who_waits_for_an_objects_deletion_is_known_until_it_is_observed_or_forgotten(env: Env) -> None:
+    expectations = UidTrackingExpectations(env)
+    expectations.expect(KEY, 1, ["default/a", "default/b"])
+    assert (expectations.awaited_by("default/a"), expectations.awaited_by("default/c")) == (KEY, None)
+    expectations.deletion_observed(KEY, "default/a")
+    assert expectations.awaited_by("default/a") is None
+    expectations.expect_creations(KEY, 1)
+    assert expectations.awaited_by("default/b") is None, "replaced"
+    expectations.expect_deletions(KEY, ["default/b"])
+    expectations.expect_deletions("default/other", ["default/b"])
+    expectations.delete(KEY)
+    assert expectations.awaited_by("default/b") == "default/other", "the last who asked"
 
 
 @pytest.mark.parametrize(
@@ -121,107 +108,101 @@ def test_who_waits_for_an_objects_deletion_is_known_until_it_is_observed_or_forg
     ],
 )
 def test_a_cache_behind_ones_own_write_is_stale(read: str, wrote: str, stale: bool) -> None:
-    guard = ConsistencyGuard({"pods": lambda: read})
-    guard.wrote(KEY, "u1", "pods", wrote)
+    consistency_store = ConsistencyStore({"pods": lambda: read})
+    consistency_store.wrote_at(KEY, "u1", "pods", wrote)
     if stale:
         with pytest.raises(StaleCache) as caught:
-            guard.check(KEY)
+            consistency_store.ensure_ready(KEY)
         assert (
             str(caught.value)
             == f"read version: {read} is not as new as written version: {wrote} for group resource pods"
         )
     else:
-        guard.check(KEY)
+        consistency_store.ensure_ready(KEY)
 
 
-def test_the_guard_remembers_the_newest_write_per_owner_and_resource_until_it_was_read() -> None:
+def test_the_consistency_store_remembers_the_newest_write_per_owner_and_resource_until_it_was_read() -> None:
     read = {"pods": "5", "replicasets.apps": "5"}
     metrics = Registry()
-    guard = ConsistencyGuard(
+    consistency_store = ConsistencyStore(
         {name: (lambda name=name: read[name]) for name in read},  # type: ignore[misc]
         prefix="replicaset",
         metrics=metrics,
     )
-    guard.wrote(KEY, "u1", "pods", "8")
-    guard.wrote(KEY, "u1", "pods", "7")
-    guard.wrote(KEY, "u1", "replicasets.apps", "6")
-    guard.check("default/other")
+    consistency_store.wrote_at(KEY, "u1", "pods", "8")
+    consistency_store.wrote_at(KEY, "u1", "pods", "7")
+    consistency_store.wrote_at(KEY, "u1", "replicasets.apps", "6")
+    consistency_store.ensure_ready("default/other")
     for stale in ("pods", "pods"):
         with pytest.raises(StaleCache, match="written version: 8"):
-            guard.check(KEY)
+            consistency_store.ensure_ready(KEY)
         read[stale] = "7"
     read["pods"] = "8"
     with pytest.raises(StaleCache, match="replicasets"):
-        guard.check(KEY)
+        consistency_store.ensure_ready(KEY)
     read["replicasets.apps"] = "20"
-    guard.check(KEY)
+    consistency_store.ensure_ready(KEY)
     read["pods"] = "1"
-    guard.check(KEY)  # what was read once is forgotten
+    consistency_store.ensure_ready(KEY)  # what was read once is forgotten
     assert metrics.value("replicaset_controller_stale_sync_skips_total", "", "pods") == 2
     assert metrics.value("replicaset_controller_stale_sync_skips_total", "apps", "replicasets") == 1
 
 
-def test_the_guard_reads_how_far_each_informer_has_come() -> None:
-    async def main(env: Env) -> None:
-        client = Client(ScriptedServer(env, []), env)
-        pods, sets = SharedInformer(client, env, PODS), SharedInformer(client, env, REPLICA_SETS)
-        guard = ConsistencyGuard(heard_by(pods, sets))
-        for resource in ("pods", "replicasets.apps"):
-            guard.wrote(KEY, "u1", resource, "8")
-        pods.cache.resource_version, sets.cache.resource_version = "8", "7"
-        with pytest.raises(StaleCache, match="for group resource replicasets"):
-            guard.check(KEY)
-        pods.cache.resource_version, sets.cache.resource_version = "7", "8"
-        guard.wrote(KEY, "u1", "pods", "9")
-        with pytest.raises(StaleCache, match="for group resource pods"):
-            guard.check(KEY)
-        pods.cache.resource_version = "9"
-        guard.check(KEY)
-
-    run(main)
+async def test_the_consistency_store_reads_how_far_each_informer_has_come(env: Env) -> None:
+    client = Client(ScriptedServer(env, []), env)
+    pods, sets = SharedInformer(client, env, PODS), SharedInformer(client, env, REPLICA_SETS)
+    consistency_store = ConsistencyStore(heard_by(pods, sets))
+    for resource in ("pods", "replicasets.apps"):
+        consistency_store.wrote_at(KEY, "u1", resource, "8")
+    pods.cache.resource_version, sets.cache.resource_version = "8", "7"
+    with pytest.raises(StaleCache, match="for group resource replicasets"):
+        consistency_store.ensure_ready(KEY)
+    pods.cache.resource_version, sets.cache.resource_version = "7", "8"
+    consistency_store.wrote_at(KEY, "u1", "pods", "9")
+    with pytest.raises(StaleCache, match="for group resource pods"):
+        consistency_store.ensure_ready(KEY)
+    pods.cache.resource_version = "9"
+    consistency_store.ensure_ready(KEY)
 
 
-def test_the_guard_forgets_an_owner_by_uid_and_starts_empty_for_a_new_one_of_that_name() -> None:
-    guard = ConsistencyGuard({"pods": lambda: "1"})
-    guard.wrote(KEY, "u1", "pods", "8")
-    guard.forget(KEY, "u2")
+def test_the_consistency_store_forgets_an_owner_by_uid_and_starts_empty_for_a_new_one_of_that_name() -> None:
+    consistency_store = ConsistencyStore({"pods": lambda: "1"})
+    consistency_store.wrote_at(KEY, "u1", "pods", "8")
+    consistency_store.clear(KEY, "u2")
     with pytest.raises(StaleCache):
-        guard.check(KEY)
-    guard.wrote(KEY, "u2", "replicasets.apps", "3")
-    guard.check(KEY)
-    guard.wrote(KEY, "u2", "pods", "9")
-    guard.forget(KEY)
-    guard.check(KEY)
+        consistency_store.ensure_ready(KEY)
+    consistency_store.wrote_at(KEY, "u2", "replicasets.apps", "3")
+    consistency_store.ensure_ready(KEY)
+    consistency_store.wrote_at(KEY, "u2", "pods", "9")
+    consistency_store.clear(KEY)
+    consistency_store.ensure_ready(KEY)
 
 
-def test_backoff_doubles_up_to_its_maximum_and_is_forgotten_after_twice_that() -> None:
-    async def main(env: Env) -> None:
-        backoff = Backoff(env, 1.0, 5.0)
-        assert not backoff.is_in_backoff(KEY)
-        waits = []
-        for _ in range(4):
-            backoff.next(KEY)
-            waits.append(backoff.get(KEY))
-        assert waits == [1.0, 2.0, 4.0, 5.0]
-        assert backoff.is_in_backoff(KEY)
-        await asyncio.sleep(2)
-        assert backoff.remaining(KEY) == 3.0
-        await asyncio.sleep(3.1)
-        assert not backoff.is_in_backoff(KEY)
-        backoff.collect()
-        assert backoff.get(KEY) == 5.0
-        await asyncio.sleep(5)
-        backoff.collect()
-        assert backoff.get(KEY) == 0.0
+async def test_backoff_doubles_up_to_its_maximum_and_is_forgotten_after_twice_that(env: Env) -> None:
+    backoff = Backoff(env, 1.0, 5.0)
+    assert not backoff.is_in_backoff(KEY)
+    waits = []
+    for _ in range(4):
         backoff.next(KEY)
-        backoff.next(KEY)
-        await asyncio.sleep(10.1)
-        backoff.next(KEY)
-        assert backoff.get(KEY) == 1.0, "an entry not touched for more than twice the maximum starts over"
-        backoff.reset(KEY)
-        assert not backoff.is_in_backoff(KEY)
-
-    run(main)
+        waits.append(backoff.get(KEY))
+    assert waits == [1.0, 2.0, 4.0, 5.0]
+    assert backoff.is_in_backoff(KEY)
+    await asyncio.sleep(2)
+    assert backoff.remaining(KEY) == 3.0
+    await asyncio.sleep(3.1)
+    assert not backoff.is_in_backoff(KEY)
+    backoff.collect()
+    assert backoff.get(KEY) == 5.0
+    await asyncio.sleep(5)
+    backoff.collect()
+    assert backoff.get(KEY) == 0.0
+    backoff.next(KEY)
+    backoff.next(KEY)
+    await asyncio.sleep(10.1)
+    backoff.next(KEY)
+    assert backoff.get(KEY) == 1.0, "an entry not touched for more than twice the maximum starts over"
+    backoff.reset(KEY)
+    assert not backoff.is_in_backoff(KEY)
 
 
 @pytest.mark.parametrize(
@@ -236,22 +217,19 @@ def test_backoff_doubles_up_to_its_maximum_and_is_forgotten_after_twice_that() -
         pytest.param(10, 1, {4, 5}, [1, 2, 4], (5, "4"), id="the first failure is the one told"),
     ],
 )
-def test_slow_start(
-    count: int, initial: int, fails: set[int], batches: list[int], outcome: tuple[int, str | None]
+async def test_slow_start(
+    env: Env, count: int, initial: int, fails: set[int], batches: list[int], outcome: tuple[int, str | None]
 ) -> None:
-    async def main(env: Env) -> tuple[list[int], tuple[int, str | None]]:
-        started: dict[float, int] = {}
+    started: dict[float, int] = {}
 
-        async def call(index: int) -> None:
-            started[env.monotonic()] = started.get(env.monotonic(), 0) + 1
-            await asyncio.sleep(1.0)
-            if index in fails:
-                raise ValueError(str(index))
+    async def call(index: int) -> None:
+        started[env.monotonic()] = started.get(env.monotonic(), 0) + 1
+        await asyncio.sleep(1.0)
+        if index in fails:
+            raise ValueError(str(index))
 
-        succeeded, error = await slow_start(count, initial, call)
-        return list(started.values()), (succeeded, str(error) if error is not None else None)
-
-    assert run(main) == (batches, outcome)
+    succeeded, error = await slow_start(count, initial, call)
+    assert (list(started.values()), (succeeded, str(error) if error is not None else None)) == (batches, outcome)
 
 
 @pytest.mark.parametrize(
@@ -261,55 +239,46 @@ def test_slow_start(
         pytest.param({1: ValueError("1"), 2: Futile()}, (2, "1"), id="a failure beside it"),
     ],
 )
-def test_a_slow_start_ends_after_the_batch_in_which_it_was_futile(
+async def test_a_slow_start_ends_after_the_batch_in_which_it_was_futile(
     failing: dict[int, Exception], outcome: tuple[int, str | None]
 ) -> None:
-    async def main(_env: Env) -> tuple[list[int], tuple[int, str | None]]:
-        called: list[int] = []
+    called: list[int] = []
 
-        async def call(index: int) -> None:
-            called.append(index)
-            if index in failing:
-                raise failing[index]
+    async def call(index: int) -> None:
+        called.append(index)
+        if index in failing:
+            raise failing[index]
 
-        succeeded, error = await slow_start(10, 1, call)
-        return called, (succeeded, str(error) if error is not None else None)
-
-    assert run(main) == ([0, 1, 2], outcome)
+    succeeded, error = await slow_start(10, 1, call)
+    assert (called, (succeeded, str(error) if error is not None else None)) == ([0, 1, 2], outcome)
 
 
-def test_a_slow_start_has_batches_of_a_size_at_most() -> None:
-    async def main(env: Env) -> list[int]:
-        started: dict[float, int] = {}
+async def test_a_slow_start_has_batches_of_a_size_at_most(env: Env) -> None:
+    started: dict[float, int] = {}
 
-        async def call(_index: int) -> None:
-            started[env.monotonic()] = started.get(env.monotonic(), 0) + 1
-            await asyncio.sleep(1.0)
+    async def call(_index: int) -> None:
+        started[env.monotonic()] = started.get(env.monotonic(), 0) + 1
+        await asyncio.sleep(1.0)
 
-        assert await slow_start(14, 1, call, most=5) == (14, None)
-        return list(started.values())
-
-    assert run(main) == [1, 2, 4, 5, 2]
+    assert await slow_start(14, 1, call, most=5) == (14, None)
+    assert list(started.values()) == [1, 2, 4, 5, 2]
 
 
-def test_a_cancelled_slow_start_leaves_nothing_running() -> None:
-    async def main(env: Env) -> int:
-        running = 0
+async def test_a_cancelled_slow_start_leaves_nothing_running(env: Env) -> None:
+    running = 0
 
-        async def call(_index: int) -> None:
-            nonlocal running
-            running += 1
-            try:
-                await asyncio.sleep(100)
-            finally:
-                running -= 1
+    async def call(_index: int) -> None:
+        nonlocal running
+        running += 1
+        try:
+            await asyncio.sleep(100)
+        finally:
+            running -= 1
 
-        task = asyncio.create_task(slow_start(10, 4, call))
-        await asyncio.sleep(1)
-        assert running == 4
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await asyncio.sleep(0)
-        return running
-
-    assert run(main) == 0
+    task = asyncio.create_task(slow_start(10, 4, call))
+    await asyncio.sleep(1)
+    assert running == 4
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert running == 0

@@ -13,7 +13,7 @@ from pilothouse.api.core import PODS, ObjectReference, Pod
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.client.errors import NotFound
 from pilothouse.env import Env
-from pilothouse.env.virtual import START, run
+from pilothouse.env.virtual import START
 from pilothouse.machinery.labels import parse_selector
 from pilothouse.runtime import Claims, EventRecorder, PodControl, classify, object_reference, pod_body
 from pilothouse.runtime.cache import Cache
@@ -104,37 +104,31 @@ class Scene:
         return [(name, body) for _at, method, name, body in self.server.log if method == "PATCH"]
 
 
-def test_adoption_and_release_are_strategic_patches_with_the_uid_and_one_live_look_at_the_owner() -> None:
-    async def main(env: Env) -> None:
-        scene = await Scene.of(
-            env, [pod("a"), pod("b"), pod("c", MINE), pod("d", MINE, app="x"), pod("e", OTHER), pod("f", app="y")]
-        )
-        assert await scene.claim() == ["a", "b", "c"]
-        assert scene.live_reads == 1
-        reference = {
-            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True,
-            "blockOwnerDeletion": True,
-        }  # fmt: skip
-        assert scene.patches == [
-            ("a", {"metadata": {"ownerReferences": [reference], "uid": scene.uid("a")}}),
-            ("b", {"metadata": {"ownerReferences": [reference], "uid": scene.uid("b")}}),
-            ("d", {"metadata": {"uid": scene.uid("d"), "ownerReferences": [{"$patch": "delete", "uid": "u1"}]}}),
-        ]
-        after = {found["metadata"]["name"]: found["metadata"] for found in scene.server.objects("/pods/")}
-        assert scene.written == [after[name]["resourceVersion"] for name in "abd"], "the guard hears of each write"
-        assert after["a"]["ownerReferences"] == [reference]
-        assert "ownerReferences" not in after["d"]
-
-    run(main)
+async def test_adoption_and_release_are_strategic_patches_with_the_uid_and_one_live_look_at_the_owner(env: Env) -> None:
+    scene = await Scene.of(
+        env, [pod("a"), pod("b"), pod("c", MINE), pod("d", MINE, app="x"), pod("e", OTHER), pod("f", app="y")]
+    )
+    assert await scene.claim() == ["a", "b", "c"]
+    assert scene.live_reads == 1
+    reference = {
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True,
+        "blockOwnerDeletion": True,
+    }  # fmt: skip
+    assert scene.patches == [
+        ("a", {"metadata": {"ownerReferences": [reference], "uid": scene.uid("a")}}),
+        ("b", {"metadata": {"ownerReferences": [reference], "uid": scene.uid("b")}}),
+        ("d", {"metadata": {"uid": scene.uid("d"), "ownerReferences": [{"$patch": "delete", "uid": "u1"}]}}),
+    ]
+    after = {found["metadata"]["name"]: found["metadata"] for found in scene.server.objects("/pods/")}
+    assert scene.written == [after[name]["resourceVersion"] for name in "abd"], "each write is recorded"
+    assert after["a"]["ownerReferences"] == [reference]
+    assert "ownerReferences" not in after["d"]
 
 
-def test_keeping_and_releasing_need_no_live_look() -> None:
-    async def main(env: Env) -> None:
-        scene = await Scene.of(env, [pod("c", MINE), pod("d", MINE, app="x")], live=RuntimeError("not asked"))
-        assert await scene.claim() == ["c"]
-        assert scene.live_reads == 0
-
-    run(main)
+async def test_keeping_and_releasing_need_no_live_look(env: Env) -> None:
+    scene = await Scene.of(env, [pod("c", MINE), pod("d", MINE, app="x")], live=RuntimeError("not asked"))
+    assert await scene.claim() == ["c"]
+    assert scene.live_reads == 0
 
 
 @pytest.mark.parametrize(
@@ -153,19 +147,16 @@ def test_keeping_and_releasing_need_no_live_look() -> None:
         pytest.param(OSError("no answer"), "can't adopt Pod default/a (uid-a): no answer", id="nobody can tell"),
     ],
 )
-def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
-    live: ObjectMeta | Exception, message: str
+async def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
+    env: Env, live: ObjectMeta | Exception, message: str
 ) -> None:
-    async def main(env: Env) -> None:
-        scene = await Scene.of(env, [pod("a"), pod("b"), pod("c", MINE)], live=live)
-        with pytest.raises(ClaimError) as caught:
-            await scene.claim()
-        assert str(caught.value.errors[0]) == message.replace("uid-a", scene.uid("a"))
-        assert len(caught.value.errors) == 2, "every orphan fails, by the one look"
-        assert scene.live_reads == 1
-        assert scene.patches == []
-
-    run(main)
+    scene = await Scene.of(env, [pod("a"), pod("b"), pod("c", MINE)], live=live)
+    with pytest.raises(ClaimError) as caught:
+        await scene.claim()
+    assert str(caught.value.errors[0]) == message.replace("uid-a", scene.uid("a"))
+    assert len(caught.value.errors) == 2, "every orphan fails, by the one look"
+    assert scene.live_reads == 1
+    assert scene.patches == []
 
 
 @pytest.mark.parametrize(
@@ -176,22 +167,19 @@ def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
         pytest.param(409, "Conflict", None, False, id="anything else is an error"),
     ],
 )
-def test_what_refusals_mean(code: int, reason: str, adopts: list[str] | None, releases: bool) -> None:
-    async def main(env: Env) -> None:
-        for pods, expected in (([pod("a")], adopts), ([pod("d", MINE, app="x")], [] if releases else None)):
-            scene = await Scene.of(env, pods)
+async def test_what_refusals_mean(env: Env, code: int, reason: str, adopts: list[str] | None, releases: bool) -> None:
+    for pods, expected in (([pod("a")], adopts), ([pod("d", MINE, app="x")], [] if releases else None)):
+        scene = await Scene.of(env, pods)
 
-            def refuse(request: wire.Request, scene: Scene = scene) -> wire.Response:
-                return scene.server.answer(code, reason, "refused")
+        def refuse(request: wire.Request, scene: Scene = scene) -> wire.Response:
+            return scene.server.answer(code, reason, "refused")
 
-            scene.server.before = refuse
-            if expected is None:
-                with pytest.raises(ClaimError, match=r"^refused$"):
-                    await scene.claim()
-            else:
-                assert await scene.claim() == expected
-
-    run(main)
+        scene.server.before = refuse
+        if expected is None:
+            with pytest.raises(ClaimError, match=r"^refused$"):
+                await scene.claim()
+        else:
+            assert await scene.claim() == expected
 
 
 def test_candidates_are_found_by_index() -> None:
@@ -226,36 +214,33 @@ def test_a_pod_is_its_template_with_the_spec_byte_for_byte() -> None:
         pod_body(TEMPLATE, "web", BYSTANDER)
 
 
-def test_pod_writes_tell_what_they_did_on_the_owner() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        client = server.client()
-        recorder = EventRecorder(client, env, "replicaset-controller")
-        told: list[tuple[str, str, str]] = []
+async def test_pod_writes_tell_what_they_did_on_the_owner(env: Env) -> None:
+    server = Cluster(env)
+    client = server.client()
+    recorder = EventRecorder(client, env, "replicaset-controller")
+    told: list[tuple[str, str, str]] = []
 
-        def tell(about: ObjectReference, type_: str, reason: str, message: str) -> None:
-            told.append((type_, reason, message))
+    def tell(about: ObjectReference, type_: str, reason: str, message: str) -> None:
+        told.append((type_, reason, message))
 
-        recorder.event = tell  # type: ignore[method-assign]
-        control = PodControl(client, recorder)
-        owner = object_reference(PODS, OWNER)
-        created = await control.create_pod("default", TEMPLATE, owner, MINE)
-        await control.delete_pod("default", created.metadata.name, owner)
-        with pytest.raises(NotFound):
-            await control.delete_pod("default", "gone", owner)
-        server.before = lambda _request: server.answer(403, "Forbidden", "quota")
-        with pytest.raises(Exception, match="quota"):
-            await control.create_pod("default", TEMPLATE, owner, MINE)
-        with pytest.raises(Exception, match="quota"):
-            await control.delete_pod("default", "web-x", owner)
-        server.before = lambda _request: server.answer(403, "Forbidden", "going", cause="NamespaceTerminating")
-        with pytest.raises(Exception, match="going"):
-            await control.create_pod("default", TEMPLATE, owner, MINE)
-        assert told == [
-            ("Normal", "SuccessfulCreate", f"Created pod: {created.metadata.name}"),
-            ("Normal", "SuccessfulDelete", f"Deleted pod: {created.metadata.name}"),
-            ("Warning", "FailedCreate", "Error creating: quota"),
-            ("Warning", "FailedDelete", "Error deleting: quota"),
-        ]
-
-    run(main)
+    recorder.event = tell  # type: ignore[method-assign]
+    control = PodControl(client, recorder)
+    owner = object_reference(PODS, OWNER)
+    created = await control.create_pod("default", TEMPLATE, owner, MINE)
+    await control.delete_pod("default", created.metadata.name, owner)
+    with pytest.raises(NotFound):
+        await control.delete_pod("default", "gone", owner)
+    server.before = lambda _request: server.answer(403, "Forbidden", "quota")
+    with pytest.raises(Exception, match="quota"):
+        await control.create_pod("default", TEMPLATE, owner, MINE)
+    with pytest.raises(Exception, match="quota"):
+        await control.delete_pod("default", "web-x", owner)
+    server.before = lambda _request: server.answer(403, "Forbidden", "going", cause="NamespaceTerminating")
+    with pytest.raises(Exception, match="going"):
+        await control.create_pod("default", TEMPLATE, owner, MINE)
+    assert told == [
+        ("Normal", "SuccessfulCreate", f"Created pod: {created.metadata.name}"),
+        ("Normal", "SuccessfulDelete", f"Deleted pod: {created.metadata.name}"),
+        ("Warning", "FailedCreate", "Error creating: quota"),
+        ("Warning", "FailedDelete", "Error deleting: quota"),
+    ]

@@ -9,7 +9,6 @@ import pytest
 from pilothouse.api.meta import Status, StatusDetails
 from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.runtime import (
     Controller,
     ExponentialFailureLimiter,
@@ -64,20 +63,19 @@ class Answering(Controller):
         ),
     ],
 )
-def test_what_becomes_of_a_key(answers: list[Answer], times: list[float], counted: dict[str, int]) -> None:
-    async def main(env: Env) -> None:
-        metrics = Registry()
-        controller = Answering(env, list(answers), metrics)
-        controller.queue.add("default/web")
-        running = asyncio.create_task(controller.run())
-        await asyncio.sleep(100)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert controller.times == times
-        for outcome in ("retried", "given_up"):
-            assert metrics.value("pilothouse_reconcile_errors_total", "test", outcome) == counted.get(outcome, 0)
-
-    run(main)
+async def test_what_becomes_of_a_key(
+    env: Env, answers: list[Answer], times: list[float], counted: dict[str, int]
+) -> None:
+    metrics = Registry()
+    controller = Answering(env, list(answers), metrics)
+    controller.queue.add("default/web")
+    running = asyncio.create_task(controller.run())
+    await asyncio.sleep(100)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert controller.times == times
+    for outcome in ("retried", "given_up"):
+        assert metrics.value("pilothouse_reconcile_errors_total", "test", outcome) == counted.get(outcome, 0)
 
 
 def missing(name: str) -> NotFound:
@@ -97,44 +95,39 @@ def missing(name: str) -> NotFound:
         pytest.param(missing("shop"), logging.ERROR, id="something else is missing"),
     ],
 )
-def test_a_write_that_somebody_else_overtook_is_no_error(
-    caplog: pytest.LogCaptureFixture, error: ApiError, level: int
+async def test_a_write_that_somebody_else_overtook_is_no_error(
+    env: Env, caplog: pytest.LogCaptureFixture, error: ApiError, level: int
 ) -> None:
-    async def main(env: Env) -> None:
-        controller = Answering(env, [error])
-        controller.queue.add("default/web")
-        running = asyncio.create_task(controller.run())
-        await asyncio.sleep(100)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert controller.times == [0.0, 1.0]
 
     caplog.set_level(logging.INFO)
-    run(main)
+    controller = Answering(env, [error])
+    controller.queue.add("default/web")
+    running = asyncio.create_task(controller.run())
+    await asyncio.sleep(100)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert controller.times == [0.0, 1.0]
     (told,) = (record for record in caplog.records if "will be retried" in record.getMessage())
     assert told.levelno == level
     assert 'key="default/web"' in told.getMessage()
 
 
-def test_no_key_is_worked_on_before_the_caches_are_filled() -> None:
-    async def main(env: Env) -> None:
-        class Slow:
-            async def wait_synced(self) -> None:
-                await asyncio.sleep(3)
+async def test_no_key_is_worked_on_before_the_caches_are_filled(env: Env) -> None:
+    class Slow:
+        async def wait_synced(self) -> None:
+            await asyncio.sleep(3)
 
-        class Waiting(Answering):
-            def __init__(self, env: Env) -> None:
-                super().__init__(env, [])
-                self._waits_for = (Slow(), Slow())
+    class Waiting(Answering):
+        def __init__(self, env: Env) -> None:
+            super().__init__(env, [])
+            self._waits_for = (Slow(), Slow())
 
-        controller = Waiting(env)
-        controller.queue.add("a")
-        running = asyncio.create_task(controller.run())
-        await asyncio.sleep(10)
-        assert controller.times == [6.0]
-        running.cancel()
-
-    run(main)
+    controller = Waiting(env)
+    controller.queue.add("a")
+    running = asyncio.create_task(controller.run())
+    await asyncio.sleep(10)
+    assert controller.times == [6.0]
+    running.cancel()
 
 
 def pool_of(
@@ -144,103 +137,107 @@ def pool_of(
     return queue, WorkerPool("test", queue, reconcile, workers=workers, stop_seconds=stop_seconds)
 
 
-def test_n_workers_work_on_n_keys_at_once() -> None:
-    async def main(env: Env) -> list[float]:
-        ended: list[float] = []
+@pytest.mark.parametrize("workers", [0, -1])
+async def test_without_workers_keys_wait_and_a_stop_is_immediate(env: Env, workers: int) -> None:
+    async def reconcile(key: str) -> Requeue | None:
+        raise AssertionError(f"nobody is there for {key}")
 
-        async def reconcile(_key: str) -> None:
-            await asyncio.sleep(1)
-            ended.append(env.monotonic())
-
-        queue, pool = pool_of(env, reconcile, 3)
-        for number in range(7):
-            queue.add(str(number))
-        running = asyncio.create_task(pool.run())
-        await asyncio.sleep(10)
-        running.cancel()
-        return ended
-
-    assert run(main) == [1.0] * 3 + [2.0] * 3 + [3.0]
+    queue, pool = pool_of(env, reconcile, workers)
+    queue.add("a")
+    running = asyncio.create_task(pool.run())
+    await asyncio.sleep(60)
+    assert len(queue) == 1
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert env.monotonic() == 60.0
 
 
-def test_a_stop_takes_no_further_keys_finishes_the_running_ones_and_cancels_the_slow() -> None:
-    async def main(env: Env) -> None:
-        story: list[str] = []
+async def test_n_workers_work_on_n_keys_at_once(env: Env) -> None:
+    ended: list[float] = []
 
-        async def reconcile(key: str) -> None:
-            story.append(f"begin {key}")
-            try:
-                await asyncio.sleep({"quick": 3.0, "slow": 100.0}.get(key, 0.0))
-            except asyncio.CancelledError:
-                story.append(f"cancel {key} at {env.monotonic():g}")
-                raise
-            story.append(f"end {key} at {env.monotonic():g}")
-
-        queue, pool = pool_of(env, reconcile, 2, stop_seconds=10.0)
-        for key in ("quick", "slow", "never"):
-            queue.add(key)
-        running = asyncio.create_task(pool.run())
+    async def reconcile(_key: str) -> None:
         await asyncio.sleep(1)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert story == ["begin quick", "begin slow", "end quick at 3", "cancel slow at 11"]
-        assert len(asyncio.all_tasks()) == 1
+        ended.append(env.monotonic())
 
-    run(main)
-
-
-def test_a_stop_with_idle_workers_is_immediate_and_a_second_cancel_does_not_wait() -> None:
-    async def main(env: Env) -> None:
-        async def reconcile(_key: str) -> None:
-            await asyncio.sleep(100)
-
-        _queue, pool = pool_of(env, reconcile, 3)
-        running = asyncio.create_task(pool.run())
-        await asyncio.sleep(1)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert env.monotonic() == 1.0
-
-        queue, pool = pool_of(env, reconcile, 1)
-        queue.add("a")
-        running = asyncio.create_task(pool.run())
-        await asyncio.sleep(1)
-        running.cancel()
-        await asyncio.sleep(1)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert env.monotonic() == 3.0
-        assert running.cancelled()
-
-    run(main)
+    queue, pool = pool_of(env, reconcile, 3)
+    for number in range(7):
+        queue.add(str(number))
+    running = asyncio.create_task(pool.run())
+    await asyncio.sleep(10)
+    running.cancel()
+    assert ended == [1.0] * 3 + [2.0] * 3 + [3.0]
 
 
-def test_a_worker_lets_others_run_between_keys() -> None:
-    async def main(env: Env) -> None:
-        turns = 0
+async def test_a_stop_takes_no_further_keys_finishes_the_running_ones_and_cancels_the_slow(env: Env) -> None:
+    story: list[str] = []
 
-        async def reconcile(_key: str) -> None:
-            return None
+    async def reconcile(key: str) -> None:
+        story.append(f"begin {key}")
+        try:
+            await asyncio.sleep({"quick": 3.0, "slow": 100.0}.get(key, 0.0))
+        except asyncio.CancelledError:
+            story.append(f"cancel {key} at {env.monotonic():g}")
+            raise
+        story.append(f"end {key} at {env.monotonic():g}")
 
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+    queue, pool = pool_of(env, reconcile, 2, stop_seconds=10.0)
+    for key in ("quick", "slow", "never"):
+        queue.add(key)
+    running = asyncio.create_task(pool.run())
+    await asyncio.sleep(1)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert story == ["begin quick", "begin slow", "end quick at 3", "cancel slow at 11"]
+    assert len(asyncio.all_tasks()) == 1
 
-        queue, pool = pool_of(env, reconcile, 1)
-        for number in range(100):
-            queue.add(str(number))
-        beside, running = asyncio.create_task(other()), asyncio.create_task(pool.run())
-        await asyncio.sleep(0.0)
-        while len(queue):  # noqa: ASYNC110  # one turn of the loop at a time
+
+async def test_a_stop_with_idle_workers_is_immediate_and_a_second_cancel_does_not_wait(env: Env) -> None:
+    async def reconcile(_key: str) -> None:
+        await asyncio.sleep(100)
+
+    _queue, pool = pool_of(env, reconcile, 3)
+    running = asyncio.create_task(pool.run())
+    await asyncio.sleep(1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert env.monotonic() == 1.0
+
+    queue, pool = pool_of(env, reconcile, 1)
+    queue.add("a")
+    running = asyncio.create_task(pool.run())
+    await asyncio.sleep(1)
+    running.cancel()
+    await asyncio.sleep(1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert env.monotonic() == 3.0
+    assert running.cancelled()
+
+
+async def test_a_worker_lets_others_run_between_keys(env: Env) -> None:
+    turns = 0
+
+    async def reconcile(_key: str) -> None:
+        return None
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
             await asyncio.sleep(0)
-        assert turns > 90
-        beside.cancel()
-        running.cancel()
 
-    run(main)
+    queue, pool = pool_of(env, reconcile, 1)
+    for number in range(100):
+        queue.add(str(number))
+    beside, running = asyncio.create_task(other()), asyncio.create_task(pool.run())
+    await asyncio.sleep(0.0)
+    while len(queue):  # noqa: ASYNC110  # one turn of the loop at a time
+        await asyncio.sleep(0)
+    assert turns > 90
+    beside.cancel()
+    running.cancel()
 
 
 class _Filled:
@@ -277,29 +274,23 @@ class _WithCompany(Controller):
         self.told.append((what, self.env.monotonic()))
 
 
-def test_what_runs_beside_begins_before_the_caches_are_filled_and_other_workers_after() -> None:
-    async def main(env: Env) -> None:
-        controller = _WithCompany(env)
-        running = asyncio.create_task(controller.run())
-        await asyncio.sleep(9)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert running.cancelled()
-        assert controller.told == [("began", 0.0), ("key", 5.0), ("other", 5.0), ("ended", 9.0)]
-        assert len(asyncio.all_tasks()) == 1, "no task is left"
-
-    run(main)
+async def test_what_runs_beside_begins_before_the_caches_are_filled_and_other_workers_after(env: Env) -> None:
+    controller = _WithCompany(env)
+    running = asyncio.create_task(controller.run())
+    await asyncio.sleep(9)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert running.cancelled()
+    assert controller.told == [("began", 0.0), ("key", 5.0), ("other", 5.0), ("ended", 9.0)]
+    assert len(asyncio.all_tasks()) == 1, "no task is left"
 
 
-def test_a_queue_of_other_workers_is_shut_even_if_the_caches_were_never_filled() -> None:
-    async def main(env: Env) -> None:
-        controller = _WithCompany(env)
-        running = asyncio.create_task(controller.run())
-        await asyncio.sleep(1)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert await controller.others.get() == "other"  # what was in it may still be taken out
-        with pytest.raises(QueueClosed):
-            await controller.others.get()
-
-    run(main)
+async def test_a_queue_of_other_workers_is_shut_even_if_the_caches_were_never_filled(env: Env) -> None:
+    controller = _WithCompany(env)
+    running = asyncio.create_task(controller.run())
+    await asyncio.sleep(1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert await controller.others.get() == "other"  # what was in it may still be taken out
+    with pytest.raises(QueueClosed):
+        await controller.others.get()

@@ -13,7 +13,7 @@ from pilothouse.api import wire
 from pilothouse.api.coordination import LEASES
 from pilothouse.client import merge_patch
 from pilothouse.env import Env
-from pilothouse.env.virtual import VirtualClock, run
+from pilothouse.env.virtual import VirtualClock
 from pilothouse.machinery.times import parse_micro_time
 from pilothouse.runtime import EventRecorder, Fence, LeaderElector, LeadershipLost, LostLease, Registry
 
@@ -52,212 +52,183 @@ def lease(server: Cluster) -> dict[str, Any]:
     return spec
 
 
-def test_the_first_creates_the_lease_and_renews_it_by_put_alone_every_two_seconds() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        first = Member(env, server, "one")
-        running = first.run()
-        await asyncio.sleep(9)
-        assert [(at, method) for at, method, _name, _body in server.log] == [
-            (0.0, "GET"), (0.0, "POST"), (0.0, "PUT"), (2.0, "PUT"), (4.0, "PUT"), (6.0, "PUT"), (8.0, "PUT"),
-        ]  # fmt: skip
-        spec = lease(server)
-        assert spec["holderIdentity"] == "one"
-        assert spec["leaseDurationSeconds"] == 15
-        assert spec["leaseTransitions"] == 0
-        assert spec["acquireTime"] == "2026-01-01T00:00:00.000000Z"
-        assert parse_micro_time(spec["renewTime"]) == datetime.datetime(2026, 1, 1, 0, 0, 8, tzinfo=datetime.UTC)
-        assert first.started == [0.0]
-        assert first.elector.is_leader
-        running.cancel()
-
-    run(main)
+async def test_the_first_creates_the_lease_and_renews_it_by_put_alone_every_two_seconds(env: Env) -> None:
+    server = Cluster(env)
+    first = Member(env, server, "one")
+    running = first.run()
+    await asyncio.sleep(9)
+    assert [(at, method) for at, method, _name, _body in server.log] == [
+        (0.0, "GET"), (0.0, "POST"), (0.0, "PUT"), (2.0, "PUT"), (4.0, "PUT"), (6.0, "PUT"), (8.0, "PUT"),
+    ]  # fmt: skip
+    spec = lease(server)
+    assert spec["holderIdentity"] == "one"
+    assert spec["leaseDurationSeconds"] == 15
+    assert spec["leaseTransitions"] == 0
+    assert spec["acquireTime"] == "2026-01-01T00:00:00.000000Z"
+    assert parse_micro_time(spec["renewTime"]) == datetime.datetime(2026, 1, 1, 0, 0, 8, tzinfo=datetime.UTC)
+    assert first.started == [0.0]
+    assert first.elector.is_leader
+    running.cancel()
 
 
-def test_a_second_waits_a_full_lease_duration_after_the_last_change_it_saw(seed: int) -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        first, second = Member(env, server, "one", release_on_stop=False), Member(env, server, "two")
-        leaders: list[str] = []
-        second.elector._on_new_leader = leaders.append
-        running = [first.run()]
-        await asyncio.sleep(1.0)
-        running.append(second.run())
-        await asyncio.sleep(20.0)
-        running[0].cancel()
-        before = env.monotonic()
-        await asyncio.sleep(40.0)
-        assert second.started
-        # The last renewal was seen up to one pause (4.4 s) after it happened, and the end of the lease likewise.
-        assert before - 2.0 + 15.0 <= second.started[0] <= before + 4.4 + 15.0 + 4.4
-        assert lease(server)["leaseTransitions"] == 1
-        assert leaders == ["one", "two"]
-        running[1].cancel()
-
-    run(main, seed=seed)
+async def test_a_second_waits_a_full_lease_duration_after_the_last_change_it_saw(env: Env, seed: int) -> None:
+    server = Cluster(env)
+    first, second = Member(env, server, "one", release_on_stop=False), Member(env, server, "two")
+    leaders: list[str] = []
+    second.elector._on_new_leader = leaders.append
+    running = [first.run()]
+    await asyncio.sleep(1.0)
+    running.append(second.run())
+    await asyncio.sleep(20.0)
+    running[0].cancel()
+    before = env.monotonic()
+    await asyncio.sleep(40.0)
+    assert second.started
+    # The last renewal was seen up to one pause (4.4 s) after it happened, and the end of the lease likewise.
+    assert before - 2.0 + 15.0 <= second.started[0] <= before + 4.4 + 15.0 + 4.4
+    assert lease(server)["leaseTransitions"] == 1
+    assert leaders == ["one", "two"]
+    running[1].cancel()
 
 
-def test_whoever_comes_fresh_waits_from_its_own_first_look_whatever_the_lease_says() -> None:
+async def test_whoever_comes_fresh_waits_from_its_own_first_look_whatever_the_lease_says(env: Env) -> None:
     """The times in the lease are years old, and the wall clock jumps: neither counts."""
-
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        stale = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": NAME, "namespace": NAMESPACE},
-            "spec": {
-                "holderIdentity": "gone", "leaseDurationSeconds": 15, "leaseTransitions": 7,
-                "acquireTime": "2020-01-01T00:00:00.000000Z", "renewTime": "2020-01-01T00:00:00.000000Z",
-            },
-        }  # fmt: skip
-        await server.admin().create(LEASES, stale, NAMESPACE)
-        member = Member(env, server, "me")
-        running = member.run()
-        await asyncio.sleep(5)
-        assert isinstance(env.clock, VirtualClock)
-        env.clock.jump(100_000)
-        await asyncio.sleep(30)
-        assert 15.0 < member.started[0] < 20.0
-        assert lease(server)["leaseTransitions"] == 8
-        running.cancel()
-
-    run(main)
+    server = Cluster(env)
+    stale = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "spec": {
+            "holderIdentity": "gone", "leaseDurationSeconds": 15, "leaseTransitions": 7,
+            "acquireTime": "2020-01-01T00:00:00.000000Z", "renewTime": "2020-01-01T00:00:00.000000Z",
+        },
+    }  # fmt: skip
+    await server.admin().create(LEASES, stale, NAMESPACE)
+    member = Member(env, server, "me")
+    running = member.run()
+    await asyncio.sleep(5)
+    assert isinstance(env.clock, VirtualClock)
+    env.clock.jump(100_000)
+    await asyncio.sleep(30)
+    assert 15.0 < member.started[0] < 20.0
+    assert lease(server)["leaseTransitions"] == 8
+    running.cancel()
 
 
-def test_a_free_lease_is_taken_at_the_next_look_and_pauses_are_between_2_and_4_4_seconds() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        first, second = Member(env, server, "one"), Member(env, server, "two")
-        running = first.run()
-        await asyncio.sleep(0.5)
-        waiting = second.run()
-        await asyncio.sleep(60)
-        looks = [at for at, method, _name, _body in server.log if method == "GET" and at > 0.4]
-        pauses = [b - a for a, b in itertools.pairwise(looks)]
-        assert all(2.0 <= pause < 4.4001 for pause in pauses)
-        assert max(pauses) > 3.5
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert lease(server) == {
-            "holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 0,
-            "acquireTime": lease(server)["renewTime"], "renewTime": lease(server)["renewTime"],
-        }  # fmt: skip
-        released_at = env.monotonic()
-        await asyncio.sleep(5)
-        assert second.started[0] - released_at < 4.4
-        assert lease(server)["leaseTransitions"] == 1
-        waiting.cancel()
-
-    run(main)
+async def test_a_free_lease_is_taken_at_the_next_look_and_pauses_are_between_2_and_4_4_seconds(env: Env) -> None:
+    server = Cluster(env)
+    first, second = Member(env, server, "one"), Member(env, server, "two")
+    running = first.run()
+    await asyncio.sleep(0.5)
+    waiting = second.run()
+    await asyncio.sleep(60)
+    looks = [at for at, method, _name, _body in server.log if method == "GET" and at > 0.4]
+    pauses = [b - a for a, b in itertools.pairwise(looks)]
+    assert all(2.0 <= pause < 4.4001 for pause in pauses)
+    assert max(pauses) > 3.5
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert lease(server) == {
+        "holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 0,
+        "acquireTime": lease(server)["renewTime"], "renewTime": lease(server)["renewTime"],
+    }  # fmt: skip
+    released_at = env.monotonic()
+    await asyncio.sleep(5)
+    assert second.started[0] - released_at < 4.4
+    assert lease(server)["leaseTransitions"] == 1
+    waiting.cancel()
 
 
-def test_a_leader_that_cannot_renew_for_ten_seconds_stops_and_may_not_write_from_then_on() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        fence = Fence(env)
-        metrics = Registry()
-        with pytest.raises(LostLease):
-            fence.check()
-        member = Member(env, server, "one", fence=fence, metrics=metrics)
-        running = member.run()
-        await asyncio.sleep(20.5)
+async def test_a_leader_that_cannot_renew_for_ten_seconds_stops_and_may_not_write_from_then_on(env: Env) -> None:
+    server = Cluster(env)
+    fence = Fence(env)
+    metrics = Registry()
+    with pytest.raises(LostLease):
         fence.check()
-        assert metrics.value("leader_election_master_status", "kube-controller-manager") == 1
-        server.down = True  # the last renewal was sent at 20.0
-        await asyncio.sleep(9.4)
+    member = Member(env, server, "one", fence=fence, metrics=metrics)
+    running = member.run()
+    await asyncio.sleep(20.5)
+    fence.check()
+    assert metrics.value("leader_election_master_status", "kube-controller-manager") == 1
+    server.down = True  # the last renewal was sent at 20.0
+    await asyncio.sleep(9.4)
+    fence.check()
+    await asyncio.sleep(0.2)
+    with pytest.raises(LostLease):
         fence.check()
-        await asyncio.sleep(0.2)
-        with pytest.raises(LostLease):
-            fence.check()
-        assert member.ended == [], "the elector notices later than the fence: it began its last renewal at 22.0"
-        with pytest.raises(LeadershipLost):
-            await running
-        assert member.ended == [32.0]
-        assert metrics.value("leader_election_master_status", "kube-controller-manager") == 0
-        assert not fence.open
-
-    run(main)
+    assert member.ended == [], "the elector notices later than the fence: it began its last renewal at 22.0"
+    with pytest.raises(LeadershipLost):
+        await running
+    assert member.ended == [32.0]
+    assert metrics.value("leader_election_master_status", "kube-controller-manager") == 0
+    assert not fence.open
 
 
-def test_a_leader_that_sees_another_holder_stops_at_once() -> None:
+async def test_a_leader_that_sees_another_holder_stops_at_once(env: Env) -> None:
     """Its loop time may have stood still while the other's went on (a machine that slept), so its fence was open."""
-
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        fence = Fence(env)
-        member = Member(env, server, "one", fence=fence)
-        member.last_words = 5.0
-        running = member.run()
-        await asyncio.sleep(20.5)
-        await server.admin().patch(LEASES, NAME, merge_patch({"spec": {"holderIdentity": "two"}}), NAMESPACE)
-        await asyncio.sleep(2.0)
-        assert not fence.open, "the renewal at 22.0 came upon it"
-        with pytest.raises(LeadershipLost, match="two holds it"):
-            await running
-        assert member.ended == [27.0]
-        assert not fence.open
-        assert lease(server)["holderIdentity"] == "two"
-
-    run(main)
+    server = Cluster(env)
+    fence = Fence(env)
+    member = Member(env, server, "one", fence=fence)
+    member.last_words = 5.0
+    running = member.run()
+    await asyncio.sleep(20.5)
+    await server.admin().patch(LEASES, NAME, merge_patch({"spec": {"holderIdentity": "two"}}), NAMESPACE)
+    await asyncio.sleep(2.0)
+    assert not fence.open, "the renewal at 22.0 came upon it"
+    with pytest.raises(LeadershipLost, match="two holds it"):
+        await running
+    assert member.ended == [27.0]
+    assert not fence.open
+    assert lease(server)["holderIdentity"] == "two"
 
 
-def test_a_loss_is_told_before_the_leader_is_stopped() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        fence = Fence(env)
-        told: list[tuple[str, float, bool]] = []
-        member = Member(
-            env,
-            server,
-            "one",
-            fence=fence,
-            on_lost=lambda lost: told.append((str(lost), env.monotonic(), fence.open)),
-        )
-        member.last_words = 5.0
-        running = member.run()
-        await asyncio.sleep(20.5)
-        await server.admin().patch(LEASES, NAME, merge_patch({"spec": {"holderIdentity": "two"}}), NAMESPACE)
-        with pytest.raises(LeadershipLost) as raised:
-            await running
-        assert told == [(str(raised.value), 22.0, False)]
-        assert member.ended == [27.0]
-
-    run(main)
+async def test_a_loss_is_told_before_the_leader_is_stopped(env: Env) -> None:
+    server = Cluster(env)
+    fence = Fence(env)
+    told: list[tuple[str, float, bool]] = []
+    member = Member(
+        env,
+        server,
+        "one",
+        fence=fence,
+        on_lost=lambda lost: told.append((str(lost), env.monotonic(), fence.open)),
+    )
+    member.last_words = 5.0
+    running = member.run()
+    await asyncio.sleep(20.5)
+    await server.admin().patch(LEASES, NAME, merge_patch({"spec": {"holderIdentity": "two"}}), NAMESPACE)
+    with pytest.raises(LeadershipLost) as raised:
+        await running
+    assert told == [(str(raised.value), 22.0, False)]
+    assert member.ended == [27.0]
 
 
-def test_an_orderly_stop_is_no_loss() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        told: list[object] = []
-        member = Member(env, server, "one", on_lost=told.append)
-        member.last_words = 30.0
-        running = member.run()
-        await asyncio.sleep(5)
-        server.down = True
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert told == []
-
-    run(main)
+async def test_an_orderly_stop_is_no_loss(env: Env) -> None:
+    server = Cluster(env)
+    told: list[object] = []
+    member = Member(env, server, "one", on_lost=told.append)
+    member.last_words = 30.0
+    running = member.run()
+    await asyncio.sleep(5)
+    server.down = True
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert told == []
 
 
-def test_a_renewal_that_hangs_is_given_up_after_half_the_deadline() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        member = Member(env, server, "one")
-        running = member.run()
-        await asyncio.sleep(3)
-        hanging = HangingTransport()
-        member.elector._client.transport = hanging
-        member.elector._client._calls._transport = hanging
-        with pytest.raises(LeadershipLost):
-            await running
-        assert member.ended == [14.0]
-        assert hanging.asked == ["PUT", "GET"], "five seconds each"
-
-    run(main)
+async def test_a_renewal_that_hangs_is_given_up_after_half_the_deadline(env: Env) -> None:
+    server = Cluster(env)
+    member = Member(env, server, "one")
+    running = member.run()
+    await asyncio.sleep(3)
+    hanging = HangingTransport()
+    member.elector._client.transport = hanging
+    member.elector._client._calls._transport = hanging
+    with pytest.raises(LeadershipLost):
+        await running
+    assert member.ended == [14.0]
+    assert hanging.asked == ["PUT", "GET"], "five seconds each"
 
 
 class HangingTransport:
@@ -278,76 +249,66 @@ class HangingTransport:
         return None
 
 
-def test_a_lease_touched_by_others_is_renewed_the_slow_way() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        metrics = Registry()
-        member = Member(env, server, "one", metrics=metrics)
-        running = member.run()
-        await asyncio.sleep(3)
-        server.log.clear()
-        touch = merge_patch({"metadata": {"annotations": {"touched": "yes"}}})
-        await server.admin().patch(LEASES, NAME, touch, NAMESPACE)
-        await asyncio.sleep(3.5)
-        assert server.methods() == ["PUT", "GET", "PUT", "PUT"]
-        (found,) = server.objects("coordination.k8s.io/leases/kube-system/")
-        assert found["metadata"]["annotations"] == {"touched": "yes"}
-        assert metrics.value("leader_election_slowpath_total", "kube-controller-manager") == 1
-        running.cancel()
-
-    run(main)
+async def test_a_lease_touched_by_others_is_renewed_the_slow_way(env: Env) -> None:
+    server = Cluster(env)
+    metrics = Registry()
+    member = Member(env, server, "one", metrics=metrics)
+    running = member.run()
+    await asyncio.sleep(3)
+    server.log.clear()
+    touch = merge_patch({"metadata": {"annotations": {"touched": "yes"}}})
+    await server.admin().patch(LEASES, NAME, touch, NAMESPACE)
+    await asyncio.sleep(3.5)
+    assert server.methods() == ["PUT", "GET", "PUT", "PUT"]
+    (found,) = server.objects("coordination.k8s.io/leases/kube-system/")
+    assert found["metadata"]["annotations"] == {"touched": "yes"}
+    assert metrics.value("leader_election_slowpath_total", "kube-controller-manager") == 1
+    running.cancel()
 
 
-def test_renewals_go_on_while_the_leader_stops_and_the_lease_is_released_after_that() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        recorder = EventRecorder(server.client(), env, "kube-controller-manager")
-        sending = asyncio.create_task(recorder.run())
-        fence = Fence(env)
-        member = Member(env, server, "one", recorder=recorder, fence=fence)
-        member.last_words = 30.0
-        running = member.run()
-        await asyncio.sleep(5)
-        running.cancel()
-        await asyncio.sleep(29)
-        assert lease(server)["holderIdentity"] == "one"
-        fence.check()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert member.ended == [35.0]
-        assert env.monotonic() == 35.0
-        assert lease(server)["holderIdentity"] == ""
-        assert not fence.open
-        assert await recorder.flush(5)
-        events = server.objects("/events/")
-        assert [(e["type"], e["reason"], e["message"]) for e in events] == [
-            ("Normal", "LeaderElection", "one became leader"),
-            ("Normal", "LeaderElection", "one stopped leading"),
-        ]
-        assert events[0]["involvedObject"]["kind"] == "Lease"
-        sending.cancel()
-
-    run(main)
+async def test_renewals_go_on_while_the_leader_stops_and_the_lease_is_released_after_that(env: Env) -> None:
+    server = Cluster(env)
+    recorder = EventRecorder(server.client(), env, "kube-controller-manager")
+    sending = asyncio.create_task(recorder.run())
+    fence = Fence(env)
+    member = Member(env, server, "one", recorder=recorder, fence=fence)
+    member.last_words = 30.0
+    running = member.run()
+    await asyncio.sleep(5)
+    running.cancel()
+    await asyncio.sleep(29)
+    assert lease(server)["holderIdentity"] == "one"
+    fence.check()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert member.ended == [35.0]
+    assert env.monotonic() == 35.0
+    assert lease(server)["holderIdentity"] == ""
+    assert not fence.open
+    assert await recorder.flush(5)
+    events = server.objects("/events/")
+    assert [(e["type"], e["reason"], e["message"]) for e in events] == [
+        ("Normal", "LeaderElection", "one became leader"),
+        ("Normal", "LeaderElection", "one stopped leading"),
+    ]
+    assert events[0]["involvedObject"]["kind"] == "Lease"
+    sending.cancel()
 
 
-def test_a_candidate_that_is_stopped_while_it_takes_the_lease_leaves_it_free() -> None:
+async def test_a_candidate_that_is_stopped_while_it_takes_the_lease_leaves_it_free(env: Env) -> None:
     """Its request had been carried out, only the answer was still on its way."""
-
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        member = Member(env, server, "one")
-        calls = member.elector._client._calls
-        calls._transport = LateAnswers(calls._transport, 1.0)
-        running = member.run()
-        await asyncio.sleep(1.5)  # the lookup took a second, the create has been carried out
-        assert lease(server)["holderIdentity"] == "one"
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert running.cancelled()
-        assert member.started == []
-        assert lease(server).get("holderIdentity", "") == ""
-
-    run(main)
+    server = Cluster(env)
+    member = Member(env, server, "one")
+    calls = member.elector._client._calls
+    calls._transport = LateAnswers(calls._transport, 1.0)
+    running = member.run()
+    await asyncio.sleep(1.5)  # the lookup took a second, the create has been carried out
+    assert lease(server)["holderIdentity"] == "one"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert running.cancelled()
+    assert member.started == []
+    assert lease(server).get("holderIdentity", "") == ""
 
 
 class LateAnswers:
@@ -369,59 +330,50 @@ class LateAnswers:
         await self._inner.close()
 
 
-def test_a_leader_that_is_finished_releases_the_lease() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        member = Member(env, server, "one")
-        member.work_seconds = 3.0
-        await member.run()
-        assert lease(server)["holderIdentity"] == ""
-
-    run(main)
+async def test_a_leader_that_is_finished_releases_the_lease(env: Env) -> None:
+    server = Cluster(env)
+    member = Member(env, server, "one")
+    member.work_seconds = 3.0
+    await member.run()
+    assert lease(server)["holderIdentity"] == ""
 
 
-def test_a_conflict_at_release_is_tried_again() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        member = Member(env, server, "one")
-        running = member.run()
-        await asyncio.sleep(3)
-        conflicts = 2
+async def test_a_conflict_at_release_is_tried_again(env: Env) -> None:
+    server = Cluster(env)
+    member = Member(env, server, "one")
+    running = member.run()
+    await asyncio.sleep(3)
+    conflicts = 2
 
-        def before(request: wire.Request) -> wire.Response | None:
-            nonlocal conflicts
-            if request.method == "PUT" and conflicts:
-                conflicts -= 1
-                return server.answer(409, "Conflict")
-            return None
+    def before(request: wire.Request) -> wire.Response | None:
+        nonlocal conflicts
+        if request.method == "PUT" and conflicts:
+            conflicts -= 1
+            return server.answer(409, "Conflict")
+        return None
 
-        server.before = before
-        server.log.clear()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert server.methods() == ["GET", "PUT"] * 3
-        assert lease(server)["holderIdentity"] == ""
-
-    run(main)
+    server.before = before
+    server.log.clear()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert server.methods() == ["GET", "PUT"] * 3
+    assert lease(server)["holderIdentity"] == ""
 
 
-def test_health_fails_when_a_lease_is_over_and_the_leader_has_not_stopped() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        member = Member(env, server, "one")
-        assert member.elector.check() is None
-        member.last_words = 100.0
-        running = member.run()
-        await asyncio.sleep(1)
-        server.down = True
-        await asyncio.sleep(34)
-        assert member.elector.check(20.0) is None
-        await asyncio.sleep(2)
-        assert member.elector.check(20.0) == "failed election to renew leadership on lease kube-controller-manager"
-        with pytest.raises(LeadershipLost):
-            await running
-
-    run(main)
+async def test_health_fails_when_a_lease_is_over_and_the_leader_has_not_stopped(env: Env) -> None:
+    server = Cluster(env)
+    member = Member(env, server, "one")
+    assert member.elector.check() is None
+    member.last_words = 100.0
+    running = member.run()
+    await asyncio.sleep(1)
+    server.down = True
+    await asyncio.sleep(34)
+    assert member.elector.check(20.0) is None
+    await asyncio.sleep(2)
+    assert member.elector.check(20.0) == "failed election to renew leadership on lease kube-controller-manager"
+    with pytest.raises(LeadershipLost):
+        await running
 
 
 @pytest.mark.parametrize(
@@ -433,36 +385,30 @@ def test_health_fails_when_a_lease_is_over_and_the_leader_has_not_stopped() -> N
         ({"identity": ""}, "Lock identity is empty"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
-    async def main(env: Env) -> None:
-        with pytest.raises(ValueError, match=message.replace("*", r"\*")):
-            LeaderElector(Cluster(env).client(), env, **{"identity": "me", "name": "x", **options})
-
-    run(main)
+async def test_settings_that_make_no_sense_are_refused(env: Env, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("*", r"\*")):
+        LeaderElector(Cluster(env).client(), env, **{"identity": "me", "name": "x", **options})
 
 
-def test_a_lease_that_cannot_be_read_is_a_failed_attempt_and_no_end() -> None:
-    async def main(env: Env) -> None:
-        server = Cluster(env)
-        client = server.client()
-        meta = {"name": NAME, "namespace": NAMESPACE}
-        await client.create(LEASES.raw, {"metadata": meta, "spec": {"holderIdentity": "other"}}, NAMESPACE)
-        member = Member(env, server, "one")
-        unreadable = True
-        read = client.get
+async def test_a_lease_that_cannot_be_read_is_a_failed_attempt_and_no_end(env: Env) -> None:
+    server = Cluster(env)
+    client = server.client()
+    meta = {"name": NAME, "namespace": NAMESPACE}
+    await client.create(LEASES.raw, {"metadata": meta, "spec": {"holderIdentity": "other"}}, NAMESPACE)
+    member = Member(env, server, "one")
+    unreadable = True
+    read = client.get
 
-        async def get(*arguments: Any, **options: Any) -> Any:
-            found = await read(*arguments, **options)
-            return msgspec.Raw(b'{"spec":{"renewTime":"yesterday"}}') if unreadable else found
+    async def get(*arguments: Any, **options: Any) -> Any:
+        found = await read(*arguments, **options)
+        return msgspec.Raw(b'{"spec":{"renewTime":"yesterday"}}') if unreadable else found
 
-        member.elector._client.get = get  # type: ignore[method-assign]  # no server would store such a lease
-        running = member.run()
-        await asyncio.sleep(60)
-        assert not running.done()
-        assert member.started == []
-        unreadable = False
-        await asyncio.sleep(30)
-        assert len(member.started) == 1
-        running.cancel()
-
-    run(main)
+    member.elector._client.get = get  # type: ignore[method-assign]  # no server would store such a lease
+    running = member.run()
+    await asyncio.sleep(60)
+    assert not running.done()
+    assert member.started == []
+    unreadable = False
+    await asyncio.sleep(30)
+    assert len(member.started) == 1
+    running.cancel()

@@ -1,8 +1,9 @@
 """What becomes of events on their way to the API server (client-go ``tools/record/events_cache_test.go``)."""
 
 import asyncio
+import contextlib
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,37 +13,30 @@ from pilothouse.api.apps import REPLICA_SETS
 from pilothouse.api.core import EVENTS, NODES, ObjectReference
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.runtime import EventRecorder, object_reference
 
 WEB = object_reference(REPLICA_SETS, ObjectMeta(name="web", namespace="default", uid="u1", resource_version="7"))
 
-Scene = Callable[[Env, Cluster, EventRecorder], Coroutine[Any, Any, None]]
 
-
-def play(scene: Scene) -> Cluster:
-    async def main(env: Env) -> Cluster:
-        server = Cluster(env)
-        recorder = EventRecorder(server.client(), env, "replicaset-controller")
-        sending = asyncio.create_task(recorder.run())
-        await scene(env, server, recorder)
-        await recorder.flush(10_000)
-        sending.cancel()
-        return server
-
-    return run(main)
+@contextlib.asynccontextmanager
+async def recording(env: Env, *, at_once: int = 1) -> AsyncIterator[tuple[Cluster, EventRecorder]]:
+    """A server and a recorder, which has sent everything in the end."""
+    server = Cluster(env)
+    recorder = EventRecorder(server.client(), env, "replicaset-controller", at_once=at_once)
+    sending = asyncio.create_task(recorder.run())
+    yield server, recorder
+    await recorder.flush(10_000)
+    sending.cancel()
 
 
 def events(server: Cluster) -> list[dict[str, Any]]:
     return server.objects("/events/")
 
 
-def test_an_event_is_a_whole_core_v1_event() -> None:
-    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
+async def test_an_event_is_a_whole_core_v1_event(env: Env) -> None:
+    async with recording(env) as (server, recorder):
         await asyncio.sleep(1.5)
         recorder.event(WEB, "Normal", "SuccessfulCreate", "Created pod: web-1")
-
-    server = play(scene)
     (_at, method, _name, body) = server.log[0]
     assert method == "POST"
     name = body["metadata"].pop("name")
@@ -70,26 +64,21 @@ def test_an_event_is_a_whole_core_v1_event() -> None:
     }  # fmt: skip
 
 
-def test_events_of_cluster_scoped_objects_are_kept_in_default_and_odd_names_give_way_to_a_uid() -> None:
-    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
+async def test_events_of_cluster_scoped_objects_are_kept_in_default_and_odd_names_give_way_to_a_uid(env: Env) -> None:
+    async with recording(env) as (server, recorder):
         recorder.event(object_reference(NODES, ObjectMeta(name="node-0", uid="u")), "Normal", "R", "m")
         recorder.event(ObjectReference(kind="ClusterRole", name="system:x"), "Warning", "R", "m")
-
-    odd, node = (
-        event["metadata"] for event in sorted(events(play(scene)), key=lambda event: event["type"], reverse=True)
-    )
+    odd, node = (event["metadata"] for event in sorted(events(server), key=lambda event: event["type"], reverse=True))
     assert node["namespace"] == odd["namespace"] == "default"
     assert node["name"].startswith("node-0.")
     assert odd["name"].count("-") == 4
 
 
-def test_the_same_event_again_is_counted_by_a_patch() -> None:
-    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
+async def test_the_same_event_again_is_counted_by_a_patch(env: Env) -> None:
+    async with recording(env) as (server, recorder):
         for _ in range(3):
             recorder.event(WEB, "Normal", "R", "same")
             await asyncio.sleep(1)
-
-    server = play(scene)
     assert server.methods() == ["POST", "PATCH", "PATCH"]
     assert len({name for _at, method, name, _body in server.log if method == "PATCH"}) == 1
     assert server.log[-1][3] == {"count": 3, "lastTimestamp": "2026-01-01T00:00:02Z", "message": "same"}
@@ -98,27 +87,22 @@ def test_the_same_event_again_is_counted_by_a_patch() -> None:
     assert event["firstTimestamp"] == "2026-01-01T00:00:00Z"
 
 
-def test_an_event_that_has_expired_on_the_server_is_made_anew_with_its_count() -> None:
-    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
+async def test_an_event_that_has_expired_on_the_server_is_made_anew_with_its_count(env: Env) -> None:
+    async with recording(env) as (server, recorder):
         recorder.event(WEB, "Normal", "R", "same")
         await asyncio.sleep(1)
         await server.admin().delete_collection(EVENTS, "default")
         recorder.event(WEB, "Normal", "R", "same")
-
-    server = play(scene)
     assert server.methods() == ["POST", "PATCH", "POST"]
     assert events(server)[0]["count"] == 2
 
 
-def test_from_the_tenth_similar_event_on_they_are_combined() -> None:
+async def test_from_the_tenth_similar_event_on_they_are_combined(env: Env) -> None:
     """Twelve different messages in ten minutes: nine events, then one whose count rises to three."""
-
-    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
+    async with recording(env) as (server, recorder):
         for number in range(12):
             recorder.event(WEB, "Normal", "R", f"message {number}")
             await asyncio.sleep(50)
-
-    server = play(scene)
     messages = [(event["message"], event["count"]) for event in events(server)]
     assert messages[:9] == [(f"message {number}", 1) for number in range(9)]
     assert messages[9:] == [("(combined from similar events): message 11", 3)]
@@ -126,18 +110,19 @@ def test_from_the_tenth_similar_event_on_they_are_combined() -> None:
     assert server.methods() == ["POST"] * 10 + ["PATCH"] * 2
 
 
-def test_after_ten_quiet_minutes_events_stand_alone_again() -> None:
-    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
+async def test_after_ten_quiet_minutes_events_stand_alone_again(env: Env) -> None:
+    async with recording(env) as (server, recorder):
         for number in range(10):
             recorder.event(WEB, "Normal", "R", f"message {number}")
         await asyncio.sleep(601)
         recorder.event(WEB, "Normal", "R", "alone")
+    assert events(server)[-1]["message"] == "alone"
 
-    assert events(play(scene))[-1]["message"] == "alone"
 
-
-def test_the_26th_event_of_one_type_on_one_object_is_dropped_and_one_more_passes_every_five_minutes() -> None:
-    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
+async def test_the_26th_event_of_one_type_on_one_object_is_dropped_and_one_more_passes_every_five_minutes(
+    env: Env,
+) -> None:
+    async with recording(env) as (server, recorder):
         for _ in range(30):
             recorder.event(WEB, "Normal", "R", "same")
         recorder.event(WEB, "Warning", "R", "another type has its own allowance")
@@ -147,21 +132,17 @@ def test_the_26th_event_of_one_type_on_one_object_is_dropped_and_one_more_passes
         await asyncio.sleep(300)
         recorder.event(WEB, "Normal", "R", "same")
         recorder.event(WEB, "Normal", "R", "same")
-
-    server = play(scene)
     assert len(server.log) == 27
     assert server.log[-1][3]["count"] == 31, "dropped events were counted"
 
 
-def test_without_an_answer_it_is_tried_twelve_times_ten_seconds_apart() -> None:
-    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
+async def test_without_an_answer_it_is_tried_twelve_times_ten_seconds_apart(env: Env) -> None:
+    async with recording(env) as (server, recorder):
         server.down = True
         recorder.event(WEB, "Normal", "R", "lost")
         await asyncio.sleep(200)
         server.down = False
         recorder.event(WEB, "Normal", "R", "kept")
-
-    server = play(scene)
     times = [at for at, _method, _name, _body in server.log[:12]]
     assert times[1] < 10.0, "the first pause is random"
     assert [round(b - a, 2) for a, b in itertools.pairwise(times[1:])] == [10.0] * 10
@@ -172,18 +153,16 @@ def test_without_an_answer_it_is_tried_twelve_times_ten_seconds_apart() -> None:
 @pytest.mark.parametrize(
     ("code", "reason"), [(409, "AlreadyExists"), (403, "Forbidden"), (500, "InternalError"), (422, "Invalid")]
 )
-def test_a_refused_event_is_not_tried_again(code: int, reason: str) -> None:
-    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
+async def test_a_refused_event_is_not_tried_again(env: Env, code: int, reason: str) -> None:
+    async with recording(env) as (server, recorder):
         server.before = lambda _request: server.answer(code, reason)
         recorder.event(WEB, "Normal", "R", "refused")
+    assert len(server.log) == 1
 
-    assert len(play(scene).log) == 1
 
-
-def test_a_namespace_that_goes_away_is_asked_once_a_second() -> None:
+async def test_a_namespace_that_goes_away_is_asked_once_a_second(env: Env) -> None:
     """The events of others do not wait for hundreds that would all be refused."""
-
-    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
+    async with recording(env) as (server, recorder):
         cause = "NamespaceTerminating"
         server.before = lambda request: (
             server.answer(403, "Forbidden", cause=cause) if "/default/" in request.target else None
@@ -193,20 +172,62 @@ def test_a_namespace_that_goes_away_is_asked_once_a_second() -> None:
                 about = ObjectReference(kind="Pod", namespace=namespace, name=f"pod-{number}", uid=str(number))
                 recorder.event(about, "Normal", "R", "m")
             await asyncio.sleep(0.125)
-
-    server = play(scene)
     asked = [at for at, _method, _name, body in server.log if body["metadata"]["namespace"] == "default"]
     assert asked == [0.0, 1.0, 2.0, 3.0]
     assert len(events(server)) == 30
 
 
-def test_more_than_a_thousand_waiting_events_are_dropped_and_unknown_types_refused() -> None:
-    async def scene(env: Env, server: Cluster, recorder: EventRecorder) -> None:
+def pods(count: int) -> list[ObjectReference]:
+    return [
+        ObjectReference(kind="Pod", namespace="default", name=f"pod-{number}", uid=str(number))
+        for number in range(count)
+    ]
+
+
+async def test_several_are_sent_at_once_where_that_is_asked_for(env: Env) -> None:
+    async with recording(env, at_once=4) as (server, recorder):
+        server.delay = 1.0
+        for about in pods(20):
+            recorder.event(about, "Normal", "R", "m")
+        assert await recorder.flush(100)
+        assert env.monotonic() == 5.0, "four at a time"
+    assert len(events(server)) == 20
+
+
+async def test_repetitions_of_one_event_keep_their_order(env: Env) -> None:
+    async with recording(env, at_once=4) as (server, recorder):
+        server.delay = 1.0
+        for _ in range(3):
+            recorder.event(WEB, "Normal", "R", "m")
+        assert await recorder.flush(100)
+    (event,) = events(server)
+    assert event["count"] == 3
+
+
+async def test_who_waits_for_room_loses_no_event(env: Env) -> None:
+    async with recording(env) as (server, recorder):
+        server.delay = 0.001
+        for about in pods(3000):
+            await recorder.room()
+            recorder.event(about, "Normal", "R", "m")
+    assert len(events(server)) == 3000
+
+
+async def test_nobody_waits_for_room_for_more_than_a_second(env: Env) -> None:
+    async with recording(env) as (server, recorder):
+        server.down = True
+        for about in pods(1000):
+            recorder.event(about, "Normal", "R", "m")
+        await recorder.room()
+        assert env.monotonic() == 1.0
+        server.down = False
+
+
+async def test_more_than_a_thousand_waiting_events_are_dropped_and_unknown_types_refused(env: Env) -> None:
+    async with recording(env) as (server, recorder):
         recorder.event(WEB, "Odd", "R", "no such type")
         for number in range(1200):
             about = ObjectReference(kind="Pod", namespace="default", name=f"pod-{number}", uid=str(number))
             recorder.event(about, "Normal", "R", "m")
-
-    server = play(scene)
     assert len(server.log) == 1000
     assert events(server)[-1]["involvedObject"]["name"] == "pod-999"

@@ -15,7 +15,6 @@ from tests.runtime.cluster import Cluster
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.interceptor import Interceptor, Rule, conflict, lose_answer
 from pilothouse.env import Env, TaskGroup
-from pilothouse.env.virtual import run
 from pilothouse.runtime import Fence, LeaderElector
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -74,110 +73,98 @@ async def paint(admin: Client, colour: str) -> None:
     await asyncio.sleep(60)
 
 
-def test_it_copies_prunes_reports_and_cleans_up() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        async with TaskGroup() as group:
-            admin = await prepare(cluster, env, group)
-            group.start(example.run(cluster.client(), env))
+async def test_it_copies_prunes_reports_and_cleans_up(env: Env) -> None:
+    cluster = Cluster(env)
+    async with TaskGroup() as group:
+        admin = await prepare(cluster, env, group)
+        group.start(example.run(cluster.client(), env))
+        await asyncio.sleep(5)
+        assert copies(cluster) == [{"colour": "blue"}]
+        await paint(admin, "red")
+        assert copies(cluster) == [{"colour": "blue"}, {"colour": "red"}]
+        await paint(admin, "green")
+        assert copies(cluster) == [{"colour": "red"}, {"colour": "green"}], "two are kept"
+        backup = await admin.get(example.BACKUPS, "mine", "default")
+        assert backup.status.phase == "Copied"
+        assert backup.status.observed_generation == backup.metadata.generation
+        assert [event["message"] for event in cluster.objects("/events/") if event["reason"] == "Copied"][-1:] == [
+            f"Copied settings to {backup.status.copy}"
+        ]
+        await admin.patch(example.BACKUPS, "mine", merge_patch({"spec": {"keep": 3}}), "default")
+        await asyncio.sleep(60)
+        backup = await admin.get(example.BACKUPS, "mine", "default")
+        assert backup.status.observed_generation == backup.metadata.generation, "also when nothing had to be copied"
+        cluster.log.clear()
+        await asyncio.sleep(3600)
+        assert set(cluster.methods()) == {"GET"}, "quiet: only watches are renewed"
+        await admin.delete(example.BACKUPS, "mine", "default")
+        await asyncio.sleep(5)
+        assert copies(cluster) == []
+        assert cluster.objects("/backup.example.com/") == cluster.objects("backup.example.com/backups/") == []
+        group.cancel()
+
+
+async def test_it_waits_for_a_config_map_that_is_not_there(env: Env) -> None:
+    cluster = Cluster(env)
+    async with TaskGroup() as group:
+        admin = await prepare(cluster, env, group)
+        await admin.delete(example.CONFIG_MAPS, "settings", "default")
+        group.start(example.run(cluster.client(), env))
+        await asyncio.sleep(5)
+        assert (await admin.get(example.BACKUPS, "mine", "default")).status.phase == "Waiting"
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "settings"},
+            "data": {"colour": "new"},
+        }
+        await post(admin, "/api/v1/namespaces/default/configmaps", body)
+        await asyncio.sleep(5)
+        assert copies(cluster) == [{"colour": "new"}]
+        group.cancel()
+
+
+async def test_conflicts_and_lost_answers_change_nothing_in_the_end(env: Env, seed: int) -> None:
+    cluster = Cluster(env)
+    faults = Interceptor(cluster, env)
+    faults.add(Rule(conflict(), verb="patch", probability=0.3))
+    faults.add(Rule(lose_answer(), verb="write", probability=0.3))
+    async with TaskGroup() as group:
+        admin = await prepare(cluster, env, group)
+        group.start(example.run(Client(faults, env), env))
+        for colour in ("red", "green", "yellow"):
+            await paint(admin, colour)
+        await asyncio.sleep(600)
+        assert copies(cluster) == [{"colour": "green"}, {"colour": "yellow"}]
+        await admin.delete(example.BACKUPS, "mine", "default")
+        await asyncio.sleep(600)
+        assert copies(cluster) == []
+        group.cancel()
+
+
+async def test_of_two_that_elect_a_leader_one_works_and_the_other_takes_over(env: Env) -> None:
+    cluster = Cluster(env)
+    async with TaskGroup() as group:
+        admin = await prepare(cluster, env, group)
+        tasks = []
+        electors = []
+        for identity in ("one", "two"):
+            fence = Fence(env)
+            elector = LeaderElector(
+                cluster.admin(), env, identity=identity, name="backup-controller", namespace="default", fence=fence
+            )
+            electors.append(elector)
+            fenced = Client(cluster, env, fence=fence.check)
+            tasks.append(group.start(example.run(fenced, env, elector=elector)))
             await asyncio.sleep(5)
-            assert copies(cluster) == [{"colour": "blue"}]
-            await paint(admin, "red")
-            assert copies(cluster) == [{"colour": "blue"}, {"colour": "red"}]
-            await paint(admin, "green")
-            assert copies(cluster) == [{"colour": "red"}, {"colour": "green"}], "two are kept"
-            backup = await admin.get(example.BACKUPS, "mine", "default")
-            assert backup.status.phase == "Copied"
-            assert backup.status.observed_generation == backup.metadata.generation
-            assert [event["message"] for event in cluster.objects("/events/") if event["reason"] == "Copied"][-1:] == [
-                f"Copied settings to {backup.status.copy}"
-            ]
-            await admin.patch(example.BACKUPS, "mine", merge_patch({"spec": {"keep": 3}}), "default")
-            await asyncio.sleep(60)
-            backup = await admin.get(example.BACKUPS, "mine", "default")
-            assert backup.status.observed_generation == backup.metadata.generation, "also when nothing had to be copied"
-            cluster.log.clear()
-            await asyncio.sleep(3600)
-            assert set(cluster.methods()) == {"GET"}, "quiet: only watches are renewed"
-            await admin.delete(example.BACKUPS, "mine", "default")
-            await asyncio.sleep(5)
-            assert copies(cluster) == []
-            assert cluster.objects("/backup.example.com/") == cluster.objects("backup.example.com/backups/") == []
-            group.cancel()
-
-    run(main)
-
-
-def test_it_waits_for_a_config_map_that_is_not_there() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        async with TaskGroup() as group:
-            admin = await prepare(cluster, env, group)
-            await admin.delete(example.CONFIG_MAPS, "settings", "default")
-            group.start(example.run(cluster.client(), env))
-            await asyncio.sleep(5)
-            assert (await admin.get(example.BACKUPS, "mine", "default")).status.phase == "Waiting"
-            body = {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": "settings"},
-                "data": {"colour": "new"},
-            }
-            await post(admin, "/api/v1/namespaces/default/configmaps", body)
-            await asyncio.sleep(5)
-            assert copies(cluster) == [{"colour": "new"}]
-            group.cancel()
-
-    run(main)
-
-
-def test_conflicts_and_lost_answers_change_nothing_in_the_end(seed: int) -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        faults = Interceptor(cluster, env)
-        faults.add(Rule(conflict(), verb="patch", probability=0.3))
-        faults.add(Rule(lose_answer(), verb="write", probability=0.3))
-        async with TaskGroup() as group:
-            admin = await prepare(cluster, env, group)
-            group.start(example.run(Client(faults, env), env))
-            for colour in ("red", "green", "yellow"):
-                await paint(admin, colour)
-            await asyncio.sleep(600)
-            assert copies(cluster) == [{"colour": "green"}, {"colour": "yellow"}]
-            await admin.delete(example.BACKUPS, "mine", "default")
-            await asyncio.sleep(600)
-            assert copies(cluster) == []
-            group.cancel()
-
-    run(main, seed=seed)
-
-
-def test_of_two_that_elect_a_leader_one_works_and_the_other_takes_over() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        async with TaskGroup() as group:
-            admin = await prepare(cluster, env, group)
-            tasks = []
-            electors = []
-            for identity in ("one", "two"):
-                fence = Fence(env)
-                elector = LeaderElector(
-                    cluster.admin(), env, identity=identity, name="backup-controller", namespace="default", fence=fence
-                )
-                electors.append(elector)
-                fenced = Client(cluster, env, fence=fence.check)
-                tasks.append(group.start(example.run(fenced, env, elector=elector)))
-                await asyncio.sleep(5)
-            assert [elector.is_leader for elector in electors] == [True, False]
-            assert copies(cluster) == [{"colour": "blue"}]
-            tasks[0].cancel()
-            await asyncio.sleep(10)
-            assert electors[1].is_leader
-            await paint(admin, "red")
-            assert copies(cluster) == [{"colour": "blue"}, {"colour": "red"}]
-            group.cancel()
-
-    run(main)
+        assert [elector.is_leader for elector in electors] == [True, False]
+        assert copies(cluster) == [{"colour": "blue"}]
+        tasks[0].cancel()
+        await asyncio.sleep(10)
+        assert electors[1].is_leader
+        await paint(admin, "red")
+        assert copies(cluster) == [{"colour": "blue"}, {"colour": "red"}]
+        group.cancel()
 
 
 def test_the_example_says_how_to_run_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,7 @@ from tests.runtime.test_reflector import Told, play
 from pilothouse.api.core import PODS, Pod
 from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client import Client, WatchEvent
-from pilothouse.env import Env, TaskGroup
-from pilothouse.env.virtual import run
+from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.runtime import InformerFactory, Registry, SharedInformer
 from pilothouse.runtime.reflector import Item
 
@@ -45,43 +44,36 @@ def test_the_cache_decides_between_add_and_update() -> None:
     assert told.lines == ["add a@1 initial", "update a@1 -> a@4", "add b@5", "delete b@6", "delete never@7"]
 
 
-def test_deleted_and_created_again_between_two_lists_is_one_update_with_two_uids() -> None:
+async def test_deleted_and_created_again_between_two_lists_is_one_update_with_two_uids(env: Env) -> None:
     uids: list[tuple[str, str]] = []
-
-    async def main(env: Env) -> None:
-        server = ScriptedServer(env, [listed(3, pod("a", 1, uid="u1")), CLOSED_410, listed(9, pod("a", 8, uid="u2"))])
-        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
-        informer.add_handler(on_update=lambda old, new: uids.append((old.metadata.uid, new.metadata.uid)))
-        running = asyncio.create_task(informer.run())
-        await asyncio.sleep(20)
-        running.cancel()
-
-    run(main)
+    server = ScriptedServer(env, [listed(3, pod("a", 1, uid="u1")), CLOSED_410, listed(9, pod("a", 8, uid="u2"))])
+    informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+    informer.add_handler(on_update=lambda old, new: uids.append((old.metadata.uid, new.metadata.uid)))
+    running = asyncio.create_task(informer.run())
+    await asyncio.sleep(20)
+    running.cancel()
     assert uids == [("u1", "u2")]
 
 
-def test_a_new_list_is_swapped_in_whole_then_deletions_are_told_then_the_rest_in_list_order() -> None:
+async def test_a_new_list_is_swapped_in_whole_then_deletions_are_told_then_the_rest_in_list_order(env: Env) -> None:
     """Every handler that reads the cache sees the complete new state; unchanged objects are not told."""
 
-    async def main(env: Env) -> list[str]:
-        server = ScriptedServer(
-            env,
-            [
-                listed(3, pod("d", 1), pod("c", 1), pod("b", 1), pod("a", 1)),
-                watched(modified(pod("d", 4)), failing(410, "Expired"), end="end"),
-                listed(9, pod("z", 8), pod("c", 7), pod("b", 1)),
-            ],
-        )
-        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
-        told = Told(informer)
-        informer.add_handler(told.add, told.update, told.delete)
-        running = asyncio.create_task(informer.run())
-        await asyncio.sleep(20)
-        running.cancel()
-        return told.lines
-
     after = " | b@1 c@7 z@8"
-    assert run(main)[5:] == [
+    server = ScriptedServer(
+        env,
+        [
+            listed(3, pod("d", 1), pod("c", 1), pod("b", 1), pod("a", 1)),
+            watched(modified(pod("d", 4)), failing(410, "Expired"), end="end"),
+            listed(9, pod("z", 8), pod("c", 7), pod("b", 1)),
+        ],
+    )
+    informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+    told = Told(informer)
+    informer.add_handler(told.add, told.update, told.delete)
+    running = asyncio.create_task(informer.run())
+    await asyncio.sleep(20)
+    running.cancel()
+    assert told.lines[5:] == [
         f"delete a@1 unknown{after}",
         f"delete d@4 unknown{after}",
         f"add z@8{after}",
@@ -89,29 +81,23 @@ def test_a_new_list_is_swapped_in_whole_then_deletions_are_told_then_the_rest_in
     ]
 
 
-def test_there_is_no_second_one_of_what_a_new_list_shows_unchanged() -> None:
+async def test_there_is_no_second_one_of_what_a_new_list_shows_unchanged(env: Env) -> None:
     told: dict[str, Pod] = {}
+    server = ScriptedServer(env, [listed(3, pod("a", 1), pod("b", 2)), CLOSED_410, listed(9, pod("a", 1), pod("b", 8))])
+    informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
 
-    async def main(env: Env) -> None:
-        server = ScriptedServer(
-            env, [listed(3, pod("a", 1), pod("b", 2)), CLOSED_410, listed(9, pod("a", 1), pod("b", 8))]
-        )
-        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+    def on_add(obj: Pod, _initial: bool) -> None:
+        told[obj.metadata.name] = obj
 
-        def on_add(obj: Pod, _initial: bool) -> None:
-            told[obj.metadata.name] = obj
-
-        informer.add_handler(on_add)
-        running = asyncio.create_task(informer.run())
-        await asyncio.sleep(20)
-        running.cancel()
-        a, b = informer.cache.get("default/a"), informer.cache.get("default/b")
-        assert a is told["a"]
-        assert b is not told["b"]
-        assert b is not None
-        assert b.metadata.resource_version == "8"
-
-    run(main)
+    informer.add_handler(on_add)
+    running = asyncio.create_task(informer.run())
+    await asyncio.sleep(20)
+    running.cancel()
+    a, b = informer.cache.get("default/a"), informer.cache.get("default/b")
+    assert a is told["a"]
+    assert b is not told["b"]
+    assert b is not None
+    assert b.metadata.resource_version == "8"
 
 
 def test_a_bookmark_advances_the_version_and_calls_nobody() -> None:
@@ -120,73 +106,61 @@ def test_a_bookmark_advances_the_version_and_calls_nobody() -> None:
     assert informer.cache.resource_version == "50"
 
 
-def test_a_handler_that_comes_late_is_told_everything_as_initial() -> None:
-    async def main(env: Env) -> tuple[list[str], list[str]]:
-        server = ScriptedServer(env, [listed(3, pod("b", 1), pod("a", 2)), watched(5.0, added(pod("c", 4)))])
-        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
-        early, late = Told(), Told()
-        informer.add_handler(early.add, early.update, early.delete)
-        assert not informer.has_synced
-        running = asyncio.create_task(informer.run())
-        await informer.wait_synced()
-        registration = informer.add_handler(late.add, late.update, late.delete)
-        assert registration.has_synced
-        await asyncio.sleep(6)
-        registration.remove()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        with pytest.raises(RuntimeError, match="stopped"):
-            informer.add_handler(late.add)
-        with pytest.raises(RuntimeError, match="only once"):
-            await informer.run()
-        return early.lines, late.lines
-
-    early, late = run(main)
-    assert early == ["add b@1 initial", "add a@2 initial", "add c@4"]
-    assert late == ["add a@2 initial", "add b@1 initial", "add c@4"]
+async def test_a_handler_that_comes_late_is_told_everything_as_initial(env: Env) -> None:
+    server = ScriptedServer(env, [listed(3, pod("b", 1), pod("a", 2)), watched(5.0, added(pod("c", 4)))])
+    informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+    early, late = Told(), Told()
+    informer.add_handler(early.add, early.update, early.delete)
+    assert not informer.has_synced
+    running = asyncio.create_task(informer.run())
+    await informer.wait_synced()
+    registration = informer.add_handler(late.add, late.update, late.delete)
+    assert registration.has_synced
+    await asyncio.sleep(6)
+    registration.remove()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    with pytest.raises(RuntimeError, match="stopped"):
+        informer.add_handler(late.add)
+    with pytest.raises(RuntimeError, match="only once"):
+        await informer.run()
+    assert early.lines == ["add b@1 initial", "add a@2 initial", "add c@4"]
+    assert late.lines == ["add a@2 initial", "add b@1 initial", "add c@4"]
 
 
-def test_a_handler_added_while_a_long_list_is_told_sees_everything_once() -> None:
-    async def main(env: Env) -> None:
-        many = [pod(f"p{n:04}", n + 1) for n in range(1000)]
-        server = ScriptedServer(env, [listed(2000, *many), watched()])
-        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
-        early, late = Told(), Told()
-        informer.add_handler(early.add, early.update, early.delete)
-        running = asyncio.create_task(informer.run())
-        while not 0 < len(early.lines) < 1000:  # noqa: ASYNC110  # one turn of the loop at a time
-            await asyncio.sleep(0)
-        informer.add_handler(late.add, late.update, late.delete)
-        await informer.wait_synced()
-        assert len(early.lines) == len(late.lines) == len(set(late.lines)) == 1000
-        running.cancel()
-
-    run(main)
+async def test_a_handler_added_while_a_long_list_is_told_sees_everything_once(env: Env) -> None:
+    many = [pod(f"p{n:04}", n + 1) for n in range(1000)]
+    server = ScriptedServer(env, [listed(2000, *many), watched()])
+    informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+    early, late = Told(), Told()
+    informer.add_handler(early.add, early.update, early.delete)
+    running = asyncio.create_task(informer.run())
+    while not 0 < len(early.lines) < 1000:  # noqa: ASYNC110  # one turn of the loop at a time
+        await asyncio.sleep(0)
+    informer.add_handler(late.add, late.update, late.delete)
+    await informer.wait_synced()
+    assert len(early.lines) == len(late.lines) == len(set(late.lines)) == 1000
+    running.cancel()
 
 
-def test_a_handler_that_raises_harms_nobody_else() -> None:
-    async def main(env: Env) -> None:
-        server = ScriptedServer(env, [listed(3, pod("a", 1)), watched(added(pod("b", 4)))])
-        metrics = Registry()
-        informer: SharedInformer[Pod] = SharedInformer(
-            Client(server, env), env, PODS, stream_first=False, metrics=metrics
-        )
+async def test_a_handler_that_raises_harms_nobody_else(env: Env) -> None:
+    server = ScriptedServer(env, [listed(3, pod("a", 1)), watched(added(pod("b", 4)))])
+    metrics = Registry()
+    informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False, metrics=metrics)
 
-        def bad(_obj: Pod, _initial: bool) -> None:
-            raise KeyError("bad")
+    def bad(_obj: Pod, _initial: bool) -> None:
+        raise KeyError("bad")
 
-        told = Told()
-        informer.add_handler(bad)
-        informer.add_handler(told.add)
-        informer.cache.add_index("bad", lambda obj: [obj.metadata.labels["missing"]])
-        running = asyncio.create_task(informer.run())
-        await asyncio.sleep(5)
-        assert told.lines == ["add a@1 initial", "add b@4"]
-        assert metrics.value("pilothouse_handler_errors_total", "pods") == 4
-        assert metrics.value("informer_store_resource_version", "", "", "v1", "pods") == 4
-        running.cancel()
-
-    run(main)
+    told = Told()
+    informer.add_handler(bad)
+    informer.add_handler(told.add)
+    informer.cache.add_index("bad", lambda obj: [obj.metadata.labels["missing"]])
+    running = asyncio.create_task(informer.run())
+    await asyncio.sleep(5)
+    assert told.lines == ["add a@1 initial", "add b@4"]
+    assert metrics.value("pilothouse_handler_errors_total", "pods") == 4
+    assert metrics.value("informer_store_resource_version", "", "", "v1", "pods") == 4
+    running.cancel()
 
 
 def test_a_broken_invariant_in_a_handler_stops_a_virtual_run() -> None:
@@ -201,239 +175,208 @@ def test_a_broken_invariant_in_a_handler_stops_a_virtual_run() -> None:
         await informer.run()
 
     with pytest.raises(AssertionError, match="never an a"):
-        run(main)
+        virtual.run(main)
 
 
-def test_resync_tells_each_handler_at_its_own_period() -> None:
-    async def main(env: Env) -> None:
-        server = ScriptedServer(env, [listed(3, pod("a", 1)), watched(25.0, modified(pod("a", 4)))])
-        informer: SharedInformer[Pod] = SharedInformer(
-            Client(server, env), env, PODS, stream_first=False, resync_seconds=30.0
-        )
-        seen: dict[str, list[float]] = {"default": [], "often": [], "never": []}
+async def test_resync_tells_each_handler_at_its_own_period(env: Env) -> None:
+    server = ScriptedServer(env, [listed(3, pod("a", 1)), watched(25.0, modified(pod("a", 4)))])
+    informer: SharedInformer[Pod] = SharedInformer(
+        Client(server, env), env, PODS, stream_first=False, resync_seconds=30.0
+    )
+    seen: dict[str, list[float]] = {"default": [], "often": [], "never": [], "less than never": []}
 
-        def on_update(name: str) -> None:
-            seen[name].append(round(env.monotonic(), 1))
+    def on_update(name: str) -> None:
+        seen[name].append(round(env.monotonic(), 1))
 
-        informer.add_handler(on_update=lambda _old, _new: on_update("default"))
-        informer.add_handler(on_update=lambda _old, _new: on_update("often"), resync_seconds=10.0)
-        informer.add_handler(on_update=lambda _old, _new: on_update("never"), resync_seconds=0)
-        running = asyncio.create_task(informer.run())
-        await asyncio.sleep(65)
-        running.cancel()
-        assert seen == {
-            "default": [25.0, 30.0, 60.0],
-            "often": [10.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0],
-            "never": [25.0],
-        }
-        assert len(server.requests) == 2, "a resync never talks to the server"
+    informer.add_handler(on_update=lambda _old, _new: on_update("default"))
+    informer.add_handler(on_update=lambda _old, _new: on_update("often"), resync_seconds=10.0)
+    informer.add_handler(on_update=lambda _old, _new: on_update("never"), resync_seconds=0)
+    informer.add_handler(on_update=lambda _old, _new: on_update("less than never"), resync_seconds=-1.0)
+    running = asyncio.create_task(informer.run())
+    await asyncio.sleep(65)
+    running.cancel()
+    assert seen == {
+        "default": [25.0, 30.0, 60.0],
+        "often": [10.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0],
+        "never": [25.0],
+        "less than never": [25.0, 30.0, 60.0],
+    }
+    assert len(server.requests) == 2, "a resync never talks to the server"
 
-    run(main)
+
+async def test_a_resync_that_takes_its_time_never_tells_of_what_has_gone_meanwhile(env: Env) -> None:
+    many = [pod(f"p{number:04}", 1) for number in range(1000)]
+    server = ScriptedServer(env, [listed(3, *many), watched()])
+    informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+    told: list[str] = []
+    informer.add_handler(on_update=lambda _old, new: told.append(new.metadata.name), resync_seconds=60.0)
+    running = asyncio.create_task(informer.run())
+    await asyncio.sleep(59)
+    while not told:  # noqa: ASYNC110  # until the resync has begun
+        await asyncio.sleep(0 if env.monotonic() >= 60 else 1)
+    gone = informer.cache.get("default/p0999")
+    assert gone is not None
+    informer.apply([WatchEvent("DELETED", gone)], record_version=True)
+    await asyncio.sleep(1)
+    assert told == [f"p{number:04}" for number in range(999)]
+    running.cancel()
 
 
-def test_a_resync_that_takes_its_time_never_tells_of_what_has_gone_meanwhile() -> None:
-    async def main(env: Env) -> None:
-        many = [pod(f"p{number:04}", 1) for number in range(1000)]
-        server = ScriptedServer(env, [listed(3, *many), watched()])
-        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
-        told: list[str] = []
-        informer.add_handler(on_update=lambda _old, new: told.append(new.metadata.name), resync_seconds=60.0)
-        running = asyncio.create_task(informer.run())
-        await asyncio.sleep(59)
-        while not told:  # noqa: ASYNC110  # until the resync has begun
-            await asyncio.sleep(0 if env.monotonic() >= 60 else 1)
-        gone = informer.cache.get("default/p0999")
-        assert gone is not None
-        informer.apply([WatchEvent("DELETED", gone)], record_version=True)
+async def test_a_resync_that_is_due_while_a_list_is_delivered_waits_for_its_end(env: Env) -> None:
+    server = ScriptedServer(env, [listed(3, pod("old", 1)), watched()])
+    informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+    known: set[str] = set()
+    early: list[str] = []
+    resynced: list[str] = []
+
+    def on_update(old: Pod, new: Pod) -> None:
+        assert old is new
+        resynced.append(new.metadata.name)
+        if new.metadata.name not in known:
+            early.append(new.metadata.name)
+
+    def on_add(obj: Pod, _initial: bool) -> None:
+        known.add(obj.metadata.name)
+        if obj.metadata.name == "p0000":
+            registration.next_resync = env.monotonic()
+            informer.add_handler()  # wakes whoever resyncs
+
+    registration = informer.add_handler(on_add, on_update, resync_seconds=60.0)
+    running = asyncio.create_task(informer.run())
+    await asyncio.sleep(1)
+    names = [f"p{number:04}" for number in range(1000)]
+    pods = {f"default/{name}": Pod(metadata=ObjectMeta(name=name, namespace="default")) for name in names}
+    await informer.replace({key: Item(one, b"{}") for key, one in pods.items()}, frozenset(), "9")
+    await asyncio.sleep(1)
+    assert early == []
+    assert len(resynced) == 1000, "and it is made up for"
+    running.cancel()
+
+
+async def test_a_filtering_handler_sees_a_world_of_matching_objects(env: Env) -> None:
+    mine, other = {"app": "mine"}, {"app": "other"}
+    server = ScriptedServer(
+        env,
+        [
+            listed(3, pod("a", 1, labels=mine), pod("b", 1, labels=other)),
+            watched(
+                modified(pod("a", 4, labels=mine)),
+                modified(pod("a", 5, labels=other)),
+                modified(pod("b", 6, labels=mine)),
+                deleted(pod("a", 7, labels=other)),
+                deleted(pod("b", 8, labels=mine)),
+            ),
+        ],
+    )
+    informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+    told = Told()
+    informer.add_handler(told.add, told.update, told.delete, where=lambda obj: obj.metadata.labels.get("app") == "mine")
+    running = asyncio.create_task(informer.run())
+    await asyncio.sleep(5)
+    running.cancel()
+    assert told.lines == ["add a@1 initial", "update a@1 -> a@4", "delete a@4", "add b@6", "delete b@8"]
+
+
+async def test_raw_objects_are_kept_without_managed_fields_and_only_on_request(env: Env) -> None:
+    owned = pod("a", 1, managedFields=[{"manager": "kubectl"}], unknownToUs={"kept": True})
+    server = ScriptedServer(env, [listed(3, owned), watched(modified(pod("a", 4, managedFields=[])))])
+    factory = InformerFactory(Client(server, env), env, stream_first=False)
+    informer = factory.informer(PODS)
+    assert factory.informer(PODS, keep_raw=True) is informer
+    async with TaskGroup() as group:
+        factory.start(group)
+        await factory.wait_synced()
+        raw = informer.cache.raw("default/a")
+        assert raw is not None
+        assert b"managedFields" not in raw
+        assert b'"unknownToUs":{"kept":true}' in raw
         await asyncio.sleep(1)
-        assert told == [f"p{number:04}" for number in range(999)]
-        running.cancel()
-
-    run(main)
-
-
-def test_a_resync_that_is_due_while_a_list_is_delivered_waits_for_its_end() -> None:
-    async def main(env: Env) -> None:
-        server = ScriptedServer(env, [listed(3, pod("old", 1)), watched()])
-        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
-        known: set[str] = set()
-        early: list[str] = []
-        resynced: list[str] = []
-
-        def on_update(old: Pod, new: Pod) -> None:
-            assert old is new
-            resynced.append(new.metadata.name)
-            if new.metadata.name not in known:
-                early.append(new.metadata.name)
-
-        def on_add(obj: Pod, _initial: bool) -> None:
-            known.add(obj.metadata.name)
-            if obj.metadata.name == "p0000":
-                registration.next_resync = env.monotonic()
-                informer.add_handler()  # wakes whoever resyncs
-
-        registration = informer.add_handler(on_add, on_update, resync_seconds=60.0)
-        running = asyncio.create_task(informer.run())
-        await asyncio.sleep(1)
-        names = [f"p{number:04}" for number in range(1000)]
-        pods = {f"default/{name}": Pod(metadata=ObjectMeta(name=name, namespace="default")) for name in names}
-        await informer.replace({key: Item(one, b"{}") for key, one in pods.items()}, frozenset(), "9")
-        await asyncio.sleep(1)
-        assert early == []
-        assert len(resynced) == 1000, "and it is made up for"
-        running.cancel()
-
-    run(main)
+        raw = informer.cache.raw("default/a")
+        assert raw is not None
+        assert b"managedFields" not in raw
+        group.cancel()
 
 
-def test_a_filtering_handler_sees_a_world_of_matching_objects() -> None:
-    async def main(env: Env) -> list[str]:
-        mine, other = {"app": "mine"}, {"app": "other"}
-        server = ScriptedServer(
-            env,
-            [
-                listed(3, pod("a", 1, labels=mine), pod("b", 1, labels=other)),
-                watched(
-                    modified(pod("a", 4, labels=mine)),
-                    modified(pod("a", 5, labels=other)),
-                    modified(pod("b", 6, labels=mine)),
-                    deleted(pod("a", 7, labels=other)),
-                    deleted(pod("b", 8, labels=mine)),
-                ),
-            ],
-        )
-        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
-        told = Told()
-        informer.add_handler(
-            told.add, told.update, told.delete, where=lambda obj: obj.metadata.labels.get("app") == "mine"
-        )
-        running = asyncio.create_task(informer.run())
-        await asyncio.sleep(5)
-        running.cancel()
-        return told.lines
-
-    assert run(main) == ["add a@1 initial", "update a@1 -> a@4", "delete a@4", "add b@6", "delete b@8"]
+async def test_an_informer_whose_view_shows_less_is_not_offered_to_those_who_take_any(env: Env) -> None:
+    factory = InformerFactory(Client(ScriptedServer(env, []), env), env)
+    narrow = factory.informer(PODS.read_as(Object), offer=False)
+    assert factory.existing("", "v1", "pods") is None
+    whole = factory.informer(PODS)
+    assert factory.existing("", "v1", "pods") is whole
+    assert factory.informer(PODS.read_as(Object), offer=False) is narrow
 
 
-def test_raw_objects_are_kept_without_managed_fields_and_only_on_request() -> None:
-    async def main(env: Env) -> None:
-        owned = pod("a", 1, managedFields=[{"manager": "kubectl"}], unknownToUs={"kept": True})
-        server = ScriptedServer(env, [listed(3, owned), watched(modified(pod("a", 4, managedFields=[])))])
-        factory = InformerFactory(Client(server, env), env, stream_first=False)
-        informer = factory.informer(PODS)
-        assert factory.informer(PODS, keep_raw=True) is informer
-        async with TaskGroup() as group:
-            factory.start(group)
-            await factory.wait_synced()
-            raw = informer.cache.raw("default/a")
-            assert raw is not None
-            assert b"managedFields" not in raw
-            assert b'"unknownToUs":{"kept":true}' in raw
-            await asyncio.sleep(1)
-            raw = informer.cache.raw("default/a")
-            assert raw is not None
-            assert b"managedFields" not in raw
-            group.cancel()
-
-    run(main)
-
-
-def test_an_informer_whose_view_shows_less_is_not_offered_to_those_who_take_any() -> None:
-    async def main(env: Env) -> None:
-        factory = InformerFactory(Client(ScriptedServer(env, []), env), env)
-        narrow = factory.informer(PODS.read_as(Object), offer=False)
-        assert factory.existing("", "v1", "pods") is None
-        whole = factory.informer(PODS)
-        assert factory.existing("", "v1", "pods") is whole
-        assert factory.informer(PODS.read_as(Object), offer=False) is narrow
-
-    run(main)
-
-
-def test_a_factory_shares_informers_and_starts_and_stops_them_at_any_time() -> None:
-    async def main(env: Env) -> None:
-        server = ScriptedServer(env, [listed(3, pod("a", 1)), listed(5, pod("b", 1)), watched()])
-        factory = InformerFactory(Client(server, env), env, stream_first=False)
-        assert 12 * 3600 <= factory.resync_seconds < 24 * 3600
-        first = factory.informer(PODS)
-        assert factory.informer(PODS) is first
-        assert factory.informer(PODS, namespace="other") is not first
-        assert factory.informer(PODS.metadata).kind.metadata_only
-        factory.stop(PODS.metadata)
+async def test_a_factory_shares_informers_and_starts_and_stops_them_at_any_time(env: Env) -> None:
+    server = ScriptedServer(env, [listed(3, pod("a", 1)), listed(5, pod("b", 1)), watched()])
+    factory = InformerFactory(Client(server, env), env, stream_first=False)
+    assert 12 * 3600 <= factory.resync_seconds < 24 * 3600
+    first = factory.informer(PODS)
+    assert factory.informer(PODS) is first
+    assert factory.informer(PODS, namespace="other") is not first
+    assert factory.informer(PODS.metadata).kind.metadata_only
+    factory.stop(PODS.metadata)
+    factory.stop(PODS)
+    async with TaskGroup() as group:
+        factory.start(group)
+        again = factory.informer(PODS)
+        assert id(again) != id(first)
+        await again.wait_synced()
+        assert [p.metadata.name for p in again.cache.list()] == ["a"]
         factory.stop(PODS)
-        async with TaskGroup() as group:
-            factory.start(group)
-            again = factory.informer(PODS)
-            assert id(again) != id(first)
-            await again.wait_synced()
-            assert [p.metadata.name for p in again.cache.list()] == ["a"]
-            factory.stop(PODS)
-            await asyncio.sleep(1)
-            assert again.stopped
-            assert len(again.cache) == 1
-            metadata = factory.informer(PODS.metadata)
-            names: list[str] = []
-            metadata.add_handler(lambda obj, _initial: names.append(obj.metadata.name))
-            await factory.wait_synced()
-            assert names == ["b"]
-            assert isinstance(metadata.cache.list()[0], Object)
-            assert "PartialObjectMetadata" in server.requests[-1].headers["accept"]
-            with pytest.raises(RuntimeError, match="keep_raw"):
-                factory.informer(PODS.metadata, keep_raw=True)
-            group.cancel()
-
-    run(main)
-
-
-def test_stopping_tells_those_who_wait() -> None:
-    async def main(env: Env) -> None:
-        informer: SharedInformer[Pod] = SharedInformer(Client(ScriptedServer(env, [EXPIRED]), env), env, PODS)
-        running = asyncio.create_task(informer.run())
-        waiting = asyncio.create_task(informer.wait_synced())
         await asyncio.sleep(1)
-        running.cancel()
+        assert again.stopped
+        assert len(again.cache) == 1
+        metadata = factory.informer(PODS.metadata)
+        names: list[str] = []
+        metadata.add_handler(lambda obj, _initial: names.append(obj.metadata.name))
+        await factory.wait_synced()
+        assert names == ["b"]
+        assert isinstance(metadata.cache.list()[0], Object)
+        assert "PartialObjectMetadata" in server.requests[-1].headers["accept"]
+        with pytest.raises(RuntimeError, match="keep_raw"):
+            factory.informer(PODS.metadata, keep_raw=True)
+        group.cancel()
+
+
+async def test_stopping_tells_those_who_wait(env: Env) -> None:
+    informer: SharedInformer[Pod] = SharedInformer(Client(ScriptedServer(env, [EXPIRED]), env), env, PODS)
+    running = asyncio.create_task(informer.run())
+    waiting = asyncio.create_task(informer.wait_synced())
+    await asyncio.sleep(1)
+    running.cancel()
+    with pytest.raises(RuntimeError, match="stopped before it had synced"):
+        await waiting
+
+
+async def test_stopping_tells_those_who_wait_also_before_anything_ran(env: Env) -> None:
+    registry = Registry()
+    factory = InformerFactory(Client(ScriptedServer(env, [EXPIRED]), env), env, metrics=registry)
+    async with TaskGroup() as group:
+        informer = factory.informer(PODS)
+        waiting = asyncio.create_task(informer.wait_synced())
+        await asyncio.sleep(0)
+        factory.start(group)
+        factory.stop(PODS)  # in the same breath: its task never gets to run
         with pytest.raises(RuntimeError, match="stopped before it had synced"):
             await waiting
-
-    run(main)
-
-
-def test_stopping_tells_those_who_wait_also_before_anything_ran() -> None:
-    async def main(env: Env) -> None:
-        registry = Registry()
-        factory = InformerFactory(Client(ScriptedServer(env, [EXPIRED]), env), env, metrics=registry)
-        async with TaskGroup() as group:
-            informer = factory.informer(PODS)
-            waiting = asyncio.create_task(informer.wait_synced())
-            await asyncio.sleep(0)
-            factory.start(group)
-            factory.stop(PODS)  # in the same breath: its task never gets to run
-            with pytest.raises(RuntimeError, match="stopped before it had synced"):
-                await waiting
-            assert informer.stopped
-        assert not registry._collectors, "the metrics no longer hold it"
-
-    run(main)
+        assert informer.stopped
+    assert not registry._collectors, "the metrics no longer hold it"
 
 
-def test_a_handler_that_is_added_by_another_one_misses_nothing_of_the_batch() -> None:
+async def test_a_handler_that_is_added_by_another_one_misses_nothing_of_the_batch(env: Env) -> None:
     """It is told what the cache has by then, and everything that comes after."""
     seen: list[str] = []
+    server = ScriptedServer(env, [listed(3), watched(added(pod("a", 4)) + added(pod("b", 5)))])
+    informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
 
-    async def main(env: Env) -> None:
-        server = ScriptedServer(env, [listed(3), watched(added(pod("a", 4)) + added(pod("b", 5)))])
-        informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+    def on_add(obj: Pod, _initial: bool) -> None:
+        if obj.metadata.name == "a":
+            informer.add_handler(lambda late, initial: seen.append(f"{late.metadata.name} {initial}"))
 
-        def on_add(obj: Pod, _initial: bool) -> None:
-            if obj.metadata.name == "a":
-                informer.add_handler(lambda late, initial: seen.append(f"{late.metadata.name} {initial}"))
-
-        informer.add_handler(on_add)
-        running = asyncio.create_task(informer.run())
-        await asyncio.sleep(20)
-        running.cancel()
-
-    run(main)
+    informer.add_handler(on_add)
+    running = asyncio.create_task(informer.run())
+    await asyncio.sleep(20)
+    running.cancel()
     assert seen == ["a True", "b False"]
 
 

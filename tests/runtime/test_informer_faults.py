@@ -10,7 +10,6 @@ from pilothouse.api.meta import Object
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.interceptor import Interceptor, Rule, delay, fail, gone, lose_answer, lose_request, refuse
 from pilothouse.env import Env, TaskGroup
-from pilothouse.env.virtual import run
 from pilothouse.runtime import InformerFactory, SharedInformer, WorkQueue, object_key
 
 NAMES = [f"pod-{number}" for number in range(12)]
@@ -65,76 +64,70 @@ async def churn(client: Client, env: Env, seconds: float) -> None:
             await client.patch(PODS.raw, name, patch, "default")
 
 
-def test_the_cache_and_every_handler_catch_up_whatever_happens(seed: int) -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        faults = Interceptor(cluster, env)
-        for action, verb, probability in (
-            (fail(500, "InternalError"), "watch", 0.05), (refuse(), "watch", 0.1), (lose_request(), "list", 0.1),
-            (lose_answer(), "list", 0.1), (fail(429, "TooManyRequests"), "watch", 0.1), (gone(), "watch", 0.1),
-            (gone(), "list", 0.2), (fail(422, "Invalid"), "watch", 0.2), (delay(0.0, 5.0), "watch", 0.5),
-        ):  # fmt: skip
-            faults.add(Rule(action, verb=verb, probability=probability))
-        factory = InformerFactory(Client(faults, env), env)
-        pods, metadata = factory.informer(PODS, keep_raw=True), factory.informer(PODS.metadata)
-        mirrors = [Mirror(pods), Mirror(metadata)]
-        chance = env.stream("faults")
+async def test_the_cache_and_every_handler_catch_up_whatever_happens(env: Env, seed: int) -> None:
+    cluster = Cluster(env)
+    faults = Interceptor(cluster, env)
+    for action, verb, probability in (
+        (fail(500, "InternalError"), "watch", 0.05), (refuse(), "watch", 0.1), (lose_request(), "list", 0.1),
+        (lose_answer(), "list", 0.1), (fail(429, "TooManyRequests"), "watch", 0.1), (gone(), "watch", 0.1),
+        (gone(), "list", 0.2), (fail(422, "Invalid"), "watch", 0.2), (delay(0.0, 5.0), "watch", 0.5),
+    ):  # fmt: skip
+        faults.add(Rule(action, verb=verb, probability=probability))
+    factory = InformerFactory(Client(faults, env), env)
+    pods, metadata = factory.informer(PODS, keep_raw=True), factory.informer(PODS.metadata)
+    mirrors = [Mirror(pods), Mirror(metadata)]
+    chance = env.stream("faults")
 
-        async def break_watches() -> None:
-            while True:
-                await asyncio.sleep(chance.random() * 40.0)
-                how = chance.choice([None, gone(), lose_request(), fail(500, "InternalError")])
-                faults.end_watches(with_=how)
-                if chance.random() < 0.3:
-                    cluster.store.compact(cluster.store.revision)
-                if chance.random() < 0.3:
-                    mirrors.append(Mirror(pods))
+    async def break_watches() -> None:
+        while True:
+            await asyncio.sleep(chance.random() * 40.0)
+            how = chance.choice([None, gone(), lose_request(), fail(500, "InternalError")])
+            faults.end_watches(with_=how)
+            if chance.random() < 0.3:
+                cluster.store.compact(cluster.store.revision)
+            if chance.random() < 0.3:
+                mirrors.append(Mirror(pods))
 
-        async with TaskGroup() as group:
-            factory.start(group)
-            breaking = group.start(break_watches())
-            await churn(cluster.admin(), env, 600.0)
-            breaking.cancel()
-            faults.clear()
-            await asyncio.sleep(120.0)
-            stored = {
-                f"default/{found['metadata']['name']}": found["metadata"]["resourceVersion"]
-                for found in cluster.objects("/pods/default/")
-            }
-            assert stored
-            for informer in (pods, metadata):
-                cached = {object_key(one.metadata): one.metadata.resource_version for one in informer.cache.list()}
-                assert cached == stored
-            for mirror in mirrors:
-                assert mirror.versions == stored
-            assert all(pods.cache.raw(key) is not None for key in stored)
-            group.cancel()
-
-    run(main, seed=seed)
+    async with TaskGroup() as group:
+        factory.start(group)
+        breaking = group.start(break_watches())
+        await churn(cluster.admin(), env, 600.0)
+        breaking.cancel()
+        faults.clear()
+        await asyncio.sleep(120.0)
+        stored = {
+            f"default/{found['metadata']['name']}": found["metadata"]["resourceVersion"]
+            for found in cluster.objects("/pods/default/")
+        }
+        assert stored
+        for informer in (pods, metadata):
+            cached = {object_key(one.metadata): one.metadata.resource_version for one in informer.cache.list()}
+            assert cached == stored
+        for mirror in mirrors:
+            assert mirror.versions == stored
+        assert all(pods.cache.raw(key) is not None for key in stored)
+        group.cancel()
 
 
-def test_a_quiet_informer_costs_a_watch_every_few_minutes_and_bookmarks_keep_its_version_fresh() -> None:
-    async def main(env: Env) -> None:
-        cluster = Cluster(env)
-        factory = InformerFactory(cluster.client(), env)
-        pods = factory.informer(PODS)
-        queue: WorkQueue[str] = WorkQueue(env)
-        pods.add_handler(on_update=lambda _old, new: queue.add(object_key(new.metadata)))
-        async with TaskGroup() as group:
-            factory.start(group)
-            await factory.wait_synced()
-            before = pods.cache.resource_version
-            for number in range(5):
-                body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"other-{number}"}}
-                await cluster.admin().request(
-                    "POST", "/api/v1/namespaces/default/configmaps", body=msgspec.json.encode(body),
-                    headers={"content-type": "application/json"},
-                )  # fmt: skip
-            await asyncio.sleep(3600)
-            assert int(pods.cache.resource_version) >= int(before) + 5
-            assert 1 + 3600 / 600 <= len(cluster.log) <= 1 + 3600 / 300 + 1
-            assert not any("sendInitialEvents" in target for target in cluster.targets[1:])
-            assert len(queue) == 0
-            group.cancel()
-
-    run(main)
+async def test_a_quiet_informer_costs_a_watch_every_few_minutes_and_bookmarks_keep_its_version_fresh(env: Env) -> None:
+    cluster = Cluster(env)
+    factory = InformerFactory(cluster.client(), env)
+    pods = factory.informer(PODS)
+    queue: WorkQueue[str] = WorkQueue(env)
+    pods.add_handler(on_update=lambda _old, new: queue.add(object_key(new.metadata)))
+    async with TaskGroup() as group:
+        factory.start(group)
+        await factory.wait_synced()
+        before = pods.cache.resource_version
+        for number in range(5):
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"other-{number}"}}
+            await cluster.admin().request(
+                "POST", "/api/v1/namespaces/default/configmaps", body=msgspec.json.encode(body),
+                headers={"content-type": "application/json"},
+            )  # fmt: skip
+        await asyncio.sleep(3600)
+        assert int(pods.cache.resource_version) >= int(before) + 5
+        assert 1 + 3600 / 600 <= len(cluster.log) <= 1 + 3600 / 300 + 1
+        assert not any("sendInitialEvents" in target for target in cluster.targets[1:])
+        assert len(queue) == 0
+        group.cancel()

@@ -8,12 +8,11 @@ from tests.runtime.cluster import Cluster
 from pilothouse.api.core import CONFIG_MAPS, SECRETS
 from pilothouse.client import merge_patch
 from pilothouse.env import Env, TaskGroup
-from pilothouse.env.virtual import run
 from pilothouse.runtime import InformerFactory
-from pilothouse.runtime.descriptor import Watch, any_object
 from pilothouse.runtime.on_demand import OnDemand, can_wait, keep_raw_for
+from pilothouse.runtime.watches import Watch, any_object
 
-MARKED = Watch(kind=CONFIG_MAPS, wakes=lambda found: found.metadata.labels.get("wakes") == "yes")
+MARKED = Watch(kind=CONFIG_MAPS, predicate=lambda found: found.metadata.labels.get("wakes") == "yes")
 SLEEP = 1.0
 
 
@@ -60,33 +59,27 @@ class World:
         await asyncio.sleep(SLEEP)
 
 
-def test_it_is_built_with_the_first_object_that_wakes_it_and_ends_when_it_is_cancelled() -> None:
-    async def main(env: Env) -> None:
-        world = World(env, MARKED)
-        async with TaskGroup("test") as group:
-            world.start(group)
-            await world.put("other")
-            assert world.told == []
-            await world.put("first", wakes="yes")
-            await world.put("second", wakes="yes")
-            assert world.told == ["built", "runs"]
-            group.cancel()
-        assert world.told == ["built", "runs", "ends"]
-
-    run(main)
+async def test_it_is_built_with_the_first_object_that_wakes_it_and_ends_when_it_is_cancelled(env: Env) -> None:
+    world = World(env, MARKED)
+    async with TaskGroup("test") as group:
+        world.start(group)
+        await world.put("other")
+        assert world.told == []
+        await world.put("first", wakes="yes")
+        await world.put("second", wakes="yes")
+        assert world.told == ["built", "runs"]
+        group.cancel()
+    assert world.told == ["built", "runs", "ends"]
 
 
-def test_an_object_that_changes_wakes_it_too() -> None:
-    async def main(env: Env) -> None:
-        world = World(env, MARKED)
-        async with TaskGroup("test") as group:
-            world.start(group)
-            await world.put("one")
-            await world.relabel("one")
-            assert world.told == ["built", "runs"]
-            group.cancel()
-
-    run(main)
+async def test_an_object_that_changes_wakes_it_too(env: Env) -> None:
+    world = World(env, MARKED)
+    async with TaskGroup("test") as group:
+        world.start(group)
+        await world.put("one")
+        await world.relabel("one")
+        assert world.told == ["built", "runs"]
+        group.cancel()
 
 
 @pytest.mark.parametrize(
@@ -96,49 +89,40 @@ def test_an_object_that_changes_wakes_it_too() -> None:
         pytest.param("no", [], id="with nothing to do it is not waited for"),
     ],
 )
-def test_it_is_settled_once_what_there_is_has_been_seen(wakes: str, expected: list[str]) -> None:
-    async def main(env: Env) -> None:
-        world = World(env, MARKED)
-        await world.put("there", wakes=wakes)
-        async with TaskGroup("test") as group:
-            world.start(group)
-            await world.program.settled()
-            assert world.told[:1] == expected
-            group.cancel()
-
-    run(main)
+async def test_it_is_settled_once_what_there_is_has_been_seen(env: Env, wakes: str, expected: list[str]) -> None:
+    world = World(env, MARKED)
+    await world.put("there", wakes=wakes)
+    async with TaskGroup("test") as group:
+        world.start(group)
+        await world.program.settled()
+        assert world.told[:1] == expected
+        group.cancel()
 
 
-def test_a_program_that_cannot_be_built_fails_as_one_that_runs() -> None:
-    async def main(env: Env) -> None:
-        world = World(env, MARKED, error=ArithmeticError("a bug"))
-        await world.put("there", wakes="yes")
-        with pytest.raises(BaseExceptionGroup) as raised:
-            await world.both()
-        assert raised.group_contains(ArithmeticError)
-
-    run(main)
+async def test_a_program_that_cannot_be_built_fails_as_one_that_runs(env: Env) -> None:
+    world = World(env, MARKED, error=ArithmeticError("a bug"))
+    await world.put("there", wakes="yes")
+    with pytest.raises(BaseExceptionGroup) as raised:
+        await world.both()
+    assert raised.group_contains(ArithmeticError)
 
 
-def test_who_comes_late_finds_raw_objects_in_an_informer_that_began_without_them() -> None:
-    async def main(env: Env) -> None:
-        world = World(env, MARKED, Watch(kind=SECRETS, keep_raw=True))
-        keep_raw_for((MARKED, Watch(kind=SECRETS, keep_raw=True)), world.informers)
-        early = world.informers.informer(SECRETS)
-        async with TaskGroup("test") as group:
-            world.start(group)
-            await early.wait_synced()
-            late = world.informers.informer(SECRETS, keep_raw=True)
-            assert late is early
-            assert late.cache.keep_raw
-            assert not world.informers.informer(CONFIG_MAPS).cache.keep_raw
-            group.cancel()
-
-    run(main)
+async def test_who_comes_late_finds_raw_objects_in_an_informer_that_began_without_them(env: Env) -> None:
+    world = World(env, MARKED, Watch(kind=SECRETS, keep_raw=True))
+    keep_raw_for((MARKED, Watch(kind=SECRETS, keep_raw=True)), world.informers)
+    early = world.informers.informer(SECRETS)
+    async with TaskGroup("test") as group:
+        world.start(group)
+        await early.wait_synced()
+        late = world.informers.informer(SECRETS, keep_raw=True)
+        assert late is early
+        assert late.cache.keep_raw
+        assert not world.informers.informer(CONFIG_MAPS).cache.keep_raw
+        group.cancel()
 
 
 def test_who_has_something_to_do_whatever_there_is_cannot_wait() -> None:
     assert can_wait([Watch(kind=SECRETS), MARKED])
-    assert can_wait([Watch(kind=SECRETS, wakes=any_object)])
+    assert can_wait([Watch(kind=SECRETS, predicate=any_object)])
     assert not can_wait([Watch(kind=SECRETS)])
     assert not can_wait([])

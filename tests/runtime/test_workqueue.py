@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.runtime import (
     BucketLimiter,
     ExponentialFailureLimiter,
@@ -19,214 +18,175 @@ from pilothouse.runtime import (
 )
 
 
-def test_keys_leave_in_the_order_in_which_they_came_each_once() -> None:
-    async def main(env: Env) -> list[str]:
-        queue: WorkQueue[str] = WorkQueue(env)
-        for key in ("b", "a", "b", "c", "a"):
-            queue.add(key)
-        return [await queue.get() for _ in range(len(queue))]
-
-    assert run(main) == ["b", "a", "c"]
+async def test_keys_leave_in_the_order_in_which_they_came_each_once(env: Env) -> None:
+    queue: WorkQueue[str] = WorkQueue(env)
+    for key in ("b", "a", "b", "c", "a"):
+        queue.add(key)
+    assert [await queue.get() for _ in range(len(queue))] == ["b", "a", "c"]
 
 
-def test_a_key_added_while_it_is_worked_on_comes_back_exactly_once() -> None:
-    async def main(env: Env) -> None:
-        queue: WorkQueue[str] = WorkQueue(env)
+async def test_a_key_added_while_it_is_worked_on_comes_back_exactly_once(env: Env) -> None:
+    queue: WorkQueue[str] = WorkQueue(env)
+    queue.add("a")
+    assert await queue.get() == "a"
+    for _ in range(3):
         queue.add("a")
-        assert await queue.get() == "a"
-        for _ in range(3):
-            queue.add("a")
-        assert len(queue) == 0, "nobody else may have it before done"
-        queue.done("a")
-        assert await queue.get() == "a"
-        queue.done("a")
-        assert len(queue) == 0
-
-    run(main)
+    assert len(queue) == 0, "nobody else may have it before done"
+    queue.done("a")
+    assert await queue.get() == "a"
+    queue.done("a")
+    assert len(queue) == 0
 
 
-def test_two_workers_never_share_a_key() -> None:
-    async def main(env: Env) -> int:
-        queue: WorkQueue[str] = WorkQueue(env)
-        running: set[str] = set()
-        done = 0
+async def test_two_workers_never_share_a_key(env: Env) -> None:
+    queue: WorkQueue[str] = WorkQueue(env)
+    running: set[str] = set()
+    done = 0
 
-        async def work() -> None:
-            nonlocal done
-            while True:
-                key = await queue.get()
-                assert key not in running
-                running.add(key)
-                await asyncio.sleep(env.stream("t").random())
-                running.discard(key)
-                queue.done(key)
-                done += 1
-
-        workers = [asyncio.create_task(work()) for _ in range(3)]
-        for _ in range(200):
-            queue.add(env.stream("keys").choice("abcd"))
-            await asyncio.sleep(0.05)
-        await asyncio.sleep(10)
-        for worker in workers:
-            worker.cancel()
-            if worker.done():
-                worker.result()
-        assert not running
-        assert len(queue) == 0
-        return done
-
-    assert run(main) > 10
-
-
-def test_the_earlier_of_two_delays_wins() -> None:
-    async def main(env: Env) -> list[tuple[str, float]]:
-        queue: WorkQueue[str] = WorkQueue(env)
-        queue.add_after("late first", 5.0)
-        queue.add_after("late first", 2.0)
-        queue.add_after("early first", 1.0)
-        queue.add_after("early first", 9.0)
-        queue.add_after("now", 0.0)
-        queue.add_after("past", -3.0)
-        got = []
-        for _ in range(4):
+    async def work() -> None:
+        nonlocal done
+        while True:
             key = await queue.get()
+            assert key not in running
+            running.add(key)
+            await asyncio.sleep(env.stream("t").random())
+            running.discard(key)
             queue.done(key)
-            got.append((key, env.monotonic()))
-        await asyncio.sleep(20)
-        assert len(queue) == 0, "an overtaken delay must not add its key again"
-        return got
+            done += 1
 
-    assert run(main) == [("now", 0.0), ("past", 0.0), ("early first", 1.0), ("late first", 2.0)]
-
-
-def test_an_overtaken_delay_is_forgotten_also_when_other_keys_become_due_in_between() -> None:
-    async def main(env: Env) -> list[tuple[str, float]]:
-        queue: WorkQueue[str] = WorkQueue(env)
-        queue.add_after("a", 5.0)
-        queue.add_after("a", 2.0)
-        queue.add_after("b", 3.0)
-        queue.add_after("c", 6.0)
-        got = []
-        for _ in range(3):
-            key = await queue.get()
-            queue.done(key)
-            got.append((key, env.monotonic()))
-        return got
-
-    assert run(main) == [("a", 2.0), ("b", 3.0), ("c", 6.0)]
+    workers = [asyncio.create_task(work()) for _ in range(3)]
+    for _ in range(200):
+        queue.add(env.stream("keys").choice("abcd"))
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(10)
+    for worker in workers:
+        worker.cancel()
+        if worker.done():
+            worker.result()
+    assert not running
+    assert len(queue) == 0
+    assert done > 10
 
 
-def test_a_key_may_wait_again_after_its_delay_was_over() -> None:
-    async def main(env: Env) -> list[float]:
-        queue: WorkQueue[str] = WorkQueue(env)
-        times = []
-        for _ in range(3):
-            queue.add_after("a", 1.5)
-            queue.done(await queue.get())
-            times.append(env.monotonic())
-        return times
-
-    assert run(main) == [1.5, 3.0, 4.5]
-
-
-def test_shutdown_hands_out_what_is_ready_and_loses_what_waits() -> None:
-    async def main(env: Env) -> None:
-        queue: WorkQueue[str] = WorkQueue(env)
-        queue.add("ready")
-        queue.add_after("waiting", 1.0)
-        queue.shut_down()
-        queue.shut_down()
-        queue.add("late")
-        queue.add_after("later", 1.0)
-        assert await queue.get() == "ready"
-        drained = asyncio.create_task(queue.drained())
-        await asyncio.sleep(5)
-        assert not drained.done()
-        queue.add("ready")
-        queue.done("ready")
-        await drained
-        with pytest.raises(QueueClosed):
-            await queue.get()
-
-    run(main)
+async def test_the_earlier_of_two_delays_wins(env: Env) -> None:
+    queue: WorkQueue[str] = WorkQueue(env)
+    queue.add_after("late first", 5.0)
+    queue.add_after("late first", 2.0)
+    queue.add_after("early first", 1.0)
+    queue.add_after("early first", 9.0)
+    queue.add_after("now", 0.0)
+    queue.add_after("past", -3.0)
+    got = []
+    for _ in range(4):
+        key = await queue.get()
+        queue.done(key)
+        got.append((key, env.monotonic()))
+    await asyncio.sleep(20)
+    assert len(queue) == 0, "an overtaken delay must not add its key again"
+    assert got == [("now", 0.0), ("past", 0.0), ("early first", 1.0), ("late first", 2.0)]
 
 
-def test_shutdown_wakes_every_waiting_worker() -> None:
-    async def main(env: Env) -> int:
-        queue: WorkQueue[str] = WorkQueue(env)
-        getters = [asyncio.create_task(queue.get()) for _ in range(3)]
-        await asyncio.sleep(1)
-        queue.shut_down()
-        results = await asyncio.gather(*getters, return_exceptions=True)
-        return sum(isinstance(result, QueueClosed) for result in results)
+async def test_an_overtaken_delay_is_forgotten_also_when_other_keys_become_due_in_between(env: Env) -> None:
+    queue: WorkQueue[str] = WorkQueue(env)
+    queue.add_after("a", 5.0)
+    queue.add_after("a", 2.0)
+    queue.add_after("b", 3.0)
+    queue.add_after("c", 6.0)
+    got = []
+    for _ in range(3):
+        key = await queue.get()
+        queue.done(key)
+        got.append((key, env.monotonic()))
+    assert got == [("a", 2.0), ("b", 3.0), ("c", 6.0)]
 
-    assert run(main) == 3
+
+async def test_a_key_may_wait_again_after_its_delay_was_over(env: Env) -> None:
+    queue: WorkQueue[str] = WorkQueue(env)
+    times = []
+    for _ in range(3):
+        queue.add_after("a", 1.5)
+        queue.done(await queue.get())
+        times.append(env.monotonic())
+    assert times == [1.5, 3.0, 4.5]
 
 
-def test_a_cancelled_get_loses_no_key() -> None:
+async def test_shutdown_hands_out_what_is_ready_and_loses_what_waits(env: Env) -> None:
+    queue: WorkQueue[str] = WorkQueue(env)
+    queue.add("ready")
+    queue.add_after("waiting", 1.0)
+    queue.shut_down()
+    queue.shut_down()
+    queue.add("late")
+    queue.add_after("later", 1.0)
+    assert await queue.get() == "ready"
+    drained = asyncio.create_task(queue.drained())
+    await asyncio.sleep(5)
+    assert not drained.done()
+    queue.add("ready")
+    queue.done("ready")
+    await drained
+    with pytest.raises(QueueClosed):
+        await queue.get()
+
+
+async def test_shutdown_wakes_every_waiting_worker(env: Env) -> None:
+    queue: WorkQueue[str] = WorkQueue(env)
+    getters = [asyncio.create_task(queue.get()) for _ in range(3)]
+    await asyncio.sleep(1)
+    queue.shut_down()
+    results = await asyncio.gather(*getters, return_exceptions=True)
+    assert sum(isinstance(result, QueueClosed) for result in results) == 3
+
+
+async def test_a_cancelled_get_loses_no_key(env: Env) -> None:
     """Also when the cancellation comes after the wake-up."""
-
-    async def main(env: Env) -> list[str]:
-        queue: WorkQueue[str] = WorkQueue(env)
-        first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
-        await asyncio.sleep(1)
-        queue.add("a")
-        first.cancel()
-        await asyncio.sleep(1)
-        assert first.cancelled()
-        return [await second]
-
-    assert run(main) == ["a"]
+    queue: WorkQueue[str] = WorkQueue(env)
+    first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+    await asyncio.sleep(1)
+    queue.add("a")
+    first.cancel()
+    await asyncio.sleep(1)
+    assert first.cancelled()
+    assert [await second] == ["a"]
 
 
-def test_a_key_that_comes_right_after_a_get_was_cancelled_goes_to_the_next_in_line() -> None:
-    async def main(env: Env) -> str:
-        queue: WorkQueue[str] = WorkQueue(env)
-        first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
-        await asyncio.sleep(1)
-        first.cancel()
-        queue.add("a")  # before the cancelled task has run
-        key = await second
-        await asyncio.gather(first, return_exceptions=True)
-        assert first.cancelled(), "a cancelled get is cancelled and nothing else"
-        return key
-
-    assert run(main) == "a"
+async def test_a_key_that_comes_right_after_a_get_was_cancelled_goes_to_the_next_in_line(env: Env) -> None:
+    queue: WorkQueue[str] = WorkQueue(env)
+    first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+    await asyncio.sleep(1)
+    first.cancel()
+    queue.add("a")  # before the cancelled task has run
+    key = await second
+    await asyncio.gather(first, return_exceptions=True)
+    assert first.cancelled(), "a cancelled get is cancelled and nothing else"
+    assert key == "a"
 
 
-def test_delays_that_were_overtaken_do_not_pile_up() -> None:
+async def test_delays_that_were_overtaken_do_not_pile_up(env: Env) -> None:
     """A key that is asked for in an hour after each look, and looked at every second for other reasons."""
-
-    async def main(env: Env) -> int:
-        queue: WorkQueue[str] = WorkQueue(env)
-        queue.add_after("b", 3000)
-        for _ in range(2000):
-            queue.add_after("a", 3600)
-            queue.add_after("a", 1)
-            queue.done(await queue.get())
-        return len(queue._heap)
-
-    assert run(main) < 200
+    queue: WorkQueue[str] = WorkQueue(env)
+    queue.add_after("b", 3000)
+    for _ in range(2000):
+        queue.add_after("a", 3600)
+        queue.add_after("a", 1)
+        queue.done(await queue.get())
+    assert len(queue._heap) < 200
 
 
-def test_metrics_go_by_upstreams_names() -> None:
-    async def main(env: Env) -> str:
-        registry = Registry()
-        queue: WorkQueue[str] = WorkQueue(env, "replicaset", registry)
-        queue.add("a")
-        queue.add("a")
-        queue.add("b")
-        await asyncio.sleep(2)
-        assert await queue.get() == "a"
-        await asyncio.sleep(3)
-        queue.add_rate_limited("a")
-        text = registry.exposition()
-        queue.done("a")
-        assert registry.value("workqueue_work_duration_seconds", "replicaset") == 1
-        assert registry.value("workqueue_unfinished_work_seconds", "replicaset") == 0
-        return text
-
-    text = run(main)
+async def test_metrics_go_by_upstreams_names(env: Env) -> None:
+    registry = Registry()
+    queue: WorkQueue[str] = WorkQueue(env, "replicaset", registry)
+    queue.add("a")
+    queue.add("a")
+    queue.add("b")
+    await asyncio.sleep(2)
+    assert await queue.get() == "a"
+    await asyncio.sleep(3)
+    queue.add_rate_limited("a")
+    text = registry.exposition()
+    queue.done("a")
+    assert registry.value("workqueue_work_duration_seconds", "replicaset") == 1
+    assert registry.value("workqueue_unfinished_work_seconds", "replicaset") == 0
     for line in (
         "# TYPE workqueue_depth gauge",
         'workqueue_depth{name="replicaset"} 1',
@@ -243,59 +203,65 @@ def test_metrics_go_by_upstreams_names() -> None:
         assert line in text.splitlines()
 
 
-def test_the_default_limiter_doubles_from_five_milliseconds() -> None:
-    async def main(env: Env) -> None:
-        limiter = default_controller_limiter(env)
-        waits = [limiter.when("a") for _ in range(20)]
-        assert waits[:5] == pytest.approx([0.005, 0.01, 0.02, 0.04, 0.08])
-        assert waits[17] == pytest.approx(655.36)
-        assert waits[18:] == [1000.0, 1000.0], "the nineteenth failure reaches the maximum"
-        assert limiter.num_requeues("a") == 20
-        assert limiter.num_requeues("b") == 0
-        limiter.forget("a")
-        assert limiter.when("a") == 0.005
-
-    run(main)
-
-
-def test_a_burst_of_failing_keys_is_spread_at_ten_per_second() -> None:
-    async def main(env: Env) -> None:
-        limiter = default_controller_limiter(env)
-        waits = [limiter.when(f"key-{n}") for n in range(110)]
-        assert waits[:100] == [0.005] * 100
-        assert waits[100:] == pytest.approx([0.1 * n for n in range(1, 11)])
-        await asyncio.sleep(2.0)
-        assert limiter.when("late") == 0.005, "twenty tokens have come back, ten were owed"
-
-    run(main)
+@pytest.mark.real_loop
+async def test_on_the_real_loop_short_work_takes_more_than_no_time() -> None:
+    """uvloop's own clock counts milliseconds and stands still for a turn."""
+    registry = Registry()
+    queue: WorkQueue[int] = WorkQueue(Env(), "replicaset", registry)
+    for key in range(20):
+        queue.add(key)
+        sum(range(1000))
+        await queue.get()
+        sum(range(1000))
+        queue.done(key)
+    lines = registry.exposition().splitlines()
+    for metric in ("queue", "work"):
+        name = f"workqueue_{metric}_duration_seconds"
+        assert f'{name}_bucket{{name="replicaset",le="1e-08"}} 0' in lines
+        assert f'{name}_count{{name="replicaset"}} 20' in lines
 
 
-def test_a_failing_key_comes_back_after_its_backoff() -> None:
-    async def main(env: Env) -> list[float]:
-        queue: WorkQueue[str] = WorkQueue(env, limiter=ExponentialFailureLimiter(1.0, 5.0))
-        times = []
-        queue.add("a")
-        for _ in range(5):
-            key = await queue.get()
-            times.append(env.monotonic())
-            queue.add_rate_limited(key)
-            queue.done(key)
-        assert queue.num_requeues("a") == 5
-        queue.forget("a")
-        assert queue.num_requeues("a") == 0
-        return times
-
-    assert run(main) == [0.0, 1.0, 3.0, 7.0, 12.0]
+async def test_the_default_limiter_doubles_from_five_milliseconds(env: Env) -> None:
+    limiter = default_controller_limiter(env)
+    waits = [limiter.when("a") for _ in range(20)]
+    assert waits[:5] == pytest.approx([0.005, 0.01, 0.02, 0.04, 0.08])
+    assert waits[17] == pytest.approx(655.36)
+    assert waits[18:] == [1000.0, 1000.0], "the nineteenth failure reaches the maximum"
+    assert limiter.num_requeues("a") == 20
+    assert limiter.num_requeues("b") == 0
+    limiter.forget("a")
+    assert limiter.when("a") == 0.005
 
 
-def test_limiters_combine() -> None:
-    async def main(env: Env) -> None:
-        fast_slow: FastSlowLimiter[str] = FastSlowLimiter(0.1, 7.0, 2)
-        assert [fast_slow.when("a") for _ in range(4)] == [0.1, 0.1, 7.0, 7.0]
-        capped: MaxWaitLimiter[str] = MaxWaitLimiter(FastSlowLimiter(0.1, 7.0, 1), 3.0)
-        assert [capped.when("a") for _ in range(3)] == [0.1, 3.0, 3.0]
-        longest: MaxOfLimiter[str] = MaxOfLimiter(ExponentialFailureLimiter(1.0, 9.0), BucketLimiter(env, 1.0, 1))
-        assert [longest.when("a") for _ in range(4)] == [1.0, 2.0, 4.0, 8.0]
-        assert longest.when("b") == 4.0, "the bucket's turn: five calls, one token"
+async def test_a_burst_of_failing_keys_is_spread_at_ten_per_second(env: Env) -> None:
+    limiter = default_controller_limiter(env)
+    waits = [limiter.when(f"key-{n}") for n in range(110)]
+    assert waits[:100] == [0.005] * 100
+    assert waits[100:] == pytest.approx([0.1 * n for n in range(1, 11)])
+    await asyncio.sleep(2.0)
+    assert limiter.when("late") == 0.005, "twenty tokens have come back, ten were owed"
 
-    run(main)
+
+async def test_a_failing_key_comes_back_after_its_backoff(env: Env) -> None:
+    queue: WorkQueue[str] = WorkQueue(env, limiter=ExponentialFailureLimiter(1.0, 5.0))
+    times = []
+    queue.add("a")
+    for _ in range(5):
+        key = await queue.get()
+        times.append(env.monotonic())
+        queue.add_rate_limited(key)
+        queue.done(key)
+    assert queue.num_requeues("a") == 5
+    queue.forget("a")
+    assert queue.num_requeues("a") == 0
+    assert times == [0.0, 1.0, 3.0, 7.0, 12.0]
+
+
+async def test_limiters_combine(env: Env) -> None:
+    fast_slow: FastSlowLimiter[str] = FastSlowLimiter(0.1, 7.0, 2)
+    assert [fast_slow.when("a") for _ in range(4)] == [0.1, 0.1, 7.0, 7.0]
+    capped: MaxWaitLimiter[str] = MaxWaitLimiter(FastSlowLimiter(0.1, 7.0, 1), 3.0)
+    assert [capped.when("a") for _ in range(3)] == [0.1, 3.0, 3.0]
+    longest: MaxOfLimiter[str] = MaxOfLimiter(ExponentialFailureLimiter(1.0, 9.0), BucketLimiter(env, 1.0, 1))
+    assert [longest.when("a") for _ in range(4)] == [1.0, 2.0, 4.0, 8.0]
+    assert longest.when("b") == 4.0, "the bucket's turn: five calls, one token"

@@ -93,7 +93,7 @@ def test_sizes_stay_within_bounds_and_move_no_faster_than_they_may(seed: int) ->
 
 
 def test_the_judge_notices_a_size_out_of_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unbounded(wish: limits.Wish, *_rest: Any) -> limits.Verdict:
+    def unbounded(wish: limits.NormalizationArg, *_rest: Any) -> limits.Verdict:
         return limits.Verdict(wish.desired, "", "")
 
     monkeypatch.setattr(limits, "bound", unbounded)

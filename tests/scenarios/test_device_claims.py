@@ -200,13 +200,13 @@ def test_a_claim_is_not_taken_from_a_pod_that_the_cache_does_not_know(
 ) -> None:
     """Upstream drops the reservation of a pod when its cache has another one of that name, also an older one."""
     if not guarded:
-        judge = decide.judge_reservation
+        judge = decide.decide_reservation
 
         def as_upstream(user: object, pod: object, *, seen_to_go: bool) -> Reservation:
             found = judge(user, pod, seen_to_go=seen_to_go)  # type: ignore[arg-type]  # passed through
             return Reservation.DROP if found is Reservation.ASK and pod is not None else found
 
-        monkeypatch.setattr(controller, "judge_reservation", as_upstream)
+        monkeypatch.setattr(controller, "decide_reservation", as_upstream)
     expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="uses it")
     with expected:
         simulate(replaced_unseen, options=OPTIONS, invariants=lambda: (DeviceClaims(),))

@@ -140,7 +140,7 @@ def test_41675_a_slow_pod_cache(guarded: bool, monkeypatch: pytest.MonkeyPatch) 
             await asyncio.sleep(1.0)
         await simulation.settle()
 
-    # Expectations were the guard then; the consistency guard of v1.36 would cover for them.
+    # Expectations were the guard then; the consistency store of v1.36 would cover for them.
     with broken_unless(guarded, "active pod number 2"):
         simulate(tell, options=options(consistency=False), invariants=replica_sets)
 

@@ -12,7 +12,7 @@ from tests.scenarios.test_volumes import CLAIMS, PODS, claim
 from tests.scenarios.users import Doc, Restless
 
 from pilothouse.client.errors import ApiError
-from pilothouse.controllers.volumes.selinux_warning.books import Books
+from pilothouse.controllers.volumes.selinux_warning.volume_cache import VolumeCache
 from pilothouse.nodes.provisioner import PROVISIONER
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
 from pilothouse.sim.invariants.labels import LabelWarnings
@@ -208,14 +208,14 @@ async def replaced(simulation: Simulation) -> None:
 def test_a_pod_is_not_taken_for_the_one_whose_name_it_has(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look the volume of the first one stays with the name, until the claims of the second are known."""
     if not guarded:
-        whole = Books.set
+        whole = VolumeCache.set
 
-        def forgetful(books: Books, name: str, uid: str, uses: Any, *, complete: bool) -> Any:
+        def forgetful(books: VolumeCache, name: str, uid: str, uses: Any, *, complete: bool) -> Any:
             _before, known = books._of_pod.get(name, (uid, {}))
             books._of_pod[name] = (uid, known)
             return whole(books, name, uid, uses, complete=complete and not known)
 
-        monkeypatch.setattr(Books, "set", forgetful)
+        monkeypatch.setattr(VolumeCache, "set", forgetful)
     expectation = (
         contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="with which it has no conflict")
     )

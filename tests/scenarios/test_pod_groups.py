@@ -1,21 +1,17 @@
-"""PodGroups that are deleted while pods belong to them, under faults: kept as long as that, and no longer. The API is a
-custom resource here, and labels name the groups of pods: the embedded server has neither the kind nor the field."""
+"""PodGroups that are deleted while pods belong to them, under faults: kept as long as that, and no longer."""
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.controllers.alpha_kinds import definition, group_by_label, read_groups_from_labels
 from tests.scenarios.users import NAMESPACE, Doc, Restless
 
 from pilothouse.api.core import Pod
-from pilothouse.api.scheduling import POD_GROUPS
 from pilothouse.controllers.workloads.podgroup_protection.controller import PodGroupProtectionController
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
-from pilothouse.sim.invariants.pod_groups import FINALIZER, PodGroups
+from pilothouse.sim.invariants.pod_groups import PodGroups
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 PODS = f"{NAMESPACE}/pods"
 OPTIONS = SimulationOptions(controllers=("podgroup-protection-controller",), gates=("GenericWorkload",))
@@ -23,21 +19,8 @@ RESOURCES = ("podgroups.scheduling.k8s.io", "pods")
 SECONDS = 90.0
 
 
-@pytest.fixture(autouse=True)
-def by_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pods belong to the group that a label names."""
-    read_groups_from_labels(monkeypatch)
-
-
 class Planner(Restless):
     """Somebody with groups of pods, who deletes both in any order."""
-
-    async def begin(self, simulation: Simulation) -> None:
-        """Have the kind served, and a manager that has found it."""
-        await self.ask("POST", DEFINITIONS, definition(POD_GROUPS))
-        await asyncio.sleep(1.0)
-        simulation.kill()
-        await asyncio.sleep(5.0)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         """What may be done, the likelier more than once."""
@@ -45,11 +28,9 @@ class Planner(Restless):
         return [*often, self.dissolve, self.dissolve, self.stop, self.stop, self.undo, self.note]
 
     async def group(self) -> None:
-        """Of one of a few names, with something that no view shows. Admission may have protected it."""
-        finalizers = self._chance.choice(({}, {"finalizers": [FINALIZER]}))
-        stamp = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind}
-        metadata = {"name": f"g{self._chance.randrange(3)}", **finalizers}
-        await self.ask("POST", GROUPS, {**stamp, "metadata": metadata, "spec": {"newer": self._chance.random()}})
+        """Of one of a few names, with something that no view shows."""
+        spec = {"schedulingPolicy": {"gang": {"minCount": self._chance.randrange(1, 9)}}}
+        await self.ask("POST", GROUPS, {"metadata": {"name": f"g{self._chance.randrange(3)}"}, "spec": spec})
 
     async def pod(self) -> None:
         """Of one of a few names; some end by themselves, some belong to no group that is there."""
@@ -86,8 +67,9 @@ class Planner(Restless):
 def pod(name: str, group: str, annotations: dict[str, str] | None = None) -> Doc:
     """One that belongs to the group."""
     containers = [{"name": "main", "image": "pause:1"}]
-    spec = {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": containers}
-    return {"metadata": {"name": name, "labels": {"group": group}, "annotations": annotations or {}}, "spec": spec}
+    spec: Doc = {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": containers}
+    spec["schedulingGroup"] = {"podGroupName": group}
+    return {"metadata": {"name": name, "annotations": annotations or {}}, "spec": spec}
 
 
 async def end(simulation: Simulation, user: Planner) -> None:
@@ -102,33 +84,25 @@ async def end(simulation: Simulation, user: Planner) -> None:
         assert await user.items(path) == [], path
 
 
-def judge() -> PodGroups:
-    """Who reads labels, as the controller does here."""
-    return PodGroups(group_by_label)
-
-
 def test_a_group_with_pods_is_kept_and_goes_in_the_end(seed: int) -> None:
     async def tell(simulation: Simulation) -> None:
         user = Planner(simulation)
-        await user.begin(simulation)
         plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
         await asyncio.gather(simulation.follow(plan), user.work(40))
         simulation.heal()
         await end(simulation, user)
 
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (judge(),))
+    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (PodGroups(),))
 
 
 async def deleted(simulation: Simulation) -> None:
     """A group is deleted to which a pod belongs."""
     user = Planner(simulation)
-    await user.begin(simulation)
     await user.ask("POST", PODS, pod("p", "g0"))
     await user.ask("POST", PODS, pod("q", "g1"))
     await asyncio.sleep(20.0)
     for name in ("g0", "g1"):
-        stamp = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind}
-        await user.ask("POST", GROUPS, {**stamp, "metadata": {"name": name}})
+        await user.ask("POST", GROUPS, {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"basic": {}}}})
     await asyncio.sleep(5.0)
     await user.ask("DELETE", f"{GROUPS}/g0")
     await asyncio.sleep(5.0)
@@ -145,15 +119,15 @@ def test_the_judge_notices_a_group_that_is_let_go_too_early(guarded: bool, monke
         monkeypatch.setattr(PodGroupProtectionController, "is_used", nobody)
     expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="was let go while")
     with expected:
-        simulate(deleted, options=OPTIONS, invariants=lambda: (judge(),))
+        simulate(deleted, options=OPTIONS, invariants=lambda: (PodGroups(),))
 
 
 def test_the_judge_notices_a_group_that_is_kept_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who does not hear of the end of pods."""
 
-    def unheard(_self: object, _pod: Pod) -> None:
+    def unheard(_self: object, _old: Pod | None, _new: Pod | None) -> None:
         return
 
-    monkeypatch.setattr(PodGroupProtectionController, "_wake_group", unheard)
+    monkeypatch.setattr(PodGroupProtectionController, "_pod_changed", unheard)
     with pytest.raises(SimulationFailed, match="nobody belongs to it, and it is kept"):
-        simulate(deleted, options=OPTIONS, invariants=lambda: (judge(),))
+        simulate(deleted, options=OPTIONS, invariants=lambda: (PodGroups(),))

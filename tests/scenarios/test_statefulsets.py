@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 from tests.scenarios.users import NAMESPACE, User
 
-from pilothouse.controllers.workloads.statefulset import StatefulSetOptions
 from pilothouse.sim import Simulation, SimulationOptions, draw, simulate
 from pilothouse.sim.faults import Crash, FaultPlan
 from pilothouse.sim.invariants import Invariant
@@ -107,14 +106,31 @@ def test_an_update_has_one_pod_missing_and_keeps_to_the_partition(seed: int, man
 def test_an_update_has_as_many_missing_as_are_allowed(seed: int, management: str, bound: int | str) -> None:
     """With the gate MaxUnavailableStatefulSet."""
     allowed = REPLICAS if bound == "100%" else 2
-    gate = {"statefulset-controller": StatefulSetOptions(use_max_unavailable=True)}
     under_faults(
         seed,
         web(podManagementPolicy=management, updateStrategy=rolling(maxUnavailable=bound)),
         lambda user, chance: [lambda: set_image(user, chance.choice("abcd"))],
         lambda: StatefulSets(missing=allowed, replicas=REPLICAS),
-        options=replace(OPTIONS, controller_options=gate),
+        options=replace(OPTIONS, gates=("MaxUnavailableStatefulSet",)),
     )
+
+
+@pytest.mark.parametrize(("gates", "missing"), [((), 1), (("MaxUnavailableStatefulSet",), 2)])
+def test_a_gate_of_a_simulation_is_the_managers_too(gates: tuple[str, ...], missing: int) -> None:
+    async def tell(simulation: Simulation) -> None:
+        user = User(simulation.user)
+        bound = rolling(maxUnavailable=2)
+        await user.ask("POST", ALL, web(podManagementPolicy="Parallel", updateStrategy=bound))
+        await asyncio.sleep(20.0)
+        await set_image(user, "b")
+        most = 0
+        while sorted(set((await images(user)).values())) != ["b"]:
+            pods = await user.items(f"{NAMESPACE}/pods")
+            most = max(most, REPLICAS - sum("deletionTimestamp" not in pod["metadata"] for pod in pods))
+            await asyncio.sleep(0.05)
+        assert most == missing
+
+    simulate(tell, options=replace(OPTIONS, gates=gates))
 
 
 def changes(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:

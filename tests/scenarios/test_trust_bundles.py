@@ -11,10 +11,10 @@ from tests.controllers.certificate_kinds import GROUP, allow_any_name, definitio
 from tests.scenarios.served import serve
 from tests.scenarios.users import Restless
 
+from pilothouse.api.certificates import KUBE_APISERVER_SERVING_SIGNER
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import (
     DESCRIPTOR,
-    SIGNER,
     TrustBundleOptions,
     controller,
 )
@@ -61,7 +61,7 @@ class Administrator(Restless):
     async def add(self) -> None:
         """Of that signer, of another one, or of none; with whatever content."""
         name = self._name()
-        await self.make(name, OTHERS.get(name, SIGNER), self._content())
+        await self.make(name, OTHERS.get(name, KUBE_APISERVER_SERVING_SIGNER), self._content())
 
     async def make(self, name: str, signer: str, content: str) -> None:
         """A bundle."""
@@ -141,7 +141,7 @@ def test_the_bundle_is_the_right_one_in_the_end_and_nobody_elses_is_touched(seed
 async def rotated(simulation: Simulation, user: Administrator) -> None:
     """There is another authority, and for a while its bundle cannot be made."""
     await user.make("plain", "", authority(0))
-    await user.make(OF_SIGNER[0], SIGNER, authority(3))
+    await user.make(OF_SIGNER[0], KUBE_APISERVER_SERVING_SIGNER, authority(3))
     await asyncio.sleep(5.0)
     rule = simulation.add_rule(Rule(fail(403, "Forbidden"), verb="create", resource="clustertrustbundles"))
     user.begin_anew(authority(1))

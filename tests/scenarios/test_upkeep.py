@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.scenarios.users import Doc, User
 
+from pilothouse.api.core import ROOT_CA_CONFIG_MAP
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.cloud.cloud_node_lifecycle import DESCRIPTOR as MACHINES
 from pilothouse.controllers.cloud.cloud_node_lifecycle import CloudNodeLifecycleOptions
 from pilothouse.controllers.cloud.node_route import DESCRIPTOR as ROUTES
 from pilothouse.controllers.cloud.node_route import NodeRouteOptions
 from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR as AUTHORITY
-from pilothouse.controllers.identity.root_ca_certificate_publisher import NAME, RootCaOptions
+from pilothouse.controllers.identity.root_ca_certificate_publisher import RootCaOptions
 from pilothouse.controllers.shared.simulated_cloud import INSTANCE, SimulatedCloud
 from pilothouse.env import Env
 from pilothouse.sim import Simulation, SimulationOptions, draw, simulate
@@ -71,14 +72,14 @@ class Housekeeper(Person):
 
     async def lose(self) -> None:
         """Delete an account, or an authority."""
-        what = self.chance.choice(("serviceaccounts/default", f"configmaps/{NAME}"))
+        what = self.chance.choice(("serviceaccounts/default", f"configmaps/{ROOT_CA_CONFIG_MAP}"))
         await self.ask("DELETE", f"{self._namespace()}/{what}")
 
     async def tamper(self) -> None:
         """Write something else into an authority."""
         changes: list[Doc] = [{"data": {"ca.crt": "mine"}}, {"data": {"more": "x"}}, {"data": None}]
         changes.append({"metadata": {"annotations": None}})
-        await self.merge(f"{self._namespace()}/configmaps/{NAME}", self.chance.choice(changes))
+        await self.merge(f"{self._namespace()}/configmaps/{ROOT_CA_CONFIG_MAP}", self.chance.choice(changes))
 
     async def part(self) -> None:
         """A role that others are made of."""
@@ -113,7 +114,7 @@ async def judge(user: Housekeeper) -> None:
         name = found["metadata"]["name"]
         assert found["status"]["phase"] == "Active", name
         assert await user.get(f"{NAMESPACES}/{name}/serviceaccounts/default") is not None, name
-        authority = await user.get(f"{NAMESPACES}/{name}/configmaps/{NAME}")
+        authority = await user.get(f"{NAMESPACES}/{name}/configmaps/{ROOT_CA_CONFIG_MAP}")
         assert authority is not None, name
         assert authority["data"] == {"ca.crt": BUNDLE}
         assert authority["metadata"]["annotations"]

@@ -1,4 +1,4 @@
-"""Nodes, pods and small clusters for tables: written as in a manifest, placed without a server."""
+"""Nodes, pods and small clusters for tests, scheduled without an API server."""
 
 import random
 from collections.abc import Iterable, Mapping
@@ -7,18 +7,19 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.core import Node, Pod
-from pilothouse.machinery.labels import Selector
-from pilothouse.scheduler.placement import Likes, Placement, Placer
-from pilothouse.scheduler.refusals import Refusal
-from pilothouse.scheduler.snapshot import NodeInfo, Snapshot
-from pilothouse.scheduler.wish import Wish
+from pilothouse.machinery.labels import Selector, parse_selector
+from pilothouse.scheduler.backend.cache import Cache
+from pilothouse.scheduler.framework.runtime import Framework, filter_node
+from pilothouse.scheduler.framework.status import FitError, Status
+from pilothouse.scheduler.framework.types import NodeInfo, PodInfo
+from pilothouse.scheduler.schedule_one import ScheduleResult, SchedulingAlgorithm
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 
 
 class Namespaces:
-    """Some namespaces with labels; each has its own name as a label, as the API server sees to."""
+    """A namespace lister. Each namespace has its name as a label, as in the API server."""
 
     def __init__(self, **labels: Mapping[str, str]) -> None:
         self._labels = {name: {"kubernetes.io/metadata.name": name, **more} for name, more in labels.items()}
@@ -26,7 +27,7 @@ class Namespaces:
     def labels(self, name: str) -> Mapping[str, str]:
         return self._labels.get(name, {})
 
-    def matching(self, selector: Selector) -> frozenset[str]:
+    def select(self, selector: Selector) -> frozenset[str]:
         return frozenset(name for name, labels in self._labels.items() if selector.matches(labels))
 
 
@@ -60,48 +61,78 @@ def info(wanted: Node, *placed: Pod) -> NodeInfo:
     return cluster([wanted], {wanted.metadata.name: placed}).nodes[wanted.metadata.name]
 
 
-def cluster(nodes: Iterable[Node], placed: Mapping[str, Iterable[Pod]] | None = None) -> Snapshot:
+def filter_status(wanted: Pod, there: Node, *placed: Pod) -> Status | None:
+    """The status of the filters that look at the node alone, for a node with these pods on it."""
+    return filter_node(PodInfo(wanted), info(there, *placed))
+
+
+def cluster(nodes: Iterable[Node], placed: Mapping[str, Iterable[Pod]] | None = None) -> Cache:
     """Nodes, and the pods on them."""
-    snapshot = Snapshot()
+    cache = Cache()
     for one in nodes:
-        snapshot.set_node(one)
+        cache.update_node(one)
     for name, pods in (placed or {}).items():
         for placed_pod in pods:
             document = msgspec.to_builtins(placed_pod)
             document.setdefault("spec", {})["nodeName"] = name
-            snapshot.confirm(msgspec.convert(document, Pod))
-    return snapshot
+            cache.add_pod(msgspec.convert(document, Pod))
+    return cache
 
 
-def nobody(_pod: Pod) -> Selector | None:
-    """Nothing selects any pod."""
-    return None
+def framework(cache: Cache, namespaces: Namespaces | None = None) -> Framework:
+    """The plugins over that cache, without volumes."""
+    return Framework(cache, namespaces or Namespaces(ns={}))
 
 
-def placer(snapshot: Snapshot, namespaces: Namespaces | None = None, likes: Likes = nobody, *, seed: int = 1) -> Placer:
-    """Decides in that cluster."""
-    return Placer(snapshot, namespaces or Namespaces(ns={}), likes, random.Random(seed))
+class Algorithm:
+    """The scheduling algorithm, step by step."""
+
+    def __init__(
+        self, cache: Cache, namespaces: Namespaces | None = None, *, default_selector: str = "", seed: int = 1
+    ) -> None:
+        selector = parse_selector(default_selector) if default_selector else None
+        self.framework = framework(cache, namespaces)
+        self._algorithm = SchedulingAlgorithm(self.framework, lambda _pod: selector, random.Random(seed))
+
+    def schedule(self, pod: Pod) -> str:
+        """The node that is chosen for the pod; it must fit somewhere."""
+        result = self._algorithm.schedule_pod(PodInfo(pod))
+        assert isinstance(result, ScheduleResult)
+        return result.suggested_host
+
+    def fit_error(self, pod: Pod) -> FitError:
+        """Why no node is chosen for the pod."""
+        result = self._algorithm.schedule_pod(PodInfo(pod))
+        assert isinstance(result, FitError)
+        return result
+
+    def feasible(self, pod: Pod) -> list[int]:
+        """The positions of the nodes that the next search finds."""
+        pod_info = PodInfo(pod)
+        results, state = self._algorithm._filter_results.get(pod_info), self.framework.pre_filter(pod_info)
+        return self._algorithm.find_nodes_that_pass_filters(pod_info, results, state)
+
+    def score_differences(self, pod: Pod) -> list[int]:
+        """The total score of every node, without the resource scores."""
+        pod_info = PodInfo(pod)
+        results = self._algorithm._filter_results.get(pod_info)
+        base = [results.filter_and_score(node_info) for node_info in self.framework.cache.node_infos]
+        totals = self._algorithm.prioritize_nodes(pod_info, results, range(len(base)))
+        return [total - score for total, score in zip(totals, base, strict=True)]
 
 
-def refusals(snapshot: Snapshot, wanted: Pod, namespaces: Namespaces | None = None) -> dict[str, Refusal | None]:
-    """What each node says to the pod."""
-    judge, wish = placer(snapshot, namespaces), Wish(wanted)
-    return {name: judge.refusal(wish, info) for name, info in snapshot.nodes.items()}
+def statuses(cache: Cache, wanted: Pod, namespaces: Namespaces | None = None) -> dict[str, Status | None]:
+    """The status of each node."""
+    plugins, pod_info = framework(cache, namespaces), PodInfo(wanted)
+    return {name: plugins.filter_node(pod_info, node_info) for name, node_info in cache.nodes.items()}
 
 
-def fitting(snapshot: Snapshot, wanted: Pod, namespaces: Namespaces | None = None) -> list[str]:
-    """The nodes that say yes. The way node by node and the way for many at once must agree."""
-    judge, wish = placer(snapshot, namespaces), Wish(wanted)
-    one_by_one = [name for name, why in refusals(snapshot, wanted, namespaces).items() if why is None]
-    table = judge._tables.get(wish)
-    at_once = judge._search(wish, table, judge.relations(wish))
-    assert sorted(snapshot.order[index].name for index in at_once) == sorted(one_by_one)
+def fitting(cache: Cache, wanted: Pod, namespaces: Namespaces | None = None) -> list[str]:
+    """The nodes that fit. Filtering node by node and filtering many at once must agree."""
+    one_by_one = [name for name, status in statuses(cache, wanted, namespaces).items() if status is None]
+    at_once = Algorithm(cache, namespaces).feasible(wanted)
+    assert sorted(cache.node_infos[index].name for index in at_once) == sorted(one_by_one)
     return one_by_one
-
-
-def place(snapshot: Snapshot, wanted: Pod, namespaces: Namespaces | None = None, likes: Likes = nobody) -> Placement:
-    """The decision."""
-    return placer(snapshot, namespaces, likes).place(Wish(wanted))
 
 
 def term(key: str = HOSTNAME, *, app: str = "", **parts: Any) -> dict[str, Any]:
@@ -109,18 +140,18 @@ def term(key: str = HOSTNAME, *, app: str = "", **parts: Any) -> dict[str, Any]:
     return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}} if app else None, **parts}
 
 
-def near(*terms: dict[str, Any]) -> dict[str, Any]:
-    """Must be near these."""
+def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    """Required affinity to these terms."""
     return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
 
 
-def far(*terms: dict[str, Any]) -> dict[str, Any]:
-    """Must be far from these."""
+def anti_affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    """Required anti-affinity to these terms."""
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
 
 
 def preferred(kind: str, weight: int, one: dict[str, Any]) -> dict[str, Any]:
-    """Would rather be near (``podAffinity``) or far (``podAntiAffinity``)."""
+    """A preferred term of ``podAffinity`` or ``podAntiAffinity``."""
     return {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "podAffinityTerm": one}]}}
 
 
@@ -133,3 +164,12 @@ def spread(key: str, skew: int = 1, *, app: str = "web", soft: bool = False, **p
         "labelSelector": {"matchLabels": {"app": app}},
         **parts,
     }
+
+
+def prefers(*terms: tuple[int, str, str]) -> Pod:
+    """A pod that prefers nodes by weight, label and value."""
+    document = [
+        {"weight": w, "preference": {"matchExpressions": [{"key": k, "operator": "In", "values": [v]}]}}
+        for w, k, v in terms
+    ]
+    return pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": document}})

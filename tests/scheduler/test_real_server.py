@@ -18,10 +18,10 @@ NODES = ("trial-a1", "trial-a2", "trial-b1")
 PATIENCE = 15.0
 
 
-def until(look: Callable[[], object]) -> None:
+def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
-    while not look():
-        assert time.monotonic() < deadline, "this did not come true in time"
+    while not condition():
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.05)
 
 
@@ -34,7 +34,7 @@ def namespace(real_cluster: RealCluster, tmp_path_factory: pytest.TempPathFactor
         resources = {"cpu": "4", "memory": "8Gi", "pods": "110"}
         status = {"allocatable": resources, "capacity": resources}
         real_cluster.request("POST", "/api/v1/nodes", {"metadata": {"name": node, "labels": labels}, "status": status})
-        # Nobody watches over these nodes, so nobody else would take off the taint that they begin with.
+        # No node lifecycle controller runs, which would remove the taint of new nodes.
         patch = {"spec": {"taints": None}}
         real_cluster.request("PATCH", f"/api/v1/nodes/{node}", patch, content_type="application/merge-patch+json")
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -95,25 +95,25 @@ def test_pods_are_spread_over_zones(pods: Pods) -> None:
     pods.end(*names)
 
 
-def test_a_pod_of_high_priority_pushes_a_lesser_one_aside(pods: Pods) -> None:
-    lesser = ["low-0", "low-1", "low-2"]
-    for name in lesser:
+def test_a_pod_of_high_priority_preempts_one_of_lower_priority(pods: Pods) -> None:
+    low = ["low-0", "low-1", "low-2"]
+    for name in low:
         pods.create(name, "3")
-    until(lambda: all(pods.node(name) for name in lesser))
+    until(lambda: all(pods.node(name) for name in low))
     pods.create("vip", "2", priorityClassName=NAME)
     until(lambda: pods.get("vip")["status"].get("nominatedNodeName"))
     vip = pods.get("vip")
     node = vip["status"]["nominatedNodeName"]
-    (victim,) = [name for name in lesser if pods.node(name) == node]
+    (victim,) = [name for name in low if pods.node(name) == node]
     until(lambda: pods.get(victim)["metadata"].get("deletionTimestamp"))
     reason = pods.condition(victim, "DisruptionTarget")
     assert (reason["status"], reason["reason"]) == ("True", "PreemptionByScheduler")
-    said = pods.condition("vip", "PodScheduled")
-    mine = "3 Insufficient cpu"
-    assert (said["reason"], mine in said["message"]) == ("Unschedulable", True)
+    condition = pods.condition("vip", "PodScheduled")
+    message = "3 Insufficient cpu"
+    assert (condition["reason"], message in condition["message"]) == ("Unschedulable", True)
     until(lambda: pods.events("Preempted"))
     assert pods.events("Preempted") == [f"Preempted by pod {vip['metadata']['uid']} on node {node}"]
     pods.end(victim)  # as its kubelet would
     until(lambda: pods.node("vip"))
-    assert pods.node("vip") == node  # that it was nominated stays on record in v1.20, newer servers clear it
-    pods.end("vip", *(name for name in lesser if name != victim))
+    assert pods.node("vip") == node  # v1.20 keeps nominatedNodeName, newer servers clear it
+    pods.end("vip", *(name for name in low if name != victim))

@@ -2,50 +2,33 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
-from tests.nodes.world import World, world
-from tests.scheduler.build import HOSTNAME, ZONE, far, near, spread, term
+from tests.nodes.world import World
+from tests.scheduler.build import HOSTNAME, ZONE, affinity, anti_affinity, spread, term
+from tests.scheduler.conftest import assigned_nodes, create_priority_classes
 
 from pilothouse.api.core import NODES, PODS
 from pilothouse.api.policy import POD_DISRUPTION_BUDGETS
 from pilothouse.client import merge_patch
 from pilothouse.client.interceptor import Rule, conflict, delay, fail
-from pilothouse.env import Env
-from pilothouse.env.virtual import run
+from pilothouse.scheduler.plugins.default_selector import SERVICES
 
 
-def in_world(story: Callable[[World], Awaitable[None]], *, seed: int = 0, scheduler: bool = True) -> None:
-    async def main(env: Env) -> None:
-        async with world(env, scheduler=scheduler) as w:
-            await a_class(w, "high", 1000)
-            await a_class(w, "middle", 100)
-            await a_class(w, "polite", 1000, preemptionPolicy="Never")
-            await story(w)
-
-    run(main, seed=seed)
-
-
-async def a_class(w: World, name: str, value: int, **more: Any) -> None:
-    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    body = {**kind, "metadata": {"name": name}, "value": value, **more}
-    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    headers = {"content-type": "application/json"}
-    await w.client.request("POST", path, body=msgspec.json.encode(body), headers=headers)
+@pytest.fixture
+async def world(world: World) -> World:
+    """An API server with a scheduler and the priority classes."""
+    await create_priority_classes(world)
+    return world
 
 
 async def high(w: World, name: str = "p", cpu: str = "3", **parts: Any) -> None:
     await w.create_pod(name, cpu=cpu, priorityClassName=parts.pop("priority_class", "high"), **parts)
 
 
-async def nodes_of(w: World) -> dict[str, str]:
-    return {p.metadata.name: p.spec.node_name for p in (await w.client.list(PODS, "default")).items}
-
-
-async def told(w: World, reason: str) -> list[tuple[str, str]]:
+async def events(w: World, reason: str) -> list[tuple[str, str]]:
     return [(e.involved_object.name, e.message) for e in await w.events() if e.reason == reason]
 
 
@@ -53,92 +36,81 @@ HOLD = {"finalizers": ["example.com/hold"]}
 
 
 async def release(w: World, name: str) -> None:
-    """Let a pod go that is being deleted, as a kubelet and others would in the end."""
+    """Complete the deletion of a pod, as its kubelet would."""
     await w.client.patch(PODS.raw, name, merge_patch({"metadata": {"finalizers": None}}), "default")
     await w.delete(name, grace=0)
 
 
-def test_a_pod_of_high_priority_pushes_a_lesser_one_aside() -> None:
-    async def story(w: World) -> None:
-        await w.create_node("a")
-        await w.create_pod("low", cpu="3", metadata=HOLD)
-        await asyncio.sleep(1)
-        await high(w)
-        await asyncio.sleep(1)
-        victim, preemptor = await w.existing("low"), await w.existing()
-        assert victim.metadata.deletion_timestamp is not None
-        condition = next(c for c in victim.status.conditions if c.type == "DisruptionTarget")
-        assert (condition.status, condition.reason) == ("True", "PreemptionByScheduler")
-        assert condition.message == "default-scheduler: preempting to accommodate a higher priority pod"
-        assert await told(w, "Preempted") == [("low", f"Preempted by pod {preemptor.metadata.uid} on node a")]
-        assert (preemptor.spec.node_name, preemptor.status.nominated_node_name) == ("", "a")
-        assert await told(w, "FailedScheduling") == [("p", "0/1 nodes are available: 1 Insufficient cpu.")]
-        await asyncio.sleep(100)
-        assert await told(w, "Preempted") == [("low", f"Preempted by pod {preemptor.metadata.uid} on node a")]
-        await release(w, "low")
-        await asyncio.sleep(1)
-        preemptor = await w.existing()
-        assert (preemptor.spec.node_name, preemptor.status.nominated_node_name) == ("a", "")
-
-    in_world(story)
+async def test_a_pod_of_high_priority_preempts_one_of_lower_priority(world: World) -> None:
+    await world.create_node("a")
+    await world.create_pod("low", cpu="3", metadata=HOLD)
+    await asyncio.sleep(1)
+    await high(world)
+    await asyncio.sleep(1)
+    victim, preemptor = await world.existing("low"), await world.existing()
+    assert victim.metadata.deletion_timestamp is not None
+    condition = next(c for c in victim.status.conditions if c.type == "DisruptionTarget")
+    assert (condition.status, condition.reason) == ("True", "PreemptionByScheduler")
+    assert condition.message == "default-scheduler: preempting to accommodate a higher priority pod"
+    assert await events(world, "Preempted") == [("low", f"Preempted by pod {preemptor.metadata.uid} on node a")]
+    assert (preemptor.spec.node_name, preemptor.status.nominated_node_name) == ("", "a")
+    assert await events(world, "FailedScheduling") == [("p", "0/1 nodes are available: 1 Insufficient cpu.")]
+    await asyncio.sleep(100)
+    assert await events(world, "Preempted") == [("low", f"Preempted by pod {preemptor.metadata.uid} on node a")]
+    await release(world, "low")
+    await asyncio.sleep(1)
+    preemptor = await world.existing()
+    assert (preemptor.spec.node_name, preemptor.status.nominated_node_name) == ("a", "")
 
 
-def test_a_nominated_pod_keeps_its_place() -> None:
-    """While its victims end, pods of no more priority don't slip in; pods of more do."""
-
-    async def story(w: World) -> None:
-        await w.create_node("a")
-        await w.create_pod("low", cpu="3", metadata=HOLD)
-        await asyncio.sleep(1)
-        await high(w, priority_class="middle", cpu="2")
-        await asyncio.sleep(1)
-        await w.create_pod("late", cpu="2")
-        await release(w, "low")
-        await asyncio.sleep(1)
-        assert await nodes_of(w) == {"p": "a", "late": "a"}
-        await w.create_pod("later", cpu="1")
-        await asyncio.sleep(1)
-        assert (await w.existing("later")).spec.node_name == ""
-
-    in_world(story)
+async def test_the_room_of_a_nominated_pod_is_kept(world: World) -> None:
+    """From pods of the same or lower priority, while its victims terminate."""
+    await world.create_node("a")
+    await world.create_pod("low", cpu="3", metadata=HOLD)
+    await asyncio.sleep(1)
+    await high(world, priority_class="middle", cpu="2")
+    await asyncio.sleep(1)
+    await world.create_pod("late", cpu="2")
+    await release(world, "low")
+    await asyncio.sleep(1)
+    assert await assigned_nodes(world) == {"p": "a", "late": "a"}
+    await world.create_pod("later", cpu="1")
+    await asyncio.sleep(1)
+    assert (await world.existing("later")).spec.node_name == ""
 
 
-def test_promised_room_survives_a_restart_of_the_scheduler() -> None:
-    async def story(w: World) -> None:
-        task = w.start_scheduler()
-        await w.create_node("a")
-        await w.create_pod("low", cpu="3", metadata=HOLD)
-        await asyncio.sleep(1)
-        await high(w, cpu="4")
-        await asyncio.sleep(1)
-        assert (await w.existing()).status.nominated_node_name == "a"
-        task.cancel()
-        await asyncio.sleep(1)
-        await w.create_pod("late", cpu="4")
-        w.start_scheduler()
-        await asyncio.sleep(1)
-        assert (await told(w, "Preempted"))[1:] == [], "nobody is pushed aside twice"
-        await release(w, "low")
-        await asyncio.sleep(5)
-        assert await nodes_of(w) == {"p": "a", "late": ""}
+async def test_nominations_survive_a_restart_of_the_scheduler(world_without_scheduler: World) -> None:
+    world = world_without_scheduler
+    await create_priority_classes(world)
+    task = world.start_scheduler()
+    await world.create_node("a")
+    await world.create_pod("low", cpu="3", metadata=HOLD)
+    await asyncio.sleep(1)
+    await high(world, cpu="4")
+    await asyncio.sleep(1)
+    assert (await world.existing()).status.nominated_node_name == "a"
+    task.cancel()
+    await asyncio.sleep(1)
+    await world.create_pod("late", cpu="4")
+    world.start_scheduler()
+    await asyncio.sleep(1)
+    assert len(await events(world, "Preempted")) == 1, "no pod is preempted twice"
+    await release(world, "low")
+    await asyncio.sleep(5)
+    assert await assigned_nodes(world) == {"p": "a", "late": ""}
 
-    in_world(story, scheduler=False)
 
-
-def test_a_polite_pod_waits() -> None:
-    async def story(w: World) -> None:
-        await w.create_node("a")
-        await w.create_pod("low", cpu="3")
-        await asyncio.sleep(1)
-        await high(w, priority_class="polite")
-        await asyncio.sleep(30)
-        (message,) = await told(w, "FailedScheduling")
-        assert message[1] == (
-            "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
-        )
-        assert (await w.existing("low")).metadata.deletion_timestamp is None
-
-    in_world(story)
+async def test_a_pod_with_preemption_policy_never_waits(world: World) -> None:
+    await world.create_node("a")
+    await world.create_pod("low", cpu="3")
+    await asyncio.sleep(1)
+    await high(world, priority_class="polite")
+    await asyncio.sleep(30)
+    (message,) = await events(world, "FailedScheduling")
+    assert message[1] == (
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
+    )
+    assert (await world.existing("low")).metadata.deletion_timestamp is None
 
 
 async def a_budget(w: World, allowed: int) -> None:
@@ -154,113 +126,94 @@ async def a_budget(w: World, allowed: int) -> None:
 @pytest.mark.parametrize(
     ("allowed", "victim"),
     [
-        pytest.param(0, "free", id="the protected pod stays although it matters less"),
-        pytest.param(1, "guarded", id="while one may go the lesser pod goes"),
+        pytest.param(0, "free", id="no disruption is allowed: the pod stays despite its lower priority"),
+        pytest.param(1, "protected", id="one disruption is allowed: the pod of lower priority goes"),
     ],
 )
-def test_budgets_are_respected_by_their_status(allowed: int, victim: str) -> None:
-    async def story(w: World) -> None:
-        for name in "ab":
-            await w.create_node(name)
-        await w.create_pod("guarded", node="a", cpu="3", metadata={"labels": {"app": "web"}})
-        await w.create_pod("free", node="b", cpu="3", priorityClassName="middle")
-        await a_budget(w, allowed)
-        await asyncio.sleep(1)
-        await high(w)
-        await asyncio.sleep(0.5)
-        assert [name for name, _message in await told(w, "Preempted")] == [victim]
-
-    in_world(story)
+async def test_preemption_reads_disruptions_allowed(world: World, allowed: int, victim: str) -> None:
+    for name in "ab":
+        await world.create_node(name)
+    await world.create_pod("protected", node="a", cpu="3", metadata={"labels": {"app": "web"}})
+    await world.create_pod("free", node="b", cpu="3", priorityClassName="middle")
+    await a_budget(world, allowed)
+    await asyncio.sleep(1)
+    await high(world)
+    await asyncio.sleep(0.5)
+    assert [name for name, _message in await events(world, "Preempted")] == [victim]
 
 
-def test_a_lesser_pod_that_waits_for_the_node_is_told_that_it_waits_in_vain() -> None:
-    async def story(w: World) -> None:
-        await w.create_node("a")
-        await w.create_pod("low", cpu="4", metadata=HOLD)
-        await asyncio.sleep(1)
-        await high(w, "first", cpu="4", priority_class="middle")
-        await asyncio.sleep(1)
-        assert (await w.existing("first")).status.nominated_node_name == "a"
-        await high(w, "second", cpu="4")
-        await asyncio.sleep(5)
-        assert (await w.existing("second")).status.nominated_node_name == "a"
-        assert (await w.existing("first")).status.nominated_node_name == ""
-        await release(w, "low")
-        await asyncio.sleep(5)
-        assert await nodes_of(w) == {"first": "", "second": "a"}
-
-    in_world(story)
+async def test_a_nomination_of_lower_priority_for_the_same_node_is_cleared(world: World) -> None:
+    await world.create_node("a")
+    await world.create_pod("low", cpu="4", metadata=HOLD)
+    await asyncio.sleep(1)
+    await high(world, "first", cpu="4", priority_class="middle")
+    await asyncio.sleep(1)
+    assert (await world.existing("first")).status.nominated_node_name == "a"
+    await high(world, "second", cpu="4")
+    await asyncio.sleep(5)
+    assert (await world.existing("second")).status.nominated_node_name == "a"
+    assert (await world.existing("first")).status.nominated_node_name == ""
+    await release(world, "low")
+    await asyncio.sleep(5)
+    assert await assigned_nodes(world) == {"first": "", "second": "a"}
 
 
-@pytest.mark.parametrize("trouble", [lambda: fail(500, "InternalError"), conflict], ids=["an error", "a conflict"])
-def test_a_victim_that_could_not_be_deleted_is_tried_again(trouble: Callable[[], Any]) -> None:
-    async def story(w: World) -> None:
-        w.scheduler_faults.add(Rule(trouble(), verb="delete", resource="pods", nth=1))
-        await w.create_node("a")
-        await w.create_pod("low", node="a", cpu="3")
-        await asyncio.sleep(1)
-        await high(w)
-        await asyncio.sleep(10)
-        assert (await w.existing("low")).metadata.deletion_timestamp is not None
-
-    in_world(story)
+@pytest.mark.parametrize("fault", [lambda: fail(500, "InternalError"), conflict], ids=["an error", "a conflict"])
+async def test_a_failed_deletion_of_a_victim_is_repeated(world: World, fault: Callable[[], Any]) -> None:
+    world.scheduler_faults.add(Rule(fault(), verb="delete", resource="pods", nth=1))
+    await world.create_node("a")
+    await world.create_pod("low", node="a", cpu="3")
+    await asyncio.sleep(1)
+    await high(world)
+    await asyncio.sleep(10)
+    assert (await world.existing("low")).metadata.deletion_timestamp is not None
 
 
-def test_a_preemptor_that_goes_leaves_its_room_to_others() -> None:
-    async def story(w: World) -> None:
-        await w.create_node("a")
-        await w.create_pod("low", cpu="3", metadata=HOLD)
-        await asyncio.sleep(1)
-        await high(w)
-        await asyncio.sleep(1)
-        await w.delete("p")
-        await release(w, "low")
-        await w.create_pod("next", cpu="3")
-        await asyncio.sleep(1)
-        assert await nodes_of(w) == {"next": "a"}
-
-    in_world(story)
+async def test_the_room_of_a_deleted_preemptor_is_given_to_others(world: World) -> None:
+    await world.create_node("a")
+    await world.create_pod("low", cpu="3", metadata=HOLD)
+    await asyncio.sleep(1)
+    await high(world)
+    await asyncio.sleep(1)
+    await world.delete("p")
+    await release(world, "low")
+    await world.create_pod("next", cpu="3")
+    await asyncio.sleep(1)
+    assert await assigned_nodes(world) == {"next": "a"}
 
 
-def test_a_node_that_vanishes_between_decision_and_binding_takes_nothing_along() -> None:
-    """The API server binds to nodes that are not there, as upstream's; the room elsewhere is right all the same."""
-
-    async def story(w: World) -> None:
-        w.scheduler_faults.add(Rule(delay(5.0), verb="create", resource="pods", subresource="binding", nth=1))
-        await w.create_node("a")
-        await w.create_pod("p", cpu="3")
-        await asyncio.sleep(1)
-        await w.client.delete(NODES, "a")
-        await w.create_node("b")
-        await w.create_pod("q", cpu="3")
-        await asyncio.sleep(10)
-        assert await nodes_of(w) == {"p": "a", "q": "b"}
-        await w.delete("p", grace=0)
-        await w.create_node("a")
-        await w.create_pod("r", cpu="3")
-        await asyncio.sleep(1)
-        assert (await w.existing("r")).spec.node_name == "a"
-
-    in_world(story)
+async def test_requests_are_right_after_a_node_is_deleted_before_the_binding(world: World) -> None:
+    """The API server, as upstream's, also binds pods to nodes that do not exist."""
+    world.scheduler_faults.add(Rule(delay(5.0), verb="create", resource="pods", subresource="binding", nth=1))
+    await world.create_node("a")
+    await world.create_pod("p", cpu="3")
+    await asyncio.sleep(1)
+    await world.client.delete(NODES, "a")
+    await world.create_node("b")
+    await world.create_pod("q", cpu="3")
+    await asyncio.sleep(10)
+    assert await assigned_nodes(world) == {"p": "a", "q": "b"}
+    await world.delete("p", grace=0)
+    await world.create_node("a")
+    await world.create_pod("r", cpu="3")
+    await asyncio.sleep(1)
+    assert (await world.existing("r")).spec.node_name == "a"
 
 
-def test_preemption_while_the_watch_is_lost_pushes_nobody_aside_twice() -> None:
-    async def story(w: World) -> None:
-        for name in "ab":
-            await w.create_node(name)
-            await w.create_pod(f"low-{name}", node=name, cpu="3", metadata=HOLD)
-        await asyncio.sleep(1)
-        with w.scheduler_faults.hold(resource="pods") as held:
-            await high(w)
-            held.release(1)
-            await asyncio.sleep(60)
-        await asyncio.sleep(5)
-        assert len(await told(w, "Preempted")) == 1
-
-    in_world(story)
+async def test_there_is_one_preemption_while_the_watch_is_delayed(world: World) -> None:
+    for name in "ab":
+        await world.create_node(name)
+        await world.create_pod(f"low-{name}", node=name, cpu="3", metadata=HOLD)
+    await asyncio.sleep(1)
+    with world.scheduler_faults.hold(resource="pods") as held:
+        await high(world)
+        held.release(1)
+        await asyncio.sleep(60)
+    await asyncio.sleep(5)
+    assert len(await events(world, "Preempted")) == 1
 
 
-# Relations
+# Topology spread and inter-pod affinity
 
 
 async def in_zones(w: World, *names: str, cpu: str = "40") -> None:
@@ -274,127 +227,102 @@ async def in_zones(w: World, *names: str, cpu: str = "40") -> None:
 WEB = {"labels": {"app": "web"}}
 
 
-def test_a_strict_spread_is_kept_while_many_bindings_are_on_their_way() -> None:
-    async def story(w: World) -> None:
-        w.scheduler_faults.add(Rule(delay(0.0, 3.0), verb="create", resource="pods", subresource="binding"))
-        w.scheduler_faults.add(Rule(delay(0.0, 3.0), verb="watch", resource="pods"))
-        await in_zones(w, "a1", "a2", "a3", "b1", "c1")
-        for number in range(30):
-            await w.create_pod(f"p{number}", cpu="1", metadata=WEB, topologySpreadConstraints=[spread(ZONE)])
-        await asyncio.sleep(60)
-        assert Counter(name[0] for name in (await nodes_of(w)).values()) == {"a": 10, "b": 10, "c": 10}
-
-    in_world(story)
+async def test_a_hard_constraint_holds_while_many_bindings_are_in_progress(world: World) -> None:
+    world.scheduler_faults.add(Rule(delay(0.0, 3.0), verb="create", resource="pods", subresource="binding"))
+    world.scheduler_faults.add(Rule(delay(0.0, 3.0), verb="watch", resource="pods"))
+    await in_zones(world, "a1", "a2", "a3", "b1", "c1")
+    for number in range(30):
+        await world.create_pod(f"p{number}", cpu="1", metadata=WEB, topologySpreadConstraints=[spread(ZONE)])
+    await asyncio.sleep(60)
+    assert Counter(name[0] for name in (await assigned_nodes(world)).values()) == {"a": 10, "b": 10, "c": 10}
 
 
-def test_pods_that_keep_apart_never_meet_and_one_too_many_waits() -> None:
-    async def story(w: World) -> None:
-        w.scheduler_faults.add(Rule(delay(0.0, 3.0), verb="create", resource="pods", subresource="binding"))
-        await in_zones(w, "a1", "a2", "b1")
-        for number in range(4):
-            await w.create_pod(f"p{number}", metadata=WEB, affinity=far(term(app="web")))
-        await asyncio.sleep(20)
-        placed = await nodes_of(w)
-        assert Counter(placed.values()) == {"a1": 1, "a2": 1, "b1": 1, "": 1}
-        (told_to,) = await told(w, "FailedScheduling")
-        assert told_to[1] == (
-            "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules. preemption: 0/3 nodes are "
-            "available: 3 No preemption victims found for incoming pod."
-        )
-        w.scheduler_faults.clear()
-        await w.delete("p0" if placed["p0"] else "p1", grace=0)
-        await asyncio.sleep(0.5)
-        assert "" not in (await nodes_of(w)).values(), "the event that helps wakes it at once"
-
-    in_world(story)
+async def test_anti_affinity_holds_and_the_pod_without_a_node_waits(world: World) -> None:
+    world.scheduler_faults.add(Rule(delay(0.0, 3.0), verb="create", resource="pods", subresource="binding"))
+    await in_zones(world, "a1", "a2", "b1")
+    for number in range(4):
+        await world.create_pod(f"p{number}", metadata=WEB, affinity=anti_affinity(term(app="web")))
+    await asyncio.sleep(20)
+    placed = await assigned_nodes(world)
+    assert Counter(placed.values()) == {"a1": 1, "a2": 1, "b1": 1, "": 1}
+    (event,) = await events(world, "FailedScheduling")
+    assert event[1] == (
+        "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules. preemption: 0/3 nodes are "
+        "available: 3 No preemption victims found for incoming pod."
+    )
+    world.scheduler_faults.clear()
+    await world.delete("p0" if placed["p0"] else "p1", grace=0)
+    await asyncio.sleep(0.5)
+    assert "" not in (await assigned_nodes(world)).values(), "the event that helps moves it at once"
 
 
-def test_a_pod_that_must_be_near_waits_for_whom_it_needs() -> None:
-    async def story(w: World) -> None:
-        await in_zones(w, "a1", "a2", "b1")
-        await w.create_pod("p", affinity=near(term(ZONE, app="web")))
-        await asyncio.sleep(30)
-        assert (await w.existing()).spec.node_name == ""
-        await w.create_pod("other", node="b1", metadata={"labels": {"app": "db"}})
-        await asyncio.sleep(5)
-        assert [e.count for e in await w.events() if e.reason == "FailedScheduling"] == [1], "not tried in vain"
-        await w.create_pod("web", metadata=WEB, nodeSelector={HOSTNAME: "b1"})
-        await asyncio.sleep(0.5)
-        assert (await w.existing()).spec.node_name == "b1"
-
-    in_world(story)
-
-
-def test_a_new_zone_helps_a_pod_that_fitted_nowhere_for_evenness() -> None:
-    async def story(w: World) -> None:
-        await in_zones(w, "a1")
-        constraint = spread(ZONE, minDomains=2)
-        for number in range(2):
-            await w.create_pod(f"p{number}", cpu="1", metadata=WEB, topologySpreadConstraints=[constraint])
-        await asyncio.sleep(30)
-        assert Counter((await nodes_of(w)).values()) == {"a1": 1, "": 1}
-        await in_zones(w, "b1", cpu="0")
-        await w.create_pod("filling", node="b1", metadata=WEB)
-        await asyncio.sleep(0.5)
-        assert Counter((await nodes_of(w)).values()) == {"a1": 2, "b1": 1}
-
-    in_world(story)
+async def test_a_pod_with_affinity_waits_for_a_pod_that_matches(world: World) -> None:
+    await in_zones(world, "a1", "a2", "b1")
+    await world.create_pod("p", affinity=affinity(term(ZONE, app="web")))
+    await asyncio.sleep(30)
+    assert (await world.existing()).spec.node_name == ""
+    await world.create_pod("other", node="b1", metadata={"labels": {"app": "db"}})
+    await asyncio.sleep(5)
+    assert [e.count for e in await world.events() if e.reason == "FailedScheduling"] == [1], (
+        "there is no second attempt"
+    )
+    await world.create_pod("web", metadata=WEB, nodeSelector={HOSTNAME: "b1"})
+    await asyncio.sleep(0.5)
+    assert (await world.existing()).spec.node_name == "b1"
 
 
-def test_pods_of_a_service_lie_evenly_over_zones() -> None:
-    async def story(w: World) -> None:
-        service = {
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
-            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
-        }  # fmt: skip
-        path = "/api/v1/namespaces/default/services"
-        headers = {"content-type": "application/json"}
-        await w.client.request("POST", path, body=msgspec.json.encode(service), headers=headers)
-        await in_zones(w, "a1", "a2", "b1", "b2")
-        await asyncio.sleep(1)
-        for number in range(8):
-            await w.create_pod(f"p{number}", cpu="10m", metadata=WEB)
-        await asyncio.sleep(1)
-        assert Counter(name[0] for name in (await nodes_of(w)).values()) == {"a": 4, "b": 4}
-
-    in_world(story)
+async def test_a_new_zone_helps_a_pod_rejected_for_min_domains(world: World) -> None:
+    await in_zones(world, "a1")
+    constraint = spread(ZONE, minDomains=2)
+    for number in range(2):
+        await world.create_pod(f"p{number}", cpu="1", metadata=WEB, topologySpreadConstraints=[constraint])
+    await asyncio.sleep(30)
+    assert Counter((await assigned_nodes(world)).values()) == {"a1": 1, "": 1}
+    await in_zones(world, "b1", cpu="0")
+    await world.create_pod("filling", node="b1", metadata=WEB)
+    await asyncio.sleep(0.5)
+    assert Counter((await assigned_nodes(world)).values()) == {"a1": 2, "b1": 1}
 
 
-def test_room_that_a_preemptor_no_longer_waits_for_is_given_to_others() -> None:
-    """Not only when the preemptor is gone: one that is being deleted, and kept by a finalizer, needs no room either."""
-
-    async def story(w: World) -> None:
-        await w.create_node("a")
-        await w.create_pod("low", cpu="3", metadata=HOLD)
-        await asyncio.sleep(1)
-        await high(w, cpu="4", metadata=HOLD)
-        await asyncio.sleep(1)
-        await w.create_pod("late", cpu="1")
-        await asyncio.sleep(20)
-        assert ((await w.existing()).status.nominated_node_name, (await nodes_of(w))["late"]) == ("a", "")
-        await w.delete()
-        await asyncio.sleep(1)
-        assert (await nodes_of(w))["late"] == "a"
-
-    in_world(story)
+async def test_pods_of_a_service_spread_over_zones(world: World) -> None:
+    service = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
+    await world.client.create(SERVICES.raw, service, "default")
+    await in_zones(world, "a1", "a2", "b1", "b2")
+    await asyncio.sleep(1)
+    for number in range(8):
+        await world.create_pod(f"p{number}", cpu="10m", metadata=WEB)
+    await asyncio.sleep(1)
+    assert Counter(name[0] for name in (await assigned_nodes(world)).values()) == {"a": 4, "b": 4}
 
 
-def test_room_that_somebody_else_takes_back_from_a_preemptor_is_given_to_others() -> None:
-    async def story(w: World) -> None:
-        await w.create_node("a")
-        await w.create_pod("low", cpu="3", metadata=HOLD)
-        await asyncio.sleep(1)
-        await high(w, cpu="4")
-        await asyncio.sleep(1)
-        await w.create_pod("late", cpu="1")
-        await asyncio.sleep(20)
-        await w.client.patch(
-            PODS.raw, "p", merge_patch({"status": {"nominatedNodeName": None}}), "default", subresource="status"
-        )
-        await asyncio.sleep(1)
-        assert (await nodes_of(w))["late"] == "a"
+async def test_the_room_of_a_preemptor_being_deleted_is_given_to_others(world: World) -> None:
+    """Also while a finalizer keeps the preemptor."""
+    await world.create_node("a")
+    await world.create_pod("low", cpu="3", metadata=HOLD)
+    await asyncio.sleep(1)
+    await high(world, cpu="4", metadata=HOLD)
+    await asyncio.sleep(1)
+    await world.create_pod("late", cpu="1")
+    await asyncio.sleep(20)
+    assert ((await world.existing()).status.nominated_node_name, (await assigned_nodes(world))["late"]) == ("a", "")
+    await world.delete()
+    await asyncio.sleep(1)
+    assert (await assigned_nodes(world))["late"] == "a"
 
-    in_world(story)
+
+async def test_the_room_is_given_to_others_when_another_program_clears_the_nomination(world: World) -> None:
+    await world.create_node("a")
+    await world.create_pod("low", cpu="3", metadata=HOLD)
+    await asyncio.sleep(1)
+    await high(world, cpu="4")
+    await asyncio.sleep(1)
+    await world.create_pod("late", cpu="1")
+    await asyncio.sleep(20)
+    await world.client.patch(
+        PODS.raw, "p", merge_patch({"status": {"nominatedNodeName": None}}), "default", subresource="status"
+    )
+    await asyncio.sleep(1)
+    assert (await assigned_nodes(world))["late"] == "a"
 
 
 @pytest.mark.parametrize(
@@ -404,58 +332,48 @@ def test_room_that_somebody_else_takes_back_from_a_preemptor_is_given_to_others(
         pytest.param({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}, id="it got a taint"),
     ],
 )
-def test_a_node_that_no_longer_counts_for_evenness_helps_a_pod_to_another(change: dict[str, Any]) -> None:
-    async def story(w: World) -> None:
-        for name in ("a", "b"):
-            await w.create_node(name, unschedulable=name == "b")
-            await w.label_node(name, ZONE, name)
-        labels = {"labels": {"app": "web"}}
-        await w.create_pod("first", metadata=labels)
-        await asyncio.sleep(1)
-        constraints = [spread(ZONE, nodeTaintsPolicy="Honor")]
-        await w.create_pod("p", metadata=labels, topologySpreadConstraints=constraints)
-        await asyncio.sleep(20)
-        assert (await nodes_of(w))["p"] == ""
-        await w.client.patch(NODES.raw, "b", merge_patch(change))
-        await asyncio.sleep(1)
-        assert (await nodes_of(w))["p"] == "a"
-
-    in_world(story)
+async def test_a_node_that_leaves_the_topology_helps_a_rejected_pod(world: World, change: dict[str, Any]) -> None:
+    for name in ("a", "b"):
+        await world.create_node(name, unschedulable=name == "b")
+        await world.label_node(name, ZONE, name)
+    labels = {"labels": {"app": "web"}}
+    await world.create_pod("first", metadata=labels)
+    await asyncio.sleep(1)
+    constraints = [spread(ZONE, nodeTaintsPolicy="Honor")]
+    await world.create_pod("p", metadata=labels, topologySpreadConstraints=constraints)
+    await asyncio.sleep(20)
+    assert (await assigned_nodes(world))["p"] == ""
+    await world.client.patch(NODES.raw, "b", merge_patch(change))
+    await asyncio.sleep(1)
+    assert (await assigned_nodes(world))["p"] == "a"
 
 
-def test_a_node_that_leaves_its_zone_takes_its_pods_out_of_the_way() -> None:
-    async def story(w: World) -> None:
-        for name in ("a", "b"):
-            await w.create_node(name, unschedulable=name == "b")
-            await w.label_node(name, ZONE, "z")
-        await w.create_pod("other", node="b", metadata={"labels": {"app": "db"}})
-        await w.create_pod("p", affinity=far(term(ZONE, app="db")))
-        await asyncio.sleep(20)
-        assert (await nodes_of(w))["p"] == ""
-        await w.client.patch(NODES.raw, "b", merge_patch({"metadata": {"labels": {ZONE: None}}}))
-        await asyncio.sleep(1)
-        assert (await nodes_of(w))["p"] == "a"
-
-    in_world(story)
+async def test_a_node_that_loses_its_zone_helps_a_pod_with_anti_affinity(world: World) -> None:
+    for name in ("a", "b"):
+        await world.create_node(name, unschedulable=name == "b")
+        await world.label_node(name, ZONE, "z")
+    await world.create_pod("other", node="b", metadata={"labels": {"app": "db"}})
+    await world.create_pod("p", affinity=anti_affinity(term(ZONE, app="db")))
+    await asyncio.sleep(20)
+    assert (await assigned_nodes(world))["p"] == ""
+    await world.client.patch(NODES.raw, "b", merge_patch({"metadata": {"labels": {ZONE: None}}}))
+    await asyncio.sleep(1)
+    assert (await assigned_nodes(world))["p"] == "a"
 
 
-def test_a_pod_that_gets_room_where_others_keep_it_away_waits_for_these_from_then_on() -> None:
-    """The first refusal, for want of room, hid the second."""
-
-    async def story(w: World) -> None:
-        for name in ("a", "b"):
-            await w.create_node(name, unschedulable=name == "b")
-            await w.label_node(name, ZONE, name)
-        labels = {"labels": {"app": "web"}}
-        await w.create_pod("first", node="a", metadata=labels)
-        await w.create_pod("large", node="a", cpu="3")
-        await w.create_pod("p", cpu="2", metadata=labels, topologySpreadConstraints=[spread(ZONE)])
-        await asyncio.sleep(20)
-        await w.delete("large", grace=0)
-        await asyncio.sleep(20)
-        assert (await nodes_of(w))["p"] == ""
-        await w.create_pod("second", node="b", metadata=labels)
-        await asyncio.sleep(1)
-        assert (await nodes_of(w))["p"] == "a"
-
-    in_world(story)
+async def test_a_pod_with_room_where_spread_rejects_it_waits_for_spread_from_then_on(world: World) -> None:
+    """NodeResourcesFit rejected the node first, so that PodTopologySpread did not run."""
+    for name in ("a", "b"):
+        await world.create_node(name, unschedulable=name == "b")
+        await world.label_node(name, ZONE, name)
+    labels = {"labels": {"app": "web"}}
+    await world.create_pod("first", node="a", metadata=labels)
+    await world.create_pod("large", node="a", cpu="3")
+    await world.create_pod("p", cpu="2", metadata=labels, topologySpreadConstraints=[spread(ZONE)])
+    await asyncio.sleep(20)
+    await world.delete("large", grace=0)
+    await asyncio.sleep(20)
+    assert (await assigned_nodes(world))["p"] == ""
+    await world.create_pod("second", node="b", metadata=labels)
+    await asyncio.sleep(1)
+    assert (await assigned_nodes(world))["p"] == "a"

@@ -15,15 +15,15 @@ from pilothouse.api.certificates import (
     CertificateSigningRequestStatus,
 )
 from pilothouse.semantics.certificate_requests import (
+    RequestedNames,
     UnreadableRequest,
-    Wishes,
     has_failed,
     is_approved,
     is_decided,
-    kubelet_client_problem,
-    kubelet_serving_problem,
     parse_request,
-    wishes_of,
+    requested_names,
+    validate_kubelet_client_csr,
+    validate_kubelet_serving_csr,
 )
 
 
@@ -55,7 +55,7 @@ def test_what_was_said_about_a_request(
 
 def test_a_request_is_read() -> None:
     pem = request_pem("c", ["a", "b"], dns=["d.example"], emails=["e@example"], ips=["10.0.0.1", "::1"], uris=["u://v"])
-    assert wishes_of(parse_request(b"some text\n" + pem)) == Wishes(
+    assert requested_names(parse_request(b"some text\n" + pem)) == RequestedNames(
         common_name="c",
         organizations=("a", "b"),
         dns_names=("d.example",),
@@ -63,12 +63,12 @@ def test_a_request_is_read() -> None:
         ip_addresses=("10.0.0.1", "::1"),
         uris=("u://v",),
     )
-    assert wishes_of(parse_request(request_pem("", []))) == Wishes()
+    assert requested_names(parse_request(request_pem("", []))) == RequestedNames()
 
 
 def test_of_two_common_names_the_last_counts() -> None:
     pem = request_pem("first", more=[x509.NameAttribute(NameOID.COMMON_NAME, "last")])
-    assert wishes_of(parse_request(pem)).common_name == "last"
+    assert requested_names(parse_request(pem)).common_name == "last"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_is_no_request_is_refused_without_repeating_it(pem: bytes, text: st
 
 def test_names_that_cannot_be_read_are_no_crash() -> None:
     pem = request_pem(others=[x509.RegisteredID(x509.ObjectIdentifier("1.2.3"))])
-    assert wishes_of(parse_request(pem)).dns_names == ()
+    assert requested_names(parse_request(pem)).dns_names == ()
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     wrong = x509.UnrecognizedExtension(x509.oid.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, b"\x01")
     from cryptography.hazmat.primitives import hashes
@@ -104,17 +104,17 @@ def test_names_that_cannot_be_read_are_no_crash() -> None:
 
     signed = builder.add_extension(wrong, critical=False).sign(requesters_key(), hashes.SHA256())
     with pytest.raises(UnreadableRequest):
-        wishes_of(parse_request(signed.public_bytes(Encoding.PEM)))
+        requested_names(parse_request(signed.public_bytes(Encoding.PEM)))
 
 
-NODE = Wishes(common_name="system:node:foo", organizations=("system:nodes",))
-SERVER = Wishes(common_name="system:node:foo", organizations=("system:nodes",), dns_names=("foo",))
+NODE = RequestedNames(common_name="system:node:foo", organizations=("system:nodes",))
+SERVER = RequestedNames(common_name="system:node:foo", organizations=("system:nodes",), dns_names=("foo",))
 
 
-def changed(wishes: Wishes, **changes: object) -> Wishes:
+def changed(requested: RequestedNames, **changes: object) -> RequestedNames:
     from msgspec.structs import replace
 
-    return replace(wishes, **changes)
+    return replace(requested, **changes)
 
 
 NOT_NODES = "subject organization is not system:nodes"
@@ -124,7 +124,7 @@ SERVING_USAGES = "usages did not match [digital signature key encipherment serve
 
 
 @pytest.mark.parametrize(
-    ("wishes", "usages", "expected"),
+    ("requested", "usages", "expected"),
     [
         pytest.param(NODE, CLIENT, None, id="a kubelet's"),
         pytest.param(NODE, ("client auth", "digital signature"), None, id="one that has no RSA key"),
@@ -154,12 +154,14 @@ SERVING_USAGES = "usages did not match [digital signature key encipherment serve
         pytest.param(NODE, (), CLIENT_USAGES, id="no usages"),
     ],
 )
-def test_what_a_kubelet_may_log_in_with(wishes: Wishes, usages: tuple[str, ...], expected: str | None) -> None:
-    assert kubelet_client_problem(wishes, usages) == expected
+def test_what_a_kubelet_may_log_in_with(
+    requested: RequestedNames, usages: tuple[str, ...], expected: str | None
+) -> None:
+    assert validate_kubelet_client_csr(requested, usages) == expected
 
 
 @pytest.mark.parametrize(
-    ("wishes", "usages", "expected"),
+    ("requested", "usages", "expected"),
     [
         pytest.param(SERVER, SERVING, None, id="a kubelet's, by name"),
         pytest.param(changed(NODE, ip_addresses=("1.2.3.4",)), SERVING, None, id="by address"),
@@ -175,11 +177,13 @@ def test_what_a_kubelet_may_log_in_with(wishes: Wishes, usages: tuple[str, ...],
         pytest.param(changed(SERVER, common_name="mike"), (), SERVING_USAGES, id="usages are judged before the name"),
     ],
 )
-def test_what_a_kubelet_may_serve_with(wishes: Wishes, usages: tuple[str, ...], expected: str | None) -> None:
-    assert kubelet_serving_problem(wishes, usages) == expected
+def test_what_a_kubelet_may_serve_with(
+    requested: RequestedNames, usages: tuple[str, ...], expected: str | None
+) -> None:
+    assert validate_kubelet_serving_csr(requested, usages) == expected
 
 
 def test_addresses_are_text() -> None:
-    assert wishes_of(parse_request(request_pem(ips=["::ffff:1.2.3.4"]))).ip_addresses == (
+    assert requested_names(parse_request(request_pem(ips=["::ffff:1.2.3.4"]))).ip_addresses == (
         str(ipaddress.ip_address("::ffff:1.2.3.4")),
     )

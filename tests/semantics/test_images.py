@@ -2,7 +2,7 @@
 
 import pytest
 
-from pilothouse.semantics.images import tag_of
+from pilothouse.semantics.images import parse_error, registry_of, tag_of
 from pilothouse.semantics.pod_defaults import pull_policy
 
 _A = "a" * 64
@@ -58,3 +58,43 @@ _DIGEST = f"sha256:{_A}"
 def test_the_tag_of_an_image(image: str, tag: str) -> None:
     assert tag_of(image) == tag
     assert pull_policy(image) == ("Always" if tag == "latest" else "IfNotPresent")
+
+
+@pytest.mark.parametrize(
+    ("image", "error"),
+    [
+        pytest.param("nginx", "", id="a name"),
+        pytest.param("registry:5000/a/b:c", "", id="with a host and a tag"),
+        pytest.param(
+            "Nginx", "invalid reference format: repository name (library/Nginx) must be lowercase", id="capitals"
+        ),
+        pytest.param(
+            "x.io/A:V1", "invalid reference format: repository name (A) must be lowercase", id="after the host"
+        ),
+        pytest.param("a b", "invalid reference format", id="a space"),
+        pytest.param("nginx:", "invalid reference format", id="a tag that is missing"),
+        pytest.param("", "invalid reference format", id="nothing"),
+        pytest.param(
+            _A, f"invalid repository name ({_A}), cannot specify 64-byte hexadecimal strings", id="an identifier"
+        ),
+        pytest.param("a/" * 127 + "bc", "repository name must not be more than 255 characters", id="too long"),
+    ],
+)
+def test_parse_error(image: str, error: str) -> None:
+    """``ParseNormalizedNamed`` of ``github.com/distribution/reference`` (v0.6)."""
+    assert parse_error(image) == error
+
+
+@pytest.mark.parametrize(
+    ("image", "registry", "repository"),
+    [
+        ("nginx:1", "docker.io", "library/nginx"),
+        ("team/app@" + _DIGEST, "docker.io", "team/app"),
+        ("index.docker.io/nginx", "docker.io", "library/nginx"),
+        ("localhost/app", "localhost", "app"),
+        ("registry:5000/a/b:c", "registry:5000", "a/b"),
+        ("invalid.registry.k8s.io/invalid/alpine:3.1", "invalid.registry.k8s.io", "invalid/alpine"),
+    ],
+)
+def test_registry(image: str, registry: str, repository: str) -> None:
+    assert registry_of(image) == (registry, repository)

@@ -29,11 +29,45 @@ TAINT = Taint(key="k", value="v", effect="NoSchedule")
         pytest.param(Toleration(key="x", operator="Exists"), False, id="another key"),
         pytest.param(Toleration(key="k", operator="Exists", effect="NoExecute"), False, id="another effect"),
         pytest.param(Toleration(operator="Exists"), True, id="everything"),
-        pytest.param(Toleration(key="k", operator="Gt", value="1"), False, id="comparisons are off"),
     ],
 )
 def test_tolerates(toleration: Toleration, expected: bool) -> None:
     assert nodes.tolerates(toleration, TAINT) is expected
+
+
+@pytest.mark.parametrize(
+    ("operator", "toleration", "taint", "expected"),
+    [
+        ("Gt", "950", "970", True),
+        ("Gt", "970", "950", False),
+        ("Gt", "950", "950", False),
+        ("Gt", "-100", "-50", True),
+        ("Gt", "-50", "-100", False),
+        ("Gt", "0", "1", True),
+        ("Gt", "9223372036854775806", "9223372036854775807", True),
+        ("Lt", "950", "800", True),
+        ("Lt", "800", "950", False),
+        ("Lt", "950", "950", False),
+        ("Lt", "-50", "-100", True),
+        ("Lt", "0", "-1", True),
+        *(
+            ("Gt", bad, "100", False)
+            for bad in ("abc", "", "0950", "+10", "9.5", "-", "-0", " 1", "9223372036854775808")
+        ),
+        *(("Gt", "50", bad, False) for bad in ("abc", "", "0950", "+100", "95.5", "-", "9223372036854775808")),
+        *(("Lt", bad, "-100", False) for bad in ("abc", "", "-0100")),
+    ],
+)
+def test_comparing_operators(operator: str, toleration: str, taint: str, expected: bool) -> None:
+    """TestCompareNumericValues of v1.36 ``staging/src/k8s.io/api/core/v1/toleration_test.go``."""
+    tolerations = (Toleration(key="sla", operator=operator, value=toleration),)
+    tainted = Taint(key="sla", value=taint, effect="NoExecute")
+    assert nodes.tolerates(tolerations[0], tainted, comparison_operators=True) is expected
+    assert nodes.tolerates_all((tainted,), tolerations, comparison_operators=True) is expected
+    assert (nodes.toleration_seconds(tainted, tolerations, comparison_operators=True) is not None) is expected
+    assert not nodes.tolerates(tolerations[0], tainted), "only behind a gate"
+    assert not nodes.tolerates_all((tainted,), tolerations)
+    assert nodes.toleration_seconds(tainted, tolerations) is None
 
 
 def test_the_first_taint_that_nothing_covers_is_named() -> None:

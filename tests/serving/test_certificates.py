@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from pilothouse.serving import certificates
 from pilothouse.serving.certificates import (
     Pair,
     issue_client,
@@ -15,8 +17,8 @@ from pilothouse.serving.certificates import (
     load_or_issue_server,
     load_or_make_authority,
     make_authority,
-    write_private,
 )
+from pilothouse.serving.peer import read_peer
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -79,6 +81,34 @@ def test_strict_verification_accepts_what_we_issue(tmp_path: Path) -> None:
     assert theirs.getpeercert()
 
 
+def test_a_peer_is_who_its_certificate_names(tmp_path: Path) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    authority = make_authority("ca", now)
+    issue_server(authority, ["localhost"], now).save(tmp_path / "tls.crt", tmp_path / "tls.key")
+    uid = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
+    parts = [(NameOID.ORGANIZATION_NAME, "devs"), (uid, "1-2"), (uid, "3-4"), (NameOID.COMMON_NAME, "jane")]
+    subject = x509.Name([x509.NameAttribute(oid, value) for oid, value in parts])
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    certificates._issue(authority, subject, now, (usage,)).save(tmp_path / "me.crt", tmp_path / "me.key")
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
+    server.verify_mode = ssl.CERT_REQUIRED
+    server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    client = ssl.create_default_context(cadata=authority.certificate.decode())
+    client.load_cert_chain(tmp_path / "me.crt", tmp_path / "me.key")
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = server.wrap_bio(to_server, to_client, server_side=True)
+    theirs = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    for _ in range(3):
+        for side in (theirs, ours):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    peer = read_peer(ours)
+    assert peer is not None
+    assert (peer.common_name, peer.organizations, peer.uids) == ("jane", ("devs",), ("1-2", "3-4"))
+
+
 def test_an_authority_is_made_once_and_kept_private(tmp_path: Path) -> None:
     first = load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW)
     assert load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW + 100 * DAY) == first
@@ -121,15 +151,3 @@ def test_a_key_that_belongs_elsewhere_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.key").write_text("nonsense")
     with pytest.raises(ValueError, match="can't be read"):
         Pair.load(tmp_path / "ca.crt", tmp_path / "ca.key")
-
-
-def test_a_private_file_is_replaced_whole_and_made_private(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text("old")
-    path.chmod(0o644)
-    write_private(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(OSError, match="token"):
-        write_private(tmp_path / "absent" / "token", b"")

@@ -2,11 +2,12 @@
 
 import datetime
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pilothouse.serving.client_certificates import Authorities
@@ -118,3 +119,75 @@ def test_a_tangle_of_authorities_costs_a_bounded_number_of_signatures() -> None:
     tangle = [Made("same", tangle[i - 1], authority=True) for i in range(8)]
     leaf = Made("c", tangle[0])
     assert Authorities(ROOT.pem).refusal([leaf.der, *(made.der for made in tangle)], NOW) is not None
+
+
+def _with_key(name: str, key: rsa.RSAPublicKey, signer: rsa.RSAPrivateKey, serial: int = 1) -> bytes:
+    """An authority's certificate with somebody's key, issued by one of the same name, DER."""
+    named = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = x509.CertificateBuilder(
+        subject_name=named,
+        issuer_name=named,
+        public_key=key,
+        serial_number=serial,
+        not_valid_before=NOW - DAY,
+        not_valid_after=NOW + DAY,
+    )
+    builder = builder.add_extension(x509.BasicConstraints(True, None), critical=True)
+    return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+
+
+SIGNER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+MODULUS = SIGNER.public_key().public_numbers().n
+
+
+@pytest.mark.parametrize(
+    ("exponent", "modulus", "refusal"),
+    [
+        pytest.param(65537, MODULUS, "signed by unknown authority", id="as usual"),
+        pytest.param((1 << 31) - 1, MODULUS, "signed by unknown authority", id="the largest exponent"),
+        pytest.param((1 << 31) + 1, MODULUS, "it has an RSA key whose public exponent", id="a larger exponent"),
+        pytest.param((1 << 2046) + 1, MODULUS, "it has an RSA key whose public exponent", id="a huge exponent"),
+        pytest.param(65537, (1 << 8191) + 1, "signed by unknown authority", id="the largest modulus"),
+        pytest.param(65537, (1 << 8192) + 1, "it has an RSA key larger than 8192 bits", id="a larger modulus"),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False], ids=["a client's", "an authority's"])
+def test_keys_that_take_long_are_refused(exponent: int, modulus: int, refusal: str, first: bool) -> None:
+    costly = _with_key("same", rsa.RSAPublicNumbers(exponent, modulus).public_key(), SIGNER)
+    plain = _with_key("same", SIGNER.public_key(), SIGNER, serial=2)
+    found = Authorities(ROOT.pem).refusal([costly, plain] if first else [plain, costly], NOW)
+    assert (found or "").startswith(refusal)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "modulus", "most"),
+    [
+        pytest.param(65539, MODULUS, 20, id="usual keys"),
+        pytest.param((1 << 30) + 1, MODULUS, 20, id="small keys with large exponents"),
+        pytest.param(65539, (1 << 8191) + 1, 5, id="large keys"),
+        pytest.param((1 << 30) + 1, (1 << 8191) + 1, 3, id="large keys with large exponents"),
+    ],
+)
+def test_what_signatures_take_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, exponent: int, modulus: int, most: int
+) -> None:
+    """Each certificate may have been issued by each other one: nobody can tell before it was tried."""
+    keys = [rsa.RSAPublicNumbers(exponent + 2 * i, modulus).public_key() for i in range(9)]
+    chain = [_with_key("same", key, SIGNER, serial=1 + i) for i, key in enumerate(keys)]
+    checked = 0
+
+    class Counted:
+        def __init__(self, certificate: x509.Certificate) -> None:
+            self._certificate = certificate
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._certificate, name)
+
+        def verify_directly_issued_by(self, issuer: "Counted") -> None:
+            nonlocal checked
+            checked += 1
+
+    load = x509.load_der_x509_certificate
+    monkeypatch.setattr(x509, "load_der_x509_certificate", lambda der: Counted(load(der)))
+    assert Authorities(ROOT.pem).refusal(chain, NOW) == "signed by unknown authority"
+    assert checked == most

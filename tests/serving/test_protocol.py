@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.serving.test_server import answer, connected, echo, exchange, get, read_body, read_head
 
-from pilothouse.env import loops
 from pilothouse.serving import Server
+from pilothouse.serving.limits import Limits
 from pilothouse.serving.protocol import HEAD_BYTES, Receive, Scope, Send, http_date
+
+pytestmark = pytest.mark.real_loop
 
 CHUNKED = b"POST / HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -23,191 +25,148 @@ async def rest(reader: asyncio.StreamReader) -> bytes:
     return b""
 
 
-def test_a_body_in_chunks_is_put_together_and_its_trailers_are_dropped() -> None:
-    async def main() -> None:
-        async with Server(echo) as server, connected(server) as (reader, writer):
-            body = b"2\r\nab\r\n1;what=ever\r\nc\r\n0\r\nexpect: 100-continue\r\nx-more: y\r\n\r\n"
-            for _ in range(2):
-                assert (await exchange(reader, writer, CHUNKED + body))[2] == b"POST /? abc"
-
-    loops.run(main())
+async def test_a_body_in_chunks_is_put_together_and_its_trailers_are_dropped() -> None:
+    async with Server(echo) as server, connected(server) as (reader, writer):
+        body = b"2\r\nab\r\n1;what=ever\r\nc\r\n0\r\nexpect: 100-continue\r\nx-more: y\r\n\r\n"
+        for _ in range(2):
+            assert (await exchange(reader, writer, CHUNKED + body))[2] == b"POST /? abc"
 
 
-def test_a_body_that_breaks_off_is_a_bad_request_and_its_application_hears_of_it() -> None:
-    async def main() -> None:
-        heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+async def test_a_body_that_breaks_off_is_a_bad_request_and_its_application_hears_of_it() -> None:
+    heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-        async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
-            while (message := await receive())["type"] == "http.request":
-                pass
-            heard.set_result(message["type"])
+    async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
+        while (message := await receive())["type"] == "http.request":
+            pass
+        heard.set_result(message["type"])
 
-        async with Server(app) as server, connected(server) as (reader, writer):
-            writer.write(CHUNKED + b"2\r\nab\r\nnot a length\r\n")
-            assert (await read_head(reader))[0] == 400
-            assert await heard == "http.disconnect"
-
-    loops.run(main())
+    async with Server(app) as server, connected(server) as (reader, writer):
+        writer.write(CHUNKED + b"2\r\nab\r\nnot a length\r\n")
+        assert (await read_head(reader))[0] == 400
+        assert await heard == "http.disconnect"
 
 
-def test_what_was_asked_before_nonsense_is_answered_first() -> None:
-    async def main() -> None:
-        going = asyncio.Event()
+async def test_what_was_asked_before_nonsense_is_answered_first() -> None:
+    going = asyncio.Event()
 
-        async def slow(scope: Scope, _receive: Receive, send: Send) -> None:
-            await going.wait()
-            await answer(send, scope["path"].encode())
+    async def slow(scope: Scope, _receive: Receive, send: Send) -> None:
+        await going.wait()
+        await answer(send, scope["path"].encode())
 
-        async with Server(slow) as server, connected(server) as (reader, writer):
-            writer.write(get("/1") + get("/2") + b"nonsense\r\n\r\n")
-            await asyncio.sleep(0.02)
-            going.set()
-            said = await rest(reader)
-            assert [said.count(b"\r\n\r\n/1"), said.count(b"\r\n\r\n/2"), said.count(b"HTTP/1.1")] == [1, 1, 2]
-
-    loops.run(main())
+    async with Server(slow) as server, connected(server) as (reader, writer):
+        writer.write(get("/1") + get("/2") + b"nonsense\r\n\r\n")
+        await asyncio.sleep(0.02)
+        going.set()
+        said = await rest(reader)
+        assert [said.count(b"\r\n\r\n/1"), said.count(b"\r\n\r\n/2"), said.count(b"HTTP/1.1")] == [1, 1, 2]
 
 
-def test_a_head_that_never_ends_behind_a_request_does_not_spoil_its_answer() -> None:
-    async def main() -> None:
-        going = asyncio.Event()
+async def test_a_head_that_never_ends_behind_a_request_does_not_spoil_its_answer() -> None:
+    going = asyncio.Event()
 
-        async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
-            await going.wait()
-            await answer(send, b"whole")
+    async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await going.wait()
+        await answer(send, b"whole")
 
-        async with Server(slow) as server, connected(server) as (reader, writer):
-            writer.write(get())
-            await asyncio.sleep(0.02)
-            writer.write(b"GET / HTTP/1.1\r\na: ")
-            await asyncio.sleep(0.02)
-            writer.write(b"x" * 3 * HEAD_BYTES)
-            await asyncio.sleep(0.05)
-            going.set()
-            said = await rest(reader)
-            assert said.endswith(b"\r\n\r\nwhole")
-            assert said.count(b"HTTP/1.1") == 1
-
-    loops.run(main())
+    async with Server(slow) as server, connected(server) as (reader, writer):
+        writer.write(get())
+        await asyncio.sleep(0.02)
+        writer.write(b"GET / HTTP/1.1\r\na: ")
+        await asyncio.sleep(0.02)
+        writer.write(b"x" * 3 * HEAD_BYTES)
+        await asyncio.sleep(0.05)
+        going.set()
+        said = await rest(reader)
+        assert said.endswith(b"\r\n\r\nwhole")
+        assert said.count(b"HTTP/1.1") == 1
 
 
-def test_many_requests_at_once_are_not_taken_for_a_long_head() -> None:
-    async def main() -> None:
-        async with Server(echo) as server, connected(server) as (reader, writer):
-            body = b"x" * 1000
-            one = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 1000\r\n\r\n" + body
-            writer.write(one * 300 + one[:20])
-            for _ in range(300):
-                status, headers = await read_head(reader)
-                assert status == 200
-                assert await reader.readexactly(int(headers["content-length"])) == b"POST /? " + body
-            writer.write(one[20:])
-            assert (await read_head(reader))[0] == 200
-
-    loops.run(main())
+async def test_many_requests_at_once_are_not_taken_for_a_long_head() -> None:
+    async with Server(echo) as server, connected(server) as (reader, writer):
+        body = b"x" * 1000
+        one = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 1000\r\n\r\n" + body
+        writer.write(one * 300 + one[:20])
+        for _ in range(300):
+            status, headers = await read_head(reader)
+            assert status == 200
+            assert await reader.readexactly(int(headers["content-length"])) == b"POST /? " + body
+        writer.write(one[20:])
+        assert (await read_head(reader))[0] == 200
 
 
-def test_trailers_without_end_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trailers_without_end_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pilothouse.serving.protocol.UNREAD_BYTES", 100_000)
-
-    async def main() -> None:
-        async with Server(echo) as server, connected(server) as (reader, writer):
-            writer.write(CHUNKED + b"0\r\nx-more: ")
-            writer.write(b"y" * 110_000)
-            assert (await read_head(reader))[0] == 431
-
-    loops.run(main())
+    async with Server(echo) as server, connected(server) as (reader, writer):
+        writer.write(CHUNKED + b"0\r\nx-more: ")
+        writer.write(b"y" * 110_000)
+        assert (await read_head(reader))[0] == 431
 
 
-def test_a_client_of_http_1_0_gets_a_stream_that_ends_with_its_connection() -> None:
+async def test_a_client_of_http_1_0_gets_a_stream_that_ends_with_its_connection() -> None:
     async def stream(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"one ", "more_body": True})
         await send({"type": "http.response.body", "body": b"two"})
 
-    async def main() -> None:
-        async with Server(stream) as server, connected(server) as (reader, writer):
-            writer.write(b"GET / HTTP/1.0\r\n\r\n")
-            status, headers = await read_head(reader)
-            assert (status, headers["connection"]) == (200, "close")
-            assert "transfer-encoding" not in headers
-            assert await rest(reader) == b"one two"
-
-    loops.run(main())
+    async with Server(stream) as server, connected(server) as (reader, writer):
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        status, headers = await read_head(reader)
+        assert (status, headers["connection"]) == (200, "close")
+        assert "transfer-encoding" not in headers
+        assert await rest(reader) == b"one two"
 
 
-def test_a_head_is_asked_for_and_nothing_else_comes() -> None:
-    async def main() -> None:
-        async with Server(echo) as server, connected(server) as (reader, writer):
-            writer.write(b"HEAD /a HTTP/1.1\r\nhost: here\r\n\r\n" + get("/b"))
-            status, headers = await read_head(reader)
-            assert (status, headers["content-length"]) == (200, "9")
-            assert (await read_head(reader))[0] == 200
-            assert await reader.readexactly(8) == b"GET /b? "
-
-    loops.run(main())
+async def test_a_head_is_asked_for_and_nothing_else_comes() -> None:
+    async with Server(echo) as server, connected(server) as (reader, writer):
+        writer.write(b"HEAD /a HTTP/1.1\r\nhost: here\r\n\r\n" + get("/b"))
+        status, headers = await read_head(reader)
+        assert (status, headers["content-length"]) == (200, "9")
+        assert (await read_head(reader))[0] == 200
+        assert await reader.readexactly(8) == b"GET /b? "
 
 
-def test_a_whole_url_is_asked_for_as_its_path() -> None:
-    async def main() -> None:
-        async with Server(echo) as server, connected(server) as (reader, writer):
-            assert (await exchange(reader, writer, get("http://there/a?b=c#d")))[2] == b"GET /a?b=c "
-            assert (await exchange(reader, writer, get("/a?b=c#d")))[2] == b"GET /a?b=c "
-
-    loops.run(main())
+async def test_a_whole_url_is_asked_for_as_its_path() -> None:
+    async with Server(echo) as server, connected(server) as (reader, writer):
+        assert (await exchange(reader, writer, get("http://there/a?b=c#d")))[2] == b"GET /a?b=c "
+        assert (await exchange(reader, writer, get("/a?b=c#d")))[2] == b"GET /a?b=c "
 
 
-def test_a_refusal_before_the_body_was_asked_for_ends_the_connection() -> None:
+async def test_a_refusal_before_the_body_was_asked_for_ends_the_connection() -> None:
     """Whether a client that expected 100 sends the body now, or the next request, nobody can tell."""
 
     async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
         await answer(send, b"no", 401)
 
-    async def main() -> None:
-        async with Server(refuse) as server, connected(server) as (reader, writer):
-            writer.write(b"PUT / HTTP/1.1\r\nhost: here\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n")
-            status, headers = await read_head(reader)
-            assert (status, headers["connection"]) == (401, "close")
-            assert await rest(reader) == b"no"
-
-    loops.run(main())
+    async with Server(refuse) as server, connected(server) as (reader, writer):
+        writer.write(b"PUT / HTTP/1.1\r\nhost: here\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n")
+        status, headers = await read_head(reader)
+        assert (status, headers["connection"]) == (401, "close")
+        assert await rest(reader) == b"no"
 
 
-def test_a_body_that_is_already_there_is_not_asked_for() -> None:
-    async def main() -> None:
-        async with Server(echo) as server, connected(server) as (reader, writer):
-            head = b"PUT / HTTP/1.1\r\nhost: here\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n"
-            assert (await exchange(reader, writer, head + b"ok"))[2] == b"PUT /? ok"
-
-    loops.run(main())
+async def test_a_body_that_is_already_there_is_not_asked_for() -> None:
+    async with Server(echo) as server, connected(server) as (reader, writer):
+        head = b"PUT / HTTP/1.1\r\nhost: here\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n"
+        assert (await exchange(reader, writer, head + b"ok"))[2] == b"PUT /? ok"
 
 
 @pytest.mark.parametrize("start", [b"", b"GET /slow HTTP/1.1\r\nhost: he"], ids=["nothing", "half a head"])
-def test_a_client_that_says_too_little_for_too_long_is_left(monkeypatch: pytest.MonkeyPatch, start: bytes) -> None:
-    monkeypatch.setattr("pilothouse.serving.server.KEEP_ALIVE_SECONDS", 0.1)
-
-    async def main() -> None:
-        async with Server(echo) as server, connected(server) as (reader, writer):
-            assert (await exchange(reader, writer, get()))[0] == 200
-            writer.write(start)
-            async with asyncio.timeout(2):
-                assert await rest(reader) == b""
-
-    loops.run(main())
+async def test_a_client_that_says_too_little_for_too_long_is_left(start: bytes) -> None:
+    limits = Limits(idle_seconds=0.1)
+    async with Server(echo, limits=limits) as server, connected(server) as (reader, writer):
+        assert (await exchange(reader, writer, get()))[0] == 200
+        writer.write(start)
+        async with asyncio.timeout(2):
+            assert await rest(reader) == b""
 
 
-def test_a_long_answer_is_not_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pilothouse.serving.server.KEEP_ALIVE_SECONDS", 0.05)
-
+async def test_a_long_answer_is_not_silence() -> None:
     async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
         await asyncio.sleep(0.2)
         await answer(send, b"at last")
 
-    async def main() -> None:
-        async with Server(slow) as server, connected(server) as (reader, writer):
-            assert (await exchange(reader, writer, get()))[2] == b"at last"
-
-    loops.run(main())
+    async with Server(slow, limits=Limits(idle_seconds=0.05)) as server, connected(server) as (reader, writer):
+        assert (await exchange(reader, writer, get()))[2] == b"at last"
 
 
 async def _nothing(_scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -246,43 +205,34 @@ async def _too_little(_scope: Scope, _receive: Receive, send: Send) -> None:
 @pytest.mark.parametrize(
     "app", [_nothing, _a_head_alone, _two_heads, _a_body_alone, _a_split_header, _too_much, _too_little]
 )
-def test_an_application_that_breaks_the_rules_before_anything_was_sent_answers_500(app: object) -> None:
-    async def main() -> None:
-        async with Server(app) as server, connected(server) as (reader, writer):  # type: ignore[arg-type]
-            for _ in range(2):
-                assert (await exchange(reader, writer, get()))[::2] == (500, b"Internal Server Error")
-
-    loops.run(main())
+async def test_an_application_that_breaks_the_rules_before_anything_was_sent_answers_500(app: object) -> None:
+    async with Server(app) as server, connected(server) as (reader, writer):  # type: ignore[arg-type]
+        for _ in range(2):
+            assert (await exchange(reader, writer, get()))[::2] == (500, b"Internal Server Error")
 
 
-def test_an_answer_that_grows_too_long_is_broken_off() -> None:
+async def test_an_answer_that_grows_too_long_is_broken_off() -> None:
     async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"3")]})
         await send({"type": "http.response.body", "body": b"xx", "more_body": True})
         await send({"type": "http.response.body", "body": b"xx"})
 
-    async def main() -> None:
-        async with Server(app) as server, connected(server) as (reader, writer):
-            writer.write(get())
-            assert (await read_head(reader))[0] == 200
-            assert await rest(reader) == b"xx"
-
-    loops.run(main())
+    async with Server(app) as server, connected(server) as (reader, writer):
+        writer.write(get())
+        assert (await read_head(reader))[0] == 200
+        assert await rest(reader) == b"xx"
 
 
-def test_a_large_answer_comes_whole() -> None:
+async def test_a_large_answer_comes_whole() -> None:
     body = bytes(range(256)) * 20_000
 
     async def app(_scope: Scope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         await answer(send, body)
 
-    async def main() -> None:
-        async with Server(app) as server, connected(server) as (reader, writer):
-            for _ in range(2):
-                assert (await exchange(reader, writer, get()))[2] == body
-
-    loops.run(main())
+    async with Server(app) as server, connected(server) as (reader, writer):
+        for _ in range(2):
+            assert (await exchange(reader, writer, get()))[2] == body
 
 
 @given(st.datetimes(datetime.datetime(1970, 1, 1), datetime.datetime(9999, 12, 31)))

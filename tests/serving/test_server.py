@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pilothouse.env import loops
 from pilothouse.serving import CannotListen, PortInUse, Server
 from pilothouse.serving.protocol import HEAD_BYTES, App, Receive, Scope, Send
+
+pytestmark = pytest.mark.real_loop
 
 NOW = datetime.datetime.now(datetime.UTC)
 
@@ -94,38 +95,32 @@ def get(path: str = "/") -> bytes:
 # Listening
 
 
-def test_port_0_takes_a_free_one_and_keep_alive_serves_many_requests() -> None:
-    async def main() -> None:
-        server = Server(echo)
-        port = await server.start()
-        assert port == server.port != 0
-        assert server.url == f"http://127.0.0.1:{port}"
-        async with connected(server) as (reader, writer):
-            for i in range(3):
-                request = b"POST /a%%20b?x=%d HTTP/1.1\r\nhost: here\r\ncontent-length: 3\r\n\r\nabc" % i
-                status, headers, body = await exchange(reader, writer, request)
-                assert (status, body) == (200, b"POST /a b?x=%d abc" % i)
-                assert headers["date"].endswith("GMT")
-                assert "server" not in headers
-        await server.stop()
-        await server.stop()
-        with pytest.raises(OSError, match=r"refused|Connect call failed"):
-            await asyncio.open_connection("127.0.0.1", port)
-
-    loops.run(main())
+async def test_port_0_takes_a_free_one_and_keep_alive_serves_many_requests() -> None:
+    server = Server(echo)
+    port = await server.start()
+    assert port == server.port != 0
+    assert server.url == f"http://127.0.0.1:{port}"
+    async with connected(server) as (reader, writer):
+        for i in range(3):
+            request = b"POST /a%%20b?x=%d HTTP/1.1\r\nhost: here\r\ncontent-length: 3\r\n\r\nabc" % i
+            status, headers, body = await exchange(reader, writer, request)
+            assert (status, body) == (200, b"POST /a b?x=%d abc" % i)
+            assert headers["date"].endswith("GMT")
+            assert "server" not in headers
+    await server.stop()
+    await server.stop()
+    with pytest.raises(OSError, match=r"refused|Connect call failed"):
+        await asyncio.open_connection("127.0.0.1", port)
 
 
-def test_a_port_in_use_is_a_clear_error_or_the_next_is_taken() -> None:
-    async def main() -> None:
-        async with Server(echo) as first:
-            with pytest.raises(PortInUse, match=rf"can't listen on 127.0.0.1:{first.port}: another program does"):
-                await Server(echo, port=first.port).start()
-            async with Server(echo, port=first.port, more_ports=20) as second:
-                assert first.port < second.port <= first.port + 20
-        async with Server(echo, port=first.port) as again:
-            assert again.port == first.port
-
-    loops.run(main())
+async def test_a_port_in_use_is_a_clear_error_or_the_next_is_taken() -> None:
+    async with Server(echo) as first:
+        with pytest.raises(PortInUse, match=rf"can't listen on 127.0.0.1:{first.port}: another program does"):
+            await Server(echo, port=first.port).start()
+        async with Server(echo, port=first.port, more_ports=20) as second:
+            assert first.port < second.port <= first.port + 20
+    async with Server(echo, port=first.port) as again:
+        assert again.port == first.port
 
 
 @pytest.mark.parametrize(
@@ -136,79 +131,64 @@ def test_a_port_in_use_is_a_clear_error_or_the_next_is_taken() -> None:
         pytest.param("127.0.0.1", 70000, "ports go from 0 to 65535", id="a port that is none"),
     ],
 )
-def test_an_address_that_cannot_be_had_is_a_clear_error(host: str, port: int, reason: str) -> None:
-    async def main() -> None:
-        with pytest.raises(CannotListen, match=reason):
-            await Server(echo, host=host, port=port).start()
-
-    loops.run(main())
+async def test_an_address_that_cannot_be_had_is_a_clear_error(host: str, port: int, reason: str) -> None:
+    with pytest.raises(CannotListen, match=reason):
+        await Server(echo, host=host, port=port).start()
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
-def test_ipv6_addresses_are_listened_on() -> None:
-    async def main() -> None:
-        server = Server(echo, host="::1")
-        try:
-            await server.start()
-        except CannotListen:
-            pytest.skip("no IPv6 loopback here")
-        assert server.url == f"http://[::1]:{server.port}"
-        reader, writer = await asyncio.open_connection("::1", server.port)
-        assert (await exchange(reader, writer, get("/six")))[2] == b"GET /six? "
-        writer.close()
-        await server.stop()
-
-    loops.run(main())
+async def test_ipv6_addresses_are_listened_on() -> None:
+    server = Server(echo, host="::1")
+    try:
+        await server.start()
+    except CannotListen:
+        pytest.skip("no IPv6 loopback here")
+    assert server.url == f"http://[::1]:{server.port}"
+    reader, writer = await asyncio.open_connection("::1", server.port)
+    assert (await exchange(reader, writer, get("/six")))[2] == b"GET /six? "
+    writer.close()
+    await server.stop()
 
 
 # Requests
 
 
-def test_pipelined_requests_are_answered_in_order() -> None:
-    async def main() -> None:
-        async with Server(echo) as server, connected(server) as (reader, writer):
-            writer.write(get("/1") + get("/2") + get("/3"))
-            for i in (1, 2, 3):
-                _status, headers = await read_head(reader)
-                assert await reader.readexactly(int(headers["content-length"])) == b"GET /%d? " % i
-
-    loops.run(main())
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with Server(echo) as server, connected(server) as (reader, writer):
+        writer.write(get("/1") + get("/2") + get("/3"))
+        for i in (1, 2, 3):
+            _status, headers = await read_head(reader)
+            assert await reader.readexactly(int(headers["content-length"])) == b"GET /%d? " % i
 
 
-def test_a_body_may_be_refused_before_it_was_sent() -> None:
+async def test_a_body_may_be_refused_before_it_was_sent() -> None:
     async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
         await answer(send, b"too large", 413)
 
-    async def main() -> None:
-        async with Server(refuse) as server, connected(server) as (reader, writer):
-            head = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 4000000\r\n\r\n"
-            status, _headers, body = await exchange(reader, writer, head + b"x" * 100_000)
-            assert (status, body) == (413, b"too large")
-            writer.write(b"x" * 3_900_000)
-            assert (await exchange(reader, writer, get()))[0] == 413
-
-    loops.run(main())
+    async with Server(refuse) as server, connected(server) as (reader, writer):
+        head = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 4000000\r\n\r\n"
+        status, _headers, body = await exchange(reader, writer, head + b"x" * 100_000)
+        assert (status, body) == (413, b"too large")
+        writer.write(b"x" * 3_900_000)
+        assert (await exchange(reader, writer, get()))[0] == 413
 
 
-def test_a_body_without_end_after_its_refusal_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_without_end_after_its_refusal_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
         await answer(send, b"too large", 413)
 
-    async def main() -> None:
-        monkeypatch.setattr("pilothouse.serving.protocol.UNREAD_BYTES", 1_000_000)
-        async with Server(refuse) as server, connected(server) as (reader, writer):
-            head = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 900000000\r\n\r\n"
-            assert (await exchange(reader, writer, head))[0] == 413
-            with contextlib.suppress(ConnectionError):
-                while not reader.at_eof():
-                    writer.write(b"x" * 100_000)
-                    await writer.drain()
-                    await asyncio.sleep(0)
-
-    loops.run(main())
+    monkeypatch.setattr("pilothouse.serving.protocol.UNREAD_BYTES", 1_000_000)
+    async with Server(refuse) as server, connected(server) as (reader, writer):
+        head = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 900000000\r\n\r\n"
+        assert (await exchange(reader, writer, head))[0] == 413
+        with contextlib.suppress(ConnectionError):
+            while not reader.at_eof():
+                writer.write(b"x" * 100_000)
+                await writer.drain()
+                await asyncio.sleep(0)
 
 
-def test_a_body_is_not_read_faster_than_the_application_takes_it() -> None:
+async def test_a_body_is_not_read_faster_than_the_application_takes_it() -> None:
     taken = asyncio.Event()
     lengths = []
 
@@ -218,27 +198,21 @@ def test_a_body_is_not_read_faster_than_the_application_takes_it() -> None:
         lengths.append(len(body))
         await answer(send, b"ok")
 
-    async def main() -> None:
-        async with Server(slow) as server, connected(server) as (reader, writer):
-            size = 20_000_000
-            writer.write(b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size)
-            await asyncio.sleep(0.1)
-            assert writer.transport.get_write_buffer_size() > 10_000_000
-            taken.set()
-            assert (await read_head(reader))[0] == 200
-            assert lengths == [size]
-
-    loops.run(main())
+    async with Server(slow) as server, connected(server) as (reader, writer):
+        size = 20_000_000
+        writer.write(b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size)
+        await asyncio.sleep(0.1)
+        assert writer.transport.get_write_buffer_size() > 10_000_000
+        taken.set()
+        assert (await read_head(reader))[0] == 200
+        assert lengths == [size]
 
 
-def test_expect_100_continue_is_answered_when_the_body_is_wanted() -> None:
-    async def main() -> None:
-        async with Server(echo) as server, connected(server) as (reader, writer):
-            writer.write(b"PUT / HTTP/1.1\r\nhost: here\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n")
-            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-            assert (await exchange(reader, writer, b"ok"))[2] == b"PUT /? ok"
-
-    loops.run(main())
+async def test_expect_100_continue_is_answered_when_the_body_is_wanted() -> None:
+    async with Server(echo) as server, connected(server) as (reader, writer):
+        writer.write(b"PUT / HTTP/1.1\r\nhost: here\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n")
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert (await exchange(reader, writer, b"ok"))[2] == b"PUT /? ok"
 
 
 @pytest.mark.parametrize(
@@ -250,27 +224,21 @@ def test_expect_100_continue_is_answered_when_the_body_is_wanted() -> None:
         pytest.param(b"GET /" + b"x" * 2 * HEAD_BYTES, 431, id="a line without end"),
     ],
 )
-def test_what_is_no_request_is_refused_and_its_connection_closed(request_: bytes, status: int) -> None:
-    async def main() -> None:
-        async with Server(echo) as server, connected(server) as (reader, writer):
-            writer.write(request_)
-            assert (await read_head(reader))[0] == status
-            with contextlib.suppress(ConnectionError):
-                await reader.read()
-
-    loops.run(main())
+async def test_what_is_no_request_is_refused_and_its_connection_closed(request_: bytes, status: int) -> None:
+    async with Server(echo) as server, connected(server) as (reader, writer):
+        writer.write(request_)
+        assert (await read_head(reader))[0] == status
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
 
 
-def test_an_upgrade_that_nobody_offers_is_an_ordinary_request() -> None:
-    async def main() -> None:
-        async with Server(echo) as server, connected(server) as (reader, writer):
-            upgrade = b"GET /exec HTTP/1.1\r\nhost: here\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
-            assert (await exchange(reader, writer, upgrade))[2] == b"GET /exec? "
-
-    loops.run(main())
+async def test_an_upgrade_that_nobody_offers_is_an_ordinary_request() -> None:
+    async with Server(echo) as server, connected(server) as (reader, writer):
+        upgrade = b"GET /exec HTTP/1.1\r\nhost: here\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
+        assert (await exchange(reader, writer, upgrade))[2] == b"GET /exec? "
 
 
-def test_an_application_that_fails_costs_its_request_only(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_application_that_fails_costs_its_request_only(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(scope: Scope, _receive: Receive, send: Send) -> None:
         if scope["path"] == "/late":
             await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -279,7 +247,7 @@ def test_an_application_that_fails_costs_its_request_only(caplog: pytest.LogCapt
             await answer(send, b"fine")
         raise ZeroDivisionError
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR):
         async with Server(fail) as server:
             async with connected(server) as (reader, writer):
                 assert (await exchange(reader, writer, get("/early")))[::2] == (500, b"Internal Server Error")
@@ -290,9 +258,6 @@ def test_an_application_that_fails_costs_its_request_only(caplog: pytest.LogCapt
                     assert b"0\r\n\r\n" not in await reader.read()
             async with connected(server) as (reader, writer):
                 assert (await exchange(reader, writer, get("/after")))[0] == 200
-
-    with caplog.at_level(logging.ERROR):
-        loops.run(main())
     assert [record.getMessage().partition(" method=")[0] for record in caplog.records] == [
         "A request failed unexpectedly"
     ] * 4
@@ -302,144 +267,123 @@ def test_an_application_that_fails_costs_its_request_only(caplog: pytest.LogCapt
 # Streams
 
 
-def test_a_stream_is_flushed_piece_by_piece_and_ends_cleanly() -> None:
-    async def main() -> None:
-        app = Streaming()
-        async with Server(app) as server, connected(server) as (reader, writer):
-            writer.write(get())
-            status, headers = await read_head(reader)
-            assert (status, headers["transfer-encoding"]) == (200, "chunked")
-            for piece in (b"one\n", b"two\n"):
-                app.pieces.put_nowait(piece)
-                assert await reader.readexactly(9) == b"4\r\n" + piece + b"\r\n"
-            app.pieces.put_nowait(b"")
-            assert await reader.readexactly(5) == b"0\r\n\r\n"
-            assert await app.ended == "finished"
-
-    loops.run(main())
+async def test_a_stream_is_flushed_piece_by_piece_and_ends_cleanly() -> None:
+    app = Streaming()
+    async with Server(app) as server, connected(server) as (reader, writer):
+        writer.write(get())
+        status, headers = await read_head(reader)
+        assert (status, headers["transfer-encoding"]) == (200, "chunked")
+        for piece in (b"one\n", b"two\n"):
+            app.pieces.put_nowait(piece)
+            assert await reader.readexactly(9) == b"4\r\n" + piece + b"\r\n"
+        app.pieces.put_nowait(b"")
+        assert await reader.readexactly(5) == b"0\r\n\r\n"
+        assert await app.ended == "finished"
 
 
-def test_a_client_that_goes_away_cancels_its_stream() -> None:
-    async def main() -> None:
-        app = Streaming()
-        async with Server(app) as server:
-            async with connected(server) as (reader, writer):
-                writer.write(get())
-                await read_head(reader)
-            async with asyncio.timeout(5):
-                assert await app.ended == "cancelled"
-
-    loops.run(main())
-
-
-def test_a_client_that_goes_away_does_not_cancel_its_write() -> None:
-    async def main() -> None:
-        going, done = asyncio.Event(), asyncio.Event()
-
-        async def write(_scope: Scope, _receive: Receive, send: Send) -> None:
-            await going.wait()
-            await answer(send, b"written")
-            done.set()
-
-        async with Server(write) as server:
-            async with connected(server) as (_reader, writer):
-                writer.write(get())
-                await asyncio.sleep(0.02)
-            await asyncio.sleep(0.02)
-            going.set()
-            async with asyncio.timeout(5):
-                await done.wait()
-
-    loops.run(main())
-
-
-def test_a_stream_that_begins_after_its_client_has_gone_ends() -> None:
-    async def main() -> None:
-        going = asyncio.Event()
-        ended = asyncio.Event()
-
-        async def watch(_scope: Scope, _receive: Receive, send: Send) -> None:
-            await going.wait()
-            try:
-                await send({"type": "http.response.start", "status": 200, "headers": []})
-                await send({"type": "http.response.body", "body": b"x", "more_body": True})
-                await asyncio.sleep(3600)
-            finally:
-                ended.set()
-
-        async with Server(watch) as server:
-            async with connected(server) as (_reader, writer):
-                writer.write(get())
-                await asyncio.sleep(0.02)
-            await asyncio.sleep(0.02)
-            going.set()
-            async with asyncio.timeout(5):
-                await ended.wait()
-
-    loops.run(main())
-
-
-def test_a_client_that_does_not_read_makes_the_stream_wait() -> None:
-    async def main() -> None:
-        app = Streaming()
-        async with Server(app) as server, connected(server, limit=1024) as (reader, writer):
+async def test_a_client_that_goes_away_cancels_its_stream() -> None:
+    app = Streaming()
+    async with Server(app) as server:
+        async with connected(server) as (reader, writer):
             writer.write(get())
             await read_head(reader)
-            for _ in range(1000):
-                app.pieces.put_nowait(b"x" * 100_000)
-            await asyncio.sleep(0.2)
-            stalled = app.sent
-            assert stalled < 200, "at most what the sockets hold"
-            await asyncio.sleep(0.05)
-            assert app.sent == stalled
-            await reader.readexactly(20_000_000)
-            assert app.sent > stalled
+        async with asyncio.timeout(5):
+            assert await app.ended == "cancelled"
 
-    loops.run(main())
+
+async def test_a_client_that_goes_away_does_not_cancel_its_write() -> None:
+    going, done = asyncio.Event(), asyncio.Event()
+
+    async def write(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await going.wait()
+        await answer(send, b"written")
+        done.set()
+
+    async with Server(write) as server:
+        async with connected(server) as (_reader, writer):
+            writer.write(get())
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)
+        going.set()
+        async with asyncio.timeout(5):
+            await done.wait()
+
+
+async def test_a_stream_that_begins_after_its_client_has_gone_ends() -> None:
+    going = asyncio.Event()
+    ended = asyncio.Event()
+
+    async def watch(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await going.wait()
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+            await asyncio.sleep(3600)
+        finally:
+            ended.set()
+
+    async with Server(watch) as server:
+        async with connected(server) as (_reader, writer):
+            writer.write(get())
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)
+        going.set()
+        async with asyncio.timeout(5):
+            await ended.wait()
+
+
+async def test_a_client_that_does_not_read_makes_the_stream_wait() -> None:
+    app = Streaming()
+    async with Server(app) as server, connected(server, limit=1024) as (reader, writer):
+        writer.write(get())
+        await read_head(reader)
+        for _ in range(1000):
+            app.pieces.put_nowait(b"x" * 100_000)
+        await asyncio.sleep(0.2)
+        stalled = app.sent
+        assert stalled < 200, "at most what the sockets hold"
+        await asyncio.sleep(0.05)
+        assert app.sent == stalled
+        await reader.readexactly(20_000_000)
+        assert app.sent > stalled
 
 
 # Stopping
 
 
-def test_stopping_lets_requests_finish_and_closes_idle_connections() -> None:
-    async def main() -> None:
-        release = asyncio.Event()
+async def test_stopping_lets_requests_finish_and_closes_idle_connections() -> None:
+    release = asyncio.Event()
 
-        async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
-            await release.wait()
-            await answer(send, b"done")
+    async def slow(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await release.wait()
+        await answer(send, b"done")
 
-        server = Server(slow)
-        await server.start()
-        async with connected(server) as (idle, _writer), connected(server) as (reader, writer):
-            writer.write(get())
-            await asyncio.sleep(0.02)
-            stopping = asyncio.ensure_future(server.stop(5))
-            assert await idle.read() == b""
-            assert not stopping.done()
-            release.set()
-            status, headers = await read_head(reader)
-            assert (status, headers["connection"]) == (200, "close")
-            assert await reader.read() == b"done"
-            await stopping
-
-    loops.run(main())
+    server = Server(slow)
+    await server.start()
+    async with connected(server) as (idle, _writer), connected(server) as (reader, writer):
+        writer.write(get())
+        await asyncio.sleep(0.02)
+        stopping = asyncio.ensure_future(server.stop(5))
+        assert await idle.read() == b""
+        assert not stopping.done()
+        release.set()
+        status, headers = await read_head(reader)
+        assert (status, headers["connection"]) == (200, "close")
+        assert await reader.read() == b"done"
+        await stopping
 
 
-def test_stopping_breaks_off_what_does_not_finish_in_time() -> None:
-    async def main() -> None:
-        app = Streaming()
-        server = Server(app)
-        await server.start()
-        async with connected(server) as (reader, writer):
-            writer.write(get())
-            await read_head(reader)
-            await server.stop(0.05)
-            assert await app.ended == "cancelled"
-            with contextlib.suppress(ConnectionError):
-                assert b"0\r\n\r\n" not in await reader.read()
-
-    loops.run(main())
+async def test_stopping_breaks_off_what_does_not_finish_in_time() -> None:
+    app = Streaming()
+    server = Server(app)
+    await server.start()
+    async with connected(server) as (reader, writer):
+        writer.write(get())
+        await read_head(reader)
+        await server.stop(0.05)
+        assert await app.ended == "cancelled"
+        with contextlib.suppress(ConnectionError):
+            assert b"0\r\n\r\n" not in await reader.read()
 
 
 def test_an_app_is_what_the_protocol_expects() -> None:

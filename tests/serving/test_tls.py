@@ -15,6 +15,8 @@ from pilothouse.serving.certificates import Pair, issue_client, issue_server, ma
 from pilothouse.serving.protocol import Receive, Scope, Send
 from pilothouse.serving.tls import Files, Policy, ServerTls
 
+pytestmark = pytest.mark.real_loop
+
 
 @pytest.fixture(scope="module")
 def authority() -> Pair:
@@ -99,7 +101,8 @@ def test_tls_1_1_is_refused(authority: Pair, server_pair: Pair, tmp_path: Path) 
         run_with_tls(ServerTls.from_pair(server_pair), context, ask_twice)
 
 
-def test_a_renewed_certificate_is_taken_up_for_new_connections(authority: Pair, tmp_path: Path) -> None:
+@pytest.mark.real_loop
+async def test_a_renewed_certificate_is_taken_up_for_new_connections(authority: Pair, tmp_path: Path) -> None:
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     issue_server(authority, ["localhost"], NOW, common_name="first").save(certificate, key)
     tls = ServerTls.load(certificate, key)
@@ -110,19 +113,16 @@ def test_a_renewed_certificate_is_taken_up_for_new_connections(authority: Pair, 
             subject = writer.get_extra_info("peercert")["subject"]
             return str(subject[0][0][1])
 
-    async def main() -> None:
-        async with Server(echo, tls=tls) as server:
-            assert await shown(server) == "first"
-            assert not tls.reload()
-            issue_server(authority, ["localhost"], NOW, common_name="second").save(certificate, key)
-            await asyncio.sleep(1.01)
-            assert await shown(server) == "second", "the next connection is served with it"
-            key.write_bytes(make_authority("other", NOW).key)
-            with pytest.raises(ValueError, match="are not a certificate and its key"):
-                tls.reload()
-            assert await shown(server) == "second"
-
-    loops.run(main())
+    async with Server(echo, tls=tls) as server:
+        assert await shown(server) == "first"
+        assert not tls.reload()
+        issue_server(authority, ["localhost"], NOW, common_name="second").save(certificate, key)
+        await asyncio.sleep(1.01)
+        assert await shown(server) == "second", "the next connection is served with it"
+        key.write_bytes(make_authority("other", NOW).key)
+        with pytest.raises(ValueError, match="are not a certificate and its key"):
+            tls.reload()
+        assert await shown(server) == "second"
 
 
 def test_certificate_files_that_are_none_are_named(tmp_path: Path, server_pair: Pair) -> None:
@@ -144,7 +144,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("days", "own_authority", "reason"), REFUSALS)
-def test_a_client_certificate_that_does_not_verify_is_told_to_the_application(
+async def test_a_client_certificate_that_does_not_verify_is_told_to_the_application(
     authority: Pair, server_pair: Pair, tmp_path: Path, days: int, own_authority: bool, reason: str
 ) -> None:
     issuer = authority if own_authority else make_authority("other", NOW)
@@ -157,12 +157,9 @@ def test_a_client_certificate_that_does_not_verify_is_told_to_the_application(
         seen.append(presented_by(scope))
         await answer(send, b"hello")
 
-    async def main() -> None:
-        shown = client_context(authority, client, tmp_path)
-        async with Server(app, tls=tls) as server, connected(server, shown) as (reader, writer):
-            assert (await exchange(reader, writer, get()))[2] == b"hello"
-
-    loops.run(main())
+    shown = client_context(authority, client, tmp_path)
+    async with Server(app, tls=tls) as server, connected(server, shown) as (reader, writer):
+        assert (await exchange(reader, writer, get()))[2] == b"hello"
     [(peer, refusal)] = seen
     assert peer is not None
     assert peer.common_name == "eve"
@@ -205,7 +202,8 @@ def test_whom_to_trust_can_be_replaced(authority: Pair, server_pair: Pair, tmp_p
         assert [peer and peer.common_name for peer in peers] == believed
 
 
-def test_each_host_name_gets_its_certificate(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+@pytest.mark.real_loop
+async def test_each_host_name_gets_its_certificate(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     named = []
     for name, patterns in (("one.example", ()), ("wild", ("*.two.example", "three.example"))):
         files = Files(tmp_path / f"{name}.crt", tmp_path / f"{name}.key", patterns)
@@ -222,22 +220,17 @@ def test_each_host_name_gets_its_certificate(authority: Pair, server_pair: Pair,
         writer.close()
         return str(subject[-1][0][1])
 
-    async def main() -> None:
-        async with Server(echo, tls=tls) as server:
-            assert await shown(server, "one.example") == "one.example"
-            assert await shown(server, "ONE.example") == "one.example"
-            assert await shown(server, "a.two.example") == "wild"
-            assert await shown(server, "three.example") == "wild"
-            assert await shown(server, "a.b.two.example") == "localhost"
-            assert await shown(server, "else.example") == "localhost"
-            assert await shown(server, "127.0.0.1") == "localhost"
-            issue_server(authority, ["one.example"], NOW, common_name="renewed").save(
-                named[0].certificate, named[0].key
-            )
-            assert tls.reload()
-            assert await shown(server, "one.example") == "renewed"
-
-    loops.run(main())
+    async with Server(echo, tls=tls) as server:
+        assert await shown(server, "one.example") == "one.example"
+        assert await shown(server, "ONE.example") == "one.example"
+        assert await shown(server, "a.two.example") == "wild"
+        assert await shown(server, "three.example") == "wild"
+        assert await shown(server, "a.b.two.example") == "localhost"
+        assert await shown(server, "else.example") == "localhost"
+        assert await shown(server, "127.0.0.1") == "localhost"
+        issue_server(authority, ["one.example"], NOW, common_name="renewed").save(named[0].certificate, named[0].key)
+        assert tls.reload()
+        assert await shown(server, "one.example") == "renewed"
 
 
 def negotiated(tls: ServerTls, client: ssl.SSLContext) -> tuple[str, str]:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import random
+import re
 import sqlite3
 import stat
 import subprocess
@@ -246,6 +247,25 @@ def test_a_second_store_in_the_same_directory_is_told_who_has_it(tmp_path: Path)
 
     filled(tmp_path, program)
     filled(tmp_path, three_pods)
+
+
+@pytest.mark.parametrize("name", ["lock", "pilothouse.db", "admin.token"])
+def test_links_in_a_data_directory_are_refused(tmp_path: Path, name: str) -> None:
+    """Whoever put one there would have a file of ours overwritten, or one of theirs believed."""
+    victim, data = tmp_path / "victim", tmp_path / "data"
+    victim.write_text("precious")
+    data.mkdir()
+    (data / name).symlink_to(victim)
+    with pytest.raises(DataDirectoryError, match=rf"can't be used: {re.escape(name)} in it is a symbolic link"):
+        DataDirectory(data)
+    assert victim.read_text() == "precious"
+
+
+def test_a_data_directory_that_others_may_write_into_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "admin.token").write_text("known to whoever put it there")
+    tmp_path.chmod(0o777)
+    with pytest.raises(DataDirectoryError, match=r"can't be used: others may write into it \(mode 0777\)"):
+        DataDirectory(tmp_path)
 
 
 def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ class Counting(Watcher):
 
     bothered = 0
 
-    def deliver(self, batch: list[Change]) -> None:
+    def deliver(self, batch: list[Change], size: int) -> None:
         self.bothered += 1
-        super().deliver(batch)
+        super().deliver(batch, size)
 
 
 def watcher(index: WatcherIndex, prefix: str) -> Counting:
@@ -52,7 +52,7 @@ def test_watchers_may_close_others_while_a_commit_is_handed_out() -> None:
     second = watcher(index, "/pods/")
 
     class Closing(Watcher):
-        def deliver(self, batch: list[Change]) -> None:
+        def deliver(self, batch: list[Change], size: int) -> None:
             first.close()
             second.close()
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import datetime
+import importlib
 import inspect
 import json
+import re
 import ssl
 import stat
 import threading
@@ -19,7 +21,7 @@ import pytest
 from pilothouse.api.core import PODS
 from pilothouse.client import Client
 from pilothouse.client.errors import NotFound
-from pilothouse.env import Env, virtual
+from pilothouse.env import Env
 from pilothouse.env.loops import run
 from pilothouse.scheduler import Scheduler
 from pilothouse.testing import AsyncCluster, Cluster, async_plane, plane
@@ -102,6 +104,90 @@ def test_a_wait_in_vain_shows_what_was_there(shared: Cluster) -> None:
         shared.wait_for("v1", "ConfigMap", "idle", lambda found: "never" in str(found), seconds=0.05)
     with pytest.raises(Timeout, match="it does not exist"):
         shared.wait_for("v1", "ConfigMap", "absent", lambda found: found is not None, seconds=0.05)
+
+
+def _too_large(name: str, replicas: int = 3) -> dict[str, Any]:
+    """A Deployment whose pods fit on no node."""
+    document = _replica_set(name, replicas)
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1000"}}}
+    document["spec"]["template"] = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+    return {**document, "kind": "Deployment"}
+
+
+def test_a_wait_in_vain_says_why(shared: Cluster) -> None:
+    cluster = shared.new_namespace()
+    cluster.create(_too_large("large"))
+    with pytest.raises(Timeout) as raised:
+        cluster.wait_for("apps/v1", "Deployment", "large", _ready(3), seconds=1)
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "Deployment large: not as expected after 1 s"
+    assert re.fullmatch(
+        r"  Pod large-\w+-\w+ and 2 more: FailedScheduling: 0/3 nodes are available: 3 Insufficient cpu\..*", lines[1]
+    )
+    assert lines[2:4] == ["last seen:", "{"]
+    assert "managedFields" not in str(raised.value)
+
+
+def test_what_is_told_is_about_this_object(shared: Cluster) -> None:
+    cluster = shared.new_namespace()
+    cluster.create(_too_large("large"))
+    cluster.create(_replica_set("fine", 1))
+    cluster.wait_for("apps/v1", "ReplicaSet", "fine", _ready(1))
+    with pytest.raises(Timeout) as raised:
+        cluster.wait_for("apps/v1", "ReplicaSet", "fine", _ready(2), seconds=0.5)
+    assert "FailedScheduling" not in str(raised.value)
+    with pytest.raises(Timeout, match=r"Pod absent: not as expected after 0\.5 s; it does not exist$"):
+        cluster.wait_for("v1", "Pod", "absent", lambda found: found is not None, seconds=0.5)
+
+
+def test_of_an_object_that_is_not_there_warnings_mention_it(shared: Cluster) -> None:
+    cluster = shared.new_namespace()
+    limits = {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}
+    cluster.create({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": limits})
+    large = _too_large("db", 1)
+    cluster.create({**large, "kind": "StatefulSet", "spec": {**large["spec"], "serviceName": "db"}})
+    with pytest.raises(
+        Timeout, match=r"it does not exist\n  StatefulSet db: FailedCreate: Create Pod db-0 .*forbidden"
+    ):
+        cluster.wait_for("v1", "Pod", "db-0", lambda found: found is not None, seconds=1)
+
+
+def test_a_manifest_may_be_text(shared: Cluster) -> None:
+    cluster = shared.new_namespace()
+    text = """
+    # a comment
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: written, annotations: {on: 2026-01-01}}
+    """
+    made = cluster.create(text)
+    assert (made["metadata"]["name"], made["metadata"]["annotations"]) == (
+        "written",
+        {"true": "2026-01-01"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "error", "words"),
+    [
+        pytest.param("a: 1\n---\nb: 2\n", ValueError, "YAML text of one object, got 2 documents", id="two"),
+        pytest.param("", ValueError, "YAML text of one object, got 0 documents", id="none"),
+        pytest.param("web.yaml", ValueError, "YAML text of one object, got str", id="a path"),
+        pytest.param("a: [", ValueError, "line 2, column 1: ", id="no YAML"),
+        pytest.param("kind: Pod", ValueError, "the manifest has no apiVersion", id="without apiVersion"),
+        pytest.param([{}], TypeError, "a manifest is a mapping, or YAML text of one object, got list", id="a list"),
+    ],
+)
+def test_what_is_no_manifest_is_refused(shared: Cluster, manifest: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        shared.create(manifest)
+
+
+@pytest.mark.parametrize("name", ["pilothouse.testing", "pilothouse.runtime"])
+def test_what_is_public_can_be_listed(name: str) -> None:
+    module = importlib.import_module(name)
+    assert dir(module) == sorted(module.__all__)
+    assert all(getattr(module, public) is not None for public in dir(module))
 
 
 def test_a_wait_sees_a_change_that_comes_later(shared: Cluster) -> None:
@@ -204,30 +290,24 @@ def test_an_asynchronous_plane_runs_on_the_loop_of_the_test() -> None:
     run(main())
 
 
-def test_a_plane_can_live_in_virtual_time() -> None:
-    async def main(env: Env) -> float:
-        async with async_plane(env=env) as cluster:
-            await cluster.create(_replica_set("web", 2))
-            await cluster.wait_for("apps/v1", "ReplicaSet", "web", _ready(2))
-            began = env.monotonic()
-            with pytest.raises(Timeout):
-                await cluster.wait_for("apps/v1", "ReplicaSet", "web", _ready(5), seconds=3600)
-            return env.monotonic() - began
-
-    assert virtual.run(main) == 3600
+async def test_a_plane_can_live_in_virtual_time(env: Env) -> None:
+    async with async_plane(env=env) as cluster:
+        await cluster.create(_replica_set("web", 2))
+        await cluster.wait_for("apps/v1", "ReplicaSet", "web", _ready(2))
+        began = env.monotonic()
+        with pytest.raises(Timeout):
+            await cluster.wait_for("apps/v1", "ReplicaSet", "web", _ready(5), seconds=3600)
+        assert (env.monotonic() - began) == 3600
 
 
-def test_a_namespace_of_a_test_ends_with_everything_in_it() -> None:
-    async def main(env: Env) -> None:
-        async with async_plane(env=env) as shared:
-            cluster = await shared.new_namespace("mine-")
-            assert cluster.namespace.startswith("mine-")
-            await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
-            await shared.delete("v1", "Namespace", cluster.namespace)
-            await shared.wait_for("v1", "Namespace", cluster.namespace, lambda found: found is None)
-            assert await cluster.list("v1", "ConfigMap") == []
-
-    virtual.run(main)
+async def test_a_namespace_of_a_test_ends_with_everything_in_it(env: Env) -> None:
+    async with async_plane(env=env) as shared:
+        cluster = await shared.new_namespace("mine-")
+        assert cluster.namespace.startswith("mine-")
+        await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+        await shared.delete("v1", "Namespace", cluster.namespace)
+        await shared.wait_for("v1", "Namespace", cluster.namespace, lambda found: found is None)
+        assert await cluster.list("v1", "ConfigMap") == []
 
 
 def test_the_fixture_hands_out_a_namespace_of_its_own(pilothouse: Cluster, pilothouse_server: Cluster) -> None:

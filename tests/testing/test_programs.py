@@ -11,7 +11,7 @@ from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, BadRequest, InternalError
 from pilothouse.client.interceptor import Rule, fail
-from pilothouse.env import Env, virtual
+from pilothouse.env import Env
 from pilothouse.testing import async_plane, plane
 
 
@@ -81,20 +81,16 @@ def test_faults_meet_the_program_and_nobody_else() -> None:
         assert fault.hits == 1
 
 
-def test_beside_an_asynchronous_plane_too() -> None:
+async def test_beside_an_asynchronous_plane_too(env: Env) -> None:
     beater = Beater()
-
-    async def main(env: Env) -> None:
-        async with async_plane(env=env, nodes=0, controllers=()) as cluster:
-            async with cluster.running(beater.run):
-                await asyncio.sleep(200)
-            assert beater.ended
-            assert len(await cluster.list("v1", "ConfigMap")) == 4
-            with pytest.raises(ExceptionGroup) as failed:
-                await _outlive(cluster.running(broken))
-            assert failed.group_contains(KeyError, match="a bug")
-
-    virtual.run(main)
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        async with cluster.running(beater.run):
+            await asyncio.sleep(200)
+        assert beater.ended
+        assert len(await cluster.list("v1", "ConfigMap")) == 4
+        with pytest.raises(ExceptionGroup) as failed:
+            await _outlive(cluster.running(broken))
+        assert failed.group_contains(KeyError, match="a bug")
 
 
 async def _outlive(running: contextlib.AbstractAsyncContextManager[None]) -> None:

@@ -15,7 +15,7 @@ from pilothouse.apiserver.authorization import Attributes, Decision, RbacAuthori
 from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.routing import RequestInfo, read_request
-from pilothouse.apiserver.server import ApiServer
+from pilothouse.apiserver.server import ApiServer, ReadBody
 from pilothouse.env import Env
 from pilothouse.storage import Store
 
@@ -63,13 +63,15 @@ class AuditedServer(ApiServer):
         if not decision.allowed:
             raise forbidden(identity, asked, decision.reason)
 
-    async def handle(self, request: Request, identity: Identity) -> Response | Stream:
+    async def handle(
+        self, request: Request, identity: Identity, read_body: ReadBody | None = None
+    ) -> Response | Stream:
         if not is_manager(identity):
-            return await super().handle(request, identity)
+            return await super().handle(request, identity, read_body)
         record = self._record(request, identity)
         self.records.append(record)
         self.calls[request.headers.get(CALL, "")] = record
-        answer = await super().handle(request, identity)
+        answer = await super().handle(request, identity, read_body)
         self._finish(record, answer)
         return answer
 

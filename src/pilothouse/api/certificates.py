@@ -74,3 +74,6 @@ class ClusterTrustBundle(View, frozen=True):
 
 
 CLUSTER_TRUST_BUNDLES = Kind(GROUP, "v1beta1", "clustertrustbundles", "ClusterTrustBundle", False, ClusterTrustBundle)
+
+KUBE_APISERVER_SERVING_SIGNER = "kubernetes.io/kube-apiserver-serving"
+"""The signer of the API server's own certificate, by which its trust bundle is found."""

@@ -677,6 +677,7 @@ PODS = Kind("", "v1", "pods", "Pod", True, Pod)
 NODES = Kind("", "v1", "nodes", "Node", False, Node)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", False, Namespace)
 EVENTS = Kind("", "v1", "events", "Event", True, Event)
+EVENT_TYPE_NORMAL, EVENT_TYPE_WARNING = "Normal", "Warning"
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
 SECRETS = Kind("", "v1", "secrets", "Secret", True, Secret)
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", True, ServiceAccount)
@@ -687,3 +688,6 @@ PERSISTENT_VOLUME_CLAIMS = Kind(
 )
 REPLICATION_CONTROLLERS = Kind("", "v1", "replicationcontrollers", "ReplicationController", True, ReplicationController)
 RESOURCE_QUOTAS = Kind("", "v1", "resourcequotas", "ResourceQuota", True, ResourceQuota)
+
+ROOT_CA_CONFIG_MAP = "kube-root-ca.crt"
+"""The ConfigMap of every namespace with the authority of the API server."""

@@ -58,3 +58,6 @@ class EndpointSlice(View, frozen=True):
 
 
 ENDPOINT_SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, EndpointSlice)
+
+LABEL_SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"
+"""The label of Endpoints that are not to be mirrored."""

@@ -3,12 +3,14 @@
 The table is generated (``scripts/generate_schema.py``). It is the source for type checks of bodies, strategic merge,
 server-side apply and OpenAPI; ``load()`` costs about a millisecond because a definition is only read when asked for.
 
-What it does not know, because the JSON schema does not: defaults (except those of list map keys), which empty values Go
-leaves out when it prints, the order in which Go declares fields, and the names of Go's own string types.
+What it does not know, because the JSON schema does not: defaults (except those of list map keys), which given values
+Go leaves out when they are empty (``omitted.json``), the order in which Go declares fields, and the names of Go's own
+string types.
 """
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -86,13 +88,16 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     default: Any = None
 
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
 class Definition:
     """One object type. ``kinds`` are its (group, version, kind), for those that stand on their own.
 
     The API server also makes definitions of its own, for custom resources.
     """
 
-    __slots__ = ("fields", "kinds", "map_type", "name")
+    __slots__ = ("fields", "kinds", "map_type", "name", "printed")
 
     def __init__(
         self,
@@ -101,9 +106,12 @@ class Definition:
         *,
         kinds: tuple[tuple[str, str, str], ...] = (),
         map_type: str = "",
+        printed: Mapping[str, Any] = _NOTHING,
     ) -> None:
         self.name = name
         self.fields = fields
+        self.printed = printed
+        """What Go prints for fields that are unset, where it prints them: "", 0, false, null, and objects of these."""
         self.kinds = kinds
         self.map_type = map_type
 
@@ -141,6 +149,7 @@ class Schema:
                 {field: self._field(field, value) for field, value in entry["fields"].items()},
                 kinds=tuple(_split_kind(kind) for kind in entry.get("kinds", ())),
                 map_type=entry.get("map_type", ""),
+                printed=_printed().get(name, _NOTHING),
             )
         return found
 
@@ -202,8 +211,21 @@ class _Table(msgspec.Struct):
 
 
 @cache
+def _printed() -> dict[str, dict[str, Any]]:
+    return msgspec.json.decode(packaged("api/data/printed.json"), type=dict[str, dict[str, Any]])
+
+
+@cache
 def load() -> Schema:
     """The schema of the followed release. Read once in a process."""
     data = packaged("api/data/schema.json")
     table = msgspec.json.decode(data, type=_Table)
     return Schema(table.kubernetes, table.kinds, table.definitions)
+
+
+@lru_cache(maxsize=1024)
+def definition_of(group: str, version: str, kind: str) -> Definition:
+    """The schema of a built-in kind."""
+    definition = load().for_kind(group, version, kind)
+    assert definition is not None, f"every built-in kind has a definition, {group}/{version} {kind} has none"
+    return definition

@@ -74,6 +74,10 @@ class FibreChannelSource(View, frozen=True):
     wwids: tuple[str, ...] = ()
 
 
+class NfsSource(View, frozen=True):
+    """A folder of a server. That it is one is all that is read."""
+
+
 class Sources(View, frozen=True):
     """Where a volume lies, as a PersistentVolume says it, and so does a pod with one that nobody claims."""
 
@@ -100,6 +104,7 @@ class PersistentVolumeSpec(Sources, frozen=True):
     volume_attributes_class_name: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     host_path: HostPathSource | None = None
+    nfs: NfsSource | None = None
     csi: DriverSource | None = None
 
 

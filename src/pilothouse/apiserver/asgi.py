@@ -1,26 +1,36 @@
 """The API server as an ASGI 3 application: HTTP in, HTTP out, watches as long as somebody listens.
 
-``serving`` runs it. It reads bodies (3 MiB at most), limits how long an answer may take, compresses large ones for
-those who ask, and streams watches: headers at once, events in the batches in which they come, nothing compressed. The
-peer's certificate, where it was verified, comes with the scope (``serving.peer_of``).
+``serving`` runs it. Requests are authenticated and authorized by their heads; their bodies are read after that
+(``request_bodies``). It limits how long an answer may take, until its client has it; compresses large ones for those
+who ask, and sends them in pieces, so that a client that reads slowly has few of them waiting; and streams watches:
+headers at once, events in the batches in which they come, nothing compressed. The peer's certificate, where it was
+verified, comes with the scope (``serving.peer_of``).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.authentication import unauthorized
+from pilothouse.apiserver.budget import Budget
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.gateway import Gateway
 from pilothouse.apiserver.impersonation import PREFIX, SEPARATOR
-from pilothouse.apiserver.options import MAX_BODY
-from pilothouse.apiserver.rendering import failure
+from pilothouse.apiserver.rendering import Pieces, cut, failure
+from pilothouse.apiserver.request_bodies import BodyReader, has_body
 from pilothouse.apiserver.routing import split_target
 from pilothouse.env import Env, TaskGroup
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.durations import parse_duration
-from pilothouse.serving import peer_of, presented_by
+from pilothouse.serving import mark_authenticated, peer_of, presented_by
+
+with lazy_imports():
+    import zlib
+
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -29,8 +39,13 @@ Send = Callable[[Message], Awaitable[None]]
 
 REQUEST_SECONDS = 60.0
 """How long a request that is no watch may take."""
-COMPRESS_FROM = 128 * 1024
-"""Answers shorter than this are sent as they are (apiserver ``responsewriters.defaultGzipThresholdBytes``)."""
+LONG_BYTES = 128 * 1024
+"""Longer answers are compressed for those who ask (apiserver ``responsewriters.defaultGzipThresholdBytes``), and sent
+in pieces of about this length, each once its client has read most of the one before."""
+UNSENT_BYTES = 64 * 1024 * 1024
+"""What long answers and events hold together that are on their way. Plain lists are not among them: they are made as
+they are sent, from what is stored."""
+_PATIENCE_SECONDS = _LEAST_SECONDS = 5.0
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
@@ -48,6 +63,8 @@ class Application:
     def __init__(self, env: Env, gateway: Gateway) -> None:
         self._env = env
         self._gateway = gateway
+        self._bodies = BodyReader()
+        self._unsent = Budget(UNSENT_BYTES, _PATIENCE_SECONDS)
         self._streams: dict[int, Stream] = {}
         self._stream_count = 0
 
@@ -67,7 +84,7 @@ class Application:
             await stream.close()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = self._env.monotonic()
+        started, measured = self._env.monotonic(), self._env.perf_counter()
         method: str = scope["method"]
         headers = _headers(scope["headers"])
         target = scope.get("raw_path") or scope["path"].encode()
@@ -76,48 +93,77 @@ class Application:
         request = Request(method, target.decode("latin-1"), headers)
         answer: Response | Stream
         try:
-            body = await _read_body(headers, receive)
-            if body is None:
-                return
-            request = Request(method, request.target, headers, body)
             _refuse_bad_certificate(scope, headers)
-            answer = await self._answer(request, _certificate(scope))
+            answer = await self._answer(request, scope, receive)
         except StatusError as error:
             answer = failure(error)
         if isinstance(answer, Response):
-            await self._send(request, answer, send)
+            await self._send(request, answer, send, started)
+        elif isinstance(answer, Pieces):
+            await self._send_pieces(request, answer, send, started)
         else:
             await self._stream(request, answer, receive, send)
-        self._gateway.observe(request, answer.status, self._env.monotonic() - started)
+        size = (
+            answer.length if isinstance(answer, Pieces) else len(answer.body) if isinstance(answer, Response) else None
+        )
+        self._gateway.observe(request, answer.status, self._env.perf_counter() - measured, size)
 
-    async def _answer(self, request: Request, certificate: bytes | None) -> Response | Stream:
+    async def _answer(self, request: Request, scope: Scope, receive: Receive) -> Response | Stream:
         if request.method not in _METHODS:
             raise errors.method_not_allowed()
+        body = (
+            partial(self._bodies.read, request.headers, receive) if has_body(request.method, request.headers) else None
+        )
         try:
             async with asyncio.timeout(_allowed_seconds(request)):
-                return await self._gateway.answer(request, certificate)
+                return await self._gateway.answer(
+                    request, _certificate(scope), body, partial(mark_authenticated, scope)
+                )
         except TimeoutError:
             raise errors.timeout("request did not complete within the allotted timeout") from None
 
-    async def _send(self, request: Request, response: Response, send: Send) -> None:
+    async def _send(self, request: Request, response: Response, send: Send, started: float) -> None:
         body = b"" if request.method == "HEAD" else response.body
+        if len(body) > LONG_BYTES:
+            async with self._holding(len(body)):
+                await self._send_pieces(request, Pieces.of(response), send, started)
+            return
         headers = dict(response.headers)
-        if len(body) > COMPRESS_FROM and "gzip" in request.headers.get("accept-encoding", ""):
-            import gzip  # for the few answers that are so large
-
-            body = gzip.compress(body, compresslevel=1, mtime=0)
-            headers["content-encoding"] = "gzip"
-            headers["vary"] = "Accept-Encoding"
         if response.status not in (204, 304):
             headers["content-length"] = str(len(body))
         await send(self._start(request, response.status, headers))
         await send({"type": "http.response.body", "body": body})
 
+    async def _send_pieces(self, request: Request, answer: Pieces, send: Send, started: float) -> None:
+        """A long answer. Its client has as long to read it as the request might have taken, and is left then."""
+        headers = dict(answer.headers)
+        pieces: Iterable[bytes] = answer.pieces(LONG_BYTES)
+        if _takes_gzip(request):
+            pieces = _compressed(pieces)
+            headers.update(_GZIP)
+        else:
+            headers["content-length"] = str(answer.length)
+        async with _read_within(max(_LEAST_SECONDS, started + REQUEST_SECONDS - self._env.monotonic())):
+            await send(self._start(request, answer.status, headers))
+            for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await asyncio.sleep(0)  # others have waited for this piece
+            await send({"type": "http.response.body", "body": b""})
+
+    @asynccontextmanager
+    async def _holding(self, size: int) -> AsyncIterator[None]:
+        """So many bytes are on their way to one client, within what all may hold."""
+        async with _read_within(None) as limit:
+            with self._unsent.hold(limit) as held:
+                self._unsent.grow(held, size)
+                yield
+
     async def _stream(self, request: Request, stream: Stream, receive: Receive, send: Send) -> None:
         self._stream_count += 1
         number = self._stream_count
         self._streams[number] = stream
-        self._gateway.metrics.stream_opened()
+        long_running = self._gateway.long_running(request)
+        long_running.inc()
         try:
             async with TaskGroup("watch") as group:
                 listener = group.start(_close_when_gone(stream, receive), name="watch-listener")
@@ -125,17 +171,29 @@ class Application:
                 # Headers go out now: clients wait for them before the first event.
                 await send({"type": "http.response.body", "body": b"", "more_body": True})
                 async for piece in _pieces(stream):
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    if len(piece) > LONG_BYTES:
+                        await self._send_event(piece, send)
+                    else:
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
                 await send({"type": "http.response.body", "body": b""})
                 listener.cancel()
         finally:
-            self._gateway.metrics.stream_closed()
+            long_running.inc(-1.0)
             del self._streams[number]
             await stream.close()
 
+    async def _send_event(self, piece: bytes, send: Send) -> None:
+        async with self._holding(len(piece)):
+            for part in cut(piece, LONG_BYTES):
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+
     def _start(self, request: Request, status: int, headers: dict[str, str]) -> Message:
         headers["audit-id"] = request.headers.get("audit-id") or self._env.uid()
-        encoded = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+        encoded = [
+            # Warnings quote what users have written, and Go sends that as UTF-8.
+            (name.encode(), value.encode("utf-8" if name == "warning" else "latin-1", "replace"))
+            for name, value in headers.items()
+        ]
         return {"type": "http.response.start", "status": status, "headers": encoded}
 
 
@@ -143,7 +201,13 @@ async def _pieces(stream: Stream) -> Any:
     """What to send at once: events that came together go out together."""
     if isinstance(stream, _Batches):
         async for batch in stream.batches():
-            yield b"".join(batch)
+            if len(batch) == 1:
+                yield batch[0]
+            elif sum(map(len, batch)) <= LONG_BYTES:
+                yield b"".join(batch)
+            else:
+                for piece in _joined(batch):
+                    yield piece
     else:
         async for piece in stream:
             yield piece
@@ -167,30 +231,46 @@ def _headers(raw: Any) -> dict[str, str]:
     return headers
 
 
-async def _read_body(headers: dict[str, str], receive: Receive) -> bytes | None:
-    """The whole body, or None when the client went away meanwhile. Raises 413 for a body that is too large."""
-    length = headers.get("content-length", "0")
-    if length.isdigit() and int(length) > MAX_BODY:
-        raise _too_large()
-    if length == "0" and "transfer-encoding" not in headers:
-        return b""
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > MAX_BODY:
-            raise _too_large()
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+def _joined(batch: Sequence[bytes]) -> Iterator[bytes]:
+    """Small ones together, and large ones by themselves."""
+    first = size = 0
+    for index, piece in enumerate(batch):
+        size += len(piece)
+        if size > LONG_BYTES:
+            if first < index:
+                yield b"".join(batch[first:index])
+            if len(piece) > LONG_BYTES:
+                yield piece
+                first, size = index + 1, 0
+            else:
+                first, size = index, len(piece)
+    if size:
+        yield batch[first] if first + 1 == len(batch) else b"".join(batch[first:])
 
 
-def _too_large() -> StatusError:
-    return errors.too_large(f"Request entity too large: limit is {MAX_BODY}")
+@asynccontextmanager
+async def _read_within(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
+    """An answer is sent, and its client has to read it in that time, or as long as nobody shortens it."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            yield limit
+    except TimeoutError:
+        raise ConnectionAbortedError("the client did not read its answer in time") from None
+
+
+_GZIP = {"content-encoding": "gzip", "vary": "Accept-Encoding"}
+
+
+def _takes_gzip(request: Request) -> bool:
+    return "gzip" in request.headers.get("accept-encoding", "")
+
+
+def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    compressor = zlib.compressobj(level=1, wbits=31)  # gzip's head and end, without a date
+    for piece in pieces:
+        if compressed := compressor.compress(piece):
+            yield compressed
+    yield compressor.flush()
 
 
 def _allowed_seconds(request: Request) -> float | None:

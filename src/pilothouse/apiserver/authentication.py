@@ -10,6 +10,14 @@ from typing import Protocol
 
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.identity import ALL_AUTHENTICATED, ANONYMOUS, Identity
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    import csv
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509 import oid
 
 _UID_OID = "1.3.6.1.4.1.57683.2"
 
@@ -39,8 +47,6 @@ class StaticTokens:
 
         Raises ``ValueError`` for a line with fewer than three columns.
         """
-        import csv
-
         tokens: dict[str, Identity] = {}
         for row in csv.reader(text.splitlines(), skipinitialspace=True):
             if not row:
@@ -58,14 +64,18 @@ class StaticTokens:
 
 @lru_cache(maxsize=1024)
 def certificate_identity(certificate: bytes) -> Identity | None:
-    """The user (common name) and groups (organizations) of a certificate in DER or PEM; None without a name.
+    """The user (common name) and groups (organizations) of a certificate in DER or PEM; None without a name that can
+    be read.
 
     The chain has been verified; whether the certificate is meant for clients is checked here.
     """
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+    try:
+        return _certificate_identity(certificate)
+    except ValueError:
+        return None
 
+
+def _certificate_identity(certificate: bytes) -> Identity | None:
     if certificate.lstrip().startswith(b"-----BEGIN"):
         parsed = x509.load_pem_x509_certificate(certificate)
     else:
@@ -74,12 +84,15 @@ def certificate_identity(certificate: bytes) -> Identity | None:
         usages = parsed.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
         return None
-    if ExtendedKeyUsageOID.CLIENT_AUTH not in usages and ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE not in usages:
+    if (
+        oid.ExtendedKeyUsageOID.CLIENT_AUTH not in usages
+        and oid.ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE not in usages
+    ):
         return None
-    names = parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    names = parsed.subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)
     if not names or not names[0].value:
         return None
-    groups = [str(part.value) for part in parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    groups = [str(part.value) for part in parsed.subject.get_attributes_for_oid(oid.NameOID.ORGANIZATION_NAME)]
     uids = parsed.subject.get_attributes_for_oid(x509.ObjectIdentifier(_UID_OID))
     digest = parsed.fingerprint(hashes.SHA256()).hex()
     return Identity(

@@ -15,6 +15,9 @@ from pilothouse.apiserver.routing import RequestInfo
 
 RBAC_GROUP = "rbac.authorization.k8s.io"
 _SELECTING = ("list", "watch", "deletecollection")
+_REMEMBERED = 10_000
+_LONGEST_REMEMBERED = 1024
+"""How many decisions are kept, and how many characters a question may have whose answer is: 10 MB in all."""
 
 
 class Attributes(msgspec.Struct, frozen=True, gc=False):
@@ -29,14 +32,16 @@ class Attributes(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     path: str = ""
     field_selector: str = ""
-    """Of lists and watches, as it was sent. RBAC does not look at it."""
+    """Of lists, watches and deletecollections, as it was sent; not of watches by the deprecated ``watch/`` prefix. RBAC
+    does not look at it."""
 
     @staticmethod
     def of(info: RequestInfo) -> "Attributes":
         """The attributes of a request."""
         if not info.resource_request:
             return Attributes(info.verb, path=info.path)
-        selector = info.query.first("fieldSelector") if info.verb in _SELECTING else ""
+        selects = info.verb in _SELECTING and not info.watch_prefix
+        selector = info.query.first("fieldSelector") if selects else ""
         return Attributes(
             info.verb,
             info.group,
@@ -224,9 +229,11 @@ class RbacAuthorizer:
         key = (identity.user, identity.groups, asked)
         found = self._decisions.get(key)
         if found is None:
-            if len(self._decisions) > 10_000:
-                self._decisions.clear()
-            found = self._decisions[key] = self._decide(identity, asked)
+            found = self._decide(identity, asked)
+            if _length(identity, asked) <= _LONGEST_REMEMBERED:
+                if len(self._decisions) >= _REMEMBERED:
+                    self._decisions.clear()
+                self._decisions[key] = found
         return found
 
     def _decide(self, identity: Identity, asked: Attributes) -> Decision:
@@ -250,6 +257,10 @@ class RbacAuthorizer:
         if self._known is None:
             self._known = _Compiled(self._list)
         return self._known
+
+
+def _length(identity: Identity, asked: Attributes) -> int:
+    return len(identity.user) + sum(map(len, identity.groups)) + sum(map(len, msgspec.structs.astuple(asked)))
 
 
 def _joined(errors: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ remote one is never available here: at the end of upstream's checks stands that 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pilothouse.apiserver.conditions import set_condition
+from pilothouse.apiserver.conditions import LOCAL, set_condition
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.followers import Follower
 from pilothouse.apiserver.objects import Object, decode, encode_object
@@ -30,14 +30,11 @@ class Verdict(NamedTuple):
     message: str
 
 
-LOCAL = Verdict(True, "Local", "Local APIServices are always available")
-
-
 def judge(spec: Object, service: Object | None, slices: Iterable[Object]) -> Verdict:
     """Of an APIService with this spec; ``service`` is the one that it names, and ``slices`` are that one's."""
     target: Object | None = spec.get("service")
     if target is None:
-        return LOCAL
+        return Verdict(*LOCAL)
     name, namespace = target.get("name") or "", target.get("namespace") or ""
     it = f'service/{name} in "{namespace}"'
     if service is None:
@@ -107,7 +104,7 @@ class Availability(Follower):
         if status == before:
             return None
         obj["status"] = status
-        self._core.ownership.rewritten(self._info, record.value, obj, "status")
+        self._core.managed_fields.rewritten(self._info, record.value, obj, "status")
 
         def make(revision: int) -> bytes:
             obj["metadata"]["resourceVersion"] = str(revision)

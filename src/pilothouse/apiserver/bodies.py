@@ -5,23 +5,28 @@ JSON and YAML; protobuf has become JSON before it comes here. After apiserver's 
 """
 
 from collections.abc import Iterable, Set
-from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver import errors
+from pilothouse.apiserver import errors, field_errors
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import MAX_BODY
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.machinery.bodies import DecodeError, decode_untyped
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.bodies import DecodeError, check_bounds, decode_untyped
+from pilothouse.machinery.go_text import compact_json
+
+with lazy_imports():
+    from pilothouse.machinery import yaml_text
+
 
 JSON_TYPES = ("", "application/json")
 YAML_TYPES = ("application/yaml", "text/yaml")
 ACCEPTED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 _SCHEMES = {
-    "apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:56",
-    "apiregistration.k8s.io": "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:32",
+    "apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
+    "apiregistration.k8s.io": "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
 }
 """Where upstream registers the kinds of a group: each of the servers that it is made of has a scheme of its own."""
 
@@ -34,27 +39,27 @@ def check_size(body: bytes) -> None:
         raise errors.too_large(f"Request entity too large: limit is {MAX_BODY}")
 
 
-def read_document(body: bytes, content_type: str, kind: str) -> Object:
-    """The body as a JSON object. ``kind`` names in messages what it should be."""
-    return read_strictly(body, content_type, kind, duplicates=False)[0]
+def read_document(body: bytes, content_type: str, kind: str, sent: bytes = b"") -> Object:
+    """The body as a JSON object. ``kind`` names in messages what it should be; ``sent`` is what is shown of it there,
+    when that was something else."""
+    return read_strictly(body, content_type, kind, duplicates=False, sent=sent)[0]
 
 
-def read_strictly(body: bytes, content_type: str, kind: str, *, duplicates: bool = True) -> tuple[Object, list[str]]:
+def read_strictly(
+    body: bytes, content_type: str, kind: str, *, duplicates: bool = True, sent: bytes = b""
+) -> tuple[Object, list[str]]:
     """The body as a JSON object, and in the words of a strict error what is in it twice."""
     check_size(body)
     strict: list[str] = []
     try:
         if content_type in JSON_TYPES:
+            check_bounds(body)
             document, strict = decode_untyped(body) if duplicates else (_decode(body), [])
-        elif content_type in YAML_TYPES:
-            document = _from_yaml(body, kind)
-            strict = repeated_yaml_keys(body) if duplicates else []
         else:
-            raise errors.unsupported_media_type(
-                f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
-            )
+            text, strict = read_text(body, content_type, kind)
+            document = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, DecodeError) as error:
-        raise unrecognized(kind, f"{_NO_KIND}; json parse error: {error}", body) from None
+        raise unrecognized(kind, f"{_NO_KIND}; json parse error: {error}", sent or body) from None
     if document is None:
         return {}, strict
     if not isinstance(document, dict):
@@ -62,7 +67,7 @@ def read_strictly(body: bytes, content_type: str, kind: str, *, duplicates: bool
         why = (
             f"json parse error: json: cannot unmarshal {_GO_KINDS.get(shown, shown)} into Go value of type {_ONLY_KIND}"
         )
-        raise unrecognized(kind, f"{_NO_KIND}; {why}", body)
+        raise unrecognized(kind, f"{_NO_KIND}; {why}", sent or body)
     return document, strict
 
 
@@ -71,15 +76,8 @@ _NO_KIND = "couldn't get version/kind"
 _ONLY_KIND = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 
-def repeated_yaml_keys(body: bytes) -> list[str]:
-    """Upstream's one strict error about all the keys that a YAML body has twice."""
-    from pilothouse.machinery.yaml_text import repeated_keys
-
-    found = repeated_keys(body)
-    return [YAML_TWICE + "\n  ".join(found)] if found else []
-
-
 YAML_TWICE = "yaml: unmarshal errors:\n  "
+"""What the one strict error begins with that is about all the keys that a YAML body has twice."""
 
 
 def strict_warnings(strict_errors: Iterable[str]) -> list[str]:
@@ -100,15 +98,38 @@ def unrecognized(kind: str, why: str, body: bytes) -> errors.StatusError:
     )
 
 
-def _from_yaml(body: bytes, kind: str) -> Any:
-    from pilothouse.machinery.yaml_text import YamlError, load_yaml
-
+def read_text(body: bytes, content_type: str, kind: str) -> tuple[bytes, list[str]]:
+    """A body that is no JSON as JSON, and the strict error about what is in it twice."""
+    if content_type not in YAML_TYPES:
+        raise errors.unsupported_media_type(
+            f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
+        )
+    check_size(body)
     try:
-        document = load_yaml(body)
-    except YamlError as error:
+        document, repeated = yaml_text.read_yaml(body)
+    except yaml_text.YamlError as error:
         raise unrecognized(kind, str(error), body) from None
-    # Dates become text and keys become strings, as in JSON.
-    return _decode(msgspec.json.encode(document, enc_hook=str))
+    strict = [YAML_TWICE + "\n  ".join(repeated)] if repeated else []
+    return msgspec.json.encode({} if document is None else document, order="sorted"), strict
+
+
+def check_type_meta(document: Object, kind: str, body: bytes) -> None:
+    """Refuse a document whose apiVersion or kind is no text (apimachinery ``serializer/json/meta.go``, v0.36)."""
+    why = wrong_type_meta(document)
+    if why:
+        raise unrecognized(kind, why, body)
+
+
+def wrong_type_meta(document: Object) -> str:
+    """Why the document does not say of which kind it is, or ""."""
+    for name, value in document.items():
+        if name in ("apiVersion", "kind") and not (value is None or isinstance(value, str)):
+            found = _GO_KINDS.get(type(value).__name__, "object")
+            return (
+                f"{_NO_KIND}; json parse error: json: cannot unmarshal {found} into Go struct field .{name} "
+                "of type string"
+            )
+    return ""
 
 
 def check_kind(obj: Object, info: ResourceInfo, kind: str, api_version: str, known_kinds: Set[tuple[str, str]]) -> None:
@@ -150,7 +171,7 @@ def _package(api_version: str) -> str:
 
 def _check_custom_kind(obj: Object, info: ResourceInfo, version: str, kind: str) -> None:
     if not kind:
-        shown = errors.shown(obj)
+        shown = compact_json(obj)
         raise errors.bad_request(
             f"the object provided is unrecognized (must be of type {info.kind}): "
             f"Object 'Kind' is missing in '{shown}' ({shown[:100]} ...)"
@@ -160,4 +181,4 @@ def _check_custom_kind(obj: Object, info: ResourceInfo, version: str, kind: str)
             f"the API version in the data ({version}) does not match the expected API version ({info.api_version})"
         )
     name = (obj.get("metadata") or {}).get("name") or ""
-    raise errors.invalid(info.group, kind, name, [errors.invalid_value("kind", kind, f"must be {info.kind}")])
+    raise errors.invalid(info.group, kind, name, [field_errors.invalid("kind", kind, f"must be {info.kind}")])

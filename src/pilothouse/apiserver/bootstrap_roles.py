@@ -62,8 +62,43 @@ _BEHIND_GATES: dict[str, tuple[str, list[dict[str, list[str]]]]] = {
             },
         ],
     ),
+    "GenericWorkload": (
+        "podgroup-protection-controller",
+        [
+            {
+                "verbs": ["get", "list", "update", "watch"],
+                "apiGroups": ["scheduling.k8s.io"],
+                "resources": ["podgroups"],
+            },
+            {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods"]},
+        ],
+    ),
 }
 """The controller that a gate switches on, and what it may do."""
+_MORE_RULES: dict[str, dict[str, list[dict[str, list[str]]]]] = {
+    # plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go, v1.36.
+    "GenericWorkload": {
+        "system:aggregate-to-view": [
+            {
+                "verbs": ["get", "list", "watch"],
+                "apiGroups": ["scheduling.k8s.io"],
+                "resources": ["podgroups", "podgroups/status", "workloads"],
+            }
+        ],
+        "system:aggregate-to-edit": [
+            {
+                "verbs": ["create", "delete", "deletecollection", "patch", "update"],
+                "apiGroups": ["scheduling.k8s.io"],
+                "resources": ["podgroups", "workloads"],
+            }
+        ],
+        "system:kube-scheduler": [
+            {"verbs": ["get", "list", "watch"], "apiGroups": ["scheduling.k8s.io"], "resources": ["podgroups"]},
+            {"verbs": ["patch", "update"], "apiGroups": ["scheduling.k8s.io"], "resources": ["podgroups/status"]},
+        ],
+    },
+}
+"""What a gate adds to the rules of other roles."""
 
 
 @cache
@@ -75,6 +110,7 @@ def _table() -> dict[str, dict[str, dict[str, Any]]]:
 def bootstrap_objects(gates: Iterable[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
     """(resource, object) for every role and binding, roles before bindings. Objects are the caller's to change.
     ``gates`` are those that are on beyond the defaults."""
+    gates = tuple(gates)
     more = _of_gates(gates)
     for resource, kind in _KINDS.items():
         for key, entry in (*_table()[resource].items(), *more.get(resource, {}).items()):
@@ -86,6 +122,9 @@ def bootstrap_objects(gates: Iterable[str] = ()) -> Iterator[tuple[str, dict[str
                 if field in entry:
                     metadata[field] = dict(entry[field])
             rest = {name: value for name, value in entry.items() if name not in ("labels", "annotations")}
+            if resource == "clusterroles":
+                added = [rule for gate in gates for rule in _MORE_RULES.get(gate, {}).get(name, ())]
+                rest = {**rest, "rules": [*(rest.get("rules") or ()), *added]} if added else rest
             fresh = msgspec.json.decode(msgspec.json.encode(rest))
             yield resource, {"kind": kind, "apiVersion": f"{RBAC_GROUP}/v1", "metadata": metadata, **fresh}
 

@@ -2,15 +2,18 @@
 
 from pilothouse.apiserver.objects import Object
 
+LOCAL = (True, "Local", "Local APIServices are always available")
+"""The condition ``Available`` of an APIService that this server serves itself: whether it holds, reason, message."""
+
 
 def set_condition(status: Object, now: str, type_: str, holds: bool, reason: str, message: str) -> None:
     """Set one of the conditions; its transition time changes only with its status."""
     conditions: list[Object] = status.get("conditions") or []
     value = "True" if holds else "False"
     before = next((found for found in conditions if found.get("type") == type_), None)
-    since = now
+    since: str | None = now
     if before is not None and before.get("status") == value:
-        since = before.get("lastTransitionTime") or now
+        since = before.get("lastTransitionTime")
     new = {"type": type_, "status": value, "lastTransitionTime": since, "reason": reason, "message": message}
     status["conditions"] = (
         [*conditions, new] if before is None else [new if found is before else found for found in conditions]

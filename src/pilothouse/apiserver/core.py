@@ -4,49 +4,24 @@ import copy
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from pilothouse.api.logs import PodLogs
-from pilothouse.api.wire import Request
-from pilothouse.apiserver.admission import Chain
-from pilothouse.apiserver.attributes import AttributeCache
+from pilothouse.apiserver.admission.chain import Chain
 from pilothouse.apiserver.authorization import AlwaysAllow, Authorizer
-from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.long_work import LongWork
 from pilothouse.apiserver.objects import Timestamps
 from pilothouse.apiserver.options import ServerOptions
-from pilothouse.apiserver.ownership import Ownership
-from pilothouse.apiserver.presentation.negotiation import media_type
+from pilothouse.apiserver.registry import registration_of
+from pilothouse.apiserver.registry.generic.attributes import AttributeCache
+from pilothouse.apiserver.registry.generic.managed_fields import FieldManager
+from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.apiserver.results import RawResult, Result
-from pilothouse.apiserver.routing import RequestInfo, RequestReader
-from pilothouse.apiserver.strategies import Strategy, strategy_for
+from pilothouse.apiserver.routing import RequestReader
 from pilothouse.env import Env
 from pilothouse.storage import Change, Record, Staged, Store
 
-
-class Call(msgspec.Struct):
-    """One request for a resource, under way."""
-
-    request: Request
-    asked: RequestInfo
-    info: ResourceInfo
-    strategy: Strategy
-    identity: Identity
-    namespace: str
-    name: str
-    warnings: list[str] = []
-
-    @property
-    def key(self) -> str:
-        """Where the object of the request is stored."""
-        return self.info.key(self.namespace, self.name)
-
-    @property
-    def content_type(self) -> str:
-        """The media type of the body, without parameters, in lower case."""
-        return media_type(self.request.headers.get("content-type", ""))
-
-
+_NO_PLUGINS = Chain()
 Handler = Callable[["Core", Call], Awaitable[Result | RawResult]]
 """Answers one verb of one resource or subresource; raises ``StatusError`` for anything that is not success."""
 
@@ -61,13 +36,16 @@ class Core:
         self.begun_at = store.revision
         """The revision that the server found when it started."""
         self.table = ResourceTable(options.gates)
+        self._gated: dict[tuple[str, str], Strategy] = {}
+        """The strategies as they are with this server's gates, by group and resource."""
         self.requests = RequestReader(self.table)
         self.time = Timestamps(env)
         self.admission = Chain()
         self.authorizer: Authorizer = AlwaysAllow()
         """Answers what expressions of admission ask; a ``Gateway`` puts its own here."""
         self.attributes = AttributeCache(store)
-        self.ownership = Ownership(self)
+        self.managed_fields = FieldManager(self)
+        self.long_work = LongWork()
         self.virtual: dict[tuple[str, str, str], Handler] = {}
         """Handlers of what is not stored, and of subresources with a way of their own: (group, resource,
         subresource)."""
@@ -101,7 +79,20 @@ class Core:
         if info.custom is not None:
             strategy: Strategy = info.custom.strategy
             return strategy
-        return strategy_for(info.group, info.resource)
+        if not self.options.gates:
+            return registration_of(info.group, info.resource).strategy
+        gated = self._gated.get((info.group, info.resource))
+        if gated is None:
+            gated = registration_of(info.group, info.resource).strategy
+            if not gated.disabled_gates.isdisjoint(self.options.gates):
+                gated = copy.copy(gated)
+                gated.disabled_gates = gated.disabled_gates.difference(self.options.gates)
+            self._gated[info.group, info.resource] = gated
+        return gated
+
+    def admission_of(self, call: Call) -> Chain:
+        """The plugins that a write of the call passes."""
+        return _NO_PLUGINS if call.admitted else self.admission
 
     async def commit(self, staged: Staged) -> bytes:
         """Wait until a staged write counts, and return its value."""

@@ -1,8 +1,7 @@
 """Failures as clients see them: ``Status`` bodies with upstream's reasons, codes and words.
 
 Handlers raise ``StatusError``; the server writes its ``body``. The constructors below follow
-apimachinery's ``pkg/api/errors/errors.go`` (v0.36) name by name. ``FieldError`` and its constructors follow
-``pkg/util/validation/field/errors.go``; a list of them becomes one 422 through ``invalid``.
+apimachinery's ``pkg/api/errors/errors.go`` (v0.36) name by name. What is wrong with fields is in ``field_errors``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.apiserver.field_errors import FieldError
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.machinery.go_text import compact_json, quote
 
 _encode = msgspec.json.Encoder().encode
 
@@ -134,12 +133,12 @@ def already_exists(info: ResourceInfo, name: str, *, being_deleted: bool = False
     return StatusError(409, "AlreadyExists", message, details=_resource_details(info, name))
 
 
-def no_unique_name(info: ResourceInfo, name: str) -> StatusError:
+def no_unique_name(info: ResourceInfo, name: str, *, being_deleted: bool) -> StatusError:
     """409, after every attempt at generating a name found it taken."""
     return StatusError(
         409,
         "AlreadyExists",
-        f'{info.group_resource} "{name}" already exists, '
+        f'{"object is being deleted: " if being_deleted else ""}{info.group_resource} "{name}" already exists, '
         "the server was not able to generate a unique name for the object",
         details={**_resource_details(info, name), "retryAfterSeconds": 1},
     )
@@ -160,33 +159,6 @@ def modified(info: ResourceInfo, name: str) -> StatusError:
     """409, about a write that was based on an older version."""
     return conflict(
         info, name, "the object has been modified; please apply your changes to the latest version and try again"
-    )
-
-
-_PREFIXES = {
-    "replicationcontrollers": "controllers",
-    "endpoints": "services/endpoints",
-    "nodes": "minions",
-    "services": "services/specs",
-    "ingresses.networking.k8s.io": "ingress",
-    "customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
-    "apiservices.apiregistration.k8s.io": "apiregistration.k8s.io/apiservices",
-}
-"""Where etcd would have them, if not under their name (pkg/kubeapiserver/default_storage_factory_builder.go, v1.36)."""
-
-
-def wrong_uid(
-    info: ResourceInfo, namespace: str, name: str, expected: str, found: str, *, dry_run: bool = False
-) -> StatusError:
-    """409, about an update that names another object's uid."""
-    prefix = _PREFIXES.get(info.group_resource, info.resource)
-    root = "" if dry_run else "/registry"  # a dry run does not get as far as the storage, which knows the root
-    path = f"{root}/{prefix}/{namespace}/{name}" if info.namespaced else f"{root}/{prefix}/{name}"
-    return conflict(
-        info,
-        name,
-        f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {expected}, UID in object meta: {found}",
     )
 
 
@@ -211,6 +183,11 @@ def too_large_resource_version(wanted: int, current: int) -> StatusError:
 def timeout(message: str) -> StatusError:
     """504, about a request that took too long."""
     return StatusError(504, "Timeout", f"Timeout: {message}", details={})
+
+
+def too_many_requests(message: str) -> StatusError:
+    """429, to be asked again in a second."""
+    return StatusError(429, "TooManyRequests", message, details={"retryAfterSeconds": 1})
 
 
 def too_large(message: str) -> StatusError:
@@ -266,72 +243,3 @@ def invalid(group: str, kind: str, name: str, errors: Iterable["FieldError"]) ->
     if errors:
         details["causes"] = [{"reason": error.reason, "message": error.text, "field": error.field} for error in errors]
     return StatusError(422, "Invalid", f'{qualified} "{name}" is invalid: {listed}', details=details)
-
-
-class FieldError(msgspec.Struct, frozen=True):
-    """One thing wrong with one field. ``text`` is the message without the field's name."""
-
-    field: str
-    reason: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.text}"
-
-
-def shown(value: object) -> str:
-    """A value as it appears in a message: strings quoted, numbers bare, all else compact JSON."""
-    return quote(value) if isinstance(value, str) else compact_json(value)
-
-
-def invalid_value(field: str, value: object, detail: str) -> FieldError:
-    """``Invalid value``."""
-    text = f"Invalid value: {shown(value)}"
-    return FieldError(field, "FieldValueInvalid", f"{text}: {detail}" if detail else text)
-
-
-def invalid_field(field: str, detail: str) -> FieldError:
-    """``Invalid value``, without showing the value (``OmitValueType``)."""
-    return FieldError(field, "FieldValueInvalid", f"Invalid value: {detail}")
-
-
-def invalid_type(field: str, value: object, detail: str) -> FieldError:
-    """``Invalid value``, because of its type."""
-    return FieldError(field, "FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}")
-
-
-def required(field: str, detail: str = "") -> FieldError:
-    """``Required value``."""
-    return FieldError(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
-
-
-def not_supported(field: str, value: object, supported: Iterable[str]) -> FieldError:
-    """``Unsupported value``, with what would be supported, in the order given."""
-    listed = ", ".join(shown(choice) for choice in supported)
-    return FieldError(field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {listed}")
-
-
-def duplicate(field: str, value: object) -> FieldError:
-    """``Duplicate value``."""
-    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
-
-
-def not_allowed(field: str, detail: str) -> FieldError:
-    """``Forbidden``."""
-    return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
-
-
-def too_long(field: str, limit: int) -> FieldError:
-    """``Too long``, in bytes."""
-    return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
-
-
-def too_many(field: str, count: int, limit: int) -> FieldError:
-    """``Too many`` items."""
-    items = "item" if limit == 1 else "items"
-    return FieldError(field, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} {items}")
-
-
-def value_not_found(field: str, value: object) -> FieldError:
-    """``Not found``: a name that refers to nothing."""
-    return FieldError(field, "FieldValueNotFound", f"Not found: {shown(value)}")

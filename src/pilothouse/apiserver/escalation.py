@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.admission.chain import Admission, Plugin
 from pilothouse.apiserver.authorization import RBAC_GROUP, Attributes, Authorizer, RbacAuthorizer, Rule
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.identity import MASTERS

@@ -6,7 +6,7 @@ is upstream's: who is it, on whose behalf, may they, and only then what is it ab
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver.authentication import Authenticator, TokenLogin, unauthorized
@@ -34,12 +34,17 @@ from pilothouse.apiserver.presentation.request_metrics import RequestMetrics
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.apiserver.reviews import find_object, register
 from pilothouse.apiserver.routing import RequestInfo
-from pilothouse.apiserver.server import ApiServer
+from pilothouse.apiserver.server import ApiServer, ReadBody
 from pilothouse.apiserver.service_account_tokens import ServiceAccountTokens
 from pilothouse.apiserver.startup import keep_endpoints, stage_endpoints, stage_roles
 from pilothouse.apiserver.token_use import TokenUse
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.jws import PrivateKey, PublicKey
+from pilothouse.machinery.metrics import Gauge
 from pilothouse.storage import Change
+
+with lazy_imports():
+    from pilothouse.apiserver import escalation, node_authorizer
 
 _IS_IMPERSONATION = re.compile(PREFIX).match
 MODES = ("AlwaysAllow", "Node", "RBAC")
@@ -74,7 +79,7 @@ class Gateway:
                 raise ValueError(f"authorization mode {mode!r} is not known; there are {', '.join(MODES)}")
         self._server = server
         core = server.core
-        self.metrics = RequestMetrics()
+        self.metrics = RequestMetrics(server.metrics_sources)
         use = TokenUse(server)
         server.background["use of tokens"] = use.run
         self.tokens = ServiceAccountTokens(
@@ -92,19 +97,18 @@ class Gateway:
         )
         self.authenticator = Authenticator((*logins, self.tokens, bootstrap), anonymous=anonymous)
         self.authorizer: Authorizer
+        self._allows_all = "AlwaysAllow" in modes
         self._rbac: RbacAuthorizer | None = None
         if "RBAC" in modes:
             self._rbac = RbacAuthorizer(self._stored_roles)
             core.store.on_commit.append(self._notice_roles)
-        if "AlwaysAllow" in modes:
+        if self._allows_all:
             self.authorizer = AlwaysAllow()
         else:
             self.authorizer = self._union(modes)
             server.authorize = self._authorize_request
         if self._rbac is not None:
-            from pilothouse.apiserver.escalation import NoEscalation
-
-            core.admission.plugins.append(NoEscalation(self._rbac, self.authorizer))
+            core.admission.plugins.append(escalation.NoEscalation(self._rbac, self.authorizer))
         core.admission.plugins.append(ParameterRights(core, self.authorizer))
         core.authorizer = self.authorizer
         self._started = self._rbac is None
@@ -113,7 +117,7 @@ class Gateway:
         server.documents = Documents(
             core.table, address=address, health=health, metrics=self.metrics, tokens=self.tokens
         )
-        server.presenter = NegotiatingPresenter(server.env.now)
+        server.presenter = NegotiatingPresenter(server.env.now, core.long_work)
         register(core, self.authenticator, self.authorizer, self.tokens)
 
     async def start(self) -> None:
@@ -148,24 +152,48 @@ class Gateway:
         """Report not ready from now on."""
         self._stopping = True
 
-    async def answer(self, request: Request, certificate: bytes | None = None) -> Response | Stream:
-        """The answer to a request that came with these headers over a connection with this certificate."""
-        info = self._server.core.requests.read(request.method, request.target)
+    async def answer(
+        self,
+        request: Request,
+        certificate: bytes | None = None,
+        read_body: ReadBody | None = None,
+        authenticated: Callable[[], None] | None = None,
+    ) -> Response | Stream:
+        """The answer to a request that came with these headers over a connection with this certificate.
+
+        ``authenticated`` is called once somebody has logged in with them, and ``read_body`` when that one may do what
+        is asked for: its result is the body then.
+        """
+        # Who it is comes before what it is about: a long target costs nobody time who does not log in.
+        info: RequestInfo | None = None
         try:
             identity = self.authenticator.identity(request.headers, certificate)
-            wanted = wanted_user(request.headers) if any(map(_IS_IMPERSONATION, request.headers)) else None
-            if wanted is not None:
-                identity = impersonate(identity, wanted, Attributes.of(info), self.authorizer)
-            elif identity is ANONYMOUS and self._rbac is None:
-                _refuse_strangers(info)
+            if authenticated is not None and identity is not ANONYMOUS:
+                authenticated()
+            impersonates = any(map(_IS_IMPERSONATION, request.headers))
+            if identity is ANONYMOUS and self._allows_all and (impersonates or not _is_public(request.target)):
+                # Anonymous requests and AlwaysAllow exclude each other (pkg/kubeapiserver/options/authentication.go,
+                # ``ApplyAuthorization``, v1.36); here strangers still see whether the server is well.
+                raise unauthorized()
+            if impersonates:
+                info = self._server.core.requests.read(request.method, request.target)
+                wanted = wanted_user(request.headers)
+                if wanted is not None:
+                    identity = impersonate(identity, wanted, Attributes.of(info), self.authorizer)
         except StatusError as error:
             return self._server.presenter.fail(request, info, error)
-        return await self._server.handle(request, identity)
+        if read_body is None:
+            return await self._server.handle(request, identity)
+        return await self._server.handle(request, identity, read_body)
 
-    def observe(self, request: Request, status: int, seconds: float) -> None:
-        """Count an answered request."""
-        info = self._server.core.requests.read(request.method, request.target)
-        self.metrics.observe(info, status, seconds)
+    def observe(self, request: Request, status: int, seconds: float, size: int | None = None) -> None:
+        """Count an answered request, with the bytes of its answer where they are known."""
+        info = self._server.core.requests.read(request.method, request.target) if status != 401 else None
+        self.metrics.observe(request, info, status, seconds, size)
+
+    def long_running(self, request: Request) -> Gauge:
+        """What counts requests like this one while they are on."""
+        return self.metrics.long_running(request, self._server.core.requests.read(request.method, request.target))
 
     def _union(self, modes: Sequence[str]) -> Authorizer:
         if self._rbac is not None and len(modes) == 1:
@@ -173,9 +201,7 @@ class Gateway:
         deciders: list[Decider] = []
         for mode in modes:
             if mode == "Node":
-                from pilothouse.apiserver.node_authorizer import NodeAuthorizer
-
-                deciders.append(NodeAuthorizer(self._server.core, node_rules))
+                deciders.append(node_authorizer.NodeAuthorizer(self._server.core, node_rules))
             elif self._rbac is not None:
                 deciders.append(self._rbac)
         return Union(deciders, self._rbac)
@@ -196,7 +222,5 @@ class Gateway:
             self._rbac.changed()
 
 
-def _refuse_strangers(info: RequestInfo) -> None:
-    # Everybody may do everything, but everybody is somebody: strangers only see whether the server is well.
-    if info.resource_request or info.path.strip("/").partition("/")[0] not in _PUBLIC:
-        raise unauthorized()
+def _is_public(target: str) -> bool:
+    return target.partition("?")[0].strip("/").partition("/")[0] in _PUBLIC

@@ -13,8 +13,13 @@ import msgspec
 from pilothouse.apiserver.authorization import Attributes, Authorizer, forbidden
 from pilothouse.apiserver.errors import StatusError, bad_request
 from pilothouse.apiserver.identity import ALL_AUTHENTICATED, ANONYMOUS, MASTERS, Identity
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.generic import meta_validation
+
 
 SEPARATOR = "\n"
 """What repeated impersonation headers are joined by: nothing that a value can contain."""
@@ -160,7 +165,7 @@ class _Check:
 
     def _extra(self, extra: Mapping[str, tuple[str, ...]]) -> None:
         if self._mode and extra:
-            problem = _extra_problem(extra)
+            problem = _extra_error(extra)
             if problem:
                 self._refuse(self._attributes("userextras", "", group=_GROUP), problem)
             many = len(extra) >= _MANY or sum(map(len, extra.values())) >= _MANY
@@ -177,11 +182,11 @@ class _Check:
         raise forbidden(self._caller, asked, why)
 
 
-def _extra_problem(extra: Mapping[str, tuple[str, ...]]) -> str:
+def _extra_error(extra: Mapping[str, tuple[str, ...]]) -> str:
     for key in sorted(extra):
         if not key:
             return "impersonating the empty string key in extra is not allowed"
-        problem = _key_problem(key)
+        problem = _key_error(key)
         if problem:
             return f"impersonating an invalid key in extra is not allowed: {problem}"
         if key != key.lower():
@@ -191,8 +196,6 @@ def _extra_problem(extra: Mapping[str, tuple[str, ...]]) -> str:
     return ""
 
 
-def _key_problem(key: str) -> str:
-    from pilothouse.apiserver.strategies.domain_paths import domain_path_problems  # which no start needs
-
-    problems = domain_path_problems(key, "extra.key")
+def _key_error(key: str) -> str:
+    problems = meta_validation.validate_domain_prefixed_path(key, "extra.key")
     return str(problems[0]) if problems else ""

@@ -13,7 +13,8 @@ Everything else (writes, gets and lists without a version, exact lists and their
 
 import msgspec
 
-from pilothouse.apiserver.core import Call, Core, Handler
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core, Handler
 from pilothouse.apiserver.handlers import reading, watching
 from pilothouse.apiserver.routing import Query
 from pilothouse.storage.replica import ReplicaStore

@@ -5,33 +5,24 @@ Upstream keeps a graph; here the pods of the node that asks are looked at, which
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from pilothouse.apiserver.authorization import Attributes, Decision, Rule
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.node_identifier import node_identity
 from pilothouse.apiserver.objects import Object, decode
-from pilothouse.apiserver.selection import Selection
+from pilothouse.apiserver.pod_references import claim_names, config_map_names, secret_names
+from pilothouse.apiserver.registry.generic.selection_predicate import Selection
 from pilothouse.machinery.fields import FieldSelector, FieldSelectorError, FieldTerm, parse_field_selector
 from pilothouse.machinery.labels import EVERYTHING
 
-_USER = "system:node:"
-_GROUP = "system:nodes"
 _MIRROR = "kubernetes.io/config.mirror"
 _READ = ("get", "list", "watch")
 _OWN = ("get", "create", "update", "patch", "delete")
 _LEASES = "kube-node-lease"
-_SECRET_REFS = ("cephfs", "rbd", "iscsi", "flexVolume", "scaleIO", "storageos")
 
 References = dict[str, set[tuple[str, str]]]
 """By resource: (namespace, name) of what a node's pods refer to."""
-
-
-def node_name(identity: Identity) -> str | None:
-    """The node that the identity is of; None for anybody else."""
-    if not identity.user.startswith(_USER) or _GROUP not in identity.groups:
-        return None
-    return identity.user.removeprefix(_USER)
 
 
 class NodeAuthorizer:
@@ -57,7 +48,7 @@ class NodeAuthorizer:
 
     def decide(self, identity: Identity, asked: Attributes) -> Decision:
         """Whether the node may do that."""
-        node = node_name(identity)
+        node = node_identity(identity)
         if node is None:
             return Decision(allowed=False)
         if not node:
@@ -227,38 +218,16 @@ def references(pod: Object) -> References:
 
 def _named(pod: Object, spec: Object) -> Iterator[tuple[str, str]]:
     yield "serviceaccounts", spec.get("serviceAccountName") or ""
-    for secret in spec.get("imagePullSecrets") or ():
-        yield "secrets", secret.get("name") or ""
-    for field in ("initContainers", "containers", "ephemeralContainers"):
-        for container in spec.get(field) or ():
-            for source in container.get("envFrom") or ():
-                yield "secrets", (source.get("secretRef") or {}).get("name") or ""
-                yield "configmaps", (source.get("configMapRef") or {}).get("name") or ""
-            for variable in container.get("env") or ():
-                source = variable.get("valueFrom") or {}
-                yield "secrets", (source.get("secretKeyRef") or {}).get("name") or ""
-                yield "configmaps", (source.get("configMapKeyRef") or {}).get("name") or ""
-    for volume in spec.get("volumes") or ():
-        yield from _of_volume(volume, pod["metadata"]["name"])
+    for resource, names in (
+        ("secrets", secret_names(spec)),
+        ("configmaps", config_map_names(spec)),
+        ("persistentvolumeclaims", claim_names(pod["metadata"]["name"], spec)),
+    ):
+        for name in names:
+            yield resource, name
     for claim in spec.get("resourceClaims") or ():
         yield "resourceclaims", claim.get("resourceClaimName") or ""
-    for status in (pod.get("status") or {}).get("resourceClaimStatuses") or ():
-        yield "resourceclaims", status.get("resourceClaimName") or ""
-
-
-def _of_volume(volume: Object, pod_name: str) -> Iterator[tuple[str, str]]:
-    def of(source: str, field: str) -> Any:
-        return (volume.get(source) or {}).get(field) or ""
-
-    yield "secrets", of("secret", "secretName")
-    yield "secrets", of("azureFile", "secretName")
-    yield "configmaps", of("configMap", "name")
-    yield "persistentvolumeclaims", of("persistentVolumeClaim", "claimName")
-    if volume.get("ephemeral") is not None:
-        yield "persistentvolumeclaims", f"{pod_name}-{volume['name']}"
-    for source in _SECRET_REFS:
-        yield "secrets", (of(source, "secretRef") or {}).get("name") or ""
-    yield "secrets", (of("csi", "nodePublishSecretRef") or {}).get("name") or ""
-    for source in of("projected", "sources") or ():
-        yield "secrets", (source.get("secret") or {}).get("name") or ""
-        yield "configmaps", (source.get("configMap") or {}).get("name") or ""
+    status = pod.get("status") or {}
+    for claim in status.get("resourceClaimStatuses") or ():
+        yield "resourceclaims", claim.get("resourceClaimName") or ""
+    yield "resourceclaims", (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName") or ""

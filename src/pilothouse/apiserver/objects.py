@@ -13,6 +13,8 @@ import msgspec
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.env import Env, Log
+from pilothouse.env.clock import whole_seconds
+from pilothouse.machinery.times import add_seconds
 
 Object = dict[str, Any]
 
@@ -100,32 +102,36 @@ def with_revision(value: bytes, old: int | str, new: int) -> bytes:
     return value.replace(b'"resourceVersion":"%s"' % str(old).encode(), b'"resourceVersion":"%d"' % new, 1)
 
 
+def next_generation(metadata: Object) -> int:
+    """One more than the generation in the metadata. It has 64 bits, as in Go, and some kinds take it from clients: what
+    no longer fitted could not be read again."""
+    generation = (metadata.get("generation") or 0) + 1
+    return generation if generation < 1 << 63 else -1 << 63
+
+
 class Timestamps:
     """Now, as objects carry it: RFC 3339, whole seconds, UTC."""
 
-    __slots__ = ("_env", "_moment", "_second", "_text")
+    __slots__ = ("_begin", "_end", "_env", "_text")
 
     def __init__(self, env: Env) -> None:
         self._env = env
-        self._moment: datetime.datetime | None = None
-        self._second = -1
+        # The second that the text is about, without its end.
+        self._begin = self._end = datetime.datetime.min.replace(tzinfo=datetime.UTC)
         self._text = ""
 
     def now(self) -> str:
         """``2026-01-01T00:00:00Z``."""
         moment = self._env.now()
-        if moment is self._moment:
-            return self._text
-        self._moment = moment
-        second = int(moment.timestamp())
-        if second != self._second:
-            self._second = second
+        if not self._begin <= moment < self._end:
+            self._begin = whole_seconds(moment)
+            self._end = add_seconds(self._begin, 1)
             self._text = format_seconds(moment)
         return self._text
 
     def after(self, seconds: int) -> str:
         """The instant that many seconds from now."""
-        return format_seconds(self._env.now() + datetime.timedelta(seconds=seconds))
+        return format_seconds(add_seconds(self._env.now(), seconds))
 
 
 def format_seconds(moment: datetime.datetime) -> str:

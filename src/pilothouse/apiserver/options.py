@@ -6,11 +6,15 @@ After apimachinery's ``pkg/apis/meta/v1/validation/validation.go`` and ``pkg/api
 
 import msgspec
 
-from pilothouse.apiserver import errors
+from pilothouse.api.schema import load
+from pilothouse.apiserver import errors, field_errors
 from pilothouse.apiserver.admission.names import WITHOUT_CONTROLLERS
 from pilothouse.apiserver.admission.pod_security.levels import PodSecurityOptions
-from pilothouse.apiserver.errors import FieldError, StatusError
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.routing import NO_QUERY, Query
+from pilothouse.machinery.bodies import DecodeError, decode_body
+from pilothouse.machinery.json_bounds import exceeded
 
 MAX_BODY = 3 * 1024 * 1024
 META_GROUP = "meta.k8s.io"
@@ -31,7 +35,7 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     pod_security: PodSecurityOptions = PodSecurityOptions()
     """What the plugin PodSecurity goes by where a namespace has no labels, and for whom nothing holds."""
     gates: tuple[str, ...] = ()
-    """Feature gates that are on beyond the defaults of v1.36, as far as they add resources
+    """Feature gates that are on beyond the defaults of v1.36, as far as they add resources or fields
     (``resources.BEHIND_GATES``)."""
     establish_delay_seconds: float = 0.0
     """How long creates of custom resources wait after their definition is established. Upstream waits two seconds for
@@ -50,38 +54,49 @@ class WriteOptions(msgspec.Struct, frozen=True, gc=False):
 NO_OPTIONS = WriteOptions()
 
 
-def invalid_options(kind: str, problems: list[FieldError]) -> StatusError:
+def invalid_options(kind: str, problems: ErrorList) -> StatusError:
     """422 about the options themselves."""
     return errors.invalid(META_GROUP, kind, "", problems)
 
 
-def _dry_run(values: list[str] | None, problems: list[FieldError]) -> bool:
+def _dry_run(values: list[str] | None, problems: ErrorList) -> bool:
     if not values:
         return False
     if any(value != "All" for value in values):
-        problems.append(errors.not_supported("dryRun", values, ("All",)))
+        problems.append(field_errors.not_supported("dryRun", values, ("All",)))
     return True
+
+
+def _validate_field_manager(manager: str) -> ErrorList:
+    errors = [field_errors.too_long("fieldManager", 128)] if len(manager.encode()) > 128 else []
+    if manager.isprintable():
+        return errors
+    for position, letter in enumerate(manager):
+        if not letter.isprintable():
+            text = f"invalid character U+{ord(letter):04X} (at position {len(manager[:position].encode())})"
+            errors.append(field_errors.invalid("fieldManager", manager, text))
+    return errors
 
 
 def read_write_options(query: Query, kind: str) -> WriteOptions:
     """The options of a write; ``kind`` is what error messages call them (``CreateOptions``)."""
     if query is NO_QUERY and kind != "ApplyOptions":
         return NO_OPTIONS
-    problems: list[FieldError] = []
+    problems: ErrorList = []
     force = query.flag("force") if query.first("force") else None
     if kind == "ApplyOptions" and not query.first("fieldManager"):
-        problems.append(errors.required("fieldManager", "is required for apply patch"))
+        problems.append(field_errors.required("fieldManager", "is required for apply patch"))
     if force is not None and kind != "ApplyOptions":
-        problems.append(errors.not_allowed("force", "may not be specified for non-apply patch"))
+        problems.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
     manager = query.first("fieldManager")
-    if len(manager) > 128:
-        problems.append(errors.too_long("fieldManager", 128))
-    elif not manager.isprintable():
-        problems.append(errors.invalid_value("fieldManager", manager, "should only contain printable characters"))
+    if manager:
+        problems += _validate_field_manager(manager)
     dry_run = _dry_run(query.get("dryRun"), problems)
     validation = query.first("fieldValidation")
     if validation not in ("", "Ignore", "Strict", "Warn"):
-        problems.append(errors.not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
+        problems.append(
+            field_errors.not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn"), plain=True)
+        )
     if problems:
         raise invalid_options("PatchOptions" if kind == "ApplyOptions" else kind, problems)
     return WriteOptions(dry_run, manager, validation or "Warn", force)
@@ -118,10 +133,15 @@ _DELETE_GROUPS = ("", "v1", "meta.k8s.io/v1")
 def read_delete_options(query: Query, body: bytes) -> DeleteOptions:
     """The options of a DELETE: from its body (JSON) if it has one, else from its query."""
     if body:
+        if bound := exceeded(body):
+            raise errors.bad_request(f"couldn't get version/kind; json parse error: {bound}")
         try:
             options = _decode_delete_options(body)
-        except msgspec.ValidationError as error:
-            raise errors.bad_request(f"json: cannot unmarshal DeleteOptions: {error}") from None
+        except UnicodeDecodeError:
+            # Go reads bytes that are no UTF-8 as U+FFFD.
+            return read_delete_options(query, body.decode(errors="replace").encode())
+        except msgspec.ValidationError:
+            raise errors.bad_request(_wrong_type(body)) from None
         except msgspec.DecodeError as error:
             raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
         if options.kind not in ("", "DeleteOptions"):
@@ -138,22 +158,32 @@ def read_delete_options(query: Query, body: bytes) -> DeleteOptions:
         )
     else:
         return DeleteOptions()
-    problems: list[FieldError] = []
+    problems: ErrorList = []
     policy = options.propagation_policy
     if policy is not None and options.orphan_dependents is not None:
         problems.append(
-            errors.invalid_value(
+            field_errors.invalid(
                 "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
             )
         )
     if policy is not None and policy not in ("Foreground", "Background", "Orphan"):
         problems.append(
-            errors.not_supported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil"))
+            field_errors.not_supported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil"))
         )
     _dry_run(options.dry_run, problems)
     if problems:
         raise invalid_options("DeleteOptions", problems)
     return options
+
+
+def _wrong_type(body: bytes) -> str:
+    definition = load().for_kind("", "v1", "DeleteOptions")
+    assert definition is not None, "DeleteOptions are built in"
+    try:
+        decode_body(body, definition)
+    except DecodeError as error:
+        return error.message
+    return "json: cannot unmarshal DeleteOptions"
 
 
 class ListOptions(msgspec.Struct, frozen=True, gc=False):
@@ -190,7 +220,7 @@ def read_list_options(query: Query, *, watch: bool) -> ListOptions:
         send_initial_events=query.flag("sendInitialEvents") if query.first("sendInitialEvents") else None,
         timeout_seconds=query.number("timeoutSeconds"),
     )
-    problems = _watch_problems(options) if watch else _list_problems(options)
+    problems = _validate_watch_options(options) if watch else _validate_list_options(options)
     if problems:
         raise invalid_options("ListOptions", problems)
     return options
@@ -199,43 +229,45 @@ def read_list_options(query: Query, *, watch: bool) -> ListOptions:
 _MATCH = "resourceVersionMatch"
 
 
-def _list_problems(options: ListOptions) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _validate_list_options(options: ListOptions) -> ErrorList:
+    errors: ErrorList = []
     match = options.match
     if options.send_initial_events is not None:
-        problems.append(errors.not_allowed("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+        errors.append(field_errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if match:
         if not options.resource_version:
-            problems.append(
-                errors.not_allowed(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+            errors.append(
+                field_errors.forbidden(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided")
             )
         if options.continue_:
-            problems.append(errors.not_allowed(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+            errors.append(field_errors.forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
         if match not in ("Exact", "NotOlderThan"):
-            problems.append(errors.not_supported(_MATCH, match, ("Exact", "NotOlderThan", "")))
+            errors.append(field_errors.not_supported(_MATCH, match, ("Exact", "NotOlderThan", "")))
         if match == "Exact" and options.resource_version == "0":
-            problems.append(
-                errors.not_allowed(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+            errors.append(
+                field_errors.forbidden(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
             )
-    return problems
+    return errors
 
 
-def _watch_problems(options: ListOptions) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _validate_watch_options(options: ListOptions) -> ErrorList:
+    errors: ErrorList = []
     match = options.match
     if options.send_initial_events is not None:
         if not match:
-            problems.append(
-                errors.not_allowed(_MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+            errors.append(
+                field_errors.forbidden(
+                    _MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+                )
             )
     elif match:
-        problems.append(
-            errors.not_allowed(
+        errors.append(
+            field_errors.forbidden(
                 _MATCH, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
             )
         )
     if match and match != "NotOlderThan":
-        problems.append(errors.not_supported(_MATCH, match, ("NotOlderThan",)))
+        errors.append(field_errors.not_supported(_MATCH, match, ("NotOlderThan",)))
     if match and options.continue_:
-        problems.append(errors.not_allowed(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
-    return problems
+        errors.append(field_errors.forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+    return errors

@@ -5,8 +5,8 @@ After ``authz.go`` in kubernetes' ``pkg/registry/admissionregistration/{validati
 (v1.36), where it is the last part of the validation: the refusal is a 422. System:masters are not asked.
 """
 
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.admission.chain import Admission, Plugin
 from pilothouse.apiserver.authorization import Attributes, Authorizer
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.identity import MASTERS, Identity
@@ -83,7 +83,7 @@ def _told(spec: Object) -> tuple[object, object]:
 def _refuse(write: Admission, field: str, text: str) -> None:
     assert write.obj is not None, "what is refused has been sent"
     name = str(write.obj["metadata"].get("name") or "")
-    raise errors.invalid(write.info.group, write.info.kind, name, [errors.not_allowed(field, text)])
+    raise errors.invalid(write.info.group, write.info.kind, name, [field_errors.forbidden(field, text)])
 
 
 def _shown(identity: Identity) -> str:

@@ -13,12 +13,13 @@ import msgspec
 
 from pilothouse.api.usage import Metering, Usage
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import check_numbers
+from pilothouse.apiserver.registry.generic.selection_predicate import Selection, read_selection
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.results import ListResult, ObjectResult
-from pilothouse.apiserver.selection import Selection, read_selection
 from pilothouse.apiserver.start_objects import api_service
 from pilothouse.apiserver.startup import stage_object
 from pilothouse.machinery.quantities import BINARY, Quantity, QuantityError, parse_quantity

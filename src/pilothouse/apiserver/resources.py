@@ -165,9 +165,21 @@ BEHIND_GATES: Mapping[str, tuple[ResourceInfo, ...]] = {
             subresources={"status": Subresource("status", "StorageVersionMigration", "", "", _READ_WRITE)},
         ),
     ),
+    "GenericWorkload": (
+        ResourceInfo.make(
+            "scheduling.k8s.io",
+            "v1alpha2",
+            "podgroups",
+            "PodGroup",
+            namespaced=True,
+            subresources={"status": Subresource("status", "PodGroup", "", "", _READ_WRITE)},
+        ),
+        ResourceInfo.make("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", namespaced=True),
+    ),
+    "MaxUnavailableStatefulSet": (),
 }
-"""Resources that are served only while a gate of v1.36 is on, by gate. Upstream wants ``--runtime-config`` to name
-their versions as well."""
+"""Resources that are served only while a gate of v1.36 is on, by gate; some gates only keep fields of resources that
+are served anyway (``Strategy.disabled_gates``). Upstream wants ``--runtime-config`` to name their versions as well."""
 
 
 def gated(gates: Iterable[str]) -> tuple[ResourceInfo, ...]:

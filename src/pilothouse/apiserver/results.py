@@ -94,6 +94,12 @@ class Presenter(Protocol):
         """The answer in the form the request asked for."""
         ...
 
+    async def show_long(
+        self, request: Request, info: RequestInfo, result: ObjectResult | ListResult
+    ) -> Response | Stream:
+        """The same, of what may be large: others have their turn meanwhile."""
+        ...
+
     def fail(self, request: Request, info: RequestInfo | None, error: StatusError) -> Response:
         """The failure in the form the request asked for."""
         ...

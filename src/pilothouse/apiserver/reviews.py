@@ -10,23 +10,21 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver import errors
+from pilothouse.apiserver import errors, field_errors
 from pilothouse.apiserver.authentication import Authenticator, authenticated
 from pilothouse.apiserver.authorization import Attributes, Authorizer, Rule
-from pilothouse.apiserver.core import Call, Core
-from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.handlers.creating import created_part
 from pilothouse.apiserver.handlers.incoming import read_built_in
+from pilothouse.apiserver.handlers.object_names import wrong_namespace
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.options import read_write_options
-from pilothouse.apiserver.places import wrong_namespace
 from pilothouse.apiserver.results import ObjectResult
-from pilothouse.apiserver.selector_attributes import (
-    field_selector_text,
-    selector_attribute_problems,
-    unread_selectors,
-)
+from pilothouse.apiserver.selector_attributes import field_selector_text, unread_selectors, validate_selector_attribute
 from pilothouse.apiserver.service_account_tokens import ServiceAccountTokens
-from pilothouse.apiserver.strategies.filling import go_named
+from pilothouse.machinery.times import format_time
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -73,31 +71,37 @@ class _Reviews:
         self._authorizer = authorizer
         self._tokens = tokens
 
-    async def subject_access(self, _core: Core, call: Call) -> ObjectResult:
-        review = _read(call, "SubjectAccessReview")
-        _refuse(_question_problems(review, with_subject=True) + _metadata_problems(review))
+    async def subject_access(self, core: Core, call: Call) -> ObjectResult:
+        review = await core.long_work.run(call.size, _read_owned, core, call, "SubjectAccessReview")
+        _refuse(_validate_question(review, with_subject=True) + _validate_metadata(review))
         return self._decide(call, review, _subject(review))
 
-    async def local_access(self, _core: Core, call: Call) -> ObjectResult:
-        review = _read(call, "LocalSubjectAccessReview")
+    async def local_access(self, core: Core, call: Call) -> ObjectResult:
+        review = await core.long_work.run(call.size, _read_owned, core, call, "LocalSubjectAccessReview")
         given = review["metadata"].setdefault("namespace", call.namespace)
         if given != call.namespace:
             raise wrong_namespace()
-        problems = _question_problems(review, with_subject=True) + _metadata_problems(review, "namespace")
+        problems = _validate_question(review, with_subject=True) + _validate_metadata(review, "namespace")
         asked = review["spec"].get("resourceAttributes")
         if asked is not None and (asked.get("namespace") or "") != call.namespace:
             path, text = "spec.resourceAttributes.namespace", "must match metadata.namespace"
-            problems.append(errors.invalid_value(path, asked.get("namespace") or "", text))
+            problems.append(field_errors.invalid(path, asked.get("namespace") or "", text))
         elsewhere = review["spec"].get("nonResourceAttributes")
         if elsewhere is not None:
             text = "disallowed on this kind of request"
-            problems.append(errors.invalid_value("spec.nonResourceAttributes", go_named(elsewhere), text))
+            problems.append(
+                field_errors.invalid(
+                    "spec.nonResourceAttributes",
+                    field_errors.internal_value("*authorization.NonResourceAttributes", elsewhere),
+                    text,
+                )
+            )
         _refuse(problems)
         return self._decide(call, review, _subject(review))
 
-    async def self_access(self, _core: Core, call: Call) -> ObjectResult:
-        review = _read(call, "SelfSubjectAccessReview")
-        _refuse(_question_problems(review, with_subject=False) + _metadata_problems(review))
+    async def self_access(self, core: Core, call: Call) -> ObjectResult:
+        review = await core.long_work.run(call.size, _read_owned, core, call, "SelfSubjectAccessReview")
+        _refuse(_validate_question(review, with_subject=False) + _validate_metadata(review))
         return self._decide(call, review, call.identity)
 
     def _decide(self, call: Call, review: dict[str, Any], identity: Identity) -> ObjectResult:
@@ -112,8 +116,8 @@ class _Reviews:
         review["status"] = status
         return _answer(call, review)
 
-    async def self_rules(self, _core: Core, call: Call) -> ObjectResult:
-        review = _read(call, "SelfSubjectRulesReview")
+    async def self_rules(self, core: Core, call: Call) -> ObjectResult:
+        review = await core.long_work.run(call.size, _read, call, "SelfSubjectRulesReview")
         namespace = review["spec"].get("namespace") or ""
         if not namespace:
             raise errors.bad_request("no namespace on request")
@@ -135,14 +139,14 @@ class _Reviews:
         return _answer(call, review)
 
     async def self_subject(self, core: Core, call: Call) -> ObjectResult:
-        review = _read(call, "SelfSubjectReview")
+        review = await core.long_work.run(call.size, _read, call, "SelfSubjectReview")
         del review["spec"]  # it has none
         review["metadata"]["creationTimestamp"] = core.time.now()
         review["status"] = {"userInfo": _user_info(call.identity)}
         return _answer(call, review)
 
-    async def token(self, _core: Core, call: Call) -> ObjectResult:
-        review = _read(call, "TokenReview")
+    async def token(self, core: Core, call: Call) -> ObjectResult:
+        review = await core.long_work.run(call.size, _read_owned, core, call, "TokenReview")
         token = review["spec"].get("token") or ""
         if not token:
             raise errors.bad_request("token is required for TokenReview in authentication")
@@ -172,9 +176,15 @@ class _Reviews:
 
     async def request_token(self, core: Core, call: Call) -> ObjectResult:
         assert self._tokens is not None, "token requests are only served by a server that issues tokens"
-        request = _read(call, "TokenRequest")
+        request = await core.long_work.run(call.size, _read, call, "TokenRequest")
+        write = created_part(call, request)
+        await core.admission.admit(write)
         spec, metadata = request["spec"], request["metadata"]
-        seconds = 3600 if spec.get("expirationSeconds") is None else spec["expirationSeconds"]
+        if spec.get("expirationSeconds") is None:
+            spec["expirationSeconds"] = 3600
+        seconds: int = spec["expirationSeconds"]
+        core.managed_fields.reviewed(call, request, read_write_options(call.asked.query, "CreateOptions"))
+        owners = metadata.pop("managedFields", None)
         for refused, words in (
             (seconds < 600, "may not specify a duration less than 10 minutes"),
             (seconds > 1 << 32, "may not specify a duration larger than 2^32 seconds"),
@@ -184,7 +194,7 @@ class _Reviews:
                     _AUTHENTICATION,
                     "TokenRequest",
                     "",
-                    [errors.invalid_value("spec.expirationSeconds", seconds, words)],
+                    [field_errors.invalid("spec.expirationSeconds", seconds, words)],
                 )
         account = find_object(core, "serviceaccounts", call.namespace, call.name)
         if account is None:
@@ -196,6 +206,7 @@ class _Reviews:
                 f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account "
                 f"({account['metadata']['uid']})",
             )
+        await core.admission.review(write)
         bound = _bound(core, call, spec.get("boundObjectRef"))
         audiences = spec.get("audiences") or list(self._tokens.audiences)
         lifetime, warn_after = seconds, None
@@ -216,18 +227,17 @@ class _Reviews:
                 "namespace": call.namespace,
                 "uid": account["metadata"]["uid"],
                 "creationTimestamp": core.time.now(),
+                "managedFields": owners,
             }
         )
         spec["audiences"] = audiences
-        spec["expirationSeconds"] = seconds
-        spec.setdefault("boundObjectRef", None)
         ends -= lifetime - seconds
         request["status"] = {"token": token, "expirationTimestamp": _time(ends)}
         return _answer(call, request)
 
 
 def _time(seconds: int) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return format_time(datetime.datetime.fromtimestamp(seconds, datetime.UTC))
 
 
 def _bound(core: Core, call: Call, reference: Any) -> tuple[str, Mapping[str, Any]] | None:
@@ -281,36 +291,52 @@ def _read(call: Call, kind: str) -> dict[str, Any]:
     }
 
 
-def _refuse(problems: list[FieldError]) -> None:
+def _read_owned(core: Core, call: Call, kind: str) -> dict[str, Any]:
+    """The review in the body, with managedFields: upstream answers the object that it was asked with, which has them
+    by then (apiserver ``pkg/endpoints/handlers/create.go``, v1.36)."""
+    review = _read(call, kind)
+    core.managed_fields.reviewed(call, review, read_write_options(call.asked.query, "CreateOptions"))
+    return review
+
+
+def _refuse(problems: ErrorList) -> None:
     if problems:
         # Upstream leaves kind and name out here: `.authorization.k8s.io "" is invalid`.
         raise errors.invalid(_AUTHORIZATION, "", "", problems)
 
 
-def _question_problems(review: dict[str, Any], *, with_subject: bool) -> list[FieldError]:
+def _validate_question(review: dict[str, Any], *, with_subject: bool) -> ErrorList:
     """After kubernetes' ``pkg/apis/authorization/validation/validation.go``."""
     spec = review["spec"]
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    problems: list[FieldError] = []
+    errors: ErrorList = []
     if resource is not None and path is not None:
         text = "cannot be specified in combination with resourceAttributes"
-        problems.append(errors.invalid_value("spec.nonResourceAttributes", go_named(path), text))
+        errors.append(
+            field_errors.invalid(
+                "spec.nonResourceAttributes",
+                field_errors.internal_value("*authorization.NonResourceAttributes", path),
+                text,
+            )
+        )
     if resource is None and path is None:
         text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        problems.append(errors.invalid_value("spec.resourceAttributes", None, text))
+        errors.append(field_errors.invalid("spec.resourceAttributes", None, text))
     if with_subject and not spec.get("user") and not spec.get("groups"):
         text = "at least one of user or group must be specified"
-        problems.append(errors.invalid_value("spec.user", "", text))
+        errors.append(field_errors.invalid("spec.user", "", text))
     if resource is not None:
-        problems += selector_attribute_problems(resource, "spec.resourceAttributes")
-    return problems
+        errors += validate_selector_attribute(resource, "spec.resourceAttributes")
+    return errors
 
 
-def _metadata_problems(review: dict[str, Any], but: str = "") -> list[FieldError]:
-    meta = {field: value for field, value in review["metadata"].items() if field not in ("managedFields", but)}
-    if not meta:
+def _validate_metadata(review: dict[str, Any], but: str = "") -> ErrorList:
+    meta = review["metadata"]
+    if not meta.keys() - {"managedFields", but}:
         return []
-    return [errors.invalid_value("metadata", meta, f"must be empty except for {but}" if but else "must be empty")]
+    # The owners are encoded by now.
+    shown = field_errors.internal_value("meta.ObjectMeta", _decode(msgspec.json.encode(meta)))
+    return [field_errors.invalid("metadata", shown, f"must be empty except for {but}" if but else "must be empty")]
 
 
 def _subject(review: dict[str, Any]) -> Identity:

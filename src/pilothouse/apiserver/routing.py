@@ -5,13 +5,15 @@ Feeds authorization and the handlers. Follows apiserver's ``pkg/endpoints/reques
 """
 
 import re
-from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import unquote, unquote_plus
 
 import msgspec
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable, Subresource
+from pilothouse.machinery.fields import FieldSelectorError, parse_field_selector
+from pilothouse.machinery.names import path_segment_errors
 
 _VERBS = {
     "POST": "create",
@@ -25,7 +27,9 @@ _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 _KNOWN_TARGETS = 1024
 _LONGEST_KNOWN_TARGET = 256
-
+_MAX_PARAMETERS = 1000
+_MAX_STEPS = 16
+"""Steps of a path that are told apart. No path that is served has so many, but for those behind a proxy."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z").match
 _OUT_OF_RANGE, _MANY_DIGITS = 1 << 63, 40
@@ -59,6 +63,9 @@ class Query(dict[str, list[str]]):
 
 
 NO_QUERY = Query()
+TOO_MANY = Query()
+"""Of a request with more parameters than are read; ``ApiServer`` refuses it. Go reads 10,000, which is a matter of
+microseconds there (``net/url``, 1.25.6)."""
 
 
 class RequestInfo(msgspec.Struct, gc=False, frozen=True):
@@ -66,8 +73,7 @@ class RequestInfo(msgspec.Struct, gc=False, frozen=True):
 
     For a path that is no resource, ``resource_request`` is False and only ``path``, ``query`` and ``verb`` (the
     method in lower case) mean something. ``resource`` may name something that is not served; ``info`` is then None.
-    A list, watch or deletecollection whose field selector asks for one name carries that name, and is authorised
-    with it.
+    A list or watch whose field selector asks for one name carries that name, and is authorised with it.
     """
 
     path: str
@@ -81,6 +87,8 @@ class RequestInfo(msgspec.Struct, gc=False, frozen=True):
     subresource: str = ""
     name: str = ""
     parts_after: tuple[str, ...] = ()
+    watch_prefix: bool = False
+    """Whether the path begins with ``watch``; selectors of such requests are not authorised."""
     info: ResourceInfo | None = None
     sub: Subresource | None = None
 
@@ -90,6 +98,8 @@ def split_target(target: str) -> tuple[str, Query]:
     path, separator, text = target.partition("?")
     if not separator or not text:
         return path, NO_QUERY
+    if text.count("&") >= _MAX_PARAMETERS:
+        return path, TOO_MANY
     query = Query()
     for part in text.split("&"):
         # What Go's net/url can't read it leaves out.
@@ -110,25 +120,38 @@ class RequestReader:
     def __init__(self, table: ResourceTable) -> None:
         self._table = table
         self._known: dict[tuple[str, str], RequestInfo] = {}
-        table.on_change(self._known.clear)
+        self._long: tuple[tuple[str, str], RequestInfo] | None = None
+        """The last one whose target is too long to be kept among the others."""
+        table.on_change(self._forget)
 
     def read(self, method: str, target: str) -> RequestInfo:
         """As ``read_request``."""
         key = (method, target)
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= _KNOWN_TARGETS:
-                self._known.clear()
-            found = read_request(method, target, self._table)
-            if len(target) <= _LONGEST_KNOWN_TARGET:
-                self._known[key] = found
+            found = self._read(key)
         return found
+
+    def _read(self, key: tuple[str, str]) -> RequestInfo:
+        method, target = key
+        if len(target) > _LONGEST_KNOWN_TARGET:
+            if self._long is None or self._long[0] != key:
+                self._long = (key, read_request(method, target, self._table))
+            return self._long[1]
+        if len(self._known) >= _KNOWN_TARGETS:
+            self._known.clear()
+        found = self._known[key] = read_request(method, target, self._table)
+        return found
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._long = None
 
 
 def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:
     """Read a request line. Never fails: what is not served shows as ``info`` None."""
     path, query = split_target(target)
-    parts = path.split("/")
+    parts = path.split("/", _MAX_STEPS)
     # "/api/v1/pods" splits into ["", "api", "v1", "pods"]; a trailing slash leaves an empty last part.
     if parts[-1] == "" and len(parts) > 1:
         parts.pop()
@@ -165,7 +188,7 @@ def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:
             verb = "watch" if query.flag("watch") else "list"
         elif verb == "delete":
             verb = "deletecollection"
-    if not name and "fieldSelector" in query and verb in ("list", "watch", "deletecollection"):
+    if not name and "fieldSelector" in query and verb in ("list", "watch"):
         name = single_name(query)
     info = table.find(group, version, resource)
     return RequestInfo(
@@ -180,16 +203,23 @@ def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:
         subresource=subresource,
         name=name,
         parts_after=tuple(rest[3:]),
+        watch_prefix=watch_prefix,
         info=info,
         sub=info.subresources.get(subresource) if info is not None and subresource else None,
     )
 
 
-def single_name(query: Mapping[str, list[str]]) -> str:
-    """The one name that a field selector asks for, or an empty string."""
-    for term in (query.get("fieldSelector") or [""])[0].split(","):
-        for operator in ("==", "="):
-            path, found, value = term.partition(operator)
-            if found and path == "metadata.name" and not path.endswith("!"):
-                return value
-    return ""
+def single_name(query: Query) -> str:
+    """The one name that a field selector asks for, or an empty string. A selector that can't be read asks for none."""
+    try:
+        name = parse_field_selector(query.first("fieldSelector")).exact("metadata.name")
+    except FieldSelectorError:
+        return ""
+    return "" if name is None or path_segment_errors(name) else name
+
+
+@lru_cache(maxsize=64)
+def media_type(content_type: str) -> str:
+    """The media type of a Content-Type header, without parameters, in lower case."""
+    media = content_type.partition(";")[0].strip().lower()
+    return media or content_type  # what has parameters only is no media type, and not none at all

@@ -6,8 +6,8 @@ authorizer looks at field selectors, nobody here at label selectors; both are ch
 
 from typing import Any
 
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.machinery.fields import FieldSelectorError, parse_field_selector
 from pilothouse.machinery.labels import SelectorError, parse_selector
 from pilothouse.machinery.names import label_value_errors, qualified_name_errors
@@ -15,9 +15,9 @@ from pilothouse.machinery.names import label_value_errors, qualified_name_errors
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
-def selector_attribute_problems(resource: dict[str, Any], path: str) -> list[FieldError]:
+def validate_selector_attribute(resource: dict[str, Any], path: str) -> ErrorList:
     """What is wrong with ``fieldSelector`` and ``labelSelector`` of ``resourceAttributes``."""
-    problems: list[FieldError] = []
+    errors: ErrorList = []
     for field in ("fieldSelector", "labelSelector"):
         selector = resource.get(field)
         if selector is None:
@@ -25,35 +25,35 @@ def selector_attribute_problems(resource: dict[str, Any], path: str) -> list[Fie
         where, raw, wanted = f"{path}.{field}", selector.get("rawSelector"), selector.get("requirements")
         if raw and wanted:
             text = "may not specified at the same time as requirements"
-            problems.append(errors.invalid_value(f"{where}.rawSelector", raw, text))
+            errors.append(field_errors.invalid(f"{where}.rawSelector", raw, text))
         if not raw and not wanted:
             text = f"when {where} is specified, requirements or rawSelector is required"
-            problems.append(errors.required(f"{where}.requirements", text))
+            errors.append(field_errors.required(f"{where}.requirements", text))
         for position, requirement in enumerate(wanted or ()):
             at = f"{where}.requirements[{position}]"
-            problems += _requirement_problems(requirement, at, is_label=field == "labelSelector")
-    return problems
+            errors += _validate_requirement(requirement, at, is_label=field == "labelSelector")
+    return errors
 
 
-def _requirement_problems(requirement: dict[str, Any], path: str, *, is_label: bool) -> list[FieldError]:
+def _validate_requirement(requirement: dict[str, Any], path: str, *, is_label: bool) -> ErrorList:
     key, operator, values = requirement.get("key") or "", requirement.get("operator"), requirement.get("values")
-    problems: list[FieldError] = []
+    errors: ErrorList = []
     if not is_label and not key:
-        problems.append(errors.required(f"{path}.key", "must be specified"))
+        errors.append(field_errors.required(f"{path}.key", "must be specified"))
     if operator in ("In", "NotIn") and not values:
         text = "must be specified when `operator` is 'In' or 'NotIn'"
-        problems.append(errors.required(f"{path}.values", text))
+        errors.append(field_errors.required(f"{path}.values", text))
     elif operator in ("Exists", "DoesNotExist") and values:
         text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        problems.append(errors.not_allowed(f"{path}.values", text))
+        errors.append(field_errors.forbidden(f"{path}.values", text))
     if is_label:
-        problems += [errors.invalid_value(f"{path}.key", key, text) for text in qualified_name_errors(key)]
-        problems += [
-            errors.invalid_value(f"{path}.values[{position}]", value, text)
+        errors += [field_errors.invalid(f"{path}.key", key, text) for text in qualified_name_errors(key)]
+        errors += [
+            field_errors.invalid(f"{path}.values[{position}]", value, text)
             for position, value in enumerate(values or ())
             for text in label_value_errors(value)
         ]
-    return problems
+    return errors
 
 
 def unread_selectors(resource: dict[str, Any]) -> str:

@@ -6,7 +6,6 @@ A request is read (``routing``), authorised, turned into JSON (``Presenter``), h
 """
 
 import asyncio
-import importlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,45 +13,44 @@ import msgspec
 
 from pilothouse.api.usage import Metering
 from pilothouse.api.wire import Request, Response, Stream, Transport
-from pilothouse.apiserver import errors, handlers, startup
-from pilothouse.apiserver.addresses import ServiceAddresses
+from pilothouse.apiserver import errors, startup
 from pilothouse.apiserver.admission.built_in import plugins as admission_plugins
 from pilothouse.apiserver.admission.device_admin_access import DeviceAdminAccess
 from pilothouse.apiserver.availability import Availability
-from pilothouse.apiserver.core import Call, Core, Handler
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core, Handler
 from pilothouse.apiserver.customresources.controller import CustomResources
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.events_expiry import EventExpiry
 from pilothouse.apiserver.group_services import GroupServices
 from pilothouse.apiserver.handlers import creating, deleting, patching, reading, subresources, updating, watching
 from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.long_work import LONG_BYTES
 from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.presentation.documents import Documents
 from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
+from pilothouse.apiserver.registry.core.services.allocation import ServiceAddresses
 from pilothouse.apiserver.rendering import failure
 from pilothouse.apiserver.resource_metrics import ResourceMetrics
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.apiserver.results import Presenter, RawResult, Result
-from pilothouse.apiserver.routing import RequestInfo
+from pilothouse.apiserver.results import ListResult, ObjectResult, Presenter, RawResult
+from pilothouse.apiserver.routing import TOO_MANY, RequestInfo
 from pilothouse.apiserver.transport import LocalTransport
 from pilothouse.env import Env, TaskGroup
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.logging import Log
+from pilothouse.machinery.json_bounds import TOO_DEEP
 from pilothouse.storage import CommitFailed, Store, StoreClosed
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.lagging import LaggingReads
 
+with lazy_imports():
+    from pilothouse.apiserver import lagging
+    from pilothouse.apiserver.handlers import approval, connections, eviction, logs, pod_parts
+
+
 _log = Log("apiserver")
-
-
-def _rare(module: str, name: str) -> Handler:
-    """A handler whose module is loaded with the first request for it."""
-
-    def handle(core: Core, call: Call) -> Awaitable[Result | RawResult]:
-        handler: Handler = getattr(importlib.import_module(f"{handlers.__name__}.{module}"), name)
-        return handler(core, call)
-
-    return handle
 
 
 _VERBS: dict[str, Handler] = {
@@ -74,35 +72,36 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
     ("scale", "patch"): subresources.patch_scale,
     ("finalize", "update"): subresources.finalize_namespace,
     ("binding", "create"): subresources.bind,
-    ("eviction", "create"): _rare("eviction", "evict"),
+    ("eviction", "create"): lambda core, call: eviction.evict(core, call),
     ("ephemeralcontainers", "get"): subresources.get_status,
-    ("ephemeralcontainers", "update"): _rare("pod_parts", "update_ephemeral_containers"),
-    ("ephemeralcontainers", "patch"): _rare("pod_parts", "patch_ephemeral_containers"),
+    ("ephemeralcontainers", "update"): lambda core, call: pod_parts.update_ephemeral_containers(core, call),
+    ("ephemeralcontainers", "patch"): lambda core, call: pod_parts.patch_ephemeral_containers(core, call),
     ("resize", "get"): subresources.get_status,
-    ("resize", "update"): _rare("pod_parts", "update_resize"),
-    ("resize", "patch"): _rare("pod_parts", "patch_resize"),
+    ("resize", "update"): lambda core, call: pod_parts.update_resize(core, call),
+    ("resize", "patch"): lambda core, call: pod_parts.patch_resize(core, call),
     ("approval", "get"): subresources.get_status,
-    ("approval", "update"): _rare("approval", "update_approval"),
-    ("approval", "patch"): _rare("approval", "patch_approval"),
-    ("log", "get"): _rare("logs", "get_log"),
-    ("exec", "get"): _rare("connections", "connect_pod"),
-    ("exec", "create"): _rare("connections", "connect_pod"),
-    ("attach", "get"): _rare("connections", "connect_pod"),
-    ("attach", "create"): _rare("connections", "connect_pod"),
-    ("portforward", "get"): _rare("connections", "connect_pod"),
-    ("portforward", "create"): _rare("connections", "connect_pod"),
+    ("approval", "update"): lambda core, call: approval.update_approval(core, call),
+    ("approval", "patch"): lambda core, call: approval.patch_approval(core, call),
+    ("log", "get"): lambda core, call: logs.get_log(core, call),
+    ("exec", "get"): lambda core, call: connections.connect_pod(core, call),
+    ("exec", "create"): lambda core, call: connections.connect_pod(core, call),
+    ("attach", "get"): lambda core, call: connections.connect_pod(core, call),
+    ("attach", "create"): lambda core, call: connections.connect_pod(core, call),
+    ("portforward", "get"): lambda core, call: connections.connect_pod(core, call),
+    ("portforward", "create"): lambda core, call: connections.connect_pod(core, call),
 }
 _VIRTUAL: dict[tuple[str, str, str], Handler] = {
     ("", "bindings", ""): subresources.bind,
-    ("", "pods", "proxy"): _rare("connections", "proxy_pod"),
-    ("", "services", "proxy"): _rare("connections", "proxy_service"),
-    ("", "nodes", "proxy"): _rare("connections", "proxy_node"),
+    ("", "pods", "proxy"): lambda core, call: connections.proxy_pod(core, call),
+    ("", "services", "proxy"): lambda core, call: connections.proxy_service(core, call),
+    ("", "nodes", "proxy"): lambda core, call: connections.proxy_node(core, call),
 }
 
 _INTO_A_POD = ("attach", "exec", "portforward")
 """What opens a connection into a pod, and takes the right to create."""
 
 Authorize = Callable[[Identity, RequestInfo], None]
+ReadBody = Callable[[], Awaitable[bytes]]
 
 
 class ApiServer:
@@ -125,7 +124,9 @@ class ApiServer:
             DeviceAdminAccess(self.core.store),
             self._addresses,
         ]
-        self.presenter: Presenter = NegotiatingPresenter(env.now)
+        self.presenter: Presenter = NegotiatingPresenter(env.now, self.core.long_work)
+        self.metrics_sources: list[Callable[[], str]] = []
+        """What ``/metrics`` shows of other programs in this process."""
         self.documents = Documents(self.core.table, address=f"127.0.0.1:{self.options.secure_port}")
         """What is served beside the resources; a ``Gateway`` puts its own here, which say more."""
         self.authorize: Authorize | None = None
@@ -178,9 +179,7 @@ class ApiServer:
         if self._lagging is None:
             if not seconds:
                 return
-            from pilothouse.apiserver.lagging import LaggingReads
-
-            self._lagging = LaggingReads(self.core)
+            self._lagging = lagging.LaggingReads(self.core)
             for watch in list(self.core.watches):
                 watch.finish()
         self._lagging.store.set_lag(seconds)
@@ -200,8 +199,13 @@ class ApiServer:
             await self._lagging.store.close()
         await self.store.close()
 
-    async def handle(self, request: Request, identity: Identity) -> Response | Stream:
-        """Answer one request of a known user. Failures are answers, not exceptions."""
+    async def handle(
+        self, request: Request, identity: Identity, read_body: ReadBody | None = None
+    ) -> Response | Stream:
+        """Answer one request of a known user. Failures are answers, not exceptions.
+
+        ``read_body`` gives the body of a request that has come without it; it is called after authorization.
+        """
         asked = self.core.requests.read(request.method, request.target)
         try:
             if self._unsettled is not None:
@@ -211,24 +215,35 @@ class ApiServer:
                 if asked.verb == "get" and asked.subresource in _INTO_A_POD and asked.resource == "pods":
                     # A websocket begins with a GET, and gives no less than a POST (v1.35).
                     self.authorize(identity, msgspec.structs.replace(asked, verb="create"))
+            if asked.query is TOO_MANY:
+                raise errors.bad_request("number of URL query parameters exceeded limit")
             if not asked.resource_request:
                 return self.documents.answer(request, asked)
             handler, info = self._find(request, asked)
-            request = self.presenter.read(request, asked)
+            if read_body is not None:
+                request = Request(request.method, request.target, request.headers, await read_body())
+            request = await self.core.long_work.run(len(request.body), self.presenter.read, request, asked)
             namespace = asked.namespace if info.namespaced else ""
             strategy = self.core.strategy(info)
-            call = Call(request, asked, info, strategy, identity, namespace, asked.name, list(strategy.notices))
+            call = Call(
+                request, asked, info, strategy, identity, namespace, asked.name, list(strategy.deprecation_warnings)
+            )
             core = self.core
             if self._lagging is not None:
                 core, call = self._lagging.route(handler, call)
             result = await handler(core, call)
             if isinstance(result, RawResult):
                 return result.answer
+            if isinstance(result, ListResult) or (isinstance(result, ObjectResult) and len(result.value) > LONG_BYTES):
+                return await self.presenter.show_long(request, asked, result)
             return self.presenter.show(request, asked, result)
         except StatusError as error:
             return self._failed(request, asked, error)
         except PlainNotFound:
             return _NOT_FOUND
+        except RecursionError:
+            # Bodies nest only so deep; what patches, webhooks and expressions make of them may go deeper.
+            return self._failed(request, asked, errors.bad_request(TOO_DEEP))
         except (CommitFailed, StoreClosed) as error:
             return self._failed(request, asked, errors.internal(str(error)))
         except Exception as error:  # noqa: BLE001  # one request's fault must not take the server down

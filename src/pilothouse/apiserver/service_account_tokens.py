@@ -27,10 +27,56 @@ from pilothouse.machinery.jws import (
 from pilothouse.semantics.service_accounts import INVALID_SINCE, LEGACY_CLAIMS, LEGACY_ISSUER, user_name
 
 _PREFIX = "authentication.kubernetes.io"
-_LEGACY_CLAIMS = ("namespace", "secret.name", "service-account.name", "service-account.uid")
 _DELETION_LEEWAY = 60
 """Seconds after the end of an object's grace period in which a token bound to it is still good
 (kubernetes ``pkg/serviceaccount/claims.go``)."""
+
+_REMEMBERED = 4096
+_LONGEST_REMEMBERED = 4096
+"""How many tokens are remembered whose signature was checked, and of how many characters."""
+
+
+class _Head(msgspec.Struct, frozen=True):
+    alg: str = ""
+    kid: str = ""
+
+
+class _Reference(msgspec.Struct, frozen=True):
+    name: str = ""
+    uid: str = ""
+
+
+class _Private(msgspec.Struct, frozen=True):
+    namespace: str = ""
+    serviceaccount: _Reference = _Reference()
+    pod: _Reference | None = None
+    secret: _Reference | None = None
+    node: _Reference | None = None
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    """What a token says, of the new kind or the old."""
+
+    iss: str = ""
+    sub: str = ""
+    aud: str | tuple[str, ...] = ()
+    exp: int | float = 0
+    nbf: int | float = 0
+    jti: str = ""
+    private: _Private = msgspec.field(default=_Private(), name="kubernetes.io")
+    legacy_namespace: str = msgspec.field(default="", name=f"{LEGACY_CLAIMS}/namespace")
+    legacy_secret: str = msgspec.field(default="", name=f"{LEGACY_CLAIMS}/secret.name")
+    legacy_account: str = msgspec.field(default="", name=f"{LEGACY_CLAIMS}/service-account.name")
+    legacy_account_uid: str = msgspec.field(default="", name=f"{LEGACY_CLAIMS}/service-account.uid")
+
+    @property
+    def audiences(self) -> tuple[str, ...]:
+        """Whom it is for."""
+        return (self.aud,) if isinstance(self.aud, str) else self.aud
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_claims = msgspec.json.Decoder(_Claims).decode
 
 FindObject = Callable[[str, str, str], Mapping[str, Any] | None]
 """The stored object of a core resource: (resource, namespace, name)."""
@@ -64,7 +110,7 @@ class ServiceAccountTokens:
         self._new_id = new_id
         self._find = find
         self._used = used
-        self._seen: dict[str, dict[str, Any]] = {}
+        self._seen: dict[str, _Claims] = {}
 
     @cached_property
     def _key(self) -> PrivateKey:
@@ -126,56 +172,55 @@ class ServiceAccountTokens:
         claims = self._claims(token)
         if claims is None:
             return None
-        if claims.get("iss") == LEGACY_ISSUER:
+        if claims.iss == LEGACY_ISSUER:
             return self._legacy_identity(token, claims, audiences)
-        if claims.get("iss") != self.issuer:
+        if claims.iss != self.issuer:
             return None
         now = self._now()
-        if now >= claims.get("exp", 0) or now < claims.get("nbf", 0):
+        if now >= claims.exp or now < claims.nbf:
             return None
-        if not set(claims.get("aud") or ()) & set(audiences):
+        if not set(claims.audiences) & set(audiences):
             return None
-        private = claims.get("kubernetes.io") or {}
-        namespace, account = private.get("namespace", ""), private.get("serviceaccount") or {}
-        stored = self._find("serviceaccounts", namespace, account.get("name", ""))
-        if not self._is_same(stored, account):
+        private = claims.private
+        namespace, account = private.namespace, private.serviceaccount
+        stored = self._find("serviceaccounts", namespace, account.name)
+        if not self._is_same(stored, account.uid):
             return None
-        extra: dict[str, tuple[str, ...]] = {f"{_PREFIX}/credential-id": (f"JTI={claims.get('jti', '')}",)}
-        for kind, resource in (("pod", "pods"), ("secret", "secrets"), ("node", "nodes")):
-            bound = private.get(kind)
+        extra: dict[str, tuple[str, ...]] = {f"{_PREFIX}/credential-id": (f"JTI={claims.jti}",)}
+        for kind, resource, bound in (
+            ("pod", "pods", private.pod),
+            ("secret", "secrets", private.secret),
+            ("node", "nodes", private.node),
+        ):
             if bound is None:
                 continue
-            if kind != "node" or not private.get("pod"):
-                found = self._find(resource, "" if kind == "node" else namespace, bound.get("name", ""))
-                if not self._is_same(found, bound):
+            if kind != "node" or private.pod is None:
+                found = self._find(resource, "" if kind == "node" else namespace, bound.name)
+                if not self._is_same(found, bound.uid):
                     return None
             if kind != "secret":
-                for field in ("name", "uid"):
-                    if bound.get(field):
-                        extra[f"{_PREFIX}/{kind}-{field}"] = (bound[field],)
-        name = account["name"]
+                for field, value in (("name", bound.name), ("uid", bound.uid)):
+                    if value:
+                        extra[f"{_PREFIX}/{kind}-{field}"] = (value,)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-        return Identity(user_name(namespace, name), groups, account.get("uid", ""), extra)
+        return Identity(user_name(namespace, account.name), groups, account.uid, extra)
 
     def meant_for(self, token: str) -> Sequence[str]:
         """The audiences of a token that is accepted; those of the API server if it names none."""
-        claims = self._claims(token) or {}
-        named: Sequence[str] = claims.get("aud") or self.audiences
-        return named
+        claims = self._claims(token)
+        return (claims.audiences if claims is not None else ()) or self.audiences
 
-    def _legacy_identity(self, token: str, claims: Mapping[str, Any], audiences: Sequence[str]) -> Identity | None:
+    def _legacy_identity(self, token: str, claims: _Claims, audiences: Sequence[str]) -> Identity | None:
         """The account of a token that stands in a Secret, for as long as it stands there. Such tokens have no audience
         but the API server, and no end."""
         if not set(self.audiences) & set(audiences):
             return None
-        told = {field: claims.get(f"{LEGACY_CLAIMS}/{field}", "") for field in _LEGACY_CLAIMS}
-        namespace, name = told["namespace"], told["service-account.name"]
-        if claims.get("sub") != user_name(namespace, name):
+        namespace, name, uid = claims.legacy_namespace, claims.legacy_account, claims.legacy_account_uid
+        if claims.sub != user_name(namespace, name):
             return None
-        account = {"uid": told["service-account.uid"]}
-        if not self._is_same(self._find("serviceaccounts", namespace, name), account):
+        if not self._is_same(self._find("serviceaccounts", namespace, name), uid):
             return None
-        secret = self._find("secrets", namespace, told["secret.name"])
+        secret = self._find("secrets", namespace, claims.legacy_secret)
         kept = base64.b64encode(token.encode()).decode()
         if (
             secret is None
@@ -186,41 +231,42 @@ class ServiceAccountTokens:
             return None
         self._used(secret)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-        return Identity(user_name(namespace, name), groups, account["uid"])
+        return Identity(user_name(namespace, name), groups, uid)
 
-    def _is_same(self, stored: Mapping[str, Any] | None, claimed: Mapping[str, Any]) -> bool:
+    def _is_same(self, stored: Mapping[str, Any] | None, uid: str) -> bool:
         """Whether the object is there, is the one that was meant, and is not gone but for the formalities."""
-        if stored is None or stored["metadata"].get("uid") != claimed.get("uid"):
+        if stored is None or stored["metadata"].get("uid") != uid:
             return False
         deleted_at = stored["metadata"].get("deletionTimestamp")
         if not deleted_at:
             return True
         return self._now() < datetime.datetime.fromisoformat(deleted_at).timestamp() + _DELETION_LEEWAY
 
-    def _claims(self, token: str) -> dict[str, Any] | None:
+    def _claims(self, token: str) -> _Claims | None:
         """The claims of a token that one of our keys signed. Signatures are checked once per token."""
         known = self._seen.get(token)
         if known is not None:
             return known
-        parts = token.split(".")
+        parts = token.split(".", 3)
         if len(parts) != 3:
             return None
         try:
-            head = msgspec.json.decode(from_base64url(parts[0]), type=dict[str, Any])
+            head = _decode_head(from_base64url(parts[0]))
             signed, signature = f"{parts[0]}.{parts[1]}".encode(), from_base64url(parts[2])
-            if not any(verify(key, head, signed, signature) for key in self._candidates(head)):
+            if not any(verify(key, {"alg": head.alg}, signed, signature) for key in self._candidates(head)):
                 return None
-            claims = msgspec.json.decode(from_base64url(parts[1]), type=dict[str, Any])
-        except (ValueError, msgspec.DecodeError):
+            claims = _decode_claims(from_base64url(parts[1]))
+        except (ValueError, RecursionError):  # msgspec's errors are ``ValueError``s, but for what nests too deep
             return None
-        if len(self._seen) > 4096:
-            self._seen.clear()
-        self._seen[token] = claims
+        if len(token) <= _LONGEST_REMEMBERED:
+            if len(self._seen) >= _REMEMBERED:
+                self._seen.clear()
+            self._seen[token] = claims
         return claims
 
-    def _candidates(self, head: Mapping[str, Any]) -> Iterable[PublicKey]:
+    def _candidates(self, head: _Head) -> Iterable[PublicKey]:
         """The key that the token names; all of them if it names none that is known."""
-        named = self._public.get(head.get("kid") or "")
+        named = self._public.get(head.kid)
         return self._public.values() if named is None else (named,)
 
     def discovery(self, address: str) -> dict[str, Any]:

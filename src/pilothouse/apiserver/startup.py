@@ -10,13 +10,13 @@ from functools import cache
 
 import msgspec
 
-from pilothouse.apiserver import start_objects
-from pilothouse.apiserver.address_pools import family_of, first_address, ranges_of
-from pilothouse.apiserver.addresses import OWN_RANGE
+from pilothouse.apiserver import flow_control, start_objects
 from pilothouse.apiserver.authorization import RBAC_GROUP
 from pilothouse.apiserver.bootstrap_roles import bootstrap_objects, reconciled
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, encode_object
+from pilothouse.apiserver.registry.core.services.address_pools import family_of, first_address, ranges_of
+from pilothouse.apiserver.registry.core.services.allocation import OWN_RANGE
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.storage import Staged
 
@@ -149,7 +149,7 @@ def stage_roles(core: Core) -> Staged | None:
             continue
         changed = reconciled(msgspec.json.decode(record.value), wanted)
         if changed is not None:
-            core.ownership.rewritten(info, record.value, changed)
+            core.managed_fields.rewritten(info, record.value, changed)
             staged = _write(core, info, changed, expected=record.revision)
     return staged
 
@@ -165,7 +165,7 @@ def stage_current(core: Core, group: str, resource: str, wanted: Object) -> Stag
     changed = {**known, **{field: value for field, value in wanted.items() if field != "metadata"}}
     if changed == known:
         return None
-    core.ownership.rewritten(info, record.value, changed)
+    core.managed_fields.rewritten(info, record.value, changed)
     return _write(core, info, changed, expected=record.revision)
 
 
@@ -192,9 +192,9 @@ def _complete(core: Core, info: ResourceInfo, obj: Object, uid: str, now: str) -
     meta["creationTimestamp"] = now
     if strategy.tracked and strategy.generation_on_create:
         meta["generation"] = 1
-    strategy.default(obj)
-    core.ownership.stage_created(info, obj)
-    strategy.prepare_create(obj, now)
+    strategy.set_defaults(obj)
+    core.managed_fields.stage_created(info, obj)
+    strategy.prepare_for_create(obj, now)
     strategy.finish(obj)
 
 
@@ -225,7 +225,7 @@ def _presented_templates(core: Core) -> list[_Template]:
     if not made:
         entries = (
             *start_objects.priority_classes(),
-            *start_objects.flow_control(_TIME),
+            *flow_control.flow_control(_TIME),
             *start_objects.api_services(_TIME),
         )
         made += _templates(core, entries)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.rendering import Pieces
 
 Handle = Callable[[Request, Identity], Awaitable[Response | Stream]]
 _READS = ("GET", "HEAD")
@@ -27,7 +28,7 @@ class LocalTransport:
         answer = await self._ask(request)
         if isinstance(answer, Response):
             return answer
-        body = b"".join([piece async for piece in answer])
+        body = answer.whole() if isinstance(answer, Pieces) else b"".join([piece async for piece in answer])
         return Response(answer.status, answer.headers, body)
 
     async def open(self, request: Request) -> Stream:

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.cli.program import UserError
+from pilothouse.env.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.admission.pod_security.levels import PodSecurityOptions
+
+with lazy_imports():
+    from pilothouse.apiserver.admission.pod_security import configuration, levels
+    from pilothouse.controllermanager import yaml_file
 
 FLAG = "admission-control-config-file"
 HELP = "File with admission control configuration"
@@ -18,17 +23,13 @@ HELP = "File with admission control configuration"
 
 def pod_security_of(path: str) -> "PodSecurityOptions":
     """What the file says of PodSecurity; the defaults if there is no file or nothing in it. Raises ``UserError``."""
-    from pilothouse.apiserver.admission.pod_security.configuration import options_from
-    from pilothouse.apiserver.admission.pod_security.levels import PodSecurityOptions
-    from pilothouse.controllermanager.yaml_file import read_mapping
-
     if not path:
-        return PodSecurityOptions()
+        return levels.PodSecurityOptions()
     try:
-        document = read_mapping(path)
+        document = yaml_file.read_mapping(path)
         if document.get("kind") != "AdmissionConfiguration":
             raise ValueError(f"wanted an AdmissionConfiguration, got {document.get('kind')}")
-        found = PodSecurityOptions()
+        found = levels.PodSecurityOptions()
         for plugin in document.get("plugins") or ():
             if plugin.get("name") != "PodSecurity":
                 print(
@@ -38,9 +39,9 @@ def pod_security_of(path: str) -> "PodSecurityOptions":
                 continue
             settings: Any = plugin.get("configuration")
             if settings is None and plugin.get("path"):
-                settings = read_mapping(str(Path(path).parent / plugin["path"]))
+                settings = yaml_file.read_mapping(str(Path(path).parent / plugin["path"]))
             if settings is not None:
-                found = options_from(settings)
+                found = configuration.options_from(settings)
         return found
     except OSError as error:
         raise UserError(f"failed to read plugin config: --{FLAG} {path}: {error.strerror}", code=2) from error

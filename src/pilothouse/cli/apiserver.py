@@ -1,6 +1,7 @@
 """``pilothouse apiserver``: the embedded API server alone."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,12 +11,23 @@ from pilothouse.cli import admission_config
 from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flag_types import MULTIMAP
 from pilothouse.machinery.flags import DURATION, INT, STRING, STRINGS, Flag, FlagError, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.controllermanager.feature_gates import FeatureGates
     from pilothouse.plane.served import ServedApiServer
+
+with lazy_imports():
+    from pilothouse.apiserver import authentication, resources
+    from pilothouse.apiserver import options as server_options
+    from pilothouse.apiserver.admission import built_in, names
+    from pilothouse.apiserver.registry.core.services import address_pools
+    from pilothouse.cli import written_kubeconfig
+    from pilothouse.controllermanager import feature_gates
+    from pilothouse.plane import served
+
 
 USAGE = """An API server for one machine: no etcd, in memory or on one file.
 
@@ -55,7 +67,7 @@ def server_flags(flags: FlagSet) -> None:
             MULTIMAP,
             {},
             "Pairs of gate=true|false, by upstream's names. The API server serves what a gate of v1.36 adds, and `up` "
-            "starts its controllers: DRAResourcePoolStatus, StorageVersionMigrator",
+            "starts its controllers: DRAResourcePoolStatus, MaxUnavailableStatefulSet, StorageVersionMigrator",
         ),
         Flag("kubeconfig", STRING, KUBECONFIG, "Where to write a kubeconfig for the administrator"),
     )
@@ -63,7 +75,7 @@ def server_flags(flags: FlagSet) -> None:
 
 def flag_set(program: str) -> FlagSet:
     """Every flag of the command."""
-    flags = FlagSet(USAGE.format(program=program))
+    flags = FlagSet(USAGE.format(program=program), plain=True)
     server_flags(flags)
     common_flags(flags)
     return flags
@@ -78,17 +90,13 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 async def _serve(parsed: Parsed) -> int:
-    from pilothouse.apiserver.resources import BEHIND_GATES
-    from pilothouse.cli.written_kubeconfig import write
-
     served = open_server(Env(), parsed)
-    say_idle_gates(parsed, BEHIND_GATES)
+    say_idle_gates(parsed, resources.BEHIND_GATES)
     try:
-        async with TaskGroup("API server program") as group:
+        async with contextlib.AsyncExitStack() as files, TaskGroup("API server program") as group:
             await start(served)
             group.start(served.server.run(), name="API server")
-            path = Path(parsed["kubeconfig"])
-            write(path, served.url, served.kubeconfig())
+            path = await files.enter_async_context(administrators_kubeconfig(served, parsed))
             print(f"API server ready at {served.url}\n  kubectl --kubeconfig {path} get namespaces", flush=True)
             await asyncio.get_running_loop().create_future()
     finally:
@@ -96,16 +104,19 @@ async def _serve(parsed: Parsed) -> int:
     return 0
 
 
+def administrators_kubeconfig(
+    served: "ServedApiServer", parsed: Parsed
+) -> "contextlib.AbstractAsyncContextManager[Path]":
+    """The file that ``--kubeconfig`` names, or one beside it; as long as the server, or its data directory."""
+    server = written_kubeconfig.Server(served.url, served.kubeconfig)
+    return written_kubeconfig.own_kubeconfig(
+        Path(parsed["kubeconfig"]), server, given="kubeconfig" in parsed.given, kept=bool(parsed["data-dir"])
+    )
+
+
 def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> "ServedApiServer":
     """The API server that the flags describe. ``service_accounts``: a controller makes the accounts that the admission
     plugin ServiceAccount asks for, so that it runs unless it is disabled. Raises ``UserError``."""
-    from pilothouse.apiserver.address_pools import ranges_of
-    from pilothouse.apiserver.admission.built_in import missing
-    from pilothouse.apiserver.admission.names import DEFAULT, WITHOUT_CONTROLLERS, chosen
-    from pilothouse.apiserver.options import ServerOptions
-    from pilothouse.apiserver.resources import BEHIND_GATES
-    from pilothouse.plane.served import ServedApiServer, ServedOptions
-
     if parsed["authorization-mode"] not in {"AlwaysAllow", "RBAC"}:
         raise UserError(f"--authorization-mode must be AlwaysAllow or RBAC, got {parsed['authorization-mode']}", code=2)
     port = parsed["port"]
@@ -118,67 +129,62 @@ def open_server(env: Env, parsed: Parsed, *, service_accounts: bool = False) -> 
     gates = gates_of(parsed)
     ranges = parsed["service-cluster-ip-range"]
     try:
-        ranges_of(ranges)
+        address_pools.ranges_of(ranges)
     except ValueError as error:
         raise UserError(f"--service-cluster-ip-range {ranges}: {error}", code=2) from error
     _check_tokens(parsed["token-auth-file"])
+    # As kubeadm sets a cluster up: nodes may do what nodes need, which no role of RBAC allows them.
+    authorization = "Node,RBAC" if parsed["authorization-mode"] == "RBAC" else parsed["authorization-mode"]
     try:
-        admission = chosen(
-            DEFAULT if service_accounts else WITHOUT_CONTROLLERS,
+        admission = names.chosen(
+            names.default_plugins(authorization=authorization, service_accounts=service_accounts),
             parsed["enable-admission-plugins"],
             parsed["disable-admission-plugins"],
         )
     except ValueError as error:
         raise UserError(str(error), code=2) from error
-    for name in missing(parsed["enable-admission-plugins"]):
+    for name in built_in.missing(parsed["enable-admission-plugins"]):
         print(f"warning: the admission plugin {name} does nothing here", file=sys.stderr)
-    options = ServedOptions(
+    options = served.ServedOptions(
         host=parsed["bind-address"],
         port=None if port == ANY_PORT else port,
         data_dir=parsed["data-dir"],
         token_auth_file=parsed["token-auth-file"],
-        # As kubeadm sets a cluster up: nodes may do what nodes need, which no role of RBAC allows them.
-        authorization="Node,RBAC" if parsed["authorization-mode"] == "RBAC" else parsed["authorization-mode"],
+        authorization=authorization,
         admission_plugins=admission,
-        server=ServerOptions(
+        server=server_options.ServerOptions(
             service_range=ranges,
             pod_security=admission_config.pod_security_of(parsed[admission_config.FLAG]),
-            gates=tuple(gate for gate in BEHIND_GATES if gates.enabled(gate)),
+            gates=tuple(gate for gate in resources.BEHIND_GATES if gates.enabled(gate)),
         ),
         replica_lag=parsed["replica-lag"],
         history=parsed["history-retention"],
     )
     try:
-        return ServedApiServer(env, options)
+        return served.ServedApiServer(env, options)
     except (OSError, ValueError) as error:
         raise UserError(f"unable to open the API server's data: {error}") from error
 
 
 def gates_of(parsed: Parsed) -> "FeatureGates":
     """The gates that ``--feature-gates`` names. Raises ``UserError``."""
-    from pilothouse.controllermanager.feature_gates import gates_from
-
     try:
-        return gates_from(parsed["feature-gates"])
+        return feature_gates.gates_from(parsed["feature-gates"])
     except FlagError as error:
         raise UserError(f"--feature-gates: {error}", code=2) from error
 
 
 def say_idle_gates(parsed: Parsed, heeded: Iterable[str]) -> None:
     """Tell of gates that are ageing, or switch nothing; ``heeded`` are those that do."""
-    from pilothouse.controllermanager.feature_gates import warnings_of
-
-    for line in warnings_of(gates_of(parsed), heeded):
+    for line in feature_gates.warnings_of(gates_of(parsed), heeded):
         print(f"warning: {line}", file=sys.stderr)
 
 
 def _check_tokens(path: str) -> None:
-    from pilothouse.apiserver.authentication import StaticTokens
-
     if not path:
         return
     try:
-        StaticTokens.read(Path(path).read_text(encoding="utf-8"))
+        authentication.StaticTokens.read(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"--token-auth-file {path}: {error.strerror}") from error
     except ValueError as error:

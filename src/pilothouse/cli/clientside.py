@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING
 
 from pilothouse.cli.program import UserError
 from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, FLOAT, INT32, LEVEL, STRING, Flag, FlagSet, FlagType, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.client import Client
+
+with lazy_imports():
+    from pilothouse.client import client as api_client
+    from pilothouse.client import connect, errors
+    from pilothouse.runtime import api_server
 
 PATHS = FlagType("path", lambda text: (text,), " ".join, join=lambda before, further: (*before, *further))
 
@@ -37,20 +43,16 @@ def common_flags(flags: FlagSet) -> None:
 @asynccontextmanager
 async def connected(parsed: Parsed, env: Env, agent: str) -> "AsyncIterator[Client]":
     """A client of the API server that the flags name, once it answers. Raises ``UserError``."""
-    from pilothouse.client import Client, default_user_agent
-    from pilothouse.client.connect import connect
-    from pilothouse.client.errors import ConfigError
-
     try:
-        transport = connect(env, kubeconfig=parsed["kubeconfig"], master=parsed["master"])
-    except ConfigError as error:
+        transport = connect.connect(env, kubeconfig=parsed["kubeconfig"], master=parsed["master"])
+    except errors.ConfigError as error:
         raise UserError(str(error)) from error
-    client = Client(
+    client = api_client.Client(
         transport,
         env,
         qps=parsed["kube-api-qps"],
         burst=parsed["kube-api-burst"],
-        user_agent=default_user_agent(agent),
+        user_agent=api_client.default_user_agent(agent),
     )
     try:
         await wait(client, env)
@@ -61,9 +63,7 @@ async def connected(parsed: Parsed, env: Env, agent: str) -> "AsyncIterator[Clie
 
 async def wait(client: "Client", env: Env) -> None:
     """Wait for the API server. Raises ``UserError`` when there is none, or it does not let us in."""
-    from pilothouse.runtime.api_server import wait_for_api_server
-
     try:
-        await wait_for_api_server(client, env)
+        await api_server.wait_for_api_server(client, env)
     except ConnectionError as error:
         raise UserError(str(error)) from error

@@ -7,7 +7,7 @@ Everything is in the script: completing a word starts no Python. It serves ``pil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from pilothouse.cli import COMMANDS
+from pilothouse.cli.commands import COMMANDS
 from pilothouse.cli.programs import ALIAS, WITHOUT_FLAGS, first_sentence, flag_sets, kind_of_value, shown_flags
 from pilothouse.machinery.flags import Flag, FlagSet
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pilothouse
 from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import parse
+from pilothouse.env.private_files import write_private
 from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet
 
 USAGE = """Make a folder with stand-ins for kube-apiserver and etcd, and print its path.
@@ -33,7 +34,7 @@ exit 1
 
 def flag_set(program: str) -> FlagSet:
     """Every flag of the command."""
-    flags = FlagSet(USAGE.format(program=program))
+    flags = FlagSet(USAGE.format(program=program), plain=True)
     flags.add(
         "assets",
         Flag("dir", STRING, "", "The folder to make; the default is one in the user's cache"),
@@ -98,7 +99,4 @@ def _kubectl(folder: Path) -> str | None:
 
 def _write(path: Path, text: str) -> None:
     """Replaced in one step: a suite may be starting the old one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.chmod(0o755)
-    beside.replace(path)
+    write_private(path, text.encode(), mode=0o755)

@@ -8,7 +8,7 @@ that an API server that is restarted finds what it had.
 import asyncio
 import json
 import math
-import time
+import time  # noqa: TID251  # waits for a real program
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,27 @@ from pilothouse.cli.clientside import common_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.tolerant import known_words, warn
 from pilothouse.env import Env, TaskGroup
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flag_types import MULTIMAP, Multimap
 from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, STRINGS, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.plane.served import ServedApiServer, ServedOptions
+
+with lazy_imports():
+    import http.client
+    from urllib import parse as urls
+
+    from pilothouse import apiserver
+    from pilothouse.apiserver import resources
+    from pilothouse.apiserver.admission import names
+    from pilothouse.cli import etcd
+    from pilothouse.controllermanager import options as manager_options
+    from pilothouse.controllermanager import root_authority, selection
+    from pilothouse.controllers import registry
+    from pilothouse.plane import plane
+    from pilothouse.plane import served as served_plane
+    from pilothouse.serving import server
 
 USAGE = """The embedded API server of pilothouse in the place of kube-apiserver, for test suites.
 
@@ -94,13 +110,10 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 async def _serve(parsed: Parsed, unknown: Sequence[str]) -> int:
-    from pilothouse.plane.served import ServedApiServer
-    from pilothouse.serving.server import CannotListen
-
     warn(unknown)
     env = Env()
     try:
-        served = ServedApiServer(env, _options(parsed, await _data_of(parsed["etcd-servers"])))
+        served = served_plane.ServedApiServer(env, _options(parsed, await _data_of(parsed["etcd-servers"])))
     except (OSError, ValueError) as error:
         raise UserError(str(error)) from error
     work = _controllers(env, served, parsed["controllers"]) if parsed["controllers"] else served.server.run()
@@ -109,7 +122,7 @@ async def _serve(parsed: Parsed, unknown: Sequence[str]) -> int:
             group.start(work, name="API server")
             await served.start()
             await asyncio.get_running_loop().create_future()
-    except* CannotListen as error:
+    except* server.CannotListen as error:
         raise UserError(str(error.exceptions[0])) from None
     finally:
         await served.stop()
@@ -117,40 +130,30 @@ async def _serve(parsed: Parsed, unknown: Sequence[str]) -> int:
 
 
 def _controllers(env: Env, served: "ServedApiServer", names: Sequence[str]) -> Any:
-    from pilothouse.controllermanager.options import LeaderElection, Options
-    from pilothouse.controllermanager.root_authority import with_authority, with_signing_authority
-    from pilothouse.controllermanager.selection import unknown_names
-    from pilothouse.controllers.registry import DESCRIPTORS
-    from pilothouse.plane import Plane, PlaneOptions
-
-    unknown = unknown_names(tuple(names), DESCRIPTORS)
+    unknown = selection.unknown_names(tuple(names), registry.DESCRIPTORS)
     if unknown:
         raise UserError(f'"{unknown[0]}" is not in the list of known controllers', code=2)
-    manager = Options(
+    manager = manager_options.Options(
         controllers=tuple(names),
-        leader_election=LeaderElection(enabled=False),
+        leader_election=manager_options.LeaderElection(enabled=False),
         use_service_account_credentials=True,
     )
     if served.authority is not None:
-        manager = with_authority(manager, served.authority.certificate)
+        manager = root_authority.with_authority(manager, served.authority.certificate)
         if not served.options.client_authority:  # or nobody would take what is signed
-            manager = with_signing_authority(manager, served.authority)
-    options = PlaneOptions(nodes=0, scheduler=False, manager=manager)
-    return Plane(env, served.store, options, server=served.server).run()
+            manager = root_authority.with_signing_authority(manager, served.authority)
+    options = plane.PlaneOptions(nodes=0, scheduler=False, manager=manager)
+    return plane.Plane(env, served.store, options, server=served.server).run()
 
 
 def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
-    from pilothouse.apiserver import ServerOptions
-    from pilothouse.apiserver.admission.names import DEFAULT, chosen
-    from pilothouse.plane.served import ServedOptions
-
     _check(parsed)
     try:
-        admission = chosen(DEFAULT, parsed["enable-admission-plugins"], parsed["disable-admission-plugins"])
+        admission = names.chosen(names.DEFAULT, parsed["enable-admission-plugins"], parsed["disable-admission-plugins"])
     except ValueError as error:
         raise UserError(str(error)) from error
     issuers = parsed["service-account-issuer"]
-    return ServedOptions(
+    return served_plane.ServedOptions(
         host=parsed["bind-address"],
         port=parsed["secure-port"],
         data_dir=str(Path(data["directory"]) / "pilothouse"),
@@ -166,7 +169,7 @@ def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
         anonymous=parsed["anonymous-auth"],
         admission_plugins=admission,
         history=parsed["etcd-compaction-interval"] or math.inf,
-        server=ServerOptions(
+        server=apiserver.ServerOptions(
             event_ttl_seconds=int(parsed["event-ttl"]),
             min_watch_seconds=parsed["min-request-timeout"],
             service_range=parsed["service-cluster-ip-range"],
@@ -178,11 +181,9 @@ def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
 
 def _gates(said: Multimap) -> tuple[str, ...]:
     """Those that are on and add resources. Suites name gates of any release: the others are not looked at."""
-    from pilothouse.apiserver.resources import BEHIND_GATES
-
     pairs = [pair.partition("=") for listed in said.values() for pair in listed]
     on = {name.strip(): value.strip().lower() == "true" for name, _sign, value in pairs}
-    return tuple(gate for gate in BEHIND_GATES if on.get(gate))
+    return tuple(gate for gate in resources.BEHIND_GATES if on.get(gate))
 
 
 def _check(parsed: Parsed) -> None:
@@ -208,14 +209,12 @@ def _certificate(parsed: Parsed) -> tuple[str, str] | None:
 
 async def _data_of(urls: Sequence[str]) -> dict[str, Any]:
     """Where the ``etcd`` beside us wants the data. It may still be starting. Raises ``UserError``."""
-    from pilothouse.cli.etcd import DATA_PATH
-
     if not urls:
         raise UserError("--etcd-servers must be specified")
     deadline = time.monotonic() + _ETCD_SECONDS
     while True:
         try:
-            return await asyncio.to_thread(_fetch, f"{urls[0]}{DATA_PATH}")
+            return await asyncio.to_thread(_fetch, f"{urls[0]}{etcd.DATA_PATH}")
         except OSError as error:
             if time.monotonic() > deadline:
                 raise UserError(f"--etcd-servers {urls[0]} can't be reached: {error}") from error
@@ -229,10 +228,7 @@ async def _data_of(urls: Sequence[str]) -> dict[str, Any]:
 
 def _fetch(url: str) -> dict[str, Any]:
     """Raises ``OSError`` when nobody answers and ``ValueError`` when somebody else does."""
-    import http.client
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
+    parts = urls.urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
     try:
         connection.request("GET", parts.path)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import pilothouse
-from pilothouse.cli import COMMANDS
+from pilothouse.cli.commands import COMMANDS
 from pilothouse.cli.programs import ALIAS, flag_sets
 from pilothouse.machinery.flag_types import BOOL
 from pilothouse.machinery.flags import Flag, FlagSet, explain

@@ -5,22 +5,33 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import pilothouse
-from pilothouse.cli.program import UserError, first_of, parse, serve
-from pilothouse.controllermanager import options as manager_options
+from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.controllermanager import flags
 from pilothouse.controllermanager.config_file import add_config
 from pilothouse.controllermanager.feature_gates import warnings_of
-from pilothouse.controllermanager.options import Options, effective_gates, options_from
+from pilothouse.controllermanager.flags import options_from
+from pilothouse.controllermanager.options import Options, effective_gates
 from pilothouse.controllermanager.selection import absent_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, Log, logging
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.memory import give_back_large_blocks
+from pilothouse.env.tasks import first_of
 from pilothouse.env.zones import local_zone
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
+
+with lazy_imports():
+    import platform
+
+    from pilothouse.client import errors
+    from pilothouse.controllermanager import app
+    from pilothouse.runtime import election
+    from pilothouse.runtime import errors as runtime_errors
 
 
 def flag_set(program: str) -> FlagSet:
     """Every flag of the command."""
-    return manager_options.flag_set(program, DESCRIPTORS)
+    return flags.flag_set(program, DESCRIPTORS)
 
 
 def run(program: str, words: Sequence[str]) -> int:
@@ -56,8 +67,6 @@ def _own_version() -> str:
 def _version(form: str, version: str) -> str:
     if form != "raw":
         return f"Kubernetes {version}"
-    import platform
-
     major, minor, _patch = pilothouse.KUBERNETES_VERSION.removeprefix("v").split(".")
     compiler = f"{platform.python_implementation()} {platform.python_version()}"
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
@@ -112,11 +121,6 @@ def _end_at_once(lost: Exception) -> None:
 
 
 async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]]]) -> int:
-    from pilothouse.client.errors import ApiError, ConfigError
-    from pilothouse.controllermanager import app
-    from pilothouse.runtime import LeadershipLost
-    from pilothouse.runtime.guards import CannotRun
-
     log = Log("controllermanager")
     log.info("Python settings", v=1, python=sys.version.split()[0], implementation=sys.implementation.name)
     for name, value in sorted(options.flag_values.items()):
@@ -125,7 +129,7 @@ async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]
         log.warning(message, **values)
     try:
         await app.run(Env(zone=local_zone()), options, DESCRIPTORS, on_lost=_end_at_once)
-    except* (ApiError, CannotRun, ConfigError, LeadershipLost, OSError) as failed:
+    except* (errors.ApiError, runtime_errors.CannotRun, errors.ConfigError, election.LeadershipLost, OSError) as failed:
         # Alone, or in the groups of those who led or served at that moment.
         raise UserError(str(first_of(failed))) from None
     return 0

@@ -8,16 +8,17 @@ import sys
 from typing import Any
 
 import msgspec
-import yaml
 
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
 from pilothouse.cli.program import UserError
 from pilothouse.client import Client, merge_patch
-from pilothouse.client.discovery import Discovery
 from pilothouse.client.errors import AlreadyExists, ApiError
+from pilothouse.machinery.api_resources import Discovery
+from pilothouse.machinery.manifest_text import ManifestError, documents_of
 
 AGENT = "pilothouse-up"
+_ENDINGS = (".json", ".yaml", ".yml")
 STRICT = "Strict"
 """A field that the server does not know is a mistake in the manifest, as kubectl takes it."""
 
@@ -41,20 +42,49 @@ class Brought(msgspec.Struct, frozen=True):
     kind: Kind[Object]
     namespace: str
     name: str
+    uid: str
     verb: str
 
 
-def load(path: str) -> list[Manifest]:
-    """The objects of a file, ``-`` for standard input. Lists (``kind: List``) are taken apart."""
+def load(path: str, *, recursive: bool = False) -> list[Manifest]:
+    """The objects of a file, or of all manifests in a folder, in the order of their names, as kubectl takes them; ``-``
+    is standard input. Lists (``kind: List``) are taken apart. Raises ``UserError``."""
+    files = [path]
+    if path != "-" and pathlib.Path(path).is_dir():
+        files = [str(file) for file in _manifests_in(pathlib.Path(path), recursive=recursive)]
+        if not files:
+            raise UserError(f"there are no manifests in {path}: they are files that end with {', '.join(_ENDINGS)}")
+    manifests = [manifest for file in files for manifest in _load_file(file)]
+    if not manifests:
+        raise UserError(f"manifest {path} has no objects in it")
+    return manifests
+
+
+def _manifests_in(folder: pathlib.Path, *, recursive: bool) -> list[pathlib.Path]:
+    """In the order in which Go walks: by name, folders among the files."""
+    try:
+        entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    except OSError as error:
+        raise UserError(f"unable to read the folder {folder}: {error.strerror}") from error
+    found: list[pathlib.Path] = []
+    for entry in entries:
+        if entry.is_dir() and not entry.is_symlink():
+            found += _manifests_in(entry, recursive=True) if recursive else []
+        elif entry.name.endswith(_ENDINGS):
+            found.append(entry)
+    return found
+
+
+def _load_file(path: str) -> list[Manifest]:
     try:
         text = sys.stdin.read() if path == "-" else pathlib.Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UserError(f"unable to read manifest {path}: {reason}") from error
     try:
-        documents = list(yaml.load_all(text, Loader=_loader()))
-    except yaml.YAMLError as error:
-        raise UserError(f"manifest {path} is not valid YAML: {_complaint(error)}") from error
+        documents = documents_of(text)
+    except ManifestError as error:
+        raise UserError(f"manifest {path} is not valid YAML: {error}") from error
     found: list[Manifest] = []
     for number, document in enumerate(documents, 1):
         if document is None:
@@ -63,29 +93,7 @@ def load(path: str) -> list[Manifest]:
         items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
         for item in items if isinstance(items, list) else [document]:
             found.append(Manifest(where, _checked(item, where)))
-    if not found:
-        raise UserError(f"manifest {path} has no objects in it")
     return found
-
-
-def _complaint(error: yaml.YAMLError) -> str:
-    """Where and what, in one line."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
-    return str(error)
-
-
-def _loader() -> Any:
-    """YAML as Kubernetes reads it: timestamps stay text."""
-
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
-        pass
-
-    Loader.yaml_implicit_resolvers = {
-        letter: [(tag, pattern) for tag, pattern in rows if tag != "tag:yaml.org,2002:timestamp"]
-        for letter, rows in Loader.yaml_implicit_resolvers.items()
-    }
-    return Loader
 
 
 def _checked(document: Any, where: str) -> dict[str, Any]:
@@ -111,11 +119,13 @@ async def bring(client: Client, manifest: Manifest) -> Brought:
     try:
         try:
             made = await client.create(kind, document, namespace, field_manager=AGENT, field_validation=STRICT)
-            return Brought(kind, namespace, made.metadata.name, "created")
+            return Brought(kind, namespace, made.metadata.name, made.metadata.uid, "created")
         except AlreadyExists:
             patch = merge_patch(document)
-            await client.patch(kind, manifest.name, patch, namespace, field_manager=AGENT, field_validation=STRICT)
-            return Brought(kind, namespace, manifest.name, "configured")
+            made = await client.patch(
+                kind, manifest.name, patch, namespace, field_manager=AGENT, field_validation=STRICT
+            )
+            return Brought(kind, namespace, manifest.name, made.metadata.uid, "configured")
     except ApiError as error:
         raise UserError(f"{manifest.source}: {document['kind']} {manifest.name}: {error}") from error
 

@@ -6,11 +6,20 @@ from typing import TYPE_CHECKING
 from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.nodes import Profile
     from pilothouse.nodes.stages import Stage
+
+with lazy_imports():
+    import msgspec
+
+    from pilothouse.machinery import names, quantities
+    from pilothouse.nodes import driver as simulated_driver
+    from pilothouse.nodes import profile, simulator, stages
+    from pilothouse.runtime import informer
 
 USAGE = """Simulated nodes: they register, heartbeat, and take the pods bound to them through their lives.
 
@@ -23,6 +32,7 @@ _FIELDS = {
     "pod-start-delay": "start_delay",
     "pod-ready-delay": "ready_delay",
     "pod-stop-delay": "stop_delay",
+    "pod-commands": "commands",
     "node-cpu": "cpu",
     "node-memory": "memory",
     "node-pods": "pods",
@@ -39,6 +49,12 @@ def node_flags(flags: FlagSet) -> None:
         Flag("pod-start-delay", DURATION, 0.3, "From a pod's acceptance to its containers running"),
         Flag("pod-ready-delay", DURATION, 0.0, "From there to Ready"),
         Flag("pod-stop-delay", DURATION, 1.0, "From a pod's deletion to its end, at most its grace period"),
+        Flag(
+            "pod-commands",
+            BOOL,
+            True,
+            "Do what pods plainly say: sleep 5 and exit 3 end so, what is not restarted ends, app:404 has no image",
+        ),
         Flag("node-cpu", STRING, "32", "cpu of each node"),
         Flag("node-memory", STRING, "256Gi", "memory of each node"),
         Flag("node-pods", INT32, 110, "How many pods each node takes"),
@@ -50,7 +66,7 @@ def node_flags(flags: FlagSet) -> None:
 
 def flag_set(program: str) -> FlagSet:
     """Every flag of the command."""
-    flags = FlagSet(USAGE.format(program=program))
+    flags = FlagSet(USAGE.format(program=program), plain=True)
     node_flags(flags)
     flags.add(
         "nodes",
@@ -71,15 +87,12 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 async def _simulate(parsed: Parsed) -> int:
-    from pilothouse.nodes import NodeSimulator
-    from pilothouse.runtime import InformerFactory
-
     env = Env()
     profile, stages = profile_from(parsed), stages_from(parsed)
     async with connected(parsed, env, "pilothouse-nodes") as client:
-        informers = InformerFactory(client, env)
+        informers = informer.InformerFactory(client, env)
         names = [f"{parsed['node-prefix']}{index}" for index in range(parsed["nodes"])]
-        nodes = NodeSimulator(
+        nodes = simulator.NodeSimulator(
             env,
             names=names,
             informers=informers,
@@ -92,9 +105,9 @@ async def _simulate(parsed: Parsed) -> int:
             informers.start(group)
             group.start(nodes.run(), name="nodes")
             if parsed["storage"]:
-                from pilothouse.nodes.driver import SimulatedDriver
-
-                driver = SimulatedDriver(env, client=client, informers=informers, attach=parsed["attach"])
+                driver = simulated_driver.SimulatedDriver(
+                    env, client=client, informers=informers, attach=parsed["attach"]
+                )
                 group.start(driver.run(), name="driver")
     return 0
 
@@ -104,40 +117,36 @@ def profile_from(parsed: Parsed) -> "Profile":
 
     Raises ``UserError``.
     """
-    import msgspec
-
-    from pilothouse.machinery.names import dns_subdomain_errors
-    from pilothouse.machinery.quantities import QuantityError, parse_quantity
-    from pilothouse.nodes.profile import PROFILES
-
     if parsed["nodes"] < 0:
         raise UserError(f"--nodes must not be negative, got {parsed['nodes']}", code=2)
-    wrong = dns_subdomain_errors(f"{parsed['node-prefix']}0")
+    wrong = names.dns_subdomain_errors(f"{parsed['node-prefix']}0")
     if wrong:
         raise UserError(f'--node-prefix "{parsed["node-prefix"]}" can\'t begin the name of a node: {wrong[0]}', code=2)
-    if parsed["pod-profile"] not in PROFILES:
-        raise UserError(f'--pod-profile must be one of {", ".join(PROFILES)}, got "{parsed["pod-profile"]}"', code=2)
+    if parsed["pod-profile"] not in profile.PROFILES:
+        raise UserError(
+            f'--pod-profile must be one of {", ".join(profile.PROFILES)}, got "{parsed["pod-profile"]}"', code=2
+        )
     if parsed["pod-events"] not in _EVENTS:
         raise UserError(f'--pod-events must be auto, true or false, got "{parsed["pod-events"]}"', code=2)
     if parsed["node-pods"] < 0:
         raise UserError(f"--node-pods must not be negative, got {parsed['node-pods']}", code=2)
     for flag in ("node-cpu", "node-memory"):
         try:
-            if parse_quantity(parsed[flag]).mantissa < 0:
+            if quantities.parse_quantity(parsed[flag]).mantissa < 0:
                 raise UserError(f"--{flag} must not be negative, got {parsed[flag]}", code=2)
-        except QuantityError as error:
+        except quantities.QuantityError as error:
             raise UserError(f'invalid argument "{parsed[flag]}" for "--{flag}" flag: {error}', code=2) from error
     given = {field: parsed[flag] for flag, field in _FIELDS.items() if flag in parsed.given}
-    return msgspec.structs.replace(PROFILES[parsed["pod-profile"]], events=_EVENTS[parsed["pod-events"]], **given)
+    return msgspec.structs.replace(
+        profile.PROFILES[parsed["pod-profile"]], events=_EVENTS[parsed["pod-events"]], **given
+    )
 
 
 def stages_from(parsed: Parsed) -> "tuple[Stage, ...]":
     """The stages of the files that the flags name. Raises ``UserError``."""
     if not parsed["stages"]:
         return ()
-    from pilothouse.nodes.stages import StageError, load_stages
-
     try:
-        return load_stages(parsed["stages"])
-    except StageError as error:
+        return stages.load_stages(parsed["stages"])
+    except stages.StageError as error:
         raise UserError(str(error), code=2) from error

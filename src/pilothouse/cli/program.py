@@ -13,8 +13,10 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TextIO
 
 from pilothouse.env import TaskGroup, logging, loops
+from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
+from pilothouse.serving.limits import allow_open_files
 
 
 class UserError(Exception):
@@ -69,6 +71,7 @@ def serve(
         info_stream=_standard_output() if streams.split else None,
         info_buffer=streams.info_buffer,
     )
+    allow_open_files()
     try:
         return loops.run(_until_signal(work, stopped))
     except UserError as error:
@@ -132,10 +135,3 @@ async def _until_signal(work: Coroutine[Any, Any, int], stopped: int) -> int:
     except BaseExceptionGroup as group:
         # Programs are task groups in task groups; what people want to read is the first failure inside.
         raise first_of(group) from None
-
-
-def first_of(error: BaseException) -> BaseException:
-    """The first failure of a group in groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -3,27 +3,30 @@
 Building this imports all commands, which no running program does.
 """
 
-import importlib
-from collections.abc import Callable, Iterator
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping
 
-from pilothouse.cli import COMMANDS, module_of
+from pilothouse.cli import apiserver, envtest_assets, manager, nodes, scheduler, up
+from pilothouse.cli.commands import COMMANDS
 from pilothouse.machinery.flag_types import BOOL, NAMED_CERTIFICATES, STRING
 from pilothouse.machinery.flags import Flag, FlagSet
 
 ALIAS = "kube-controller-manager"
 """The manager under upstream's name."""
-WITHOUT_FLAGS = ("completion", "man", "version")
+_FLAG_SETS: Mapping[str, Callable[[str], FlagSet]] = {
+    "up": up.flag_set,
+    "manager": manager.flag_set,
+    "apiserver": apiserver.flag_set,
+    "scheduler": scheduler.flag_set,
+    "nodes": nodes.flag_set,
+    "envtest-assets": envtest_assets.flag_set,
+}
+"""In the order of ``COMMANDS``."""
+WITHOUT_FLAGS = tuple(name for name in COMMANDS if name not in _FLAG_SETS)
 
 
 def flag_sets() -> dict[str, FlagSet]:
-    """The flags of each command that has any, in the order of ``COMMANDS``."""
-    found = {}
-    for name in COMMANDS:
-        if name not in WITHOUT_FLAGS:
-            module = importlib.import_module(module_of(name))
-            found[name] = cast("Callable[[str], FlagSet]", module.flag_set)(f"pilothouse {name}")
-    return found
+    """The flags of each command that has any."""
+    return {name: flag_set(f"pilothouse {name}") for name, flag_set in _FLAG_SETS.items()}
 
 
 def shown_flags(flags: FlagSet) -> Iterator[Flag]:

@@ -5,7 +5,12 @@ from collections.abc import Sequence
 from pilothouse.cli.clientside import common_flags, connected, connection_flags
 from pilothouse.cli.program import parse, serve
 from pilothouse.env import Env, TaskGroup
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import STRING, Flag, FlagSet, Parsed
+
+with lazy_imports():
+    from pilothouse.runtime import informer
+    from pilothouse.scheduler import scheduler as scheduling
 
 USAGE = """Binds pending pods to nodes that fit.
 
@@ -16,7 +21,7 @@ Usage:
 
 def flag_set(program: str) -> FlagSet:
     """Every flag of the command."""
-    flags = FlagSet(USAGE.format(program=program))
+    flags = FlagSet(USAGE.format(program=program), plain=True)
     flags.add("scheduler", Flag("scheduler-name", STRING, "default-scheduler", "Pods of this schedulerName are bound"))
     connection_flags(flags, qps=50.0, burst=100)
     common_flags(flags)
@@ -32,13 +37,12 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 async def _schedule(parsed: Parsed) -> int:
-    from pilothouse.runtime import InformerFactory
-    from pilothouse.scheduler import Scheduler
-
     env = Env()
     async with connected(parsed, env, "pilothouse-scheduler") as client:
-        informers = InformerFactory(client, env)
-        scheduler = Scheduler(env, client=client, informers=informers, scheduler_name=parsed["scheduler-name"])
+        informers = informer.InformerFactory(client, env)
+        scheduler = scheduling.Scheduler(
+            env, client=client, informers=informers, scheduler_name=parsed["scheduler-name"]
+        )
         async with TaskGroup("scheduler program") as group:
             informers.start(group)
             group.start(scheduler.run(), name="scheduler")

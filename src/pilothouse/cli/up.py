@@ -1,23 +1,49 @@
 """``pilothouse up``: the whole plane in one process, in the foreground."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.cli.apiserver import gates_of, open_server, say_idle_gates, server_flags, start
+from pilothouse.cli.apiserver import (
+    administrators_kubeconfig,
+    gates_of,
+    open_server,
+    say_idle_gates,
+    server_flags,
+    start,
+)
 from pilothouse.cli.clientside import PATHS, common_flags
 from pilothouse.cli.nodes import node_flags, profile_from, stages_from
-from pilothouse.cli.program import UserError, first_of, parse, serve
+from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.zones import local_zone
 from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 
 if TYPE_CHECKING:
     from pilothouse.cli.manifests import Brought, Manifest
+    from pilothouse.cli.rollout import Progress
     from pilothouse.client import Client
     from pilothouse.plane.served import ServedApiServer
+
+with lazy_imports():
+    import socket  # noqa: TID251  # the name of the host
+
+    import msgspec
+
+    from pilothouse.apiserver import resources
+    from pilothouse.cli import manifests as manifest_files
+    from pilothouse.cli import rollout, written_kubeconfig
+    from pilothouse.client import errors
+    from pilothouse.controllermanager import options as manager_options
+    from pilothouse.controllermanager import root_authority
+    from pilothouse.controllermanager import selection as controller_selection
+    from pilothouse.controllers import registry
+    from pilothouse.controllers.identity import serviceaccount
+    from pilothouse.plane import explain, plane
 
 USAGE = """A Kubernetes control plane in one process: API server, controllers, scheduler and simulated nodes.
 
@@ -25,6 +51,8 @@ Usage:
   {program} [flags]
 """
 _LOOK_SECONDS = 0.1
+_STANDS_SECONDS = 1.0
+"""An object that has come no further for so long has a reason."""
 
 
 def run(program: str, words: Sequence[str]) -> int:
@@ -38,10 +66,17 @@ def run(program: str, words: Sequence[str]) -> int:
 
 def flag_set(program: str) -> FlagSet:
     """Every flag of the command."""
-    flags = FlagSet(USAGE.format(program=program))
+    flags = FlagSet(USAGE.format(program=program), plain=True)
     flags.add(
         "plane",
-        Flag("filename", PATHS, (), "Manifest to bring into the cluster, - for standard input; repeatable", "f"),
+        Flag(
+            "filename",
+            PATHS,
+            (),
+            "Manifest, or folder of manifests, to bring into the cluster, - for standard input; repeatable",
+            "f",
+        ),
+        Flag("recursive", BOOL, False, "Take the folders in the folders that -f names, too", "R"),
         Flag("wait", BOOL, False, "End when the manifests have converged: 0 if they did, 1 if not in time"),
         Flag("timeout", DURATION, 60.0, "How long --wait waits"),
         Flag("controllers", STRINGS, ("*",), "Controllers to run, as kube-controller-manager's flag of that name"),
@@ -51,7 +86,12 @@ def flag_set(program: str) -> FlagSet:
         Flag("no-storage", BOOL, False, "Make no default StorageClass and no volumes for claims"),
         Flag("no-cloud", BOOL, False, "Give Services of type LoadBalancer no address, as a cluster without a cloud"),
         Flag("in-memory", BOOL, False, "Keep nothing; the default unless --data-dir is given"),
-        Flag("write-kubeconfig", STRING, "", "Also write the kubeconfig there, such as ~/.kube/config"),
+        Flag(
+            "write-kubeconfig",
+            STRING,
+            "",
+            "Also add a context to this kubeconfig, such as ~/.kube/config, as the current one, until the end",
+        ),
     )
     server_flags(flags)
     node_flags(flags)
@@ -60,84 +100,76 @@ def flag_set(program: str) -> FlagSet:
 
 
 async def _up(parsed: Parsed) -> int:
-    from pilothouse.cli.manifests import load
-    from pilothouse.cli.written_kubeconfig import write
-    from pilothouse.runtime import LeadershipLost
-
     if parsed["in-memory"] and parsed["data-dir"]:
         raise UserError("--in-memory and --data-dir exclude each other", code=2)
     if parsed["wait"] and not parsed["filename"]:
         raise UserError("--wait needs a manifest to wait for: give -f", code=2)
     if not parsed["kubeconfig"]:
         raise UserError("--kubeconfig must name a file: without it nobody could log in", code=2)
-    paths = _kubeconfigs(parsed)
-    manifests = [manifest for path in parsed["filename"] for manifest in load(path)]
+    manifests = [
+        manifest for path in parsed["filename"] for manifest in manifest_files.load(path, recursive=parsed["recursive"])
+    ]
     env = Env(zone=local_zone())
     served = open_server(env, parsed, service_accounts=_makes_accounts(parsed))
     plane = _plane(env, served, parsed)
     code = 0
     try:
-        async with TaskGroup("up") as group:
+        async with contextlib.AsyncExitStack() as files, TaskGroup("up") as group:
             await start(served)
             running = group.start(plane.run(), name="plane")
-            for flag, path in paths.items():
-                write(path, served.url, served.kubeconfig(), flag=flag)
+            path = await files.enter_async_context(administrators_kubeconfig(served, parsed))
+            context = await _merge(files, served, parsed)
             await plane.wait_ready()
-            _say(_greeting(served, parsed, paths["--kubeconfig"]))
+            _say(_greeting(served, parsed, path, context))
             code = await _bring_all(plane.client(agent="pilothouse-up"), manifests, parsed)
             if not parsed["wait"]:
                 await asyncio.get_running_loop().create_future()
             running.cancel()
-    except* LeadershipLost as lost:
-        raise UserError(f"the manager has stopped, and everything with it: {first_of(lost)}") from None
     finally:
         # Last, so that the programs can still hand back what they hold: the manager releases its lease.
         await served.stop()
     return code
 
 
-def _kubeconfigs(parsed: Parsed) -> dict[str, Path]:
-    """The files to be written, by the flags that name them."""
-    return {f"--{flag}": Path(parsed[flag]).expanduser() for flag in ("kubeconfig", "write-kubeconfig") if parsed[flag]}
+async def _merge(files: contextlib.AsyncExitStack, served: "ServedApiServer", parsed: Parsed) -> str:
+    """Put a context into the user's file, if there is to be one. How it is called."""
+    if not parsed["write-kubeconfig"]:
+        return ""
+    server = written_kubeconfig.Server(served.url, served.kubeconfig)
+    return await files.enter_async_context(
+        written_kubeconfig.merged_kubeconfig(Path(parsed["write-kubeconfig"]), server)
+    )
 
 
 def _makes_accounts(parsed: Parsed) -> bool:
     """Whether the controller runs without which the admission plugin ServiceAccount would refuse every pod."""
-    from pilothouse.controllermanager.selection import Selection
-    from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR
-
-    return not parsed["no-manager"] and Selection(parsed["controllers"]).enables(DESCRIPTOR)
+    return not parsed["no-manager"] and controller_selection.Selection(parsed["controllers"]).enables(
+        serviceaccount.DESCRIPTOR
+    )
 
 
 def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
-    import socket
-
-    from pilothouse.apiserver.resources import BEHIND_GATES
-    from pilothouse.controllermanager.options import LeaderElection, Options, effective_gates, with_gates
-    from pilothouse.controllermanager.root_authority import with_authority, with_signer, with_signing_authority
-    from pilothouse.controllermanager.selection import unknown_names
-    from pilothouse.controllers.registry import DESCRIPTORS
-    from pilothouse.plane import Plane, PlaneOptions
-
-    say_idle_gates(parsed, {*effective_gates(DESCRIPTORS), *BEHIND_GATES})
-    unknown = unknown_names(parsed["controllers"], DESCRIPTORS)
+    say_idle_gates(parsed, {*manager_options.effective_gates(registry.DESCRIPTORS), *resources.BEHIND_GATES})
+    unknown = controller_selection.unknown_names(parsed["controllers"], registry.DESCRIPTORS)
     if unknown:
         raise UserError(f'"{unknown[0]}" is not in the list of known controllers', code=2)
     # Nobody else can have this data directory, so whoever held the lease under this name before is gone: a restart
     # takes it over at once, where a new name would wait for it to expire.
     identity = f"{socket.gethostname()}_pilothouse-up"
-    manager = Options(
+    manager = manager_options.Options(
         controllers=parsed["controllers"],
-        leader_election=LeaderElection(enabled=True),
+        leader_election=manager_options.LeaderElection(enabled=True),
         # What upstream grants is granted to controllers, not to the manager.
         use_service_account_credentials=parsed["authorization-mode"] == "RBAC",
     )
-    manager = with_gates(manager, gates_of(parsed), DESCRIPTORS)
+    manager = manager_options.with_gates(manager, gates_of(parsed), registry.DESCRIPTORS)
+    for refusal in () if parsed["no-manager"] else manager_options.unsupported_gates(manager, registry.DESCRIPTORS):
+        raise UserError(f"--feature-gates: {refusal}", code=2)
     if served.authority is not None:
-        manager = with_authority(manager, served.authority.certificate)
-        manager = with_signing_authority(manager, served.authority)
-    manager = with_signer(manager, served.gateway.tokens.signer)
-    options = PlaneOptions(
+        manager = root_authority.with_authority(manager, served.authority.certificate)
+        manager = root_authority.with_signing_authority(manager, served.authority)
+    manager = root_authority.with_signer(manager, served.gateway.tokens.signer)
+    options = plane.PlaneOptions(
         nodes=parsed["nodes"],
         node_prefix=parsed["node-prefix"],
         profile=profile_from(parsed),
@@ -149,24 +181,24 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
         manager=None if parsed["no-manager"] else manager,
         manager_identity=identity,
     )
-    return Plane(env, served.store, options, server=served.server)
+    return plane.Plane(env, served.store, options, server=served.server)
 
 
-def _greeting(served: "ServedApiServer", parsed: Parsed, path: Path) -> str:
+def _greeting(served: "ServedApiServer", parsed: Parsed, path: Path, context: str) -> str:
     where = f"in {parsed['data-dir']}" if parsed["data-dir"] else "in memory"
+    merged = f"  kubectl --context {context} get nodes    # {parsed['write-kubeconfig']}, current\n" if context else ""
     return (
         f"pilothouse is ready: API server {served.url}, {parsed['nodes']} nodes, kept {where}\n"
         f"  kubectl --kubeconfig {path} get nodes\n"
+        f"{merged}"
         "Ctrl-C stops it."
     )
 
 
 async def _bring_all(client: "Client", manifests: Sequence["Manifest"], parsed: Parsed) -> int:
-    from pilothouse.cli.manifests import bring
-
     brought = []
     for manifest in manifests:
-        one = await bring(client, manifest)
+        one = await manifest_files.bring(client, manifest)
         brought.append(one)
         _say(f"{_title(one)} {one.verb}")
         missing = _missing_controller(one, parsed)
@@ -174,13 +206,13 @@ async def _bring_all(client: "Client", manifests: Sequence["Manifest"], parsed: 
             _say(f"{_title(one)}: nothing will happen to it, {missing} does not run here")
     if not brought:
         return 0
-    shown: dict[int, str] = {}
+    rollout = _Rollout(client, brought)
     try:
         async with asyncio.timeout(parsed["timeout"] if parsed["wait"] else None):
-            await _watch_rollout(client, brought, shown)
+            await rollout.watch()
     except TimeoutError:
-        left = "; ".join(f"{_title(brought[number])}: {text}" for number, text in sorted(shown.items()))
-        _say(f"not converged after {parsed['timeout']:g} s: {left}")
+        await rollout.explain()
+        _say(f"not converged after {parsed['timeout']:g} s: {'; '.join(rollout.left)}")
         return 1
     _say("converged")
     return 0
@@ -189,39 +221,68 @@ async def _bring_all(client: "Client", manifests: Sequence["Manifest"], parsed: 
 def _missing_controller(one: "Brought", parsed: Parsed) -> str:
     """The controller that the object needs and that this plane does not start. Without a manager of its own the plane
     leaves that job to other programs."""
-    from pilothouse.cli.rollout import CONTROLLER_OF
-    from pilothouse.controllermanager.selection import Selection
-    from pilothouse.controllers.registry import DESCRIPTORS
-
-    needed = CONTROLLER_OF.get(one.kind.kind, "")
-    selection = Selection(tuple(parsed["controllers"]))
-    if parsed["no-manager"] or any(found.name == needed and selection.enables(found) for found in DESCRIPTORS):
+    needed = rollout.CONTROLLER_OF.get(one.kind.kind, "")
+    selection = controller_selection.Selection(tuple(parsed["controllers"]))
+    if parsed["no-manager"] or any(found.name == needed and selection.enables(found) for found in registry.DESCRIPTORS):
         return ""
     return needed
 
 
-async def _watch_rollout(client: "Client", brought: Sequence["Brought"], shown: dict[int, str]) -> None:
-    """Show each object's progress when it changes; return when all are done. ``shown`` says what is not, and why."""
-    import msgspec
+class _Rollout:
+    """Shows how far objects have come, whenever that changes, and why one does not come further."""
 
-    from pilothouse.cli.rollout import Progress, progress_of
-    from pilothouse.client.errors import NotFound
+    def __init__(self, client: "Client", brought: Sequence["Brought"]) -> None:
+        self._client = client
+        self._explainer = explain.Explainer(client)
+        self._left = dict(enumerate(brought))
+        self._shown: dict[int, str] = {}
+        self._since: dict[int, float] = {}
+        self._why: dict[int, list[str]] = {}
 
-    left = dict(enumerate(brought))
-    while left:
-        for number, one in list(left.items()):
-            try:
-                raw = await client.get(one.kind.raw, one.name, one.namespace)
-                progress = progress_of(msgspec.json.decode(raw))
-            except NotFound:
-                progress = Progress("is gone", False)
-            if shown.get(number) != progress.text:
-                shown[number] = progress.text
-                _say(f"{_title(one)}: {progress.text}")
-            if progress.done:
-                del left[number], shown[number]
-        if left:
-            await asyncio.sleep(_LOOK_SECONDS)
+    @property
+    def left(self) -> list[str]:
+        """What is not done, how far it has come, and why no further."""
+        lines = []
+        for number, text in sorted(self._shown.items()):
+            why = self._why.get(number)
+            lines.append(f"{_title(self._left[number])}: {text}{f' ({why[0]})' if why else ''}")
+        return lines
+
+    async def watch(self) -> None:
+        """Return when all are done."""
+        now = asyncio.get_running_loop().time
+        while self._left:
+            for number, one in list(self._left.items()):
+                progress = await self._progress_of(one)
+                if self._shown.get(number) != progress.text:
+                    self._shown[number], self._since[number] = progress.text, now()
+                    _say(f"{_title(one)}: {progress.text}")
+                if progress.done:
+                    del self._left[number], self._shown[number]
+                elif now() - self._since[number] >= _STANDS_SECONDS:
+                    self._since[number] = now()
+                    await self._explain(number, one)
+            if self._left:
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    async def explain(self) -> None:
+        """Say why what is left is not done, as far as that has not been said."""
+        for number, one in list(self._left.items()):
+            await self._explain(number, one)
+
+    async def _explain(self, number: int, one: "Brought") -> None:
+        warnings = await self._explainer.warnings(one.kind.kind, one.name, one.namespace, one.uid)
+        if warnings and warnings != self._why.get(number):
+            self._why[number] = warnings
+            for warning in warnings:
+                _say(f"  {_title(one)}: {warning}")
+
+    async def _progress_of(self, one: "Brought") -> "Progress":
+        try:
+            raw = await self._client.get(one.kind.raw, one.name, one.namespace)
+        except errors.NotFound:
+            return rollout.Progress("is gone", False)
+        return rollout.progress_of(msgspec.json.decode(raw))
 
 
 def _title(one: "Brought") -> str:

@@ -1,70 +1,164 @@
-"""The kubeconfig that ``up`` and ``apiserver`` write for their users.
+"""The kubeconfigs that ``up`` and ``apiserver`` write for their users, and take back.
 
-Mode 0600, written in one step, and never over a file that was not written here: such a file may hold the only copy of
-somebody's credentials. A first line marks our own.
+One file is all ours: mode 0600, written in one step, and never over a file that was not written here, since such a file
+may hold the only copy of somebody's credentials; nor over that of a server that still runs. Into another, which is the
+user's, a context is put (``kubeconfig_text``). Both are changed under client-go's lock, ``FILE.lock``, so that kubectl
+and this program do not overwrite each other's changes.
 """
 
+import asyncio
 import contextlib
 import os
-import pathlib
-import socket
+import socket  # noqa: TID251  # asks once whether a real server listens
+import stat
 import sys
 import urllib.parse
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
-import yaml
-
+from pilothouse.cli import kubeconfig_text
+from pilothouse.cli.kubeconfig_text import Document, NoKubeconfig
 from pilothouse.cli.program import UserError
+from pilothouse.env.private_files import is_open_to_all, is_ours, write_private
 
 MARK = "# Written by pilothouse; it is overwritten at the next start."
+NAME = "pilothouse"
+"""What cluster, user and context are called in the user's file, if that name is free."""
 _PATIENCE_SECONDS = 0.2
+_LOCK_SECONDS = 5.0
+_LOCK_PAUSE_SECONDS = 0.05
 
 
-def write(path: pathlib.Path, server: str, content: dict[str, object], *, flag: str = "--kubeconfig") -> None:
-    """Write the file that ``flag`` names, for the server of that URL, or say why not.
+class Server:
+    """The server that a kubeconfig is for. ``document`` makes one whose cluster, user and context have that name."""
 
-    Whoever used the file for another server that still answers is told that it leads elsewhere now.
+    def __init__(self, url: str, document: Callable[[str], Document]) -> None:
+        self.url = url
+        self.document = document
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return urllib.parse.urlsplit(self.url).port or 443
+
+
+@contextlib.asynccontextmanager
+async def own_kubeconfig(
+    path: Path, server: Server, *, given: bool = True, kept: bool = False, flag: str = "--kubeconfig"
+) -> AsyncIterator[Path]:
+    """Have a file with a kubeconfig, and say which.
+
+    Where the file is that of a server that still runs another one beside it is taken, unless the path was ``given`` by
+    the user. It goes away at the end unless it is to be ``kept``, for a server that comes back. Raises ``UserError``.
     """
+    path = _home(path)
+    async with _locked(path):
+        path = _free_path(path, server, given=given, flag=flag)
+        document = kubeconfig_text.marked(server.document(NAME))
+        _replace(path, f"{MARK}\n{kubeconfig_text.dumped(document)}")
+    try:
+        yield path
+    finally:
+        if not kept:
+            with _told(f"{path} could not be removed"):
+                async with _locked(path):
+                    if _is_written_here(path) and _server_of(path) == server.url:
+                        path.unlink()
+
+
+@contextlib.asynccontextmanager
+async def merged_kubeconfig(path: Path, server: Server) -> AsyncIterator[str]:
+    """Have a context in the user's file, as the current one, and say how it is called. At the end it is taken out, and
+    what was current before is so again. Raises ``UserError``."""
+    path = _home(path)
+    async with _locked(path):
+        before = _read(path)
+        try:
+            name = _free_name(path, kubeconfig_text.read(before or ""), server)
+            after = kubeconfig_text.put_in(before or "", server.document(name))
+        except NoKubeconfig as error:
+            raise UserError(f"unable to add a context to {path}: {error}; it is left alone") from None
+        _rewrite(path, after)
+    try:
+        yield name
+    finally:
+        with _told(f"the context {name} could not be taken out of {path}"):
+            async with _locked(path):
+                _take_out(path, name, server, before, after)
+
+
+def _take_out(path: Path, name: str, server: Server, before: str | None, after: str) -> None:
+    text = _read(path)
+    if text is None or kubeconfig_text.server_of(kubeconfig_text.read(text), name) != server.url:
+        return  # somebody else has done it, or has put another in its place
+    if text == after and not kubeconfig_text.has(kubeconfig_text.read(before or ""), name):
+        left = before
+    else:
+        left = kubeconfig_text.take_out(text, name)
+        if before is None and kubeconfig_text.is_empty(left):
+            left = None
+    if left is None:
+        path.unlink()
+    else:
+        _rewrite(path, left)
+
+
+# Which file, and which name
+
+
+def _free_path(path: Path, server: Server, *, given: bool, flag: str) -> Path:
+    """The path, or one beside it. Raises ``UserError`` when neither may be written."""
     if path.is_dir():
         raise UserError(f"{path} is a directory; name a file with {flag}")
-    if path.exists() and not is_ours(path):
+    if os.path.lexists(path) and not (is_ours(path) and _is_written_here(path)):
         raise UserError(
-            f"{path} was not written by pilothouse and is left alone; move it away, or choose another with {flag}"
+            f"{path} was not written by pilothouse and is left alone; move it away, choose another with {flag}, or "
+            "have a context added to it with --write-kubeconfig"
         )
     before = _server_of(path)
-    if before not in {"", server} and _answers(before):
-        print(
-            f"note: {path} was for {before}, which still runs; from now on it is for {server}"
-            f" ({flag} FILE keeps them apart)",
-            file=sys.stderr,
-        )
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(f"{MARK}\n{yaml.safe_dump(content, sort_keys=False)}")
-        part.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):  # the error above is the one to tell
-            part.unlink()
-        raise UserError(f"unable to write kubeconfig {path}: {error.strerror}") from error
+    if before in {"", server.url} or not _answers(before):
+        return path
+    if given:
+        raise UserError(f"{path} is for {before}, which still runs; name another file with {flag}")
+    beside = path.with_name(f"{path.name}-{server.port}")
+    print(f"note: {path} is for {before}, which still runs; {beside} is for {server.url}", file=sys.stderr)
+    return _free_path(beside, server, given=True, flag=flag)
 
 
-def is_ours(path: pathlib.Path) -> bool:
-    """Whether the file carries our mark."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            return file.readline().rstrip("\n") == MARK
-    except (OSError, UnicodeDecodeError):
+def _free_name(path: Path, document: Document, server: Server) -> str:
+    """A name that is free, or of a server of ours that is gone. Raises ``UserError`` if there is none."""
+    for name in (NAME, f"{NAME}-{server.port}"):
+        if not kubeconfig_text.has(document, name):
+            return name
+        known = kubeconfig_text.server_of(document, name)
+        if kubeconfig_text.is_marked(document, name) and (known == server.url or not _answers(known)):
+            return name
+    raise UserError(f"{path} has clusters, users or contexts named {NAME} and {NAME}-{server.port}; rename one of them")
+
+
+def _is_written_here(path: Path) -> bool:
+    """Whether the file carries our mark. kubectl drops the comment when it changes something, and keeps the others."""
+    text = _read(path)
+    if text is None:
         return False
+    if text.split("\n", 1)[0] == MARK:
+        return True
+    try:
+        document = kubeconfig_text.read(text)
+    except NoKubeconfig:
+        return False
+    names = [cluster.get("name") or "" for cluster in document.get("clusters") or ()]
+    return bool(names) and all(kubeconfig_text.is_marked(document, name) for name in names)
 
 
-def _server_of(path: pathlib.Path) -> str:
+def _server_of(path: Path) -> str:
     """The server that a file of ours names; empty when there is none to be found."""
     try:
-        return str(yaml.safe_load(path.read_text(encoding="utf-8"))["clusters"][0]["cluster"]["server"])
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, LookupError, TypeError):
+        document = kubeconfig_text.read(_read(path) or "")
+    except NoKubeconfig:
         return ""
+    names = [cluster.get("name") or "" for cluster in document.get("clusters") or ()]
+    return kubeconfig_text.server_of(document, names[0]) if names else ""
 
 
 def _answers(url: str) -> bool:
@@ -75,3 +169,76 @@ def _answers(url: str) -> bool:
             return True
     except (OSError, ValueError):
         return False
+
+
+# Files
+
+
+def _home(path: Path) -> Path:
+    return path.expanduser()
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"unable to read kubeconfig {path}: {getattr(error, 'strerror', '') or error}") from None
+
+
+def _rewrite(path: Path, text: str) -> None:
+    """Replace the user's file, or the one that it links to; its mode and owner stay, and a new one is private."""
+    path = path.resolve()
+    if not path.exists():
+        _replace(path, text)
+        return
+    old = path.stat()
+    _replace(path, text, mode=stat.S_IMODE(old.st_mode))
+    if old.st_uid != path.stat().st_uid:
+        os.chown(path, old.st_uid, old.st_gid)  # root has changed somebody's file
+
+
+def _replace(path: Path, text: str, *, mode: int = 0o600) -> None:
+    try:
+        write_private(path, text.encode(), mode=mode)
+    except OSError as error:
+        raise UserError(f"unable to write kubeconfig {path}: {error.strerror}") from error
+
+
+@contextlib.asynccontextmanager
+async def _locked(path: Path) -> AsyncIterator[None]:
+    """Hold client-go's lock of a kubeconfig, in a directory that is made if it is not there (``lockFile`` in client-go
+    ``tools/clientcmd/loader.go``, v0.36; that gives up at once). Raises ``UserError``."""
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if is_open_to_all(path.parent):
+            why = f"anybody may exchange files in {path.parent}; chmod o-w {path.parent}"
+            raise UserError(f"unable to write kubeconfig {path}: {why}")
+        async with asyncio.timeout(_LOCK_SECONDS):
+            while True:
+                try:
+                    os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0))
+                    break
+                except FileExistsError:
+                    await asyncio.sleep(_LOCK_PAUSE_SECONDS)
+    except TimeoutError:
+        raise UserError(
+            f"{lock} is there: another program is changing {path}, or died while it did so; then remove that file"
+        ) from None
+    except OSError as error:
+        raise UserError(f"unable to write kubeconfig {path}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Say on standard error what went wrong: there is nobody left to handle it."""
+    try:
+        yield
+    except (UserError, NoKubeconfig, OSError) as error:
+        print(f"note: {what}: {error}", file=sys.stderr)

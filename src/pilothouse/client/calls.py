@@ -121,14 +121,14 @@ class Calls:
         metrics = self._metrics
         if metrics is None:
             return await self._transport.request(request)
-        started = self._env.monotonic()
+        started = self._env.perf_counter()
         code, size = "<error>", 0
         try:
             response = await self._transport.request(request)
             code, size = str(response.status), len(response.body)
             return response
         finally:
-            seconds = self._env.monotonic() - started
+            seconds = self._env.perf_counter() - started
             metrics.request_done(
                 method, self._host, code, seconds=seconds, request_bytes=len(body), response_bytes=size
             )
@@ -140,14 +140,14 @@ class Calls:
         metrics = self._metrics
         if metrics is None:
             return await self._transport.open(request)
-        started = self._env.monotonic()
+        started = self._env.perf_counter()
         code = "<error>"
         try:
             stream = await self._transport.open(request)
             code = str(stream.status)
             return stream
         finally:
-            seconds = self._env.monotonic() - started
+            seconds = self._env.perf_counter() - started
             metrics.request_done("GET", self._host, code, seconds=seconds, request_bytes=0, response_bytes=0)
             if attempt:
                 metrics.retried("GET", self._host, code)

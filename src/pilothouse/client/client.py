@@ -34,10 +34,14 @@ from pilothouse.client.requests import (
 )
 from pilothouse.client.watch import Watch
 from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.durations import format_duration
 
 if TYPE_CHECKING:
-    from pilothouse.client.discovery import Discovery
+    from pilothouse.machinery.api_resources import Discovery
+
+with lazy_imports():
+    from pilothouse.client import discovery
 
 T = TypeVar("T")
 
@@ -396,9 +400,7 @@ class Client:
 
     async def discover(self) -> "Discovery":
         """What the server serves; see ``client.discovery``. Parts that could not be fetched are in its ``failures``."""
-        from pilothouse.client.discovery import discover
-
-        return await discover(self)
+        return await discovery.discover(self)
 
     async def server_version(self) -> dict[str, str]:
         """``/version``: ``gitVersion``, ``major``, ``minor`` and more."""

@@ -18,7 +18,7 @@ from pilothouse.client.exec_plugin import ExecPlugin
 from pilothouse.client.kubeconfig import Selected, load
 from pilothouse.client.metrics import ConnectionMetrics
 from pilothouse.client.remote import RemoteTransport
-from pilothouse.client.tls import TlsSettings, make_context
+from pilothouse.client.tls import TlsSettings, make_context, with_authority_read
 from pilothouse.env import Env
 
 
@@ -34,6 +34,13 @@ class ConnectionInfo(msgspec.Struct, frozen=True):
     """The context's namespace, "" when it names none."""
     origin: str = ""
     """Where all this comes from, for the log."""
+
+    def with_authority_as_it_is(self) -> "ConnectionInfo":
+        """The same, with the certificate authority that its file holds now: later changes of the file do not count.
+
+        Raises ``ConfigError``.
+        """
+        return msgspec.structs.replace(self, tls=with_authority_read(self.tls))
 
     def transport(
         self, env: Env, *, credentials: Credentials | None = None, metrics: ConnectionMetrics | None = None

@@ -6,7 +6,7 @@ v0.36: dial 30 s, TLS handshake 10 s, dead peers found within 45 s as HTTP/2's p
 
 import asyncio
 import ipaddress
-import socket
+import socket  # noqa: TID251  # options of the loop's own sockets
 import ssl
 from collections.abc import Awaitable, Callable
 
@@ -15,6 +15,7 @@ from pilothouse.client.endpoint import Endpoint, Proxy
 from pilothouse.client.errors import ConfigError, ConnectFailed, ConnectionRefused
 from pilothouse.client.metrics import ConnectionMetrics
 from pilothouse.env.dialing import NotConnected, connect, handed_over, shake_hands
+from pilothouse.env.environment import perf_counter_of
 
 CONNECT_SECONDS = 30.0
 TLS_SECONDS = 10.0
@@ -147,13 +148,14 @@ async def _connect(
     where = f"{what}{host}:{port}"
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            began = loop.time()
+            now = perf_counter_of(loop)
+            began = now()
             try:
                 addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             except socket.gaierror as error:
                 raise ConnectFailed(f"cannot find {where}: {error.strerror or error}") from error
             if metrics is not None and not _is_address(host):
-                metrics.resolved(host, loop.time() - began)
+                metrics.resolved(host, now() - began)
             return await connect(loop, addresses, _prepare)
     except TimeoutError:
         raise ConnectFailed(f"no connection to {where} within {CONNECT_SECONDS:.0f} s") from None

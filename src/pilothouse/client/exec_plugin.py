@@ -20,6 +20,10 @@ from pilothouse.client.errors import ConfigError, ConnectFailed
 from pilothouse.client.metrics import ConnectionMetrics, PluginOutcome
 from pilothouse.client.tls import KeyPair
 from pilothouse.env import Env, Log
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from cryptography import x509
 
 _log = Log("client")
 
@@ -184,8 +188,6 @@ class ExecPlugin:
 
 def _lifetime(pair: KeyPair | None) -> tuple[datetime.datetime, datetime.datetime] | None:
     """From when until when a certificate is valid, if it is one; if not, whoever uses it will say so."""
-    from cryptography import x509
-
     if pair is None:
         return None
     try:

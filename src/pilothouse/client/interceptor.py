@@ -6,6 +6,7 @@ Tests and the simulation wrap a transport in an ``Interceptor`` and give it rule
     faults.add(Rule(fail(500), verb="create", resource="pods", nth=3))       # the third create of a pod fails
     faults.add(Rule(lose_answer(), verb="create", probability=0.1))          # created, but the caller hears nothing
     faults.add(Rule(delay(0.1, 2.0), verb="watch", resource="nodes"))        # node events come late, in order
+    faults.add(Rule(delay_answer(2.0), verb="write"))                        # events overtake the answers to writes
     with faults.hold(resource="pods") as held:                               # no pod event reaches anybody
         ...
         held.release(1)                                                      # but this one
@@ -38,6 +39,13 @@ class Delay(msgspec.Struct, frozen=True):
     longest: float
 
 
+class DelayAnswer(msgspec.Struct, frozen=True):
+    """Send at once, and wait before the caller gets the answer."""
+
+    shortest: float
+    longest: float
+
+
 class Answer(msgspec.Struct, frozen=True):
     """Answer in the server's place; the request is not sent."""
 
@@ -57,12 +65,17 @@ class Replace(msgspec.Struct, frozen=True):
     change: Callable[[wire.Request], wire.Request]
 
 
-Action = Delay | Answer | Break | Replace
+Action = Delay | DelayAnswer | Answer | Break | Replace
 
 
 def delay(shortest: float, longest: float | None = None) -> Delay:
     """Wait that many seconds, or a random time between two."""
     return Delay(shortest, shortest if longest is None else longest)
+
+
+def delay_answer(shortest: float, longest: float | None = None) -> DelayAnswer:
+    """The server does it at once, and its answer comes that many seconds later: events overtake it."""
+    return DelayAnswer(shortest, shortest if longest is None else longest)
 
 
 def fail(
@@ -339,6 +352,8 @@ class Interceptor:
             raise
         if isinstance(action, Break):
             await self._break(call, request, action)
+        if isinstance(action, DelayAnswer):
+            await asyncio.sleep(self._env.stream("interceptor").uniform(action.shortest, action.longest))
         self._observe(Answered(call, request, response, injected=False))
         return response
 

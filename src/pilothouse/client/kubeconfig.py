@@ -17,7 +17,11 @@ import msgspec
 from pilothouse.client.errors import ConfigError
 from pilothouse.client.exec_plugin import API_VERSIONS, ExecSettings
 from pilothouse.client.tls import TlsSettings
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.nulls import without_nulls
+
+with lazy_imports():
+    import yaml  # 20 ms that a program with in-cluster configuration does not need to spend
 
 
 class _Wire(msgspec.Struct, rename="kebab", frozen=True):
@@ -297,8 +301,6 @@ def load(paths: Sequence[Path], *, explicit: bool) -> Kubeconfig:
 
 
 def _parse(path: Path, content: bytes) -> _File:
-    import yaml  # 20 ms that a program with in-cluster configuration does not need to spend
-
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         document = yaml.load(content, Loader=loader)  # noqa: S506  # a safe loader, in C where there is one

@@ -1,4 +1,4 @@
-"""What the client reports about itself. ``runtime.metrics`` has the ``rest_client_*`` families behind it."""
+"""What the client reports about itself. ``runtime.client_metrics`` has the ``rest_client_*`` families behind it."""
 
 import datetime
 from typing import Literal, Protocol

@@ -14,7 +14,14 @@ import msgspec
 from pilothouse.client.errors import ConfigError
 from pilothouse.client.metrics import ConnectionMetrics
 from pilothouse.env import Env, Log
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.trust import trust_as_go
+
+with lazy_imports():
+    import tempfile
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
 
 _log = Log("client")
 
@@ -163,6 +170,14 @@ def make_context(settings: TlsSettings, now: datetime.datetime, pair: KeyPair | 
     return context
 
 
+def with_authority_read(settings: TlsSettings) -> TlsSettings:
+    """The settings with what is in the authority's file in place of its name. Raises ``ConfigError``."""
+    if settings.ca_data or not settings.ca_file:
+        return settings
+    pem = _read(settings.ca_file, settings.origin, "certificate authority")
+    return msgspec.structs.replace(settings, ca_data=pem, ca_file="")
+
+
 def _pair_of(settings: TlsSettings) -> KeyPair | None:
     has_certificate = bool(settings.certificate_data or settings.certificate_file)
     has_key = bool(settings.key_data or settings.key_file)
@@ -183,11 +198,6 @@ def _pair_of(settings: TlsSettings) -> KeyPair | None:
 
 def _load_pair(context: ssl.SSLContext, pair: KeyPair, now: datetime.datetime) -> None:
     # Only who has a client certificate pays for these (80 ms at start).
-    import tempfile
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
-
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
     except ValueError as error:

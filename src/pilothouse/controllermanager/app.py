@@ -6,9 +6,9 @@ standby, as upstream's.
 
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from pilothouse.client.connect import find
+from pilothouse.client.connect import ConnectionInfo, find
 from pilothouse.controllermanager import configz, profiling, zpages
 from pilothouse.controllermanager.health import Health
 from pilothouse.controllermanager.identities import PROGRAM, RemoteClients
@@ -28,10 +28,17 @@ from pilothouse.controllermanager.root_authority import bundle_of, with_authorit
 from pilothouse.controllermanager.secure_port import secure_port
 from pilothouse.controllermanager.slis import Slis
 from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.metrics import Registry
 from pilothouse.runtime import LeadershipLost, process_metrics
 from pilothouse.runtime.client_metrics import RestClientMetrics
 from pilothouse.runtime.descriptor import Descriptor
-from pilothouse.runtime.metrics import Registry
+
+if TYPE_CHECKING:
+    from pilothouse.cel.sandbox import Sandbox
+
+with lazy_imports():
+    from pilothouse.cel import sandbox
 
 
 async def run(
@@ -43,12 +50,12 @@ async def run(
 ) -> None:
     """Manage until cancelled. ``on_lost`` is called as soon as a lease is lost, before anything has been stopped.
 
-    Raises ``ConfigError``, ``ApiError``, ``OSError``, ``guards.CannotRun`` or ``runtime.LeadershipLost``; their texts
-    are for people.
+    Raises ``ConfigError``, ``ApiError``, ``OSError``, ``CannotRun`` or ``LeadershipLost``; their texts are
+    for people.
     """
     metrics = Registry(disabled=options.metrics.disabled, allowed=options.metrics.allowed)
     process_metrics.install(metrics)
-    connection = find(kubeconfig=options.kubeconfig, master=options.master)
+    connection = connection_of(options)
     requests = RestClientMetrics(metrics, env.now)
     clients = RemoteClients(
         env,
@@ -57,15 +64,48 @@ async def run(
         metrics=requests,
     )
     options = with_authority(options, bundle_of(connection.tls) if connection.endpoint.tls else b"")
-    health, readiness = Health(), Health()
+    health, readiness, expressions = Health(), Health(), _Expressions()
     manager = Manager(
-        env, options, clients, descriptors, metrics=metrics, health=health, readiness=readiness, on_lost=on_lost
+        env,
+        options,
+        clients,
+        descriptors,
+        metrics=metrics,
+        health=health,
+        readiness=readiness,
+        on_lost=on_lost,
+        expressions=expressions.hire,
     )
     try:
         async with secure_port(env, options.serving, pages_of(env, options, manager), requests):
             await manager.run()
     finally:
+        expressions.stop()
         await clients.close()
+
+
+class _Expressions:
+    """The process that compiles large expressions, started when the first one comes."""
+
+    def __init__(self) -> None:
+        self._sandbox: Sandbox | None = None
+
+    def hire(self) -> "Sandbox":
+        """The process, started at the first call."""
+        if self._sandbox is None:
+            self._sandbox = sandbox.Sandbox()
+        return self._sandbox
+
+    def stop(self) -> None:
+        """Stop the process if it was started."""
+        if self._sandbox is not None:
+            self._sandbox.stop()
+
+
+def connection_of(options: Options) -> ConnectionInfo:
+    """The API server to manage, and as whom. Raises ``ConfigError``."""
+    found = find(kubeconfig=options.kubeconfig, master=options.master)
+    return found if options.gates.enabled("ClientsAllowCARotation") else found.with_authority_as_it_is()
 
 
 @runtime_checkable

@@ -30,17 +30,23 @@ class _Wrong(Exception):
 
 
 class Authenticator:
-    """Tells users by what they bring. Without ``tokens`` bearer tokens are not looked at."""
+    """Authenticates requests by front proxy headers, client certificate or bearer token, in this order.
 
-    def __init__(self, env: Env, trust: ClientTrust, tokens: TokenReviews | None) -> None:
+    Without ``tokens`` bearer tokens are not read; ``certificate_uids`` is the gate ``AllowParsingUserUIDFromCertAuth``.
+    """
+
+    def __init__(
+        self, env: Env, trust: ClientTrust, tokens: TokenReviews | None, *, certificate_uids: bool = True
+    ) -> None:
         self._env = env
+        self._certificate_uids = certificate_uids
         self._trust = trust
         self._tokens = tokens
         self._log = Log("authentication")
 
     async def user(self, peer: Peer | None, headers: Headers) -> User | None:
         """The user of a request, or None for a credential that is wrong (401). No credential is the anonymous user."""
-        self._trust.look()
+        self._trust.reload()
         found = _Headers(headers)
         wrong = []
         ways: tuple[Callable[[], User | None], ...] = (
@@ -88,13 +94,25 @@ class Authenticator:
             return None
         digest = hashlib.sha256(peer.certificate).hexdigest()
         return User(
-            username=peer.common_name, groups=peer.organizations, extra={_CREDENTIAL: (f"X509SHA256={digest}",)}
+            username=peer.common_name,
+            uid=_uid_of(peer) if self._certificate_uids else "",
+            groups=peer.organizations,
+            extra={_CREDENTIAL: (f"X509SHA256={digest}",)},
         )
 
     def _verify(self, authorities: Authorities, peer: Peer) -> None:
         refusal = authorities.refusal(peer.chain or (peer.certificate,), self._env.now())
         if refusal is not None:
             raise _Wrong(f"verifying certificate of {peer.common_name!r} failed: x509: {refusal}")
+
+
+def _uid_of(peer: Peer) -> str:
+    """The uid in a certificate, "" without one (``authentication/request/x509``, ``parseUIDFromCert``, v0.36)."""
+    if len(peer.uids) > 1:
+        raise _Wrong(f"expected 1 UID, but found multiple: [{' '.join(peer.uids)}]")
+    if peer.uids == ("",):
+        raise _Wrong("UID cannot be an empty string")
+    return peer.uids[0] if peer.uids else ""
 
 
 class _Headers:

@@ -24,7 +24,7 @@ from pilothouse.serving.client_certificates import Authorities
 
 NAMESPACE = "kube-system"
 NAME = "extension-apiserver-authentication"
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 
 _log = Log("authentication")
 
@@ -64,12 +64,13 @@ class ClientTrust:
             if path
         }
         self._settings = serving.request_header
+        self._watch_list = serving.watch_list
         self.on_change = on_change
         self.clients: Authorities | None = None
         """Who signs users' certificates."""
         self.proxies: FrontProxies | None = None
         self._stamps: dict[str, object] = {}
-        self._looked_at = float("-inf")
+        self._checked_at = float("-inf")
         for flag, path in self._files.items():
             try:
                 self._read(flag, path)
@@ -90,12 +91,12 @@ class ClientTrust:
         """Whether files say all there is to know, so that the cluster need not be asked."""
         return len(self._files) == 2
 
-    def look(self) -> None:
-        """Take up files that have changed since the last look, at most once a second."""
+    def reload(self) -> None:
+        """Reload the files that have changed since they were last read; checks at most once a second."""
         now = self._env.monotonic()
-        if not self._files or now - self._looked_at < _LOOK_SECONDS:
+        if not self._files or now - self._checked_at < _CHECK_SECONDS:
             return
-        self._looked_at = now
+        self._checked_at = now
         for flag, path in self._files.items():
             if _stamp(path) == self._stamps.get(flag):
                 continue
@@ -149,7 +150,7 @@ class ClientTrust:
 
     def follow(self, client: Client, group: TaskGroup) -> None:
         """Keep to the ConfigMap until the group ends."""
-        factory = InformerFactory(client, self._env, resync_seconds=0.0)
+        factory = InformerFactory(client, self._env, resync_seconds=0.0, stream_first=self._watch_list)
         informer = factory.informer(CONFIG_MAPS, namespace=NAMESPACE, field_selector=f"metadata.name={NAME}")
 
         informer.add_handler(

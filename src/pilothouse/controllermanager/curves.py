@@ -19,7 +19,7 @@ _PREFERRED = {
 """Best first."""
 
 
-def problems_of_curves(numbers: Iterable[int]) -> Iterator[str]:
+def validate_curves(numbers: Iterable[int]) -> Iterator[str]:
     """What is wrong with a list, in upstream's words."""
     seen: set[int] = set()
     for number in numbers:

@@ -11,11 +11,11 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from pilothouse.controllermanager.authentication import Authenticator
+from pilothouse.controllermanager.authentication import ANONYMOUS, Authenticator
 from pilothouse.controllermanager.delegation import Authorizer, Unanswered
 from pilothouse.controllermanager.pages import Answer, Pages, Request
 from pilothouse.env import Log
-from pilothouse.serving.peer import presented_by
+from pilothouse.serving.peer import mark_authenticated, presented_by
 
 __all__ = ["Endpoints", "Pages"]
 
@@ -48,6 +48,8 @@ class Endpoints:
         user = await self._authenticator.user(peer, scope["headers"])
         if user is None:
             return _refused(HTTPStatus.UNAUTHORIZED, "Unauthorized", "Unauthorized")
+        if user is not ANONYMOUS:
+            mark_authenticated(scope)
         try:
             verdict = await self._authorizer.verdict(user, method.lower(), path)
         except Unanswered as error:

@@ -37,18 +37,54 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EFFECTS = {
+    "AllowParsingUserUIDFromCertAuth": "uses the uid in client certificates of the secure port",
+    "ClientsAllowCARotation": "reloads the `certificate-authority` file of a kubeconfig when it changes",
     "ComponentFlagz": "serves `/flagz`",
     "ComponentStatusz": "serves `/statusz`",
-    "ControllerManagerReleaseLeaderElectionLockOnExit": "`false` keeps the lease on an orderly stop; not given, it is "
-    "released",
+    "ControllerManagerReleaseLeaderElectionLockOnExit": "`false` does not release the lease on a graceful stop; "
+    "by default it is released",
     "LoggingAlphaOptions": "allows the alpha flags of logging",
+    "LoggingBetaOptions": "allows `--logging-format=json`",
     "RemoteRequestHeaderUID": "allows `--requestheader-uid-headers`",
+    "WatchListClient": "starts informers with a streaming list (WatchList)",
 }
 """What a gate switches here, apart from controllers and their options."""
 
-_DEPENDENCIES = {
-    f"StaleControllerConsistency{kind}": ("AtomicFIFO",) for kind in ("DaemonSet", "Job", "ReplicaSet", "StatefulSet")
+UNSUPPORTED = {
+    "CoordinatedLeaderElection": "leader election",
 }
+"""Gates that change what the manager does upstream and not here, apart from controllers (``Descriptor``): their
+non-default value is refused, in the name of what does not follow it."""
+
+DEPENDENCIES: Mapping[str, tuple[str, ...]] = {
+    "ClusterTrustBundleProjection": ("ClusterTrustBundle",),
+    "DRADeviceBindingConditions": ("DRAResourceClaimDeviceStatus",),
+    "DRADeviceTaintRules": ("DRADeviceTaints",),
+    "DRAResourceClaimGranularStatusAuthorization": ("DRAResourceClaimDeviceStatus",),
+    "DRAWorkloadResourceClaims": ("GenericWorkload",),
+    "ExtendWebSocketsToKubelet": ("NodeDeclaredFeatures",),
+    "GangScheduling": ("GenericWorkload",),
+    "GracefulNodeShutdownBasedOnPodPriority": ("GracefulNodeShutdown",),
+    "InPlacePodLevelResourcesVerticalScaling": ("NodeDeclaredFeatures", "PodLevelResources"),
+    "InPlacePodVerticalScalingInitContainers": ("NodeDeclaredFeatures",),
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge": ("MatchLabelKeysInPodTopologySpread",),
+    "PodLevelResourceManagers": ("PodLevelResources",),
+    "ResourceHealthStatusMessage": ("ResourceHealthStatus",),
+    "RestartAllContainersOnContainerExits": ("ContainerRestartRules", "NodeDeclaredFeatures"),
+    "StaleControllerConsistencyDaemonSet": ("AtomicFIFO",),
+    "StaleControllerConsistencyJob": ("AtomicFIFO",),
+    "StaleControllerConsistencyReplicaSet": ("AtomicFIFO",),
+    "StaleControllerConsistencyStatefulSet": ("AtomicFIFO",),
+    "StorageVersionAPI": ("APIServerIdentity",),
+    "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
+    "UnknownVersionInteroperabilityProxy": ("APIServerIdentity",),
+    "UserNamespacesHostNetworkSupport": ("NodeDeclaredFeatures",),
+    "WindowsGracefulNodeShutdown": ("GracefulNodeShutdown",),
+    "WorkloadAwarePreemption": ("GangScheduling",),
+    "WorkloadWithJob": ("GenericWorkload",),
+}
+"""What must be on for a gate to be on (``defaultKubernetesFeatureGateDependencies``, v1.36 ``pkg/features``), less the
+gates that are locked to on."""
 
 _TABLE = {
     "ALPHA off": """AllAlpha APIServingWithRoutine AllowUnsafeMalformedObjectDeletion CBORServingAndStorage
@@ -174,13 +210,13 @@ def gates_from(said: Multimap) -> FeatureGates:
                 chosen[name] = parse_bool(text)
             except ValueError as error:
                 raise FlagError(f"invalid value of {name}={text}, err: {error}") from None
-    problems = list(_problems(chosen))
-    if problems:
-        raise FlagError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+    errors = list(_validate(chosen))
+    if errors:
+        raise FlagError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
     return FeatureGates(chosen)
 
 
-def _problems(chosen: Mapping[str, bool]) -> Iterable[str]:
+def _validate(chosen: Mapping[str, bool]) -> Iterable[str]:
     known = known_gates()
     for name, value in chosen.items():
         gate = known.get(name)
@@ -191,10 +227,18 @@ def _problems(chosen: Mapping[str, bool]) -> Iterable[str]:
             locked = show_bool(gate.default)
             yield f"cannot set feature gate {name} to {show_bool(value)}, feature is locked to {locked}"
     gates = FeatureGates(chosen)
-    for name, needed in _DEPENDENCIES.items():
+    for name, needed in DEPENDENCIES.items():
         off = [other for other in needed if not gates.enabled(other)]
         if gates.enabled(name) and off:
             yield f"{name} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
+
+
+def refusal_of(gates: FeatureGates, name: str, follower: str) -> Iterable[str]:
+    """Why this gate can't have its value, if ``follower`` would have to follow it and does not."""
+    gate, value = known_gates()[name], gates.enabled(name)
+    if value is not gate.default:
+        by = "" if name in gates.chosen else f" (by All{gate.stage.value.capitalize()})"
+        yield f"feature gate {name}={show_bool(value)}{by} is not supported: {follower} does not implement it"
 
 
 def warnings_of(gates: FeatureGates, effective: Iterable[str]) -> Iterable[str]:

@@ -9,8 +9,12 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError
+
+with lazy_imports():
+    from pilothouse.controllermanager import yaml_file
 
 GROUP = "controllermanager.config.k8s.io"
 KIND = "LeaderMigrationConfiguration"
@@ -67,12 +71,10 @@ _VERSIONS: dict[str, type[_Versioned]] = {"v1": _Versioned, "v1beta1": _WithLock
 
 def load(path: str) -> LeaderMigration:
     """Read the file. Raises ``FlagError``, which names it."""
-    from pilothouse.controllermanager.yaml_file import read_mapping
-
     if not path:
         return LeaderMigration()
     try:
-        document = read_mapping(path)
+        document = yaml_file.read_mapping(path)
     except (OSError, ValueError) as error:
         raise FlagError(f"unable to read leader migration configuration from {quoted(path)}: {error}") from error
     return parse(document, path)
@@ -90,13 +92,13 @@ def parse(document: dict[str, Any], path: str) -> LeaderMigration:
         read = msgspec.convert(document, _VERSIONS[version])
     except msgspec.ValidationError as error:
         raise FlagError(f"{path}: strict decoding error: {error}") from error
-    problems = list(_problems(read))
-    if problems:
-        raise FlagError(f"{path}: failed to parse leader migration configuration: [{', '.join(problems)}]")
+    errors = list(_validate(read))
+    if errors:
+        raise FlagError(f"{path}: failed to parse leader migration configuration: [{', '.join(errors)}]")
     return LeaderMigration(leader_name=read.leader_name, leaders=read.controller_leaders)
 
 
-def _problems(read: _Versioned) -> Iterator[str]:
+def _validate(read: _Versioned) -> Iterator[str]:
     if not read.leader_name:
         yield "leaderName: Required value: leaderName must be set for LeaderMigrationConfiguration"
     if isinstance(read, _WithLock) and read.resource_lock not in _LOCKS:

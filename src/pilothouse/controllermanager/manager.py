@@ -8,28 +8,34 @@ kube-controller-manager v1.36 ``cmd/kube-controller-manager/app/controllermanage
 
 import asyncio
 import functools
-import socket
+import socket  # noqa: TID251  # the name of the host
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import pilothouse
+from pilothouse.cel.limits import Hire, no_process
 from pilothouse.client import Client
-from pilothouse.client.discovery import Discovery, RestMapper
+from pilothouse.client.discovery import RestMapper
 from pilothouse.controllermanager.health import Health
 from pilothouse.controllermanager.leader_migration import LeaderMigration
 from pilothouse.controllermanager.options import Options
 from pilothouse.controllermanager.selection import Selection
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.api_resources import Discovery
+from pilothouse.machinery.metrics import Registry
 from pilothouse.runtime import EventRecorder, InformerFactory
 from pilothouse.runtime.api_server import wait_for_api_server
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.descriptor import Descriptor, RunnableController
-from pilothouse.runtime.guards import CannotRun
-from pilothouse.runtime.metrics import Registry
+from pilothouse.runtime.errors import CannotRun
 from pilothouse.runtime.on_demand import OnDemand, can_wait, keep_raw_for
 
 if TYPE_CHECKING:
     from pilothouse.runtime import LeaderElector, LeadershipLost
+
+with lazy_imports():
+    from pilothouse.runtime import election
 
 MAPPER_RESET_SECONDS = 30.0
 LAST_EVENTS_SECONDS = 1.0
@@ -75,8 +81,12 @@ class Manager:
         readiness: Health | None = None,
         identity: str = "",
         on_lost: "Callable[[LeadershipLost], object] | None" = None,
+        expressions: Hire = no_process,
     ) -> None:
-        """``on_lost`` is called as soon as a lease is known to be lost, before the controllers are told to stop."""
+        """``expressions`` compiles large ones for controllers.
+
+        ``on_lost`` is called as soon as a lease is known to be lost, before the controllers are told to stop.
+        """
         self._env = env
         self._options = options
         self._clients = clients
@@ -86,6 +96,7 @@ class Manager:
         self.readiness = readiness or Health()
         self._identity = identity or f"{socket.gethostname()}_{env.uid()}"
         self._on_lost = on_lost
+        self._expressions = expressions
         self._log = Log("controllermanager")
         self.leading = asyncio.Event()
         """Set while the controllers of this process are running with filled caches."""
@@ -136,10 +147,8 @@ class Manager:
             group.cancel()
 
     def _elector(self, name: str, recorder: EventRecorder) -> "LeaderElector":
-        from pilothouse.runtime import Fence, LeaderElector
-
         settings = self._options.leader_election
-        return LeaderElector(
+        return election.LeaderElector(
             self._client("leader-election"),
             self._env,
             identity=self._identity,
@@ -149,7 +158,7 @@ class Manager:
             renew_deadline_seconds=settings.renew_deadline,
             retry_period_seconds=settings.retry_period,
             release_on_stop=settings.release_on_stop,
-            fence=Fence(self._env),
+            fence=election.Fence(self._env),
             recorder=recorder,
             metrics=self.metrics,
             on_lost=self._on_lost,
@@ -190,9 +199,16 @@ class Manager:
         mapper = RestMapper(discoverer)
         resync = self._options.min_resync_period * (1 + self._env.stream("resync").random())
         shared = self._client("shared-informers", fence)
-        informers = InformerFactory(shared, self._env, resync_seconds=resync, metrics=self.metrics)
+        streams = self._options.gates.enabled("WatchListClient")
+        informers = InformerFactory(
+            shared, self._env, resync_seconds=resync, metrics=self.metrics, stream_first=streams
+        )
         metadata = InformerFactory(
-            self._client("metadata-informers", fence), self._env, resync_seconds=resync, metrics=self.metrics
+            self._client("metadata-informers", fence),
+            self._env,
+            resync_seconds=resync,
+            metrics=self.metrics,
+            stream_first=streams,
         )
         wanted = [
             descriptor
@@ -264,7 +280,7 @@ class Manager:
             self._log.info("Skipping controller: it is switched off", controller=descriptor.name)
             return False
         for watch in descriptor.watches:
-            if not discovery.serves(watch.kind):
+            if not watch.option and not discovery.serves(watch.kind):
                 self._log.warning(
                     "Controller is left out: the API server does not serve what it watches",
                     controller=descriptor.name,
@@ -295,6 +311,7 @@ class Manager:
             metrics=self.metrics,
             options=self._options.controller_options.get(descriptor.name),
             rest_mapper=mapper,
+            expressions=self._expressions,
             log=Log(descriptor.name),
         )
         controller = self.controllers[descriptor.name] = descriptor.build(context)
@@ -317,8 +334,8 @@ class Manager:
         except CannotRun:
             raise
         except Exception as error:
-            # Reconciles and handlers have guards; what comes through here is beyond a key. Upstream's process crashes
-            # then, another one takes over, and so it is here: nobody must go on as if all controllers ran.
+            # Exceptions of reconciles and handlers are survived; what comes through here is beyond a key. Upstream's
+            # process crashes then, and another one takes over; so it is here, because not all controllers run any more.
             self._log.exception("Controller failed, the process ends", error, controller=controller.name)
             raise
         finally:

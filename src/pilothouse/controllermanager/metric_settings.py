@@ -7,7 +7,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import FlagError, Parsed
+
+with lazy_imports():
+    from pilothouse.controllermanager import yaml_file
 
 Allowed = dict[str, dict[str, frozenset[str]]]
 
@@ -41,9 +45,7 @@ def _add(allowed: Allowed, said: Mapping[str, str], where: str) -> None:
 
 
 def _manifest(path: str) -> Mapping[str, str]:
-    from pilothouse.controllermanager.yaml_file import read_mapping
-
     try:
-        return msgspec.convert(read_mapping(path), dict[str, str])
+        return msgspec.convert(yaml_file.read_mapping(path), dict[str, str])
     except (OSError, ValueError) as error:
         raise FlagError(f"--allow-metric-labels-manifest {path}: {error}") from error

@@ -12,7 +12,7 @@ import msgspec
 
 from pilothouse.controllermanager.health import Health, Report
 from pilothouse.env import Log
-from pilothouse.runtime.metrics import Registry
+from pilothouse.machinery.metrics import Registry
 
 TEXT = "text/plain; charset=utf-8"
 HTML = "text/html; charset=utf-8"
@@ -87,7 +87,7 @@ def health_page(health: Health, endpoint: str) -> Page:
 
     def page(request: Request) -> Answer:
         asked = request.query
-        return _told(health.report(endpoint, verbose="verbose" in asked, exclude=asked.get("exclude", ())))
+        return _report_page(health.report(endpoint, verbose="verbose" in asked, exclude=asked.get("exclude", ())))
 
     return page
 
@@ -97,12 +97,12 @@ def single_checks(health: Health, endpoint: str) -> Page:
 
     def page(request: Request) -> Answer:
         report = health.single(request.path.removeprefix(f"/{endpoint}/"))
-        return NOT_FOUND if report is None else _told(report)
+        return NOT_FOUND if report is None else _report_page(report)
 
     return page
 
 
-def _told(report: Report) -> Answer:
+def _report_page(report: Report) -> Answer:
     for name, reason in report.failures.items():
         _log.info("Health check failed", v=2, check=name, reason=reason)
     return Answer(HTTPStatus.OK if report.healthy else HTTPStatus.INTERNAL_SERVER_ERROR, report.text)

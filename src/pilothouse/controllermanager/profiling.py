@@ -28,6 +28,10 @@ from types import CodeType, FrameType
 from pilothouse.controllermanager.pages import HTML, TEXT, Answer, Pages, Request
 from pilothouse.controllermanager.pprof import encode_profile
 from pilothouse.env import Env, logging
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    import tracemalloc
 
 SAMPLES_PER_SECOND = 100
 MOST_SECONDS = 300.0
@@ -111,13 +115,11 @@ class _Profiling:
 
     async def heap(self, request: Request) -> Answer:
         """Memory now, or what is allocated in the next seconds."""
-        wish = request.first("gc")
-        if wish.isdecimal() and int(wish) > 0:
+        value = request.first("gc")
+        if value.isdecimal() and int(value) > 0:
             gc.collect()
         lines = [f"# {name} = {value}" for name, value in _memory().items()]
         if request.first("seconds"):
-            import tracemalloc
-
             seconds = _seconds(request, 0.0)
             if seconds is None or self._busy:
                 return _not_now(self._busy)
@@ -153,9 +155,10 @@ def _seconds(request: Request, default: float) -> float | None:
 
 
 class _Sampler:
-    """Looks at the main thread whenever the process has used so much CPU time (SIGPROF, as Go's profiler).
+    """Records the stack of the main thread each time the process has used so much CPU time (SIGPROF, as Go's profiler).
 
-    A thread that looks on would need the interpreter's lock, gets it when the loop waits, and sees nothing but waiting.
+    A sampling thread would need the interpreter's lock. It would get the lock only while the loop waits, and would
+    record nothing but waiting.
     """
 
     def __init__(self) -> None:

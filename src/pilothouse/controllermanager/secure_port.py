@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pilothouse.client import Client, default_user_agent
 from pilothouse.client.connect import find, in_pod
-from pilothouse.client.errors import ApiError, ConfigError
+from pilothouse.client.errors import ApiError, ConfigError, Forbidden, NotFound
 from pilothouse.client.in_cluster import is_in_cluster
 from pilothouse.controllermanager.authentication import Authenticator
 from pilothouse.controllermanager.cipher_suites import openssl_ciphers
@@ -33,6 +33,10 @@ from pilothouse.serving.tls import Files, Policy, ServerTls
 
 _DELEGATED_QPS = 200.0
 _DELEGATED_BURST = 400
+_HOW_TO_GRANT = (
+    f"; usually fixed by 'kubectl create rolebinding -n {NAMESPACE} ROLEBINDING_NAME"
+    " --role=extension-apiserver-authentication-reader --user=THE_USER'"
+)
 
 _log = Log("authentication")
 
@@ -48,13 +52,13 @@ async def secure_port(
     if serving.port == 0:
         yield
         return
-    authenticating = _delegate(env, serving.authentication_kubeconfig, metrics)
-    authorizing = _delegate(env, serving.authorization_kubeconfig, metrics)
+    authenticating = _delegate(env, serving, serving.authentication_kubeconfig, metrics)
+    authorizing = _delegate(env, serving, serving.authorization_kubeconfig, metrics)
     try:
         trust = ClientTrust(env, serving)
         asks = authenticating if not (serving.authentication_skip_lookup or trust.is_complete) else None
         if asks is not None:
-            await _look_up(env, asks, trust, tolerant=serving.authentication_tolerate_lookup_failure)
+            await _look_up(env, asks, trust, serving)
         endpoints = Endpoints(
             pages,
             _authenticator(env, serving, trust, authenticating),
@@ -93,39 +97,52 @@ async def secure_port(
 
 
 def _authenticator(env: Env, serving: Serving, trust: ClientTrust, client: Client | None) -> Authenticator:
-    if client is None:
-        return Authenticator(env, trust, None)
-    tokens = TokenReviews(env, client, cache_seconds=serving.authentication_cache_seconds)
-    return Authenticator(env, trust, tokens)
+    tokens = None
+    if client is not None:
+        tokens = TokenReviews(env, client, cache_seconds=serving.authentication_cache_seconds)
+    return Authenticator(env, trust, tokens, certificate_uids=serving.certificate_uids)
 
 
-def _delegate(env: Env, kubeconfig: str, metrics: RestClientMetrics | None) -> Client | None:
+def _delegate(env: Env, serving: Serving, kubeconfig: str, metrics: RestClientMetrics | None) -> Client | None:
     """The client that asks about others. Without a kubeconfig, and not in a pod either, nothing is delegated."""
     if not kubeconfig and not is_in_cluster(os.environ):
         return None
-    transport = (find(kubeconfig=kubeconfig) if kubeconfig else in_pod()).transport(env, metrics=metrics)
+    connection = find(kubeconfig=kubeconfig) if kubeconfig else in_pod()
+    if not serving.authority_rotation:
+        connection = connection.with_authority_as_it_is()
+    transport = connection.transport(env, metrics=metrics)
     if metrics is not None:
         metrics.transport_given(made=True)
     agent = default_user_agent(PROGRAM)
     return Client(transport, env, qps=_DELEGATED_QPS, burst=_DELEGATED_BURST, user_agent=agent, metrics=metrics)
 
 
-async def _look_up(env: Env, client: Client, trust: ClientTrust, *, tolerant: bool) -> None:
+async def _look_up(env: Env, client: Client, trust: ClientTrust, serving: Serving) -> None:
     """Read the cluster's part of the trust once, before the port opens.
 
-    An API server that is not up yet is waited for as long as the manager itself would wait.
+    A ConfigMap that is not there configures nothing, and ``ClientTrust.follow`` takes it up when it comes. Only what it
+    says about front proxies is required: upstream reads users' authorities by the watch alone
+    (``DelegatingAuthenticationOptions.ApplyTo``, apiserver v0.36). An API server that is not up yet is waited for as
+    long as the manager itself would wait.
     """
+    tolerant = serving.authentication_tolerate_lookup_failure or bool(serving.request_header.client_ca_file)
     deadline = env.monotonic() + WAIT_SECONDS
     while True:
         try:
             trust.take(await client.get(CONFIG_MAPS, NAME, NAMESPACE))
             return
+        except NotFound:
+            _log.info(
+                "The cluster configures no client authorities; client certificates prove nothing until it does",
+                configmap=f"{NAMESPACE}/{NAME}",
+            )
+            return
         except (ApiError, ConnectionError, TimeoutError) as error:
             message = f"unable to load configmap {NAMESPACE}/{NAME}: {error}"
+            if isinstance(error, Forbidden):
+                message += _HOW_TO_GRANT
             if tolerant:
-                _log.warning(
-                    f"{message}; going on without, client certificates may be those of nobody until it is there"
-                )
+                _log.warning(f"{message}; continuing without authentication configuration until it can be read")
                 return
             if isinstance(error, ApiError) or env.monotonic() >= deadline:
                 raise ConfigError(

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from pilothouse.controllermanager.health import Health
 from pilothouse.controllermanager.pages import METRICS, Answer, Request
 from pilothouse.env import Env
-from pilothouse.runtime.metrics import CounterFamily, GaugeFamily, Registry
+from pilothouse.machinery.metrics import CounterFamily, GaugeFamily, Registry
 
 
 class Slis:

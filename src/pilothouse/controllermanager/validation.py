@@ -1,14 +1,14 @@
-"""What makes settings unusable, in upstream's words.
+"""Validation of the options, with upstream's messages.
 
 Facts: kube-controller-manager v1.36 ``cmd/kube-controller-manager/app/options`` (``Validate`` of each group),
-``apiserver/pkg/server/options``, ``component-base`` (flags, logs, metrics, compatibility). Some of it upstream notices
-only when it puts a setting to use; here everything is looked at before the program starts. ``options`` asks.
+``apiserver/pkg/server/options``, ``component-base`` (flags, logs, metrics, compatibility). Upstream finds some
+of these errors only when it uses the setting; here all options are validated before the program starts, by ``flags``.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from pilothouse.controllermanager.curves import problems_of_curves
+from pilothouse.controllermanager.curves import validate_curves
+from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllermanager.selection import unknown_names
 from pilothouse.controllermanager.upstream_flags import CIPHER_SUITES, INSECURE_CIPHER_SUITES, TLS_VERSIONS
 from pilothouse.machinery.durations import format_duration
@@ -16,12 +16,26 @@ from pilothouse.machinery.flag_types import parse_size, quoted
 from pilothouse.machinery.flags import Parsed
 from pilothouse.runtime.descriptor import Descriptor
 
-if TYPE_CHECKING:
-    from pilothouse.controllermanager.options import LeaderElection, Options
-
 MINOR = 36
 """We are v1.36."""
 _OLDEST_MINOR = MINOR - 3
+_AT_LEAST_ONE = {
+    **dict.fromkeys(
+        (
+            "concurrent-cron-job-syncs",
+            "concurrent-daemonset-syncs",
+            "concurrent-ephemeralvolume-syncs",
+            "concurrent-horizontal-pod-autoscaler-syncs",
+            "concurrent-job-syncs",
+            "concurrent-statefulset-syncs",
+        ),
+        "{name} must be greater than 0, but got {value}",
+    ),
+    "concurrent-device-taint-eviction-syncs": "{name} must be greater than zero, got {value}",
+    "concurrent-resourceclaim-syncs": "{name} must be larger than 0, got {value}",
+    "concurrent-validating-admission-policy-status-syncs": "must be positive, got {value}",
+}
+"""The other controllers that have such a flag run without workers then, which is to say that they do nothing."""
 _RANGES = {
     "concurrent-service-endpoint-syncs": (1, 50),
     "max-endpoints-per-slice": (1, 1000),
@@ -30,22 +44,22 @@ _RANGES = {
 }
 
 
-def problems_of(parsed: Parsed, options: "Options", descriptors: Sequence[Descriptor]) -> Iterator[str]:
+def validate_options(parsed: Parsed, options: Options, descriptors: Sequence[Descriptor]) -> Iterator[str]:
     """Everything that is wrong, in the order of upstream's groups."""
-    yield from _version_problems(parsed)
-    yield from _generic_problems(parsed, options)
+    yield from _validate_versions(parsed)
+    yield from _validate_generic(parsed, options)
     for name in unknown_names(options.controllers, descriptors):
         yield f"{quoted(name)} is not in the list of known controllers"
-    yield from _serving_problems(parsed)
-    yield from _controller_problems(parsed)
-    yield from _logging_problems(parsed, options)
+    yield from _validate_serving(parsed)
+    yield from _validate_controllers(parsed)
+    yield from _validate_logging(parsed, options)
 
 
-def _generic_problems(parsed: Parsed, options: "Options") -> Iterator[str]:
+def _validate_generic(parsed: Parsed, options: Options) -> Iterator[str]:
     if options.leader_election.enabled:
         if parsed["leader-elect-resource-lock"] != "leases":
             yield 'resourceLock value must be "leases"'
-        yield from _election_problems(options.leader_election)
+        yield from _validate_leader_election(options.leader_election)
     elif options.leader_migration is not None:
         yield "--enable-leader-migration needs --leader-elect"
     if parsed["cloud-provider"] not in {"", "external"}:
@@ -57,7 +71,7 @@ def _generic_problems(parsed: Parsed, options: "Options") -> Iterator[str]:
         )
 
 
-def _election_problems(election: "LeaderElection") -> Iterator[str]:
+def _validate_leader_election(election: LeaderElection) -> Iterator[str]:
     """client-go ``leaderelection.NewLeaderElector`` (v0.36), which panics."""
     if election.lease_duration <= election.renew_deadline:
         yield "leaseDuration must be greater than renewDeadline"
@@ -75,7 +89,7 @@ def _election_problems(election: "LeaderElection") -> Iterator[str]:
             yield f"{name} is required"
 
 
-def _version_problems(parsed: Parsed) -> Iterator[str]:
+def _validate_versions(parsed: Parsed) -> Iterator[str]:
     problem, emulated = _minor(parsed["emulated-version"])
     if problem:
         yield problem
@@ -105,7 +119,7 @@ def _minor(words: Sequence[str], default: int = MINOR) -> tuple[str, int]:
     return "", default
 
 
-def _serving_problems(parsed: Parsed) -> Iterator[str]:
+def _validate_serving(parsed: Parsed) -> Iterator[str]:
     port = parsed["secure-port"]
     if not 0 <= port <= 65535:
         yield f"--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
@@ -118,7 +132,7 @@ def _serving_problems(parsed: Parsed) -> Iterator[str]:
     for suite in parsed["tls-cipher-suites"]:
         if suite not in CIPHER_SUITES and suite not in INSECURE_CIPHER_SUITES:
             yield f"--tls-cipher-suites: Cipher suite {suite} not supported or doesn't exist"
-    for problem in problems_of_curves(parsed["tls-curve-preferences"]):
+    for problem in validate_curves(parsed["tls-curve-preferences"]):
         yield f"--tls-curve-preferences: {problem}"
     for name in ("username-headers", "group-headers", "uid-headers", "extra-headers-prefix", "allowed-names"):
         if any(not value.strip() for value in parsed[f"requestheader-{name}"]):
@@ -128,7 +142,7 @@ def _serving_problems(parsed: Parsed) -> Iterator[str]:
             yield f"--authorization-always-allow-paths: only trailing * allowed in {quoted(path.removeprefix('/'))}"
 
 
-def _controller_problems(parsed: Parsed) -> Iterator[str]:
+def _validate_controllers(parsed: Parsed) -> Iterator[str]:
     for name in sorted(parsed.values):
         value = parsed[name]
         if name in _RANGES:
@@ -137,20 +151,18 @@ def _controller_problems(parsed: Parsed) -> Iterator[str]:
                 yield f"{name} must not be less than {least}, but got {value}"
             elif value > most:
                 yield f"{name} must not be more than {most}, but got {value}"
-        # Upstream checks this for some controllers and starts others with no worker at all.
-        elif name.startswith("concurrent") and value <= 0:
-            yield f"{name} must be greater than 0, but got {value}"
-    period = parsed["attach-detach-reconcile-sync-period"]
-    if period <= 1 and not parsed["disable-attach-detach-reconcile-sync"]:
-        yield "--attach-detach-reconcile-sync-period: duration time must be greater than one second"
-    if parsed["controller-shutdown-timeout"] < 0:
-        yield "--controller-shutdown-timeout must not be negative"
+        elif name in _AT_LEAST_ONE and value <= 0:
+            yield _AT_LEAST_ONE[name].format(name=name, value=value)
+    if parsed["attach-detach-reconcile-sync-period"] < 1:
+        yield "duration time must be greater than one second as set via command line option reconcile-sync-loop-period"
 
 
-def _logging_problems(parsed: Parsed, options: "Options") -> Iterator[str]:
+def _validate_logging(parsed: Parsed, options: Options) -> Iterator[str]:
     if options.logging_format not in {"text", "json"}:
         yield f"format: Invalid value: {quoted(options.logging_format)}: Unsupported log format"
-    elif options.logging_format != "text" and options.vmodule:
+    elif options.logging_format == "json" and not options.gates.enabled("LoggingBetaOptions"):
+        yield "format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature"
+    if options.logging_format not in {"", "text"} and options.vmodule:
         yield f'vmodule: Forbidden: Only supported for text log format; --logging-format is "{options.logging_format}"'
     if options.log_streams.flush_seconds <= 0:
         frequency = format_duration(options.log_streams.flush_seconds)

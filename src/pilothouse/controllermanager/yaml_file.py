@@ -6,11 +6,15 @@ YAML is imported when a file is read: most starts read none.
 from pathlib import Path
 from typing import Any
 
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    import yaml
+
 
 def read_mapping(path: str) -> dict[str, Any]:
     """The mapping in a file. Raises ``OSError``, or ``ValueError`` when it is not one document, or no mapping, or has
     a key twice."""
-    import yaml
 
     class Loader(yaml.SafeLoader):
         """YAML lets the last of two equal keys win, in silence."""

@@ -14,7 +14,11 @@ import msgspec
 import pilothouse
 from pilothouse.controllermanager.pages import Answer, Page, Request
 from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.times import format_time
+
+with lazy_imports():
+    import yaml
 
 GROUP = "config.k8s.io"
 _VERSIONS = ("v1beta1", "v1alpha1")
@@ -113,8 +117,6 @@ class _Structured(msgspec.Struct, frozen=True):
         }
         if not self.yaml:
             return Answer(HTTPStatus.OK, msgspec.json.encode(document) + b"\n", "application/json")
-        import yaml
-
         return Answer(HTTPStatus.OK, yaml.safe_dump(document, sort_keys=False), "application/yaml")
 
 

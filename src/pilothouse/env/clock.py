@@ -28,6 +28,19 @@ class SystemClock:
         return datetime.datetime.fromtimestamp(time.time(), UTC)
 
 
+class LoopClock:
+    """Base of clocks that go with a loop, which has them as its ``clock``: log lines take their time from there."""
+
+    __slots__ = ()
+
+    zone: datetime.tzinfo | None = None
+    """The zone in which log lines are written, None for the machine's own."""
+
+    def now(self) -> datetime.datetime:
+        """The current instant, aware, in UTC, with microseconds."""
+        raise NotImplementedError
+
+
 def whole_seconds(instant: datetime.datetime) -> datetime.datetime:
     """What ``metav1.Time`` keeps of an instant on the wire: whole seconds."""
     return instant.replace(microsecond=0)

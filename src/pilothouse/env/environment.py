@@ -3,11 +3,23 @@
 import asyncio
 import datetime
 import random
+import time
+from collections.abc import Callable
 
 import msgspec
 
 from pilothouse.env.chance import Chance
 from pilothouse.env.clock import Clock, SystemClock
+
+
+def _is_coarse(loop: asyncio.AbstractEventLoop) -> bool:
+    """uvloop's time counts milliseconds, and stands still while a turn lasts: most work would take none."""
+    return type(loop).__module__ == "uvloop"
+
+
+def perf_counter_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """``Env.perf_counter`` for whoever asks often and knows the loop."""
+    return time.monotonic if _is_coarse(loop) else loop.time
 
 
 class Env(msgspec.Struct, frozen=True):
@@ -25,6 +37,12 @@ class Env(msgspec.Struct, frozen=True):
     def monotonic(self) -> float:
         """Seconds on the running loop's own clock: never goes back, says nothing about the date."""
         return asyncio.get_running_loop().time()
+
+    def perf_counter(self) -> float:
+        """Seconds by which to measure how long something takes, for metrics: ``monotonic`` as fine as the machine has
+        it. Never compare the two."""
+        loop = asyncio.get_running_loop()
+        return time.monotonic() if _is_coarse(loop) else loop.time()
 
     def stream(self, name: str) -> random.Random:
         """The random stream of that name (see ``Chance.stream``)."""

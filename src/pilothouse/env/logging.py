@@ -4,20 +4,26 @@
 ``I1121 03:04:05.678901   4242 replicaset] "Finished syncing" key="default/web"``. Verbosity follows klog: 0 is always
 shown, ``--v=N`` shows lines with ``v <= N``, ``--vmodule`` raises that for some.
 
+A line bears the wall time of the loop that it comes from: in virtual time, and where a test has moved its clock ahead,
+it says what the objects and events of that moment say.
+
 What a line tells often comes from objects that anybody may write. It cannot forge a line or speak to a terminal: what
 is not printable is escaped, and what is very long is cut.
 """
 
+import asyncio
+import datetime
 import json
 import logging
 import os
 import re
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Protocol, TextIO, runtime_checkable
+
+from pilothouse.env.clock import LoopClock
 
 _ROOT = "pilothouse"
 _LARGEST_BUFFER = 2 * 1024**3
@@ -59,6 +65,22 @@ class _Verbosity:
 _verbosity = _Verbosity()
 
 
+class _LoopTime(logging.Filter):
+    """Gives a record the time of the loop it comes from, if that has a clock of its own (``env.virtual``,
+    ``env.movable``)."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        clock = getattr(asyncio._get_running_loop(), "clock", None)
+        if isinstance(clock, LoopClock):
+            now = clock.now()
+            record.created, record.msecs = now.timestamp(), now.microsecond // 1000
+            record.zone = clock.zone
+        return True
+
+
+_loop_time = _LoopTime()
+
+
 class _Told:
     """A message and its values. In the log of whoever knows nothing of values, pytest say, they follow the message."""
 
@@ -81,6 +103,7 @@ class Log:
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(f"{_ROOT}.{name}")
+        self._logger.addFilter(_loop_time)
         _verbosity.add(name, self._logger)
 
     def enabled(self, v: int) -> bool:
@@ -113,14 +136,10 @@ class KlogFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         letter = "E" if record.levelno >= logging.ERROR else "W" if record.levelno >= logging.WARNING else "I"
-        when = time.localtime(record.created)
-        micros = int(record.created % 1 * 1_000_000)
+        when = datetime.datetime.fromtimestamp(record.created, getattr(record, "zone", None))
         name = record.name.removeprefix(_ROOT + ".")
         values: dict[str, object] = getattr(record, "values", {})
-        head = (
-            f"{letter}{when.tm_mon:02}{when.tm_mday:02} {when.tm_hour:02}:{when.tm_min:02}:{when.tm_sec:02}.{micros:06}"
-            f" {os.getpid():7} {name}] {_quoted(_message(record))}"
-        )
+        head = f"{letter}{when:%m%d %H:%M:%S.%f} {os.getpid():7} {name}] {_quoted(_message(record))}"
         line = " ".join((head, *_pairs(values)))
         # Indented, so that nothing in an exception's text can pass for a line of its own.
         return f"{line}\n{_indented(self.formatException(record.exc_info))}" if record.exc_info else line

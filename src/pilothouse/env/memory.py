@@ -10,6 +10,11 @@ import os
 import sys
 from collections.abc import Iterator
 
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    import ctypes
+
 LARGE = 256 * 1024
 """What a TLS connection of asyncio or uvloop reads into."""
 _M_MMAP_THRESHOLD = -3
@@ -31,8 +36,6 @@ def give_back_large_blocks() -> None:
     """
     if sys.platform != "linux" or any(name in os.environ for name in _SETTINGS):
         return
-    import ctypes
-
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGE)

@@ -11,10 +11,10 @@ import selectors
 from collections.abc import Mapping
 from typing import Any
 
-from pilothouse.env.clock import SystemClock
+from pilothouse.env.clock import LoopClock, SystemClock
 
 
-class MovableClock:
+class MovableClock(LoopClock):
     """Wall time that is ``ahead`` seconds ahead of the machine's. Give it to an ``Env`` and to its ``MovableLoop``."""
 
     def __init__(self) -> None:

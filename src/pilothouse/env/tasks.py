@@ -113,3 +113,10 @@ class TaskGroup:
                     raise failure
             raise BaseExceptionGroup(f"failures in task group {self.name!r}", self._errors)
         return isinstance(error, asyncio.CancelledError)
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The first failure of a group in groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

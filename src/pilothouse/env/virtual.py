@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from pilothouse.env.chance import Chance
+from pilothouse.env.clock import LoopClock
 from pilothouse.env.environment import Env
 from pilothouse.env.memory import seldom_collecting
 
@@ -48,6 +49,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._failure: BaseException | None = None
         self.tasks: dict[asyncio.Task[Any], None] = {}
         """Tasks that are not done, oldest first."""
+        self.clock: VirtualClock | None = None
+        """The wall clock of the run, for whoever only knows the loop."""
 
     # Time
 
@@ -168,6 +171,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             waiting = ", ".join(task.get_name() for task in self.tasks)
             raise Stuck(f"nothing can run at {self._time:.3f} s and no timer is set; waiting: {waiting}")
         self._time = timers[0][0]
+        self._wake_due()
+
+    def _wake_due(self) -> None:
+        timers = self._timers
         while timers and timers[0][0] <= self._time:
             _when, _count, timer = heapq.heappop(timers)
             timer._scheduled = False  # type: ignore[attr-defined]
@@ -175,6 +182,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 self._cancelled_timers -= 1
             else:
                 self._ready.append(timer)
+
+    def stall(self, seconds: float) -> None:
+        """Let time pass in which nothing runs, as while somebody keeps a real loop busy. What became due meanwhile runs
+        as soon as the caller lets it, in the order in which it was due."""
+        self._time += seconds
+        self._wake_due()
 
     # State
 
@@ -221,10 +234,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self.default_exception_handler(context)
 
 
-class VirtualClock:
+class VirtualClock(LoopClock):
     """Wall time on the virtual loop: a start, plus loop time, plus the jumps made so far."""
 
     __slots__ = ("_at", "_loop", "_now", "_start", "jumps")
+
+    zone = datetime.UTC  # the same on every machine
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start: datetime.datetime = START) -> None:
         self._loop = loop
@@ -254,7 +269,8 @@ def run(main: Callable[[Env], Coroutine[Any, Any, T]], *, seed: int = 0, start: 
     Tasks that are left when it ends are cancelled, newest last, and given the chance to clean up.
     """
     loop = VirtualLoop()  # type: ignore[abstract]  # what needs sockets or processes is absent on purpose
-    env = Env(clock=VirtualClock(loop, start), chance=Chance(seed))
+    clock = loop.clock = VirtualClock(loop, start)
+    env = Env(clock=clock, chance=Chance(seed))
     try:
         with seldom_collecting():
             return _run_and_drain(loop, main(env))

@@ -5,6 +5,8 @@ leaves. A good body is checked in C (``structs``); only a body with something wr
 (``typed_walk``), which finds everything and says it in upstream's words.
 """
 
+import copy
+import json
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +14,8 @@ import msgspec
 
 from pilothouse.api.schema import Definition, Type
 from pilothouse.machinery import typed_walk
+from pilothouse.machinery.go_numbers import ConversionError, fit_numbers
+from pilothouse.machinery.json_bounds import exceeded
 from pilothouse.machinery.json_syntax import syntax_error
 from pilothouse.machinery.structs import TextHooks, struct_for
 from pilothouse.machinery.typed_walk import DecodeError
@@ -20,6 +24,7 @@ __all__ = [
     "BodySyntaxError",
     "DecodeError",
     "Decoded",
+    "check_bounds",
     "convert_document",
     "convert_members",
     "decode_body",
@@ -34,8 +39,9 @@ class BodySyntaxError(DecodeError):
 class Decoded(msgspec.Struct, frozen=True):
     """A body that is of its type.
 
-    ``document`` holds only fields that the type has; nulls are gone (they mean the same as absent), quantities and
-    times are canonical. Of duplicates the last one counts. ``unknown`` and ``duplicates`` are paths such as
+    ``document`` holds only fields that the type has, and those that Go prints although they are unset
+    (``Definition.printed``); other nulls are gone (they mean the same as absent), quantities and times are canonical.
+    Of duplicates the last one counts. ``unknown`` and ``duplicates`` are paths such as
     ``spec.containers[0].foo``, in the order in which the body has them, each once.
     """
 
@@ -65,7 +71,8 @@ def decode_body(body: bytes, definition: Definition) -> Decoded:
     Raises ``BodySyntaxError`` when it is no JSON and ``DecodeError`` when a value has the wrong type; the message is
     what upstream puts behind ``X in version "v1" cannot be handled as a X: ``.
     """
-    _hooks.numbers = 0
+    check_bounds(body)
+    _hooks.reset()
     try:
         written = _encode(_decoder(definition).decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -73,9 +80,16 @@ def decode_body(body: bytes, definition: Definition) -> Decoded:
         return _decode_slowly(body, definition)
     # msgspec keeps the last of several fields of one name and says nothing. But then strings have got lost on the way,
     # so their quotes are missing in what is written back.
-    if _quotes(written) != _quotes(body) + 2 * _hooks.numbers:
+    if _quotes(written) != _quotes(body) + _hooks.quotes:
         return _decode_slowly(body, definition)
     return Decoded(_read_back(written, definition))
+
+
+def check_bounds(body: bytes) -> None:
+    """Raises ``BodySyntaxError`` for JSON that nests too deep, or is of too many parts."""
+    bound = exceeded(body)
+    if bound:
+        raise BodySyntaxError(bound)
 
 
 def _quotes(text: bytes) -> int:
@@ -89,13 +103,18 @@ def _quotes(text: bytes) -> int:
 
 
 def _drop_nulls(members: dict[str, Any], definition: Definition) -> None:
-    """Removes members that are null, in place, all the way down, but not in what has no type: that is kept as it came
-    (the data of a ControllerRevision, which Go's controllers compare byte by byte). The struct types let no null into
-    typed lists."""
-    nulls = []
+    """Removes members that are null, in place, all the way down, or gives them what Go prints for unset fields.
+
+    What has no type is kept as it came (the data of a ControllerRevision, which Go's controllers compare byte by byte).
+    The struct types let no null into typed lists.
+    """
+    nulls, printed = [], definition.printed
     for name, value in members.items():
         if value is None:
-            nulls.append(name)
+            if name not in printed:
+                nulls.append(name)
+            elif printed[name] is not None:
+                members[name] = copy.deepcopy(printed[name])
         elif type(value) is dict or type(value) is list:
             _drop_nulls_below(value, definition.fields[name].type)
     for name in nulls:
@@ -111,10 +130,19 @@ def _drop_nulls_below(value: Any, type_: Type) -> None:
 
 
 def _decode_slowly(body: bytes, definition: Definition) -> Decoded:
+    try:
+        walked = typed_walk.walk_text(body, definition)
+    except json.JSONDecodeError:
+        _check_syntax(body)
+        raise
+    return Decoded(walked.document, walked.unknown, walked.duplicates, walked.strict_errors)
+
+
+def _check_syntax(body: bytes) -> None:
+    """Says what is wrong with a text that msgspec refuses; it is too strict for some that are JSON (a lone
+    surrogate)."""
     if (message := syntax_error(body)) is not None:
         raise BodySyntaxError(message)
-    walked = typed_walk.walk_text(body, definition)
-    return Decoded(walked.document, walked.unknown, walked.duplicates, walked.strict_errors)
 
 
 def convert_document(document: dict[str, Any], definition: Definition) -> Decoded:
@@ -125,6 +153,10 @@ def convert_document(document: dict[str, Any], definition: Definition) -> Decode
     """
     written = _written(document, definition)
     if written is None:
+        try:
+            document = fit_numbers(document, definition)
+        except ConversionError as error:
+            raise DecodeError(str(error)) from None
         walked = typed_walk.walk_document(document, definition)
         return Decoded(walked.document, sorted(walked.unknown), [], sorted(walked.strict_errors))
     return Decoded(_read_back(written, definition))
@@ -138,6 +170,7 @@ def convert_members(members: dict[str, Any], definition: Definition) -> tuple[di
 
 
 def _written(document: dict[str, Any], definition: Definition) -> bytes | None:
+    _hooks.reset()
     try:
         return _encode(msgspec.convert(document, struct_for(definition), dec_hook=_hooks.decode))
     except (msgspec.ValidationError, RecursionError):
@@ -146,7 +179,7 @@ def _written(document: dict[str, Any], definition: Definition) -> bytes | None:
 
 def _read_back(written: bytes, definition: Definition) -> dict[str, Any]:
     document: dict[str, Any] = _decode_any(written)
-    if b"null" in written:
+    if written.count(b"null") > _hooks.nulls:
         _drop_nulls(document, definition)
     return document
 
@@ -157,12 +190,11 @@ def decode_untyped(body: bytes) -> tuple[Any, list[str]]:
     Raises ``BodySyntaxError``; the API server answers ``error decoding patch: `` and its message for merge and JSON
     patches, and the bare message for strategic ones.
     """
+    check_bounds(body)
     try:
         value = _decode_any(body)
         if _quotes(_encode(value)) == _quotes(body):
             return value, []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # The scan below says what is wrong, or reads what msgspec is too strict for (a lone surrogate).
-    if (message := syntax_error(body)) is not None:
-        raise BodySyntaxError(message)
+        _check_syntax(body)
     return typed_walk.read_untyped(body)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from pilothouse.machinery.durations import DurationError, parse_nanoseconds
+from pilothouse.machinery.times import add_seconds
 from pilothouse.machinery.zones import UnknownZone, load_zone
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -150,6 +151,9 @@ def _integer(text: str) -> int:
     return number
 
 
+_EARLIEST = datetime.datetime(datetime.MINYEAR + 1, 1, 1, tzinfo=datetime.UTC)
+
+
 class Every:
     """So many seconds after the last time."""
 
@@ -157,8 +161,7 @@ class Every:
         self.seconds = seconds
 
     def next(self, after: datetime.datetime) -> datetime.datetime | None:
-        moment = after.astimezone(datetime.UTC) + datetime.timedelta(seconds=self.seconds)
-        return moment.replace(microsecond=0)
+        return add_seconds(after.astimezone(datetime.UTC), self.seconds).replace(microsecond=0)
 
 
 class Calendar:
@@ -175,7 +178,10 @@ class Calendar:
         self._zone = zone
 
     def next(self, after: datetime.datetime) -> datetime.datetime | None:
-        at = (after.astimezone(datetime.UTC) + _SECOND).replace(microsecond=0)
+        # The walk looks ahead, and zones shift what it finds: it needs a few years to both ends of the calendar.
+        if after.year >= datetime.MAXYEAR - 2 * _YEARS:
+            return None
+        at = (max(after, _EARLIEST).astimezone(datetime.UTC) + _SECOND).replace(microsecond=0)
         walk = _Walk(at, self._zone)
         limit = walk.local.year + _YEARS
         while walk.local.year <= limit:

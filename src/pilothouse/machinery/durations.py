@@ -14,6 +14,18 @@ _UNITS = {
     "h": 3_600_000_000_000,
 }
 _LIMIT = 1 << 63
+_MOST_SECONDS = _LIMIT // 10**9
+
+
+def whole_seconds(seconds: float) -> float:
+    """``time.Duration(seconds) * time.Second`` of seconds that users write, in seconds.
+
+    64 bits of nanoseconds wrap around beyond 292 years, in Go and so here: int64's largest number is a second less than
+    nothing.
+    """
+    if -_MOST_SECONDS <= seconds <= _MOST_SECONDS:
+        return seconds
+    return ((int(seconds) * 10**9 + _LIMIT) % (2 * _LIMIT) - _LIMIT) / 1e9
 
 
 class DurationError(ValueError):

@@ -60,7 +60,7 @@ def _merge_maps(live: dict[str, Any], config: dict[str, Any], shape: MapType) ->
 
 
 def _merge_lists(live: list[Any], config: list[Any], shape: ListType) -> Any:
-    """The order is a zip of both: see the examples in tests/machinery/test_field_merge.py."""
+    """Interleaves both lists in the order of ``visitListItems`` (structured-merge-diff ``typed/merge.go``, v6)."""
     mine, mine_by_element = _indexed(live, shape)
     others, theirs_by_element = _indexed(config, shape)
     theirs = [element for element, _item in others]

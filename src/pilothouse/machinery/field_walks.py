@@ -92,9 +92,9 @@ class Comparison(NamedTuple):
 
 
 def compare(old: dict[str, Any], new: dict[str, Any], type_: MergeType, skip: Collection[str] = ()) -> Comparison:
-    """What lies between two objects of a type. List items that have no path element are not looked at.
+    """What lies between two objects of a type. Raises ``ItemError`` for list items that have no path element.
 
-    ``skip`` names members of the objects that are not looked at either.
+    ``skip`` names members of the objects that are not compared.
     """
     shape = type_.map
     assert shape is not None, "objects are maps"
@@ -269,11 +269,7 @@ def _compare_lists(
 def _by_element(items: list[Any], shape: ListType) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for item in items:
-        try:
-            element = item_element(item, shape)
-        except ItemError:
-            continue
-        found.setdefault(element, []).append(item)
+        found.setdefault(item_element(item, shape), []).append(item)
     return found
 
 
@@ -299,10 +295,7 @@ def whole(value: Any, type_: MergeType) -> FieldSet:
             return LEAF
         node = {".": LEAF}
         for item in value:
-            try:
-                place = item_element(item, items)
-            except ItemError:
-                continue
+            place = item_element(item, items)
             node[place] = LEAF if place in node else whole(item, items.element)
         return node
     return LEAF

@@ -4,11 +4,15 @@ Grammar and error texts are upstream's (apimachinery 0.36, ``pkg/fields/selector
 the API server's business; here a path is only a name that a getter is asked for.
 """
 
+import re
 from collections.abc import Callable
 
 import msgspec
 
-_OPERATORS = ("!=", "==", "=")
+_OPERATOR = re.compile("!=|==|=").search
+
+
+_FEW = 8
 
 
 class FieldSelectorError(ValueError):
@@ -42,6 +46,22 @@ class FieldSelector(msgspec.Struct, frozen=True):
             if (get(term.path) == term.value) is not (term.operator == "="):
                 return False
         return True
+
+    def compiled(self) -> Callable[[Callable[[str], str]], bool]:
+        """``matches``, at the cost of as many paths as there are and not of as many terms."""
+        if len(self.terms) <= _FEW:
+            return self.matches
+        wanted: dict[str, set[str]] = {}
+        unwanted: dict[str, set[str]] = {}
+        for term in self.terms:
+            (wanted if term.operator == "=" else unwanted).setdefault(term.path, set()).add(term.value)
+
+        def matches(get: Callable[[str], str]) -> bool:
+            return all(values == {get(path)} for path, values in wanted.items()) and not any(
+                get(path) in values for path, values in unwanted.items()
+            )
+
+        return matches
 
     def exact(self, path: str) -> str | None:
         """The one value that ``path`` must have, if the selector fixes it."""
@@ -88,11 +108,10 @@ def _split_terms(text: str) -> list[str]:
 
 def _split_term(selector: str, term: str) -> tuple[str, str, str]:
     # The first operator splits, and "!=" and "==" win over the "=" they contain.
-    for index in range(len(term)):
-        for operator in _OPERATORS:
-            if term.startswith(operator, index):
-                return term[:index], operator, term[index + len(operator) :]
-    raise FieldSelectorError(f"invalid selector: '{selector}'; can't understand '{term}'")
+    found = _OPERATOR(term)
+    if found is None:
+        raise FieldSelectorError(f"invalid selector: '{selector}'; can't understand '{term}'")
+    return term[: found.start()], found[0], term[found.end() :]
 
 
 def _unescape(value: str) -> str:

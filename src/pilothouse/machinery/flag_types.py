@@ -12,7 +12,13 @@ from typing import Any
 import msgspec
 
 import pilothouse
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery import durations
+
+with lazy_imports():
+    import ipaddress
+
+    from pilothouse.machinery import quantities
 
 
 class FlagType(msgspec.Struct, frozen=True):
@@ -20,7 +26,7 @@ class FlagType(msgspec.Struct, frozen=True):
 
     ``name`` is what ``--help`` calls it. ``join`` puts a further occurrence behind those before it; without one the
     last occurrence wins. ``alone`` is the value of a flag that is given without one: only booleans and ``--version``
-    may be.
+    may be. ``expects`` says in plain words what a value must be.
     """
 
     name: str
@@ -28,6 +34,7 @@ class FlagType(msgspec.Struct, frozen=True):
     show: Callable[[Any], str] = str
     join: Callable[[Any, Any], Any] | None = None
     alone: str | None = None
+    expects: str = ""
 
 
 def quoted(text: str) -> str:
@@ -52,8 +59,16 @@ def show_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _not_for(function: str, text: str, why: str = "invalid syntax") -> ValueError:
-    return ValueError(f"strconv.{function}: parsing {quoted(text)}: {why}")
+class OutOfRange(ValueError):
+    """A number that does not fit."""
+
+
+def _not_for(function: str, text: str) -> ValueError:
+    return ValueError(f"strconv.{function}: parsing {quoted(text)}: invalid syntax")
+
+
+def _too_large(function: str, text: str) -> OutOfRange:
+    return OutOfRange(f"strconv.{function}: parsing {quoted(text)}: value out of range")
 
 
 def _integer(bits: int) -> Callable[[str], int]:
@@ -71,7 +86,7 @@ def _integer(bits: int) -> Callable[[str], int]:
         except ValueError:
             raise _not_for("ParseInt", text) from None
         if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
-            raise _not_for("ParseInt", text, "value out of range")
+            raise _too_large("ParseInt", text)
         return number
 
     return parse
@@ -86,7 +101,7 @@ def _unsigned(text: str, bits: int) -> int:
     if not (text.isascii() and text.isdigit()):
         raise _not_for("ParseUint", text)
     if int(text) >= 1 << bits:
-        raise _not_for("ParseUint", text, "value out of range")
+        raise _too_large("ParseUint", text)
     return int(text)
 
 
@@ -98,11 +113,11 @@ def _float(text: str) -> float:
     try:
         number = float.fromhex(text) if is_hexadecimal else float(text)
     except OverflowError:
-        raise _not_for("ParseFloat", text, "value out of range") from None
+        raise _too_large("ParseFloat", text) from None
     except ValueError:
         raise _not_for("ParseFloat", text) from None
     if number in {float("inf"), float("-inf")} and "inf" not in text.lower():
-        raise _not_for("ParseFloat", text, "value out of range")
+        raise _too_large("ParseFloat", text)
     return number
 
 
@@ -111,8 +126,6 @@ def _show_float(value: float) -> str:
 
 
 def _ip(text: str) -> str:
-    import ipaddress
-
     try:
         # A zone ("%eth0") is no part of an address for net.ParseIP.
         return str(ipaddress.ip_address("" if "%" in text else text.strip()))
@@ -279,20 +292,16 @@ def _vmodule(text: str) -> Strings:
 
 
 def _quantity(text: str) -> str:
-    from pilothouse.machinery.quantities import QuantityError, parse_quantity
-
     try:
-        parse_quantity(text)
-    except QuantityError as error:
+        quantities.parse_quantity(text)
+    except quantities.QuantityError as error:
         raise ValueError(str(error)) from None
     return text
 
 
 def parse_size(text: str) -> int:
     """The whole number that a quantity amounts to, rounded up."""
-    from pilothouse.machinery.quantities import parse_quantity
-
-    return parse_quantity(text).value
+    return quantities.parse_quantity(text).value
 
 
 class VersionWord(str):
@@ -363,18 +372,20 @@ def _show_certificates(value: Sequence[tuple[str, str, Strings]]) -> str:
     return f"[{';'.join(f'{crt},{key}' + (':' + ','.join(names) if names else '') for crt, key, names in value)}]"
 
 
-BOOL = FlagType("", parse_bool, show_bool, alone="true")
+BOOL = FlagType("", parse_bool, show_bool, alone="true", expects="true or false")
 STRING = FlagType("string", str)
-INT = FlagType("int", _integer(64))
-INT32 = FlagType("int32", _integer(32))
-FLOAT = FlagType("float", _float, _show_float)
-DURATION = FlagType("duration", durations.parse_duration, durations.format_duration)
+INT = FlagType("int", _integer(64), expects="a whole number")
+INT32 = FlagType("int32", _integer(32), expects="a whole number")
+FLOAT = FlagType("float", _float, _show_float, expects="a number")
+DURATION = FlagType(
+    "duration", durations.parse_duration, durations.format_duration, expects="a duration such as 30s or 1m30s"
+)
 STRINGS = FlagType("strings", parse_csv, _show_strings, join=_append)
 INT32S = FlagType("int32Slice", _int32s, _show_list, join=_append)
 PAIRS = FlagType("stringToString", _pairs, _show_pairs, join=_update)
 MULTIMAP = FlagType("colonSeparatedMultimapStringString", _multimap, _show_multimap, join=_extend)
-IP = FlagType("ip", _ip)
-LEVEL = FlagType("Level", _level)
+IP = FlagType("ip", _ip, expects="an IP address")
+LEVEL = FlagType("Level", _level, expects="a whole number, not negative")
 VMODULE = FlagType("pattern=N,...", _vmodule, ",".join, join=_append)
 QUANTITY = FlagType("quantity", _quantity)
 VERSION = FlagType("version", _version, alone="true", join=_later_version)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flag_types import (
     BOOL,
     DURATION,
@@ -22,8 +23,14 @@ from pilothouse.machinery.flag_types import (
     STRING,
     STRINGS,
     FlagType,
+    OutOfRange,
     quoted,
 )
+
+with lazy_imports():
+    import difflib
+    import shutil
+    import textwrap
 
 __all__ = [
     "BOOL",
@@ -42,6 +49,10 @@ __all__ = [
     "Parsed",
     "normalize",
 ]
+
+
+_SIMILAR = 0.75
+"""How much of two names must be the same, from 0 to 1, for one to be a misspelling of the other."""
 
 
 class FlagError(ValueError):
@@ -95,11 +106,21 @@ def normalize(name: str) -> str:
     return name.replace("_", "-")
 
 
-class FlagSet:
-    """The flags of one program, in named groups."""
+def closest(name: str, known: Sequence[str]) -> str:
+    """The one that somebody who typed this name may have meant; empty if there is none."""
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=_SIMILAR)), "")
 
-    def __init__(self, usage: str) -> None:
+
+class FlagSet:
+    """The flags of one program, in named groups.
+
+    ``plain``: what is wrong with a value is said in plain words. Without it the words are Go's, for programs that take
+    the place of upstream's.
+    """
+
+    def __init__(self, usage: str, *, plain: bool = False) -> None:
         self.usage = usage
+        self.plain = plain
         self.groups: dict[str, list[Flag]] = {}
         self._by_name: dict[str, Flag] = {}
         self._by_letter: dict[str, Flag] = {}
@@ -133,6 +154,10 @@ class FlagSet:
         values.update(reading.values)
         return Parsed(values, tuple(reading.values), tuple(reading.arguments), reading.wants_help)
 
+    def similar(self, name: str) -> str:
+        """The flag that somebody who typed this name may have meant; empty if there is none."""
+        return closest(normalize(name), [name for name, flag in self._by_name.items() if not flag.deprecated])
+
     def of(self, letter: str) -> Flag | None:
         """The flag with that shorthand."""
         return self._by_letter.get(letter)
@@ -143,8 +168,6 @@ class FlagSet:
 
     def help(self, width: int | None = None) -> str:
         """The text of ``--help``: usage, then every group."""
-        import shutil
-
         columns = width or shutil.get_terminal_size((120, 24)).columns
         parts = [self.usage.rstrip(), ""]
         for title, flags in self.groups.items():
@@ -187,7 +210,9 @@ class _Reading:
             raise FlagError(f"bad flag syntax: {word}")
         if name not in self._flags:
             if name != "help":
-                raise FlagError(f"unknown flag: --{name}")
+                similar = self._flags.similar(name)
+                hint = f" (did you mean --{similar}?)" if similar else ""
+                raise FlagError(f"unknown flag: --{name}{hint}")
             self.wants_help = True
             return
         flag = self._flags.flag(name)
@@ -226,6 +251,9 @@ class _Reading:
         try:
             value = flag.type.parse(text)
         except ValueError as error:
+            if self._flags.plain and flag.type.expects:
+                wrong = "is too large" if isinstance(error, OutOfRange) else f"must be {flag.type.expects}"
+                raise FlagError(f"--{name} {wrong}, got {quoted(text)}") from None
             spelled = f"-{flag.shorthand}, --{name}" if flag.shorthand else f"--{name}"
             raise FlagError(f'invalid argument {quoted(text)} for "{spelled}" flag: {error}') from None
         if flag.type.join is not None and name in self.values:
@@ -234,8 +262,6 @@ class _Reading:
 
 
 def _describe(flag: Flag, columns: int) -> list[str]:
-    import textwrap
-
     head = f"  -{flag.shorthand}, --{flag.name}" if flag.shorthand else f"      --{flag.name}"
     if flag.type.name:
         head += f" {flag.type.name}"

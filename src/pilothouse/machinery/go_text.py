@@ -4,7 +4,8 @@
 """
 
 import math
-from typing import Any
+from decimal import Decimal
+from typing import Any, Literal
 
 import msgspec
 
@@ -52,6 +53,8 @@ def print_value(value: Any) -> str:
             return value
         case float():
             return print_float(value)
+        case int() if not -(1 << 63) <= value < 1 << 63:
+            return print_float(float(value))
         case dict():
             return "map[" + " ".join(f"{key}:{print_value(value[key])}" for key in sorted(value)) + "]"
         case list() | tuple():
@@ -61,18 +64,17 @@ def print_value(value: Any) -> str:
 
 
 def print_float(value: float) -> str:
-    """A float64 as %v prints it: shortest digits, exponent form below 1e-4 and from 1e21."""
+    """A float64 as %v prints it: shortest digits, exponent form below 1e-4 and from 1e6 on."""
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     if math.isnan(value):
         return "NaN"
-    if value == 0 or 1e-4 <= abs(value) < 1e21:
-        text = repr(value)
-        if "e" in text:
-            text = f"{value:.0f}"
-        return text.removesuffix(".0")
-    mantissa, exponent = f"{value!r}".split("e") if "e" in repr(value) else f"{value:e}".split("e")
-    return f"{mantissa.removesuffix('.0')}e{int(exponent):+03d}"
+    if value == 0 or 1e-4 <= abs(value) < 1e6:
+        return repr(value).removesuffix(".0")
+    digits = Decimal(repr(value)).normalize()
+    sign, figures, _exponent = digits.as_tuple()
+    mantissa = "".join(map(str, figures))
+    return f"{'-' * sign}{mantissa[0]}{'.' * (len(mantissa) > 1)}{mantissa[1:]}e{digits.adjusted():+03d}"
 
 
 def print_selector(selector: LabelSelector | None) -> str:
@@ -91,9 +93,25 @@ def print_selector(selector: LabelSelector | None) -> str:
     )
 
 
-def compact_json(value: Any) -> str:
-    """``value`` as ``encoding/json`` marshals it: no spaces, and <, > and & escaped."""
-    text = msgspec.json.encode(value).decode()
+def compact_json(value: Any, *, in_order: bool = False) -> str:
+    """``value`` as ``encoding/json`` marshals it: no spaces, and what means something to browsers escaped.
+
+    Go orders maps by key, which ``in_order`` does; fields of a struct stay in theirs.
+    """
+    order: Literal["deterministic"] | None = "deterministic" if in_order else None
+    return html_escaped(msgspec.json.encode(value, order=order).decode())
+
+
+def html_escaped(text: str) -> str:
+    """JSON with ``<``, ``>`` and ``&``, which HTML gives a meaning, and two line ends of JavaScript escaped."""
     if "<" in text or ">" in text or "&" in text:
         text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    if not text.isascii():
+        text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return text
+
+
+class Shown(str):
+    """A value that has been made into the text that a message shows: by its Go type, say."""
+
+    __slots__ = ()

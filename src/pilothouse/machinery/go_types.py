@@ -1,9 +1,14 @@
 """Names of Go types, for error texts that name them.
 
-The schema knows structs but not Go's own string types; the ones that people run into are listed here (k8s.io/api
-v0.36). Any other string is named ``string``.
+The schema knows structs but not Go's own string types, nor which structs are embedded in others: a table made from the
+sources does (``scripts/generate_go_facts.py``).
 """
 
+from functools import cache
+
+import msgspec
+
+from pilothouse.api.packaged import packaged
 from pilothouse.api.schema import Definition, Field, Type
 
 _SCALARS = {
@@ -20,64 +25,21 @@ _SCALARS = {
     "any": "interface {}",
 }
 
-# By struct and field. For lists the name is that of the elements.
-_STRINGS = {
-    ("Container", "imagePullPolicy"): "v1.PullPolicy",
-    ("Container", "restartPolicy"): "v1.ContainerRestartPolicy",
-    ("Container", "terminationMessagePolicy"): "v1.TerminationMessagePolicy",
-    ("ContainerPort", "protocol"): "v1.Protocol",
-    ("CronJobSpec", "concurrencyPolicy"): "v1.ConcurrencyPolicy",
-    ("DaemonSetUpdateStrategy", "type"): "v1.DaemonSetUpdateStrategyType",
-    ("DeploymentCondition", "status"): "v1.ConditionStatus",
-    ("DeploymentCondition", "type"): "v1.DeploymentConditionType",
-    ("DeploymentStrategy", "type"): "v1.DeploymentStrategyType",
-    ("EmptyDirVolumeSource", "medium"): "v1.StorageMedium",
-    ("EphemeralContainer", "imagePullPolicy"): "v1.PullPolicy",
-    ("HTTPGetAction", "scheme"): "v1.URIScheme",
-    ("JobSpec", "completionMode"): "v1.CompletionMode",
-    ("LabelSelectorRequirement", "operator"): "v1.LabelSelectorOperator",
-    ("ManagedFieldsEntry", "operation"): "v1.ManagedFieldsOperationType",
-    ("NamespaceSpec", "finalizers"): "v1.FinalizerName",
-    ("NamespaceStatus", "phase"): "v1.NamespacePhase",
-    ("NetworkPolicyPort", "protocol"): "v1.Protocol",
-    ("NetworkPolicySpec", "policyTypes"): "v1.PolicyType",
-    ("NodeCondition", "status"): "v1.ConditionStatus",
-    ("NodeCondition", "type"): "v1.NodeConditionType",
-    ("NodeSelectorRequirement", "operator"): "v1.NodeSelectorOperator",
-    ("ObjectMeta", "uid"): "types.UID",
-    ("OwnerReference", "uid"): "types.UID",
-    ("PersistentVolumeClaimSpec", "accessModes"): "v1.PersistentVolumeAccessMode",
-    ("PersistentVolumeClaimSpec", "volumeMode"): "v1.PersistentVolumeMode",
-    ("PersistentVolumeSpec", "accessModes"): "v1.PersistentVolumeAccessMode",
-    ("PersistentVolumeSpec", "persistentVolumeReclaimPolicy"): "v1.PersistentVolumeReclaimPolicy",
-    ("PersistentVolumeSpec", "volumeMode"): "v1.PersistentVolumeMode",
-    ("PodCondition", "status"): "v1.ConditionStatus",
-    ("PodCondition", "type"): "v1.PodConditionType",
-    ("PodSpec", "dnsPolicy"): "v1.DNSPolicy",
-    ("PodSpec", "preemptionPolicy"): "v1.PreemptionPolicy",
-    ("PodSpec", "restartPolicy"): "v1.RestartPolicy",
-    ("PodStatus", "phase"): "v1.PodPhase",
-    ("PodStatus", "qosClass"): "v1.PodQOSClass",
-    ("Preconditions", "uid"): "types.UID",
-    ("Secret", "type"): "v1.SecretType",
-    ("ServicePort", "protocol"): "v1.Protocol",
-    ("ServiceSpec", "externalTrafficPolicy"): "v1.ServiceExternalTrafficPolicy",
-    ("ServiceSpec", "ipFamilies"): "v1.IPFamily",
-    ("ServiceSpec", "ipFamilyPolicy"): "v1.IPFamilyPolicy",
-    ("ServiceSpec", "sessionAffinity"): "v1.ServiceAffinity",
-    ("ServiceSpec", "type"): "v1.ServiceType",
-    ("StatefulSetSpec", "podManagementPolicy"): "v1.PodManagementPolicyType",
-    ("StatefulSetUpdateStrategy", "type"): "v1.StatefulSetUpdateStrategyType",
-    ("Taint", "effect"): "v1.TaintEffect",
-    ("Toleration", "effect"): "v1.TaintEffect",
-    ("Toleration", "operator"): "v1.TolerationOperator",
-    ("TopologySpreadConstraint", "whenUnsatisfiable"): "v1.UnsatisfiableConstraintAction",
-}
+
+@cache
+def _names() -> dict[str, dict[str, tuple[str, str]]]:
+    """By definition and field: the name of its string type, and the embedded structs in which it stands."""
+    return msgspec.json.decode(packaged("machinery/data/go_names.json"), type=dict[str, dict[str, tuple[str, str]]])
 
 
 def string_type(definition: Definition, field: Field) -> str:
     """What a string in this field, or in the list in it, is in Go: ``v1.DNSPolicy``, mostly ``string``."""
-    return _STRINGS.get((definition.go_name, field.name), "string")
+    return _names().get(definition.name, {}).get(field.name, ("", ""))[0] or "string"
+
+
+def embedded_path(definition: Definition, field: Field) -> str:
+    """The structs embedded in that of the definition in which the field stands: "", ``VolumeSource``, ``A.B``."""
+    return _names().get(definition.name, {}).get(field.name, ("", ""))[1]
 
 
 def name_of(type_: Type, string: str = "string") -> str:

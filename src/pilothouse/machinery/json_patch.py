@@ -32,89 +32,105 @@ def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> 
             "Request entity too large: "
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
         )
-    copied = 0
+    draft = _Draft(document)
     for operation in operations:
-        if operation.get("op") == "copy":
-            copied += _size_of_copy(document, operation)
-            if copied > MAX_COPIED_BYTES:
-                raise PatchNotApplicable(
-                    f"Unable to complete the copy, the accumulated size increase of copy is {copied}, "
-                    f"exceeding the limit {MAX_COPIED_BYTES}"
-                )
-        document = _apply(document, operation)
-    return document
+        _apply(draft, operation)
+    return draft.root
 
 
-def _size_of_copy(document: Any, operation: Mapping[str, Any]) -> int:
-    source = operation.get("from")
-    if not isinstance(source, str):
-        return 0  # not carried out
-    container, key = _find(document, source)
-    return len(msgspec.json.encode(_get(container, key, source)))
+class _Draft:
+    """A document in the making: ``root``. A container is copied when it first changes, and then changed in place."""
+
+    def __init__(self, document: Any) -> None:
+        self.root = document
+        self.copied_bytes = 0
+        """How much JSON ``copy`` operations have added."""
+        self._own: dict[int, Any] = {}
+        """The containers that are in nobody else's hands, by their ids. All above them are among them."""
+
+    def find(self, path: str) -> tuple[Any, str]:
+        """The container that the last part of ``path`` is looked up in, and that part."""
+        parts = _parts(path)
+        if not parts:
+            raise PatchNotApplicable(f"missing path: {path!r}")
+        container = self.root
+        for part in parts[:-1]:
+            container = _get(container, part, path)
+            if not isinstance(container, dict | list):
+                raise PatchNotApplicable(f"missing path: {path!r}")
+        return container, parts[-1]
+
+    def value(self, path: str) -> Any:
+        """What stands there; null for a missing member."""
+        container, key = self.find(path)
+        return _get(container, key, path)
+
+    def open(self, path: str) -> tuple[Any, str]:
+        """As ``find``, of a container that may be changed."""
+        parts = _parts(path)
+        if not parts:
+            raise PatchNotApplicable(f"missing path: {path!r}")
+        container = self.root = self._owned(self.root, path)
+        for part in parts[:-1]:
+            child = self._owned(_get(container, part, path), path)
+            container[_index(container, part, path) if isinstance(container, list) else part] = child
+            container = child
+        return container, parts[-1]
+
+    def share(self, value: Any) -> Any:
+        """The value, which is to stand in a second place, so that neither may be changed in place any more."""
+        rest = [value]
+        while rest:
+            container = self._own.pop(id(rest.pop()), None)
+            if container is not None:
+                rest.extend(container.values() if isinstance(container, dict) else container)
+        return value
+
+    def _owned(self, container: Any, path: str) -> Any:
+        if id(container) in self._own:
+            return container
+        if not isinstance(container, dict | list):
+            raise PatchNotApplicable(f"missing path: {path!r}")
+        copy = container.copy()
+        self._own[id(copy)] = copy
+        return copy
 
 
-def _apply(document: Any, operation: Mapping[str, Any]) -> Any:
+def _apply(draft: _Draft, operation: Mapping[str, Any]) -> None:
     name = operation.get("op")
     path = operation.get("path")
-    if name not in _OPERATIONS:
+    if not isinstance(name, str) or name not in _OPERATIONS:
         raise PatchNotApplicable(f"Unexpected kind: {name}")
     if not isinstance(path, str):
         raise PatchNotApplicable(f"{name} operation has no path")
     match name:
         case "add":
-            return _add(document, path, operation.get("value"))
+            _add(draft, path, operation.get("value"))
         case "remove":
-            return _remove(document, path)
+            _remove(draft, path)
         case "replace":
-            return _replace(document, path, operation.get("value"))
+            _replace(draft, path, operation.get("value"))
         case "test":
-            _test(document, path, operation.get("value"))
-            return document
+            _test(draft, path, operation.get("value"))
+        case "move":
+            source = _source(operation)
+            value = draft.value(source)
+            _remove(draft, source)
+            _add(draft, path, value)
+        case "copy":
+            _copy(draft, _source(operation), path)
+
+
+def _source(operation: Mapping[str, Any]) -> str:
     source = operation.get("from")
     if not isinstance(source, str):
-        raise PatchNotApplicable(f"{name} operation has no from")
-    container, key = _find(document, source)
-    value = _get(container, key, source)
-    if name == "move":
-        document = _remove(document, source)
-    return _add(document, path, value)
+        raise PatchNotApplicable(f"{operation['op']} operation has no from")
+    return source
 
 
 def _parts(path: str) -> list[str]:
     # The text before the first slash is not looked at, as upstream.
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
-
-
-def _find(document: Any, path: str) -> tuple[Any, str]:
-    """The container that the last part of ``path`` is looked up in, and that part."""
-    parts = _parts(path)
-    if not parts:
-        raise PatchNotApplicable(f"missing path: {path!r}")
-    container = document
-    for part in parts[:-1]:
-        container = _get(container, part, path)
-        if not isinstance(container, dict | list):
-            raise PatchNotApplicable(f"missing path: {path!r}")
-    return container, parts[-1]
-
-
-def _open(document: Any, path: str) -> tuple[Any, Any, str]:
-    """As ``_find``, in a copy of the document in which everything on the way may be changed."""
-    parts = _parts(path)
-    if not parts:
-        raise PatchNotApplicable(f"missing path: {path!r}")
-    root = container = _shallow(document, path)
-    for part in parts[:-1]:
-        child = _shallow(_get(container, part, path), path)
-        container[_index(container, part, path) if isinstance(container, list) else part] = child
-        container = child
-    return root, container, parts[-1]
-
-
-def _shallow(container: Any, path: str) -> Any:
-    if not isinstance(container, dict | list):
-        raise PatchNotApplicable(f"missing path: {path!r}")
-    return container.copy()
 
 
 def _index(container: list[Any], key: str, path: str, *, one_more: bool = False) -> int:
@@ -138,44 +154,49 @@ def _get(container: Any, key: str, path: str) -> Any:
     return container.get(key)
 
 
-def _add(document: Any, path: str, value: Any) -> Any:
-    root, container, key = _open(document, path)
+def _add(draft: _Draft, path: str, value: Any) -> None:
+    container, key = draft.open(path)
     if isinstance(container, dict):
         container[key] = value
     elif key == "-":
         container.append(value)
     else:
         container.insert(_index(container, key, path, one_more=True), value)
-    return root
 
 
-def _remove(document: Any, path: str) -> Any:
-    root, container, key = _open(document, path)
+def _remove(draft: _Draft, path: str) -> None:
+    container, key = draft.open(path)
     if isinstance(container, list):
         del container[_index(container, key, path)]
     elif key in container:
         del container[key]
     else:
         raise PatchNotApplicable(f"unable to remove nonexistent key {key!r} of {path!r}")
-    return root
 
 
-def _replace(document: Any, path: str, value: Any) -> Any:
+def _replace(draft: _Draft, path: str, value: Any) -> None:
     if path == "":
         if not isinstance(value, dict | list):
             raise PatchNotApplicable("the whole document can only become an object or a list")
-        return value
-    root, container, key = _open(document, path)
+        draft.root = value
+        return
+    container, key = draft.open(path)
     container[_index(container, key, path) if isinstance(container, list) else key] = value
-    return root
 
 
-def _test(document: Any, path: str, value: Any) -> None:
-    if path == "":
-        found = document
-    else:
-        container, key = _find(document, path)
-        found = _get(container, key, path)
+def _copy(draft: _Draft, source: str, path: str) -> None:
+    value = draft.value(source)
+    draft.copied_bytes += len(msgspec.json.encode(value))
+    if draft.copied_bytes > MAX_COPIED_BYTES:
+        raise PatchNotApplicable(
+            f"Unable to complete the copy, the accumulated size increase of copy is {draft.copied_bytes}, "
+            f"exceeding the limit {MAX_COPIED_BYTES}"
+        )
+    _add(draft, path, draft.share(value))
+
+
+def _test(draft: _Draft, path: str, value: Any) -> None:
+    found = draft.root if path == "" else draft.value(path)
     if not _equal(found, value):
         raise PatchNotApplicable(f"testing value {path!r} failed")
 

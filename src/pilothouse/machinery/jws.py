@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
-    from cryptography.hazmat.primitives.hashes import HashAlgorithm
+from pilothouse.env.lazy import lazy_imports
 
+with lazy_imports():
+    from cryptography import exceptions, x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+
+if TYPE_CHECKING:
     PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
     PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 else:
@@ -41,8 +45,11 @@ def to_base64url(data: bytes) -> str:
 
 
 def from_base64url(text: str) -> bytes:
-    """With or without padding. Raises ``ValueError``."""
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    """What ``to_base64url`` wrote. Raises ``ValueError`` for any other text: two texts never mean the same bytes."""
+    data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if to_base64url(data) != text:
+        raise ValueError("not base64url in its one form without padding")
+    return data
 
 
 # Keys
@@ -50,8 +57,6 @@ def from_base64url(text: str) -> bytes:
 
 def new_key() -> PrivateKey:
     """A key for whoever was given none. EC keys are made in a millisecond, RSA keys are not."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     return ec.generate_private_key(ec.SECP256R1())
 
 
@@ -59,16 +64,12 @@ def load_key(pem: bytes) -> PrivateKey:
     """The first private key of a PEM text: PKCS#1, SEC 1 or PKCS#8; parameters of curves and certificates before it are
     passed over. Raises ``ValueError``, with no word of the key in it, if there is none, or none of a kind that signs
     tokens (RSA; EC on one of three curves)."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
-
     block = _PRIVATE.search(pem)
     if block is None:
         raise ValueError("data does not contain a valid RSA or ECDSA private key")
     try:
         key = serialization.load_pem_private_key(block.group(), password=None)
-    except (TypeError, ValueError, UnsupportedAlgorithm):
+    except (TypeError, ValueError, exceptions.UnsupportedAlgorithm):
         # What the library says may show a part of what it could not read.
         raise ValueError("data does not contain a valid RSA or ECDSA private key") from None
     if isinstance(key, rsa.RSAPrivateKey):
@@ -82,13 +83,8 @@ def load_public_key(pem: bytes) -> PublicKey:
     """A public key from PEM: a key, a certificate, or the private key it belongs to. Raises ``ValueError``."""
     if b"PRIVATE KEY" in pem:
         return load_key(pem).public_key()
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
-
     key: object
     if b"BEGIN CERTIFICATE" in pem:
-        from cryptography import x509
-
         key = x509.load_pem_x509_certificate(pem).public_key()
     else:
         key = serialization.load_pem_public_key(pem)
@@ -99,23 +95,17 @@ def load_public_key(pem: bytes) -> PublicKey:
 
 def key_id(key: PublicKey) -> str:
     """The ``kid`` of what the key signed: a hash of the key."""
-    from cryptography.hazmat.primitives import serialization
-
     der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return to_base64url(hashlib.sha256(der).digest())
 
 
 def algorithm_of(key: PublicKey) -> str:
     """RS256, or what goes with the key's curve."""
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
     return "RS256" if isinstance(key, rsa.RSAPublicKey) else _CURVES[key.curve.name][0]
 
 
 def jwk(kid: str, key: PublicKey) -> dict[str, str]:
     """The key as it stands in a key set."""
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
     head = {"use": "sig", "kty": "RSA" if isinstance(key, rsa.RSAPublicKey) else "EC", "kid": kid}
     if isinstance(key, rsa.RSAPublicKey):
         numbers = key.public_numbers()
@@ -159,29 +149,20 @@ class Signer:
         return f"{signed}.{to_base64url(_sign(self._key, signed.encode()))}"
 
 
-def _hash_of(algorithm: str) -> "HashAlgorithm":
-    from cryptography.hazmat.primitives import hashes
-
+def _hash_of(algorithm: str) -> "hashes.HashAlgorithm":
     return {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}[algorithm[2:]]
 
 
 def _sign(key: PrivateKey, data: bytes) -> bytes:
-    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
-
     if isinstance(key, rsa.RSAPrivateKey):
         return key.sign(data, padding.PKCS1v15(), _hash_of("RS256"))
     algorithm, _curve, size = _CURVES[key.curve.name]
-    r, s = decode_dss_signature(key.sign(data, ec.ECDSA(_hash_of(algorithm))))
+    r, s = utils.decode_dss_signature(key.sign(data, ec.ECDSA(_hash_of(algorithm))))
     return r.to_bytes(size, "big") + s.to_bytes(size, "big")
 
 
 def verify(key: PublicKey, head: Mapping[str, Any], data: bytes, signature: bytes) -> bool:
     """Whether the key made the signature."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-
     # The algorithm is the key's, never the token's: what the token says must only agree.
     algorithm = algorithm_of(key)
     if head.get("alg") != algorithm:
@@ -194,8 +175,8 @@ def verify(key: PublicKey, head: Mapping[str, Any], data: bytes, signature: byte
         if len(signature) != 2 * size:
             return False
         r, s = int.from_bytes(signature[:size], "big"), int.from_bytes(signature[size:], "big")
-        key.verify(encode_dss_signature(r, s), data, ec.ECDSA(_hash_of(algorithm)))
-    except InvalidSignature:
+        key.verify(utils.encode_dss_signature(r, s), data, ec.ECDSA(_hash_of(algorithm)))
+    except exceptions.InvalidSignature:
         return False
     return True
 

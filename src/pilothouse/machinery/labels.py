@@ -25,6 +25,10 @@ _OPERATOR_SIGNS = {"=": "=", "==": "==", "!=": "!=", "in": " in ", "notin": " no
 _SELECTOR_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
 
+_FEW = 8
+"""Requirements that are compared one after the other; more are sorted by label first."""
+
+
 class SelectorError(ValueError):
     """A selector that upstream refuses, in upstream's words."""
 
@@ -118,6 +122,8 @@ def _compile(requirements: Sequence[Requirement]) -> Matcher:
         return _match_everything
     if all(r.operator in ("=", "==") for r in requirements):
         return _compile_equalities([(r.key, r.values[0]) for r in requirements])
+    if len(requirements) > _FEW:
+        return _compile_many(requirements)
     matchers = [_compile_one(r) for r in requirements]
     if len(matchers) == 1:
         return matchers[0]
@@ -147,6 +153,62 @@ def _compile_equalities(pairs: Sequence[tuple[str, str]]) -> Matcher:
         return True
 
     return match_pairs
+
+
+def _compile_many(requirements: Sequence[Requirement]) -> Matcher:
+    """By label, so that an object costs what it has of labels, however long the selector is."""
+    by_key: dict[str, list[Requirement]] = {}
+    for requirement in requirements:
+        by_key.setdefault(requirement.key, []).append(requirement)
+    needed = {r.key for r in requirements if r.operator not in ("!=", "notin", "!")}
+    checks = {key: _compile_key(key, same) for key, same in by_key.items()}
+
+    def match_many(labels: Mapping[str, str]) -> bool:
+        if len(needed) > len(labels) or not needed <= labels.keys():
+            return False
+        for key in labels:
+            check = checks.get(key)
+            if check is not None and not check(labels):
+                return False
+        return True
+
+    return match_many
+
+
+def _compile_key(key: str, requirements: Sequence[Requirement]) -> Matcher:
+    """All requirements on one label, for objects that have it: of several of a kind what all of them come to."""
+    allowed: frozenset[str] | None = None
+    forbidden: set[str] = set()
+    least, greatest = _MIN_INT64 - 1, _MAX_INT64 + 1
+    ordered = False
+    for requirement in requirements:
+        match requirement.operator:
+            case "=" | "==" | "in":
+                values = frozenset(requirement.values)
+                allowed = values if allowed is None else allowed & values
+            case "!=" | "notin":
+                forbidden.update(requirement.values)
+            case "!":
+                return _match_nothing
+            case "gt" | "lt":
+                limit = _int64(requirement.values[0])
+                assert limit is not None, "the value of gt and lt is checked before it gets here"
+                ordered = True
+                if requirement.operator == "gt":
+                    least = max(least, limit)
+                else:
+                    greatest = min(greatest, limit)
+
+    def match_key(labels: Mapping[str, str]) -> bool:
+        value = labels[key]
+        if value in forbidden or (allowed is not None and value not in allowed):
+            return False
+        if not ordered:
+            return True
+        number = _int64(value)
+        return number is not None and least < number < greatest
+
+    return match_key
 
 
 def _compile_one(requirement: Requirement) -> Matcher:

@@ -9,7 +9,6 @@ entries have. After apimachinery ``pkg/util/managedfields/internal`` (v0.36), wh
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from pilothouse.machinery.field_merge import reconciled
 from pilothouse.machinery.field_sets import FieldsError, FieldSet, Path, covers, difference, union
 from pilothouse.machinery.field_walks import compare, field_set, grown, problems
 from pilothouse.machinery.merge_types import MergeType
+from pilothouse.machinery.remembered import remembered
 
 MAX_UPDATE_MANAGERS = 10
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -76,7 +76,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"
         return _fields(bytes(self.fieldsV1))
 
 
-@lru_cache(maxsize=512)
+@remembered(512, longest=16384)
 def _fields(text: bytes) -> FieldSet:
     # The same few managers write the same fields of many objects, and sets are never changed.
     return field_sets.decode_fields(text)
@@ -113,8 +113,12 @@ _decode = msgspec.json.Decoder(list[Entry]).decode
 
 
 def decode_entries(text: bytes | msgspec.Raw) -> Entries:
-    """Entries that ``encode_entries`` wrote."""
-    return _decode(text)
+    """Entries that ``encode_entries`` wrote. Of several of one manager the last one counts: a write through /scale may
+    have left two, of which upstream, whose map of managers has one key for both, sees one."""
+    entries = _decode(text)
+    if len(entries) > 1 and len({_key(entry) for entry in entries}) < len(entries):
+        return list({_key(entry): entry for entry in entries}.values())
+    return entries
 
 
 def encode_entries(entries: Entries) -> bytes:
@@ -147,6 +151,12 @@ def read_entries(document: Any) -> Entries | None:
         )
         found[_identifier(entry)] = entry
     return list(found.values())
+
+
+def _key(entry: Entry) -> tuple[str, str, str, str]:
+    """What tells managers apart."""
+    version = "" if entry.operation == "Apply" else entry.api_version
+    return entry.manager, entry.operation, entry.subresource, version
 
 
 def _identifier(entry: Entry) -> str:

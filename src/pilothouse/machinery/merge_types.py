@@ -93,7 +93,7 @@ _SCALARS = {
     "number": _NUMERIC,
     "bool": _BOOLEAN,
     "quantity": _UNTYPED,
-    "int-or-string": _UNTYPED,
+    "int-or-string": UNTYPED_ATOMIC,
     "time": _UNTYPED,
     "micro-time": _UNTYPED,
     "any": UNTYPED_ATOMIC,

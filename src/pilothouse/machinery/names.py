@@ -7,6 +7,8 @@ Every check returns what is wrong as a list of sentences in upstream's words, em
 import re
 from collections.abc import Sequence
 
+from pilothouse.api.meta import ObjectMeta
+
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = _DNS_LABEL + "(\\." + _DNS_LABEL + ")*"
 _DNS_SEARCH_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
@@ -193,9 +195,25 @@ def path_segment_errors(text: str) -> list[str]:
     """Why ``text`` cannot stand in a path (apimachinery 0.36, ``pkg/api/validate/content/path.go``)."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
+    return path_segment_prefix_errors(text)
+
+
+def path_segment_prefix_errors(text: str) -> list[str]:
+    """Why ``text`` cannot begin a name that stands in a path."""
     return [f"may not contain '{character}'" for character in "/%" if character in text]
 
 
 def generated_name(prefix: str, suffix: str) -> str:
     """``prefix`` cut so that ``suffix`` fits, then ``suffix``: what ``generateName`` becomes."""
     return prefix[:MAX_GENERATED_PREFIX] + suffix
+
+
+def object_key(meta: ObjectMeta) -> str:
+    """``namespace/name``, or ``name`` for cluster-scoped objects."""
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """``(namespace, name)`` of an ``object_key``; the namespace is empty for cluster-scoped objects."""
+    namespace, _slash, name = key.rpartition("/")
+    return namespace, name

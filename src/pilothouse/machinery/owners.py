@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pilothouse.api.core import ObjectReference
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 
@@ -29,4 +30,17 @@ def new_controller_reference(owner: ObjectMeta, kind: Kind[Any]) -> OwnerReferen
         uid=owner.uid,
         controller=True,
         block_owner_deletion=True,
+    )
+
+
+def object_reference(kind: Kind[Any], meta: ObjectMeta, *, field_path: str = "") -> ObjectReference:
+    """What an event is about."""
+    return ObjectReference(
+        api_version=kind.api_version,
+        kind=kind.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        field_path=field_path,
     )

@@ -5,8 +5,10 @@ a billionth is kept (it is rounded up), binary suffixes stop at 2**63-1, and a t
 as it came.
 """
 
-from functools import lru_cache, total_ordering
+from functools import total_ordering
 from typing import Any, Final
+
+from pilothouse.machinery.remembered import remembered
 
 PATTERN: Final = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 
@@ -158,7 +160,7 @@ def _without_zeros(mantissa: int, exponent: int) -> tuple[int, int]:
 
 
 # The same few texts fill every pod of a cluster.
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def parse_quantity(text: str) -> Quantity:
     """The quantity that ``text`` says. Raises ``QuantityError``."""
     if text == "0":
@@ -260,6 +262,6 @@ def canonicalize(amounts: dict[str, Any] | None) -> None:
             amounts[name] = _stored(str(text))
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _stored(text: str) -> str:
     return str(parse_quantity(text).rounded_up(-3))

@@ -1,8 +1,22 @@
 """Order of resourceVersions, as far as there is one.
 
 Since 1.35 two of them may be compared when both are positive decimals without leading zero (KEP-5504); everything else
-stays opaque. The consistency guard and the caches ask here.
+stays opaque. The consistency store and the caches ask here.
 """
+
+from pilothouse.machinery.go_text import quote
+
+_LARGEST = (1 << 64) - 1
+
+
+def parse(version: str) -> int:
+    """The number of a revision that a client sent. Raises ``ValueError`` in the words of Go's ``strconv.ParseUint``."""
+    if not (version.isascii() and version.isdigit()):
+        raise ValueError(f"strconv.ParseUint: parsing {quote(version)}: invalid syntax")
+    digits = version.lstrip("0") or "0"
+    if len(digits) > 20 or int(digits) > _LARGEST:
+        raise ValueError(f"strconv.ParseUint: parsing {quote(version)}: value out of range")
+    return int(digits)
 
 
 def _is_ordered(version: str) -> bool:

@@ -1,7 +1,7 @@
 """managedFields of an object as those of its Scale, and back: both own the number of replicas, in different places.
 
-After apimachinery ``pkg/util/managedfields/scalehandler.go`` (v0.36). There a write that leaves the number as it is
-splits the entry of its owner in two; here it leaves it whole.
+After apimachinery ``pkg/util/managedfields/scalehandler.go`` (v1.36). A write that leaves the number as it is splits
+the entry of an owner by update in two all the same.
 """
 
 from collections.abc import Callable
@@ -56,5 +56,8 @@ def to_object(entries: Entries, scale: Entries, paths: Paths, version: str) -> E
     return settled(result)
 
 
-def _who(entry: Entry) -> tuple[str, str, str]:
-    return (entry.manager, entry.operation, entry.subresource)
+def _who(entry: Entry) -> tuple[str, str, str, str]:
+    """Upstream's identifier of a manager: the version counts for updates. As a Scale has a version of its own, who owns
+    the replicas by an update is never found again, and gets another entry."""
+    version = "" if entry.operation == "Apply" else entry.api_version
+    return (entry.manager, entry.operation, entry.subresource, version)

@@ -15,6 +15,8 @@ in the live list stand as they did, and a live item goes before a patch item onl
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from pilothouse.api.schema import Definition, Field, Type
 from pilothouse.machinery.go_text import print_value
 from pilothouse.machinery.nulls import without_nulls
@@ -97,16 +99,20 @@ def _retain_keys(original: Object, patch: Object) -> Object:
     retained = patch.pop(_RETAIN_KEYS)
     if not isinstance(retained, list):
         raise PatchSyntaxError("invalid patch format of retainKeys")
+    names = {name for name in retained if type(name) is str}
     for key, value in patch.items():
-        if value is not None and key not in retained and not key.startswith((_DELETE_PREFIX, _ORDER_PREFIX)):
+        if value is not None and key not in names and not key.startswith((_DELETE_PREFIX, _ORDER_PREFIX)):
             raise PatchSyntaxError("invalid patch format of retainKeys")
-    return {key: value for key, value in original.items() if key in retained}
+    return {key: value for key, value in original.items() if key in names}
 
 
 # What the schema says ------------------------------------------------------------------------------------------------
 
 
 def _field(type_: Type, name: str) -> Field:
+    if type_.name == "any":
+        # What has no type is a struct without fields of its own.
+        raise PatchFormatError(f'unable to find api field in struct RawExtension for the json field "{name}"')
     if type_.name != "object":
         kind = {"list": "slice"}.get(type_.name, type_.name)
         raise PatchFormatError(f"merging an object in json but data type is not struct, instead is: {kind}")
@@ -230,19 +236,40 @@ def _overwritten_order(live: list[Any], patch: list[Any], merge_key: str) -> lis
     the room that is left at its end: live [a, c, e] - c + d reads [a, e, d] afterwards, and d, which would count as
     first, comes last. Found with ``kubectl apply`` against v1.20.2, and the code has not changed since.
     """
-    memory, length = list(live), len(live)
     if any(item.get(_PATCH) == "replace" for item in patch):
-        return memory
+        return list(live)
+    doomed = {_identity(item[merge_key]): None for item in patch if item.get(_PATCH) == "delete"}
+    memory, left = _delete_in_place(live, list(doomed), merge_key)
+    there = {_identity(item[merge_key]) for item in memory if merge_key in item}
     for item in patch:
-        if item.get(_PATCH) == "delete":
-            while (index := _find(memory[:length], item[merge_key], merge_key)) is not None:
-                memory[index : length - 1] = memory[index + 1 : length]
-                length -= 1
-    for item in patch:
-        if _PATCH not in item and length < len(memory) and _find(memory[:length], item[merge_key], merge_key) is None:
-            memory[length] = item
-            length += 1
-    return memory
+        if not left:
+            break
+        if _PATCH not in item and (key := _identity(item[merge_key])) not in there:
+            there.add(key)
+            memory.append(item)
+            left.pop()
+    return memory + left[::-1]
+
+
+def _delete_in_place(live: list[Any], doomed: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
+    """The items that stay, and what stands in the room behind them, from the end of the list on.
+
+    Every deletion closes its gap, so that the item that is last at that moment stands there twice.
+    """
+    places: dict[Any, list[int]] = {}
+    for index, item in enumerate(live):
+        if merge_key in item:
+            places.setdefault(_identity(item[merge_key]), []).append(index)
+    left: list[Any] = []
+    gone: set[int] = set()
+    last = len(live) - 1
+    for key in doomed:
+        for index in places.get(key, ()):
+            while last in gone:
+                last -= 1
+            left.append(live[last])
+            gone.add(index)
+    return [item for index, item in enumerate(live) if index not in gone], left
 
 
 def _check_order(items: Sequence[Any], order: Sequence[Any], merge_key: str) -> None:
@@ -266,7 +293,7 @@ def _check_order(items: Sequence[Any], order: Sequence[Any], merge_key: str) -> 
 
 
 def _same_item(a: Any, b: Any, merge_key: str) -> bool:
-    return _same(_key_of(a, merge_key), _key_of(b, merge_key)) if merge_key else _same(a, b)
+    return bool(_identity(_key_of(a, merge_key)) == _identity(_key_of(b, merge_key)))
 
 
 def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *, deletes: bool) -> list[Any]:
@@ -277,24 +304,25 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *
     merged: list[Any]
     if not _require_one_kind(live, patch):
         if deletes:
-            return [item for item in live if not _contains(patch, item)]
-        merged = []
+            doomed = {_identity(item) for item in patch}
+            return [item for item in live if _identity(item) not in doomed]
+        distinct: dict[Any, Any] = {}
         for item in (*live, *patch):
-            if not _contains(merged, item):
-                merged.append(item)
+            distinct.setdefault(_identity(item), item)
+        merged = list(distinct.values())
         return _in_order(merged, patch, live, field.merge_key)
     if not field.merge_key:
         raise PatchFormatError(f"cannot merge lists without merge key for {_kind_of_element(field.type)}")
     element = field.type.element or type_
     live, patch = _follow_item_directives(_with_keys(live, field.merge_key, element), patch, field.merge_key)
     merged = list(live)
-    places = _places([item.get(field.merge_key) for item in live])
+    places: dict[Any, int] = {}
+    for index, item in enumerate(live):
+        if field.merge_key in item:
+            places.setdefault(_identity(item[field.merge_key]), index)
     for item in patch:
-        key = _key_of(item, field.merge_key)
-        index = _position(places, key) if type(places) is dict else None
-        if index is None:  # among those that the patch has brought, or none of them is text
-            index = _find(merged, key, field.merge_key)
-        if index is None:
+        index = places.setdefault(_identity(_key_of(item, field.merge_key)), len(merged))
+        if index == len(merged):
             merged.append(item)
         else:
             merged[index] = _merge_objects(merged[index], item, element)
@@ -319,74 +347,69 @@ def _kind_of_element(type_: Type) -> str:
 def _follow_item_directives(live: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
     """Both lists after the items that are directives: deletions, and ``replace`` for the whole list."""
     items, replace = [], False
+    doomed: set[Any] = set()
     for item in patch:
         if _PATCH not in item:
             items.append(item)
             continue
         match item[_PATCH]:
             case "delete":
-                doomed = _key_of(item, merge_key)
-                live = [one for one in live if not (merge_key in one and _same(one[merge_key], doomed))]
+                doomed.add(_identity(_key_of(item, merge_key)))
             case "replace":
                 replace = True
             case "merge":
                 raise PatchFormatError("merging lists cannot yet be specified in the patch")
             case unknown:
                 raise _unknown_directive(unknown, item)
-    return (items, []) if replace else (live, items)
+    if replace:
+        return items, []
+    if doomed:
+        live = [one for one in live if merge_key not in one or _identity(one[merge_key]) not in doomed]
+    return live, items
 
 
 def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequence[Any], merge_key: str) -> list[Any]:
     """``merged`` in the order that the module promises."""
-    patch_keys = _places(_keys_of(patch_order, merge_key))
-    live_keys = _places(_keys_of(live_order, merge_key))
-    if _stands_already(_keys_of(merged, merge_key), patch_keys, live_keys):
+    patch_places = _places(_keys_of(patch_order, merge_key))
+    live_places = _places(_keys_of(live_order, merge_key))
+    keys = _keys_of(merged, merge_key)
+    if _stands_already(keys, patch_places, live_places):
         return merged
-    from_patch: list[tuple[int, Any]] = []
+    from_patch: list[tuple[int, int | None, Any]] = []
     only_live: list[tuple[int, Any]] = []
-    for item in merged:
-        key = _key_of(item, merge_key)
-        place = _position(patch_keys, key)
+    for key, item in zip(keys, merged, strict=True):
+        place, live_place = patch_places.get(key), live_places.get(key)
         if place is not None:
-            from_patch.append((place, item))
+            from_patch.append((place, live_place, item))
         else:
-            only_live.append((_position(live_keys, key) or 0, item))
-    from_patch.sort(key=lambda pair: pair[0])
-    only_live.sort(key=lambda pair: pair[0])
+            only_live.append((live_place or 0, item))
+    from_patch.sort(key=lambda row: row[0])
+    only_live.sort(key=lambda row: row[0])
 
     result: list[Any] = []
     rest = iter(from_patch)
     following = next(rest, None)
-    for live_place, item in only_live:
-        while following is not None:
-            place = _position(live_keys, _key_of(following[1], merge_key))
-            if place is not None and live_place < place:
-                break
-            result.append(following[1])
+    for place, item in only_live:
+        while following is not None and not (following[1] is not None and place < following[1]):
+            result.append(following[2])
             following = next(rest, None)
         result.append(item)
     if following is not None:
-        result.append(following[1])
-        result.extend(item for _, item in rest)
+        result.append(following[2])
+        result.extend(item for _place, _live_place, item in rest)
     return result
 
 
-def _stands_already(
-    merged: list[Any], patch_keys: "list[Any] | dict[Any, int]", live_keys: "list[Any] | dict[Any, int]"
-) -> bool:
+def _stands_already(keys: list[Any], patch_places: dict[Any, int], live_places: dict[Any, int]) -> bool:
     """Whether all items, given by their keys, were live, in this order, and the patch has those that it names in this
     order too: then there is nothing to sort. So it is with nearly every patch of conditions and the like."""
-    if type(patch_keys) is not dict or type(live_keys) is not dict:
-        return False
     last_live = last_patch = -1
-    for key in merged:
-        if type(key) is not str:
-            return False
-        place = live_keys.get(key, -1)
+    for key in keys:
+        place = live_places.get(key, -1)
         if place <= last_live:
             return False
         last_live = place
-        named = patch_keys.get(key)
+        named = patch_places.get(key)
         if named is not None:
             if named <= last_patch:
                 return False
@@ -395,12 +418,8 @@ def _stands_already(
 
 
 def _keys_of(items: Sequence[Any], merge_key: str) -> list[Any]:
-    if not merge_key:
-        return list(items)
-    try:
-        return [item[merge_key] for item in items]
-    except (KeyError, TypeError):
-        return [_key_of(item, merge_key) for item in items]  # which says what is wrong
+    """What the items are known by: the identities of their merge keys, or of themselves where there is none."""
+    return [_identity(_key_of(item, merge_key)) for item in items]
 
 
 def _key_of(item: Any, merge_key: str) -> Any:
@@ -413,40 +432,23 @@ def _key_of(item: Any, merge_key: str) -> Any:
     return item[merge_key]
 
 
-def _find(items: Sequence[Any], key: Any, merge_key: str) -> int | None:
-    for index, item in enumerate(items):
-        if merge_key in item and _same(item[merge_key], key):
-            return index
-    return None
-
-
-def _places(keys: list[Any]) -> "list[Any] | dict[Any, int]":
-    """Keys to look positions up in; quickly where all are text, as they mostly are."""
-    for key in keys:
-        if type(key) is not str:
-            return keys
+def _places(keys: list[Any]) -> dict[Any, int]:
+    """Where each key stands first."""
     places: dict[Any, int] = {}
     for index, key in enumerate(keys):
         places.setdefault(key, index)
     return places
 
 
-def _position(keys: "Sequence[Any] | dict[Any, int]", key: Any) -> int | None:
-    if type(keys) is dict:
-        return keys.get(key) if type(key) is str else None
-    for index, other in enumerate(keys):
-        if _same(other, key):
-            return index
-    return None
+_canonical = msgspec.json.Encoder(order="sorted").encode
 
 
-def _contains(items: Sequence[Any], item: Any) -> bool:
-    return _position(items, item) is not None
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Equal as Go's interfaces are: of one type, so that true is not 1."""
-    return type(a) is type(b) and bool(a == b)
+def _identity(value: Any) -> Any:
+    """A key for dictionaries: the same for values that are equal as Go's interfaces are, of one type, so that true is
+    not 1."""
+    if type(value) is str:
+        return value
+    return type(value), value if type(value) in _SINGLE else _canonical(value)
 
 
 def _require_one_kind(live: Sequence[Any], patch: Sequence[Any]) -> bool:

@@ -5,6 +5,8 @@ in canonical form, as the API server stores them.
 """
 
 import re
+import threading
+from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -38,6 +40,24 @@ class MicroTimeText(_Text):
     """``2026-01-01T00:00:00.000000Z``."""
 
 
+class Unset:
+    """The value of a field that was not there and that Go prints all the same, as ``printed``."""
+
+    __slots__ = ("nulls", "printed", "quotes")
+
+    def __init__(self, printed: Any) -> None:
+        self.printed = printed
+        text = msgspec.json.encode(printed)
+        self.quotes = 2 + text.count(b'"')
+        """How many quotes the name and the value add to a text."""
+        self.nulls = text.count(b"null")
+
+
+@lru_cache(maxsize=1024)
+def _unset(text: bytes) -> Unset:
+    return Unset(msgspec.json.decode(text))
+
+
 _SCALARS: dict[str, Any] = {
     "string": str,
     "bool": bool,
@@ -60,7 +80,8 @@ def struct_for(definition: Definition, *, forbid_unknown: bool = True) -> type[m
     """The struct type of a definition, made once.
 
     Every field is optional; a field that was not there is ``UNSET``, one that was null is ``None``, so encoding writes
-    exactly the fields that were read. Attributes have no useful names: decode, encode, and look at the result.
+    exactly the fields that were read, and those that Go prints although they are unset. Attributes have no useful
+    names: decode, encode, and look at the result.
     """
     key = id(definition), forbid_unknown
     if key in _classes:
@@ -68,7 +89,10 @@ def struct_for(definition: Definition, *, forbid_unknown: bool = True) -> type[m
     attributes = {f"f{index}": field for index, field in enumerate(definition.fields.values())}
     made = msgspec.defstruct(
         definition.go_name,
-        [(name, _field_type(field, definition, forbid_unknown), msgspec.UNSET) for name, field in attributes.items()],
+        [
+            (name, _field_type(field, definition, forbid_unknown), _default(field, definition))
+            for name, field in attributes.items()
+        ],
         rename={name: field.name for name, field in attributes.items()},
         forbid_unknown_fields=forbid_unknown,
         gc=False,
@@ -80,6 +104,12 @@ def struct_for(definition: Definition, *, forbid_unknown: bool = True) -> type[m
     # The definition is kept beside the class, so that its id stays its own.
     _classes[key] = definition, made
     return made
+
+
+def _default(field: Field, definition: Definition) -> Any:
+    if field.name not in definition.printed:
+        return msgspec.UNSET
+    return _unset(msgspec.json.encode(definition.printed[field.name]))
 
 
 def _field_type(field: Field, inside: Definition, forbid_unknown: bool) -> Any:
@@ -117,14 +147,20 @@ _canonical_micro_time = re.compile(
 ).fullmatch
 
 
-class TextHooks:
+class TextHooks(threading.local):
     """Reads quantities and times while msgspec decodes, and writes them canonically.
 
-    ``numbers`` counts the quantities that came as JSON numbers since it was last set to 0; they are written as strings.
+    Since ``reset``, ``quotes`` counts the quotes that are in what is written and were not in what was read: around
+    quantities that came as numbers, and of fields that were unset; and ``nulls`` the unset fields that are null. Each
+    thread counts for itself.
     """
 
     def __init__(self) -> None:
-        self.numbers = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Count from 0."""
+        self.quotes = self.nulls = 0
 
     def decode(self, kind: type, value: Any) -> _Text:
         """msgspec's ``dec_hook``. Raises ``ValueError`` for what is no such text."""
@@ -136,13 +172,16 @@ class TextHooks:
         if not isinstance(value, str):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ValueError("not a quantity")  # noqa: TRY004 - the caller expects one error for bad values
-            self.numbers += 1
+            self.quotes += 2
             value = str(value)
         return QuantityText(canonical(value.strip()))
 
-    @staticmethod
-    def encode(value: Any) -> Any:
+    def encode(self, value: Any) -> Any:
         """msgspec's ``enc_hook``."""
         if isinstance(value, _Text):
             return value.text
+        if isinstance(value, Unset):
+            self.quotes += value.quotes
+            self.nulls += value.nulls
+            return value.printed
         raise TypeError(f"{type(value).__name__} is no JSON")

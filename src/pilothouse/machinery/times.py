@@ -7,6 +7,7 @@ import datetime
 import re
 from functools import lru_cache
 
+from pilothouse.machinery.durations import whole_seconds
 from pilothouse.machinery.go_text import quote
 
 TIME_LAYOUT = "2006-01-02T15:04:05Z07:00"
@@ -48,6 +49,22 @@ def parse_time(text: str) -> datetime.datetime:
 def parse_micro_time(text: str) -> datetime.datetime:
     """The instant in UTC; there must be exactly six digits after the dot. Raises ``TimeError``."""
     return _parse(text, _micro_time, MICRO_TIME_LAYOUT)
+
+
+_FIRST = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+_LAST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+
+
+def add_seconds(at: datetime.datetime, seconds: float) -> datetime.datetime:
+    """``at.Add(time.Duration(seconds) * time.Second)`` for seconds that users write; see ``whole_seconds``.
+
+    Instants before the year 1 and after 9999 become the first and the last one.
+    """
+    duration = datetime.timedelta(seconds=whole_seconds(seconds))
+    try:
+        return at + duration
+    except OverflowError:
+        return _LAST if duration > datetime.timedelta() else _FIRST
 
 
 def _parse(text: str, pattern: re.Pattern[str], layout: str) -> datetime.datetime:

@@ -6,7 +6,7 @@ result of a strategic merge patch).
 """
 
 import base64
-import binascii
+import copy
 import json
 import math
 import re
@@ -30,6 +30,13 @@ class DecodeError(ValueError):
         self.message = message
 
 
+class SavedError(DecodeError):
+    """What Go's JSON decoder remembers while it reads on: only the first is returned, and only if the rest can be read.
+
+    Errors of types that decode themselves (times, quantities, IntOrString) end it at once.
+    """
+
+
 class _Members(list[tuple[str, Any]]):
     """The members of a JSON object in order, duplicates and all."""
 
@@ -41,7 +48,7 @@ class _Literal(str):
 
 
 def walk_text(body: bytes, definition: Definition) -> "Walk":
-    """Walks a JSON text that is known to be well-formed, up to a depth that a stack can take."""
+    """Walks a JSON text, up to a depth that a stack can take. Raises ``json.JSONDecodeError`` if it is none."""
     walk = Walk(definition, JsonDialect())
     try:
         walk.run(_read(body))
@@ -77,7 +84,14 @@ def _find_duplicates(value: Any, path: str, errors: dict[str, None]) -> None:
 
 def _read(body: bytes) -> Any:
     text = body.decode("utf-8", "replace")
-    return json.loads(text, object_pairs_hook=_Members, parse_float=_Literal, parse_int=_integer)
+    return json.loads(
+        text, object_pairs_hook=_Members, parse_float=_Literal, parse_int=_integer, parse_constant=_refuse
+    )
+
+
+def _refuse(word: str) -> Any:
+    """Python's JSON has words for numbers that are none."""
+    raise json.JSONDecodeError("no JSON", word, 0)
 
 
 def _integer(text: str) -> int | _Literal:
@@ -96,7 +110,7 @@ def walk_document(document: dict[str, Any], definition: Definition) -> "Walk":
 
 
 class Walk:
-    """One walk. The results are complete after ``run``, which raises ``DecodeError`` at the first wrong value."""
+    """One walk. The results are complete after ``run``, which raises ``DecodeError`` for what Go refuses."""
 
     def __init__(self, definition: Definition, dialect: "Dialect") -> None:
         self.document: dict[str, Any] = {}
@@ -106,6 +120,7 @@ class Walk:
         self._definition = definition
         self._dialect = dialect
         self._seen: set[str] = set()
+        self._saved: SavedError | None = None
 
     def run(self, value: Any) -> None:
         """Checks ``value`` and fills in the results."""
@@ -115,6 +130,8 @@ class Walk:
         if not isinstance(value, _Members | dict):
             raise self._dialect.wrong(value, where, Type("object", definition=self._definition))
         self.document = self._object(value, self._definition, "", where, {})
+        if self._saved is not None:
+            raise self._saved
 
     def _report(self, problems: list[str], what: str, path: str) -> None:
         message = f'{what} field "{path}"'
@@ -142,9 +159,19 @@ class Walk:
                 continue
             inner = where.into(definition, field)
             result[name] = self._value(member, field.type, inner_path, inner, result.get(name))
+        for name, printed in definition.printed.items():
+            if name not in result:
+                result[name] = copy.deepcopy(printed)
         return result
 
     def _value(self, value: Any, type_: Type, path: str, where: "_Where", before: Any) -> Any:
+        try:
+            return self._read_value(value, type_, path, where, before)
+        except SavedError as error:
+            self._saved = self._saved or error
+            return None
+
+    def _read_value(self, value: Any, type_: Type, path: str, where: "_Where", before: Any) -> Any:
         """``before`` is what an earlier field of the same name left: Go decodes into it, so maps and objects merge."""
         match type_.name:
             case "object":
@@ -191,15 +218,27 @@ class Walk:
 class _Where:
     """Where a value stands in Go's eyes: the field that holds it, and the names that lead there, without indexes."""
 
-    __slots__ = ("definition", "field", "path")
+    __slots__ = ("above", "definition", "field", "path")
 
-    def __init__(self, definition: Definition | None, field: Field | None, path: str) -> None:
+    def __init__(
+        self, definition: Definition | None, field: Field | None, path: str, above: "_Where | None" = None
+    ) -> None:
         self.definition = definition
         self.field = field
         self.path = path
+        self.above = above
 
     def into(self, definition: Definition, field: Field) -> "_Where":
-        return _Where(definition, field, f"{self.path}.{field.name}" if self.path else field.name)
+        return _Where(definition, field, f"{self.path}.{field.name}" if self.path else field.name, self)
+
+    @property
+    def go_path(self) -> str:
+        """``path`` as Go's JSON decoder names it: with the structs that are embedded on the way."""
+        if self.definition is None or self.field is None:
+            return self.path
+        before = self.above.go_path if self.above is not None else ""
+        embedded = go_types.embedded_path(self.definition, self.field)
+        return ".".join(part for part in (before, embedded, self.field.name) if part)
 
     def type_name(self, type_: Type) -> str:
         """The Go name of ``type_``, which is the type of the field or of an element in it."""
@@ -244,7 +283,7 @@ def zero(type_: Type) -> Any:
         case "quantity":
             return "0"
         case "object":
-            return {}
+            return copy.deepcopy(dict(type_.definition.printed))
         case _:
             return None
 
@@ -297,10 +336,34 @@ class JsonDialect(Dialect):
         if type_.name in ("int32", "int64") and shown == "number":
             shown = f"number {value}"
         name = where.type_name(type_)
-        if where.definition is None:
-            return DecodeError(f"json: cannot unmarshal {shown} into Go value of type {name}")
-        field = f"{where.definition.go_name}.{where.path}"
-        return DecodeError(f"json: cannot unmarshal {shown} into Go struct field {field} of type {name}")
+        return SavedError(f"json: cannot unmarshal {shown} into Go {_target(where)} of type {name}")
+
+    def scalar(self, value: Any, type_: Type, where: _Where) -> Any:
+        """As any dialect does. Where a type decodes itself, Go adds the place to what it says of a wrong type."""
+        try:
+            if type_.name == "bytes" and isinstance(value, list) and not isinstance(value, _Members):
+                return _bytes_text(value, where)
+            return super().scalar(value, type_, where)
+        except SavedError:
+            raise
+        except DecodeError as error:
+            raise DecodeError(error.message.replace("into Go value of", f"into Go {_target(where)} of")) from None
+
+
+def _bytes_text(value: list[Any], where: _Where) -> str:
+    """A list of bytes, which Go's decoder takes, too."""
+    for item in value:
+        if not is_integer(item) or not 0 <= item < 256:
+            shown = json_kind(item)
+            shown = f"number {item}" if shown == "number" else shown
+            raise SavedError(f"json: cannot unmarshal {shown} into Go {_target(where)} of type uint8")
+    return base64.b64encode(bytes(value)).decode()
+
+
+def _target(where: _Where) -> str:
+    if where.definition is None:
+        return "value"
+    return f"struct field {where.definition.go_name}.{where.go_path}"
 
 
 class ConverterDialect(Dialect):
@@ -378,7 +441,7 @@ def float64(value: float | str) -> float:
     """The number, which must not be beyond what a float64 holds."""
     number = float(value)
     if math.isinf(number):
-        raise DecodeError(f"json: cannot unmarshal number {value} into Go value of type float64")
+        raise SavedError(f"json: cannot unmarshal number {value} into Go value of type float64")
     return number
 
 
@@ -415,16 +478,40 @@ def int_or_string(value: Any) -> int | str:
     raise DecodeError(f"json: cannot unmarshal {shown} into Go value of type int32")
 
 
-_base64 = re.compile("[A-Za-z0-9+/]*")
+_base64 = re.compile("[A-Za-z0-9+/]*={0,2}").fullmatch
 
 
 def base64_text(text: str) -> str:
     """The text itself when it is base64 with padding. Line ends are allowed, and left out, as in Go."""
     packed = text.replace("\r", "").replace("\n", "")
-    try:
-        base64.b64decode(packed, validate=True)
-    except (binascii.Error, ValueError):
-        found = _base64.match(text)
-        assert found is not None, "matches the empty text"
-        raise DecodeError(f"illegal base64 data at input byte {found.end()}") from None
+    if len(packed) % 4 or _base64(packed) is None:
+        raise SavedError(f"illegal base64 data at input byte {_corrupt_at(text)}")
     return packed
+
+
+_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+
+
+def _corrupt_at(text: str) -> int:
+    """The offset that Go's decoder names in a text that is no base64 (encoding/base64 ``decodeQuantum``)."""
+    data = text.encode("utf-8", "replace")
+    at, letters = 0, 0
+    while at < len(data):
+        char = chr(data[at])
+        at += 1
+        if char in "\r\n":
+            continue
+        if char in _LETTERS:
+            letters = (letters + 1) % 4
+        elif char != "=" or letters < 2:
+            return at - 1
+        else:
+            rest = [(position, byte) for position, byte in enumerate(data[at:], at) if byte not in b"\r\n"]
+            if letters == 2:
+                if not rest:
+                    return len(data)
+                if rest[0][1] != ord("="):
+                    return rest[0][0]
+                rest = rest[1:]
+            return rest[0][0] if rest else len(data)
+    return at - letters

@@ -1,128 +1,274 @@
-"""YAML as the API server takes it: one document, within limits.
+"""YAML as the API server takes it: one document, in one pass, within limits.
 
-A few lines of aliases of aliases stand for gigabytes; Go's yaml (v2 and v3, ``decode.go``: ``allowedAliasRatio``)
-refuses them before it builds anything, and so does this. Unlike Go's it also refuses a long text that is repeated a
-few hundred times, and nests 300 deep at most, not 10,000: PyYAML's composer calls itself in C, and a line of a hundred
-thousand brackets would end the process.
+libyaml's events become the values that ``sigs.k8s.io/yaml`` makes of them: keys are text, dates too, and only the first
+document counts. A few lines of aliases of aliases stand for gigabytes; Go's yaml (v2, ``decode.go``:
+``allowedAliasRatio``) refuses them, and so does this, by what they stand for. Unlike Go's it also refuses a long text
+that is repeated a few hundred times, a document of more than a million values, and nests 300 deep at most, not 10,000.
 """
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import yaml
 
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.json_bounds import MAX_DEPTH
+from pilothouse.machinery.yaml_scalars import ScalarError, is_plain_text, key_problem, key_text, resolve, value_shown
+
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_MAX_DEPTH = 300
 _FEW, _MANY = 400_000, 4_000_000
 """Between these numbers of values, the share of them that may come from aliases goes from 99 to 10 percent."""
-
-
+MAX_VALUES = 1_000_000
+"""Keys count as well. Three megabytes can hold twice as many, but no object that is of use."""
 _MOST_TEXT = 32 * 1024 * 1024
+_LARGEST_WHOLE = 1e21
+"""Below that Go writes a number without a fraction as an integer."""
+_MERGE = "tag:yaml.org,2002:merge"
+_NO_KEY: Any = object()
+_MERGE_KEY: Any = object()
 
 
 class YamlError(ValueError):
-    """The text is no YAML, or goes too far; the message begins with ``yaml: ``."""
+    """The text is no YAML, or goes too far; the message is that of Go's library."""
 
 
-def load_yaml(text: bytes | str) -> Any:
-    """The document as plain values; ``None`` for an empty text. Raises ``YamlError``."""
-    _check_depth(text)
+class Document(NamedTuple):
+    """``value`` is None for an empty text. ``repeated`` is what Go's strict decoder says of keys that a map has twice:
+    ``line 9: key "foo" already set in map``."""
+
+    value: Any
+    repeated: list[str]
+
+
+def read_yaml(text: bytes | str) -> Document:
+    """The first document as values of JSON. Raises ``YamlError``."""
     loader = _LOADER(text)
     try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _check_aliases(node)
-        return loader.construct_document(node)
+        return _Builder(loader.get_event).run()
     except yaml.YAMLError as error:
-        raise _told(error) from None
-    except (ValueError, OverflowError) as error:
-        # A date that is none, a number beyond all bounds.
-        raise error if isinstance(error, YamlError) else YamlError(f"yaml: {error}") from None
+        raise YamlError(f"yaml: {_described(error)}") from None
+    except ScalarError as error:
+        raise YamlError(f"yaml: {error}") from None
     finally:
         loader.dispose()
 
 
-def compose_yaml(text: bytes | str) -> yaml.Node | None:
-    """The document's nodes, for who must see what loading does not tell, such as repeated keys. Raises as above."""
-    _check_depth(text)
-    try:
-        return yaml.compose(text, Loader=_LOADER)
-    except yaml.YAMLError as error:
-        raise _told(error) from None
+def load_yaml(text: bytes | str) -> Any:
+    """The same without a word about repeated keys: the last one counts."""
+    return read_yaml(text).value
 
 
-def repeated_keys(text: bytes | str) -> list[str]:
-    """What Go's strict decoder says of keys that a map has twice: ``line 9: key "foo" already set in map``."""
-    found: list[str] = []
-    seen: set[int] = set()
-
-    def look(node: Any) -> None:
-        if id(node) in seen:
-            return  # an alias
-        seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            names: set[str] = set()
-            for name, value in node.value:
-                key = str(name.value)
-                if key in names:
-                    found.append(f'line {name.start_mark.line + 1}: key "{key}" already set in map')
-                names.add(key)
-                look(value)
-        elif isinstance(node, yaml.SequenceNode):
-            for item in node.value:
-                look(item)
-
-    look(compose_yaml(text))
-    return found
+def _described(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    # Go's marks count lines from 0, and only what the scanner finds is put right (``decode.go``, ``fail``).
+    line = 0 if mark is None else mark.line
+    if line and isinstance(error, yaml.scanner.ScannerError):
+        line += 1
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
+    return f"line {line}: {problem}" if line else str(problem)
 
 
-def _told(error: yaml.YAMLError) -> YamlError:
-    mark = getattr(error, "problem_mark", None)
-    line = f"line {mark.line + 1}: " if mark is not None else ""
-    return YamlError(f"yaml: {line}{getattr(error, 'problem', None) or error}")
+class _Frame:
+    """A list or a map that is not complete yet."""
+
+    __slots__ = ("anchor", "begun", "height", "is_map", "items", "key", "line", "members", "odd", "text")
+
+    def __init__(self, anchor: str | None, line: int, *, is_map: bool, begun: int, text: int) -> None:
+        self.anchor = anchor
+        self.line = line
+        self.is_map = is_map
+        self.begun, self.text = begun, text
+        """How many values, and how much text, there were before it."""
+        self.height = 1
+        self.items: list[Any] = []
+        self.members: dict[Any, Any] = {}
+        self.key: Any = _NO_KEY
+        self.odd = False
+        """Whether there are keys that are no text."""
 
 
-def _check_depth(text: bytes | str) -> None:
-    depth = 0
-    try:
-        for event in yaml.parse(text, Loader=_LOADER):
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-                if depth > _MAX_DEPTH:
-                    raise YamlError(f"yaml: exceeded max depth of {_MAX_DEPTH}")
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-    except yaml.YAMLError as error:
-        raise _told(error) from None
+class _Anchored(NamedTuple):
+    value: Any
+    members: dict[Any, Any] | None
+    """Of a map, by what its keys are before they become text."""
+    values: int
+    text: int
+    height: int
 
 
-def _check_aliases(root: yaml.Node) -> None:
-    """Refuse a document that is mostly repetition, counting what its aliases stand for without building it."""
-    sizes: dict[int, tuple[int, int]] = {}
-    total, text = _size(root, sizes)
-    repeated = total - len(sizes)
-    share = 0.99 if total <= _FEW else 0.10 if total >= _MANY else 0.99 - 0.89 * (total - _FEW) / (_MANY - _FEW)
-    too_many = repeated > 100 and total > 1000 and repeated / total > share
-    if too_many or (repeated and text > _MOST_TEXT):
-        raise YamlError("yaml: document contains excessive aliasing")
+class _Builder:
+    """Makes values of events."""
+
+    def __init__(self, next_event: Any) -> None:
+        self._next = next_event
+        self._anchors: dict[str, _Anchored | None] = {}
+        self._count = 0
+        self._aliased = 0
+        self._text = 0
+        self._repeated: list[str] = []
+        self._open: list[_Frame] = []
+        self._result: Any = None
+
+    def run(self) -> Document:
+        event = self._next()
+        while not isinstance(event, yaml.DocumentEndEvent | yaml.StreamEndEvent):
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
+                self._scalar(event)
+            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+                self._begin(event, is_map=kind is yaml.MappingStartEvent)
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                self._end()
+            elif kind is yaml.AliasEvent:
+                self._alias(event)
+            event = self._next()
+        self._check_size()
+        return Document(self._result, self._repeated)
+
+    def _scalar(self, event: Any) -> None:
+        text = event.value
+        self._count += 1
+        if self._count > MAX_VALUES:
+            self._check_size()
+        self._text += len(text)
+        plain = event.implicit[0]
+        if event.tag is None and (not plain or is_plain_text(text)):
+            value = text
+        else:
+            value = resolve(text, event.tag, plain=plain)
+        frame = self._open[-1] if self._open else None
+        if frame is not None and frame.is_map and frame.key is _NO_KEY:
+            is_merge = text == "<<" and (plain or event.tag == _MERGE)
+            self._key(frame, _MERGE_KEY if is_merge else value)
+        else:
+            if type(value) is float:
+                value = _number(value)
+            self._put(value, None, event.start_mark.line)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = _Anchored(value, None, 1, len(text), 0)
+
+    def _begin(self, event: Any, *, is_map: bool) -> None:
+        if len(self._open) >= MAX_DEPTH:
+            raise YamlError(f"yaml: exceeded max depth of {MAX_DEPTH}")
+        frame = _Frame(event.anchor, event.start_mark.line, is_map=is_map, begun=self._count, text=self._text)
+        self._count += 1
+        if self._count > MAX_VALUES:
+            self._check_size()
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._open.append(frame)
+
+    def _end(self) -> None:
+        frame = self._open.pop()
+        value: Any = frame.items
+        if frame.is_map:
+            value = frame.members if not frame.odd else _with_text_keys(frame.members)
+        if frame.anchor is not None:
+            self._anchors[frame.anchor] = _Anchored(
+                value,
+                frame.members if frame.is_map else None,
+                self._count - frame.begun,
+                self._text - frame.text,
+                frame.height,
+            )
+        self._put(value, frame.members if frame.is_map else None, frame.line, frame.height)
+
+    def _alias(self, event: Any) -> None:
+        if event.anchor not in self._anchors:
+            raise YamlError(f"yaml: unknown anchor '{event.anchor}' referenced")
+        found = self._anchors[event.anchor]
+        if found is None:
+            raise YamlError(f"yaml: anchor '{event.anchor}' value contains itself")
+        self._count += 1 + found.values
+        self._aliased += found.values
+        self._text += found.text
+        self._check_size()
+        if len(self._open) + found.height > MAX_DEPTH:
+            raise YamlError(f"yaml: exceeded max depth of {MAX_DEPTH}")
+        frame = self._open[-1]
+        if frame.is_map and frame.key is _NO_KEY:
+            self._key(frame, found.value)
+        else:
+            self._put(found.value, found.members, event.start_mark.line, found.height)
+
+    def _check_size(self) -> None:
+        count = self._count
+        share = 0.99 if count <= _FEW else 0.10 if count >= _MANY else 0.99 - 0.89 * (count - _FEW) / (_MANY - _FEW)
+        too_many = self._aliased > 100 and count > 1000 and self._aliased / count > share
+        if too_many or (self._aliased and self._text > _MOST_TEXT):
+            raise YamlError("yaml: document contains excessive aliasing")
+        if count - self._aliased > MAX_VALUES:
+            raise YamlError(f"yaml: document contains more than {MAX_VALUES} values")
+
+    def _key(self, frame: _Frame, key: Any) -> None:
+        if type(key) is str or key is _MERGE_KEY:
+            frame.key = key
+            return
+        if isinstance(key, dict | list):
+            raise YamlError(f"yaml: invalid map key: {value_shown(key)}")
+        # Numbers of different types are different keys, and neither is true.
+        frame.odd = True
+        frame.key = (type(key), key)
+
+    def _put(self, value: Any, members: dict[Any, Any] | None, line: int, height: int = 0) -> None:
+        """A complete value, and its members if it is a map."""
+        if not self._open:
+            self._result = value
+            return
+        frame = self._open[-1]
+        if height >= frame.height:
+            frame.height = height + 1
+        if not frame.is_map:
+            frame.items.append(value)
+            return
+        if frame.key is _NO_KEY:
+            self._key(frame, value)
+            return
+        key, frame.key = frame.key, _NO_KEY
+        if key is _MERGE_KEY:
+            self._merge(frame, value, members, line)
+            return
+        self._set(frame, key, value, line)
+
+    def _set(self, frame: _Frame, key: Any, value: Any, line: int) -> None:
+        if key in frame.members:
+            self._repeated.append(f"line {line + 1}: key {_shown(key)} already set in map")
+        frame.members[key] = value
+
+    def _merge(self, frame: _Frame, value: Any, members: dict[Any, Any] | None, line: int) -> None:
+        """``<<``: the members of a map, or of each of a list of maps, of which the first counts most."""
+        if members is not None:
+            maps = [members]
+        elif isinstance(value, list) and all(isinstance(each, dict) for each in value):
+            maps = value[::-1]
+        else:
+            raise YamlError("yaml: map merge requires map or sequence of maps as the value")
+        for each in maps:
+            for key, member in each.items():
+                frame.odd = frame.odd or type(key) is not str
+                self._set(frame, key, member, line)
 
 
-_UNDER_WAY = (0, 0)
+def _shown(key: Any) -> str:
+    if type(key) is str:
+        return quote(key)
+    value = key[1]
+    return "<nil>" if value is None else key_text(value) or str(value)
 
 
-def _size(node: yaml.Node, sizes: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """How many values, and how many characters of text, the node and what is below it stand for."""
-    known = sizes.get(id(node))
-    if known is not None:
-        if known is _UNDER_WAY:
-            raise YamlError("yaml: anchor value contains itself")
-        return known
-    sizes[id(node)] = _UNDER_WAY
-    if isinstance(node, yaml.MappingNode):
-        below = [_size(part, sizes) for pair in node.value for part in pair]
-    elif isinstance(node, yaml.SequenceNode):
-        below = [_size(item, sizes) for item in node.value]
-    else:
-        below = [(0, len(node.value))]
-    size = sizes[id(node)] = (1 + sum(values for values, _text in below), sum(text for _values, text in below))
-    return size
+def _with_text_keys(members: dict[Any, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in members.items():
+        text = key if type(key) is str else key_text(key[1])
+        if text is None:
+            raise YamlError(key_problem(key[1], value))
+        result[text] = value
+    return result
+
+
+def _number(value: float) -> int | float:
+    """A float as Go's JSON writes it, and reads it back."""
+    if math.isnan(value) or math.isinf(value):
+        shown = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+        raise YamlError(f"json: unsupported value: {shown}")
+    return int(value) if value.is_integer() and abs(value) < _LARGEST_WHOLE else value

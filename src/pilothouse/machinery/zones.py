@@ -6,6 +6,11 @@ the system's, or that of the package ``tzdata`` where the system has none.
 
 import datetime
 
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    import zoneinfo  # which looks into how Python was built
+
 
 class UnknownZone(ValueError):
     """No such zone; the message is Go's."""
@@ -17,9 +22,7 @@ def load_zone(name: str) -> datetime.tzinfo:
         return datetime.UTC
     if ".." in name or name.startswith(("/", "\\")):
         raise UnknownZone("time: invalid location name")
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # which looks into how Python was built
-
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         raise UnknownZone(f"unknown time zone {name}") from None

@@ -1,8 +1,9 @@
-"""Simulated nodes: they heartbeat, and take the pods bound to them through their lives as a kubelet writes them.
+"""Simulated nodes: they send heartbeats and run the pods bound to them, as far as a kubelet writes to the API server.
 
-A client like any other: works against the embedded API server and any real one. ``profile`` says how fast things
-happen. Pure: ``node_object`` and ``pod_status`` (what is written), ``pod_stages`` (what comes next). Acting:
-``heartbeats`` (registration, Leases, node status), ``pod_lives`` (the pods); ``simulator`` puts them together.
+A client like any other, of the embedded API server or a real one. ``profile`` has the durations. Pure: ``node_object``
+and ``pod_status`` (what is written), ``pod_steps`` (what comes next). ``heartbeats`` does registration, Leases and node
+status, ``pod_workers`` the pods, ``volume_manager`` their volumes, ``eviction_manager`` node pressure; ``simulator``
+creates them.
 """
 
 from pilothouse.nodes.profile import Profile

@@ -43,7 +43,7 @@ class Attacher:
         self._attachments, self._volumes = attachments.cache, volumes.cache
         self._attachments.add_index(BY_VOLUME, index_by_volume)
         self._queue: WorkQueue[Key] = WorkQueue(env, "attacher")
-        self._pool = WorkerPool("attacher", self._queue, self._look, workers=_WORKERS, log=log or Log("attacher"))
+        self._pool = WorkerPool("attacher", self._queue, self._sync, workers=_WORKERS, log=log or Log("attacher"))
         attachments.add_handler(
             lambda found, _initial: self._queue.add((_ATTACHMENT, found.metadata.name)),
             lambda _old, found: self._queue.add((_ATTACHMENT, found.metadata.name)),
@@ -66,7 +66,7 @@ class Attacher:
         for name in index_by_volume(found):
             self._queue.add((_VOLUME, name))
 
-    async def _look(self, key: Key) -> Requeue | None:
+    async def _sync(self, key: Key) -> Requeue | None:
         what, name = key
         try:
             if what == _ATTACHMENT:
@@ -94,7 +94,7 @@ class Attacher:
         volume = self._volumes.get(name)
         if volume is None or volume.metadata.deletion_timestamp is not None:
             problem = "is being deleted" if volume is not None else "not found"
-            await self._say(found, {"attachError": {"message": f'persistentvolume "{name}" {problem}'}})
+            await self._patch_status(found, {"attachError": {"message": f'persistentvolume "{name}" {problem}'}})
             return
         if self._finalizer not in volume.metadata.finalizers:
             await self._set_finalizers(volume, (*volume.metadata.finalizers, self._finalizer))
@@ -107,19 +107,19 @@ class Attacher:
             }
             raw = await self._client.patch(VOLUME_ATTACHMENTS.raw, meta.name, merge_patch({"metadata": changes}))
             found = msgspec.json.decode(raw, type=VolumeAttachment)
-        await self._say(found, {"attached": True, "attachError": None})
+        await self._patch_status(found, {"attached": True, "attachError": None})
 
     async def _detach(self, found: VolumeAttachment) -> None:
         if self._finalizer not in found.metadata.finalizers:
             return
         if found.status.attached:
-            raw = await self._say(found, {"attached": False, "detachError": None})
+            raw = await self._patch_status(found, {"attached": False, "detachError": None})
             found = msgspec.json.decode(raw, type=VolumeAttachment)
         left = [each for each in found.metadata.finalizers if each != self._finalizer]
         changes = {"finalizers": left or None, "resourceVersion": found.metadata.resource_version}
         await self._client.patch(VOLUME_ATTACHMENTS.raw, found.metadata.name, merge_patch({"metadata": changes}))
 
-    async def _say(self, found: VolumeAttachment, status: dict[str, Any]) -> bytes:
+    async def _patch_status(self, found: VolumeAttachment, status: dict[str, Any]) -> bytes:
         meta = {"resourceVersion": found.metadata.resource_version}
         patch = merge_patch({"metadata": meta, "status": status})
         name = found.metadata.name

@@ -7,14 +7,22 @@ annotation that can't be read is reported as an event, and the profile counts in
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.durations import DurationError, parse_duration
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 from pilothouse.nodes.profile import Profile
 from pilothouse.nodes.views import NodeContainer, NodePod
+
+if TYPE_CHECKING:
+    from pilothouse.nodes.container_commands import Outcome
+    from pilothouse.nodes.image_pulls import PullFailure
+
+with lazy_imports():
+    from pilothouse.nodes import container_commands, image_pulls
 
 PREFIX = "simulated.pilothouse.dev/"
 
@@ -48,6 +56,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     exit_reason: str = ""
     exit_message: str = ""
     stop_exit_code: int = 0
+    pull: "PullFailure | None" = None
+    """Its image cannot be had."""
     waiting: str = ""
     """A reason for which the container can't start: ``ImagePullBackOff``, ``CreateContainerConfigError``, …"""
     startup: Timeline = PASSES
@@ -61,29 +71,42 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod does. ``scripts`` in the order of its init containers and containers."""
+    """What a pod does. ``scripts`` in the order of its init containers and containers, ``ephemeral`` with the names."""
 
     accept_delay: float
     start_delay: float
     stop_delay: float
     remove_delay: float
     scripts: tuple[Script, ...]
+    ephemeral: tuple[tuple[str, Script], ...] = ()
     usage: Mapping[str, int] = {}
     """What it uses of memory, disk and pids, if that was said."""
-    complaints: tuple[str, ...] = ()
+    invalid_annotations: tuple[str, ...] = ()
     """What is wrong with its annotations."""
+
+    @property
+    def waits_for_images(self) -> bool:
+        """Whether some image cannot be had."""
+        return any(script.pull is not None for script in self.scripts)
 
 
 def behaviour_of(pod: NodePod, profile: Profile) -> Behaviour:
     """The behaviour of a pod."""
     own = {key[len(PREFIX) :]: text for key, text in pod.metadata.annotations.items() if key.startswith(PREFIX)}
     reader = _Reader(own)
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    inits = len(pod.spec.init_containers)
-    job = any(owner.controller and owner.kind == "Job" for owner in pod.metadata.owner_references)
-    scripts = tuple(
-        _script(container, profile, reader if own else None, init=at < inits, job=job)
-        for at, container in enumerate(containers)
+    spec = pod.spec
+    owned = any(owner.controller and owner.kind == "Job" for owner in pod.metadata.owner_references)
+    ends = spec.restart_policy in ("Never", "OnFailure")
+    given = reader if own else None
+    scripts = (
+        *(_script(container, profile, given, _INIT) for container in spec.init_containers),
+        *(
+            _script(container, profile, given, _JOB if owned else _ENDS if ends else _STAYS)
+            for container in spec.containers
+        ),
+    )
+    ephemeral = tuple(
+        (container.name, _script(container, profile, given, _EPHEMERAL)) for container in spec.ephemeral_containers
     )
     if not own:
         return Behaviour(
@@ -92,6 +115,7 @@ def behaviour_of(pod: NodePod, profile: Profile) -> Behaviour:
             stop_delay=profile.stop_delay,
             remove_delay=profile.remove_delay,
             scripts=scripts,
+            ephemeral=ephemeral,
         )
     behaviour = Behaviour(
         accept_delay=reader.read("accept-delay", parse_duration, profile.accept_delay),
@@ -99,58 +123,108 @@ def behaviour_of(pod: NodePod, profile: Profile) -> Behaviour:
         stop_delay=reader.read("stop-delay", parse_duration, profile.stop_delay),
         remove_delay=reader.read("remove-delay", parse_duration, profile.remove_delay),
         scripts=scripts,
+        ephemeral=ephemeral,
         usage={
             resource: amount
             for resource, key in (("memory", "memory-usage"), ("disk", "disk-usage"), ("pids", "pids"))
             if (amount := reader.read(key, _amount, -1)) >= 0
         },
     )
-    return msgspec.structs.replace(behaviour, complaints=reader.complaints())
+    return msgspec.structs.replace(behaviour, invalid_annotations=reader.invalid_annotations())
 
 
 _PLAIN = Script()
 _ENDS_SECONDS = 1.0
 
 
-def _script(container: NodeContainer, profile: Profile, own: "_Reader | None", *, init: bool, job: bool) -> Script:
-    sidecar = init and container.restart_policy == "Always"
-    if init and not sidecar:
-        seconds = profile.init_run_time
-    elif job and not init:
-        seconds = profile.job_run_time
-    else:
-        seconds = math.inf
+_INIT, _JOB, _ENDS, _STAYS, _EPHEMERAL = "init", "job", "ends", "stays", "ephemeral"
+"""What a container is for, which says how it ends where nothing else does."""
+
+
+def _script(container: NodeContainer, profile: Profile, own: "_Reader | None", role: str) -> Script:
+    sidecar = role == _INIT and container.restart_policy == "Always"
+    prepares = role == _INIT and not sidecar
+    pull = _pull_failure(container) if profile.commands else None
+    words = (*container.command, *container.args)
+    plain = _plain_outcome(words) if words and profile.commands and not _is_scripted(container, own, role) else None
+    seconds = math.inf if plain is not None else _usual_seconds(container, profile, words, _STAYS if sidecar else role)
     probe, startup = container.readiness_probe, container.startup_probe
     unready = max(profile.ready_delay, float(probe.initial_delay_seconds) if probe is not None else 0.0)
-    if own is None and math.isinf(seconds) and not unready and startup is None:
+    if own is None and plain is None and pull is None and math.isinf(seconds) and not unready and startup is None:
         return _PLAIN
     script = Script(
-        run_seconds=(seconds,),
+        run_seconds=(seconds if plain is None else plain.seconds,),
+        exit_codes=(0 if plain is None else plain.code,),
+        exit_message="" if plain is None else plain.message,
         startup=_after(float(startup.initial_delay_seconds) if startup is not None else 0.0),
-        readiness=_after(0.0 if init and not sidecar else unready),
+        readiness=_after(0.0 if prepares else unready),
+        pull=pull,
     )
     if own is None:
         return script
+    alone = role in (_INIT, _EPHEMERAL)
 
     def read(key: str, parse: Callable[[str], Any], default: Any) -> Any:
-        return own.read(f"{key}.{container.name}", parse, own.read(key, parse, default) if not init else default)
+        return own.read(f"{key}.{container.name}", parse, default if alone else own.read(key, parse, default))
 
     read("log", str, "")  # a known key; ``logs`` reads it when somebody wants to see it
     for key in ("cpu-usage", "memory-usage"):
         read(key, parse_quantity, None)  # likewise; ``usage`` reads them
     codes = read("exit-code", _codes, None)
     # Whoever says how a container ends, and not when, wants to see it end.
-    lasts = script.run_seconds if codes is None or script.run_seconds != (math.inf,) else (_ENDS_SECONDS,)
+    stays = sidecar or role in (_ENDS, _STAYS)
+    lasts = script.run_seconds if codes is None or not stays else (_ENDS_SECONDS,)
     return Script(
         run_seconds=read("run-time", _durations, lasts),
         exit_codes=codes or script.exit_codes,
         exit_reason=read("exit-reason", str, ""),
-        exit_message=read("exit-message", str, ""),
+        exit_message=read("exit-message", str, script.exit_message),
         stop_exit_code=read("stop-exit-code", int, 0),
+        pull=script.pull,
         waiting=read("waiting", str, ""),
         startup=read("startup-probe", parse_timeline, script.startup),
         readiness=read("readiness-probe", parse_timeline, script.readiness),
         liveness=read("liveness-probe", parse_timeline, script.liveness),
+    )
+
+
+def _is_scripted(container: NodeContainer, own: "_Reader | None", role: str) -> bool:
+    """Whether annotations say how long the container runs, or how it ends."""
+    if own is None:
+        return False
+    keys = ("run-time", "exit-code")
+    named = [f"{key}.{container.name}" for key in keys]
+    return own.has(*named) if role in (_INIT, _EPHEMERAL) else own.has(*named, *keys)
+
+
+def _pull_failure(container: NodeContainer) -> "PullFailure | None":
+    return image_pulls.pull_failure(container.image, container.image_pull_policy)
+
+
+def _plain_outcome(words: tuple[str, ...]) -> "Outcome | None":
+    return container_commands.outcome_of(words)
+
+
+def _usual_seconds(container: NodeContainer, profile: Profile, words: tuple[str, ...], role: str) -> float:
+    """How long a container runs of which nothing plain is known."""
+    if role == _INIT:
+        return profile.init_run_time
+    if role == _JOB:
+        return profile.job_run_time
+    if role == _EPHEMERAL:
+        # Nobody can attach to it, so that a shell finds the end of its input.
+        return profile.job_run_time
+    if role == _ENDS and profile.commands and not _is_server(container, words):
+        return profile.job_run_time
+    return math.inf
+
+
+def _is_server(container: NodeContainer, words: tuple[str, ...]) -> bool:
+    probes = (container.readiness_probe, container.liveness_probe, container.startup_probe)
+    return (
+        bool(container.ports)
+        or any(probe is not None for probe in probes)
+        or container_commands.runs_on(words, container.image)
     )
 
 
@@ -166,6 +240,10 @@ class _Reader:
         self._asked: set[str] = set()
         self._wrong: dict[str, str] = {}
 
+    def has(self, *keys: str) -> bool:
+        """Whether there is any of these."""
+        return any(key in self._own for key in keys)
+
     def read(self, key: str, parse: Callable[[str], Any], default: Any) -> Any:
         self._asked.add(key)
         text = self._own.get(key)
@@ -177,7 +255,7 @@ class _Reader:
             self._wrong[key] = f"annotation {PREFIX}{key}: {error}"
             return default
 
-    def complaints(self) -> tuple[str, ...]:
+    def invalid_annotations(self) -> tuple[str, ...]:
         unknown = {key: f"annotation {PREFIX}{key}: no such key" for key in self._own if key not in self._asked}
         return tuple(text for _key, text in sorted({**unknown, **self._wrong}.items()))
 

@@ -12,7 +12,7 @@ import msgspec
 from pilothouse.machinery.durations import DurationError, parse_duration
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 from pilothouse.nodes.behaviour import PREFIX
-from pilothouse.nodes.pressure import CONDITIONS
+from pilothouse.nodes.eviction_manager import CONDITIONS
 
 _SLOW_SECONDS = 5.0
 
@@ -26,7 +26,7 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True):
     slow_seconds: float = 0.0
     pressures: Mapping[str, int | None] = {}
     boot: str = ""
-    complaints: tuple[str, ...] = ()
+    invalid_annotations: tuple[str, ...] = ()
     """What can't be understood."""
 
     @property
@@ -74,7 +74,7 @@ def commands_of(annotations: Mapping[str, str]) -> Commands:
         slow_seconds=slow,
         pressures=pressures,
         boot=own.get("boot", ""),
-        complaints=tuple(wrong),
+        invalid_annotations=tuple(wrong),
     )
 
 

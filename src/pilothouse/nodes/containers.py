@@ -2,11 +2,13 @@
 
 Pure but for the values it changes: ``advance`` lets everything happen that is due, each thing at its own instant, so
 that a node that was silent for an hour tells afterwards what happened meanwhile. ``behaviour`` says what containers do,
-``pod_status`` what is written about them, ``pod_lives`` carries it. Times are loop times.
+``pod_status`` what is written about them, ``pod_workers`` carries it. Times are loop times.
 
 Rules: init containers one by one, sidecars (restartPolicy Always) started before the next, then all others; restarts by
 policy, the first at once, then after 10 s doubling to 5 min, from the start again after 10 min without a restart;
-sidecars end after the others (kubelet v1.36 ``pkg/kubelet/kuberuntime``, client-go ``util/flowcontrol/backoff.go``).
+sidecars end after the others; ephemeral containers start as soon as there is a sandbox, run once, and end with the
+rest (kubelet v1.36 ``pkg/kubelet/kuberuntime``, client-go ``util/flowcontrol/backoff.go``). A container whose image
+cannot be had waits, as ``image_pulls`` says.
 """
 
 import math
@@ -14,8 +16,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.nodes.behaviour import Behaviour, Script
 from pilothouse.nodes.views import NodeContainer
+
+with lazy_imports():
+    from pilothouse.nodes import image_pulls
 
 BACKOFF_SECONDS = (10.0, 300.0)
 """First and longest wait before a restart that is not the first."""
@@ -40,7 +46,7 @@ class Ended(msgspec.Struct, frozen=True):
     """Which of its runs it was, counted from 0."""
 
 
-class Happening(msgspec.Struct, frozen=True):
+class ContainerEvent(msgspec.Struct, frozen=True):
     """Something that a kubelet tells in an event: about which container (by its place), reason, message."""
 
     place: int
@@ -58,10 +64,15 @@ class Run(msgspec.Struct, kw_only=True):
     sidecar: bool
     policy: str
     """``Always``, ``OnFailure`` or ``Never``."""
+    ephemeral: bool = False
+    added_at: float = 0.0
+    """When it came, for ephemeral ones."""
     state: str = WAITING
     since: float = 0.0
     reason: str = ""
     """Why it waits, where that is neither creation nor initialization."""
+    message: str = ""
+    """What is said about that."""
     restarts: int = 0
     started: bool = False
     """Its startup probe has passed."""
@@ -77,6 +88,9 @@ class Run(msgspec.Struct, kw_only=True):
     restart_at: float = math.inf
     backoff: float = 0.0
     backed_off_at: float = 0.0
+    pull_at: float = math.inf
+    next_pull_at: float = math.inf
+    pull_backoff: float = 0.0
 
     @property
     def restartable(self) -> bool:
@@ -94,6 +108,7 @@ class Course(msgspec.Struct, kw_only=True):
     """The containers of a pod, in the order init containers, containers, and what applies to all of them."""
 
     runs: list[Run]
+    ephemeral: list[Run] = msgspec.field(default_factory=list)
     inits: int
     begins_at: float
     """When the first container may start: images are there, volumes mounted."""
@@ -103,7 +118,12 @@ class Course(msgspec.Struct, kw_only=True):
     sandbox: bool = False
     stopping: bool = False
     """Nothing starts any more."""
-    happened: list[Happening] = msgspec.field(default_factory=list)
+    happened: list[ContainerEvent] = msgspec.field(default_factory=list)
+
+    @property
+    def all_runs(self) -> list[Run]:
+        """Ephemeral containers included. Places count in this order."""
+        return [*self.runs, *self.ephemeral] if self.ephemeral else self.runs
 
     @property
     def ran(self) -> bool:
@@ -113,7 +133,7 @@ class Course(msgspec.Struct, kw_only=True):
     @property
     def alive(self) -> bool:
         """Whether any container runs."""
-        return any(run.state == RUNNING for run in self.runs)
+        return any(run.state == RUNNING for run in self.all_runs)
 
 
 def new_course(
@@ -136,7 +156,19 @@ def new_course(
         runs.append(
             Run(name=container.name, script=behaviour.scripts[place], init=place < inits, sidecar=sidecar, policy=own)
         )
-    return Course(runs=runs, inits=inits, begins_at=begins_at, gap=gap, stop_delay=behaviour.stop_delay)
+    course = Course(runs=runs, inits=inits, begins_at=begins_at, gap=gap, stop_delay=behaviour.stop_delay)
+    _add_ephemeral(course, behaviour, 0.0)
+    return course
+
+
+def _add_ephemeral(course: Course, behaviour: Behaviour, now: float) -> None:
+    """Those that have come, wherever in the list; none is ever taken away."""
+    known = {run.name: run for run in course.ephemeral}
+    course.ephemeral = [
+        known.get(name)
+        or Run(name=name, script=script, init=False, sidecar=False, policy="Never", ephemeral=True, added_at=now)
+        for name, script in behaviour.ephemeral
+    ]
 
 
 def advance(course: Course, now: float) -> None:
@@ -159,7 +191,7 @@ def next_change(course: Course) -> float:
 def stop(course: Course, at: float, code: int | None = None, reason: str = "") -> None:
     """Every container that runs ends now: with its own exit code for that, or with ``code``."""
     course.stopping = True
-    for run in course.runs:
+    for run in course.all_runs:
         if run.state == RUNNING:
             _end(run, at, run.script.stop_exit_code if code is None else code, reason)
 
@@ -174,7 +206,7 @@ def lose(course: Course, at: float) -> None:
     if course.stopping:
         stop(course, at, LOST_CODE, "Unknown")
         return
-    for run in course.runs:
+    for run in course.all_runs:
         if run.state == RUNNING:
             _end(run, at, LOST_CODE, "Unknown")
     # An API server lets no init container of any other pod leave its end (``ValidateContainerStateTransition``).
@@ -190,9 +222,15 @@ def lose(course: Course, at: float) -> None:
 def rescript(course: Course, behaviour: Behaviour, now: float) -> None:
     """From now on the containers behave otherwise: what was scripted for a run that is on counts anew from here."""
     course.stop_delay = behaviour.stop_delay
-    for run, script in zip(course.runs, behaviour.scripts, strict=True):
+    _add_ephemeral(course, behaviour, now)
+    scripts = (*behaviour.scripts, *(script for _name, script in behaviour.ephemeral))
+    for run, script in zip(course.all_runs, scripts, strict=True):
         if run.script == script:
             continue
+        if run.state == WAITING and run.script.pull != script.pull:
+            run.reason = run.message = ""
+            run.pull_at, run.pull_backoff = math.inf, 0.0
+            course.begins_at = max(course.begins_at, now)
         if run.state == WAITING and run.reason == run.script.waiting != script.waiting:
             run.reason = ""
             course.begins_at = max(course.begins_at, now)
@@ -219,7 +257,11 @@ def _next(course: Course) -> tuple[int, float]:
             found, soonest = place, at
         if place < course.inits:
             may_start_at = max(may_start_at, _passed_at(run))
-    if course.inits and not course.stopping:
+    for place, run in enumerate(course.ephemeral, len(course.runs)):
+        at = _due(course, run, max(course.begins_at, run.added_at))
+        if at < soonest:
+            found, soonest = place, at
+    if (course.inits or course.ephemeral) and not course.stopping:
         at = _sidecars_end_at(course)
         if at < soonest:
             return -1, at
@@ -236,6 +278,8 @@ def _due(course: Course, run: Run, may_start_at: float) -> float:
         return run.end.finished_at + course.gap if run.restartable else math.inf
     if run.reason == CRASH_LOOP:
         return run.restart_at
+    if run.script.pull is not None and run.reason:
+        return run.pull_at
     return math.inf if run.script.waiting and run.reason == run.script.waiting else may_start_at
 
 
@@ -247,8 +291,8 @@ def _passed_at(run: Run) -> float:
 
 
 def _sidecars_end_at(course: Course) -> float:
-    """When those sidecars end that run on although nobody needs them any more."""
-    if not any(run.sidecar and run.state == RUNNING for run in course.runs):
+    """When those sidecars, and ephemeral containers, end that run on although nobody needs them any more."""
+    if not any((run.sidecar or run.ephemeral) and run.state == RUNNING for run in course.all_runs):
         return math.inf
     failed = [run for run in course.runs[: course.inits] if not run.sidecar and run.over and run.end and run.end.code]
     others = failed or course.runs[course.inits :]
@@ -261,7 +305,7 @@ def _sidecars_end_at(course: Course) -> float:
 
 
 def _change(course: Course, place: int, at: float) -> None:
-    run = course.runs[place]
+    run = course.all_runs[place]
     if run.state == RUNNING:
         _change_running(course, run, place, at)
     elif run.state == ENDED:
@@ -269,29 +313,38 @@ def _change(course: Course, place: int, at: float) -> None:
     elif run.reason == CRASH_LOOP:
         run.backoff = min(2 * run.backoff, BACKOFF_SECONDS[1])
         _restart(course, run, place, at)
+    elif run.script.pull is not None and not run.script.waiting:
+        _pull(course, run, place, at)
     elif run.script.waiting:
         run.reason = run.script.waiting
-        course.happened.append(Happening(place, "Failed", f"Error: {run.reason}", warning=True))
+        course.happened.append(ContainerEvent(place, "Failed", f"Error: {run.reason}", warning=True))
     else:
         _start(course, run, place, at)
+
+
+def _pull(course: Course, run: Run, place: int, at: float) -> None:
+    assert run.script.pull is not None, "its image cannot be had"
+    course.sandbox = True  # comes before the images, and with it the pod's address
+    for reason, message, warning in image_pulls.advance_pull(run, run.script.pull, at, course.gap):
+        course.happened.append(ContainerEvent(place, reason, message, warning))
 
 
 def _start(course: Course, run: Run, place: int, at: float) -> None:
     course.sandbox = True
     seconds, _code = run.script.run(run.restarts)
-    run.state, run.since, run.reason, run.end = RUNNING, at, "", None
+    run.state, run.since, run.reason, run.message, run.end = RUNNING, at, "", "", None
     run.started = run.ready = False
     run.ends_at = at + seconds
     run.startup_at = at + run.script.startup.first(True)
     run.probe_at = run.unhealthy_at = run.restart_at = math.inf
-    course.happened.append(Happening(place, "Started", "Container started"))
+    course.happened.append(ContainerEvent(place, "Started", "Container started"))
     if run.startup_at <= at:
         _pass_startup(run, at)
 
 
 def _pass_startup(run: Run, at: float) -> None:
     run.started, run.started_at, run.startup_at = True, at, math.inf
-    if not run.init or run.sidecar:
+    if not run.ephemeral and (not run.init or run.sidecar):
         _begin_probes(run, at)
 
 
@@ -309,9 +362,9 @@ def _change_running(course: Course, run: Run, place: int, at: float) -> None:
     elif run.startup_at <= at:
         _pass_startup(run, at)
     elif run.unhealthy_at <= at:
-        course.happened.append(Happening(place, "Unhealthy", "Liveness probe failed: scripted", warning=True))
+        course.happened.append(ContainerEvent(place, "Unhealthy", "Liveness probe failed: scripted", warning=True))
         told = f"Container {run.name} failed liveness probe, will be restarted"
-        course.happened.append(Happening(place, "Killing", told))
+        course.happened.append(ContainerEvent(place, "Killing", told))
         _end(run, at, KILLED_CODE, "")
     else:
         steps = run.script.readiness.steps
@@ -319,7 +372,7 @@ def _change_running(course: Course, run: Run, place: int, at: float) -> None:
         run.ready, seconds = steps[run.probe]
         run.probe_at = at + seconds
         if not run.ready:
-            course.happened.append(Happening(place, "Unhealthy", "Readiness probe failed: scripted", warning=True))
+            course.happened.append(ContainerEvent(place, "Unhealthy", "Readiness probe failed: scripted", warning=True))
 
 
 def _end(run: Run, at: float, code: int, reason: str = "", message: str = "") -> None:
@@ -340,7 +393,7 @@ def _restart_or_wait(course: Course, run: Run, place: int, at: float) -> None:
         return
     run.state, run.since, run.reason = WAITING, at, CRASH_LOOP
     run.restart_at = max(at, finished + run.backoff)
-    course.happened.append(Happening(place, "BackOff", "", warning=True))
+    course.happened.append(ContainerEvent(place, "BackOff", "", warning=True))
 
 
 def _restart(course: Course, run: Run, place: int, at: float) -> None:

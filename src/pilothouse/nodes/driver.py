@@ -1,7 +1,7 @@
 """Simulated storage, whole: a CSI driver's provisioner, attacher and resizer as one program.
 
 ``attach`` says whether its volumes have to be attached, which takes an attach/detach controller in some manager: then
-there is a CSIDriver that says so, and simulated nodes wait for their volumes (``mounts``).
+there is a CSIDriver that says so, and simulated nodes wait for their volumes (``volume_manager``).
 """
 
 import asyncio

@@ -25,10 +25,10 @@ from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.nodes import node_object
 from pilothouse.nodes.commands import Commands, commands_of
+from pilothouse.nodes.eviction_manager import EvictionManager
 from pilothouse.nodes.outages import Outages
-from pilothouse.nodes.pressure import Pressures
 from pilothouse.nodes.profile import Profile
-from pilothouse.nodes.telling import Tell
+from pilothouse.nodes.recording import RecordEvent
 from pilothouse.runtime import ExponentialFailureLimiter, InformerFactory, Requeue, WorkerPool, WorkQueue
 
 _WORKERS = 32
@@ -40,7 +40,7 @@ _START_TAINT = ("node.kubernetes.io/not-ready", "NoSchedule")
 _OUT_OF_SERVICE = Taint(key="node.kubernetes.io/out-of-service", value="nodeshutdown", effect="NoExecute")
 
 
-class _Heart:
+class _NodeState:
     """What is known of one node. Times are loop times."""
 
     __slots__ = (
@@ -100,7 +100,8 @@ class _Heart:
 
 
 class Heartbeats:
-    """The nodes ``index`` (name to number) on one API server, each writing through its own client."""
+    """The nodes ``index`` (name to number) on one API server, each writing through its own client, and about taints
+    and its own end through that of an administrator."""
 
     def __init__(
         self,
@@ -109,32 +110,34 @@ class Heartbeats:
         *,
         informers: InformerFactory,
         clients: Mapping[str, Client],
+        administrators: Mapping[str, Client],
         profile: Profile,
         outages: Outages,
-        pressures: Pressures,
-        tell: Tell,
+        pressures: EvictionManager,
+        record_event: RecordEvent,
         log: Log,
         reports: bool = True,
     ) -> None:
         self._env = env
         self._index = index
         self._clients = clients
+        self._administrators = administrators
         self._profile = profile
         self._outages = outages
         self._pressures = pressures
         self._reports = reports
-        self._tell = tell
+        self._record_event = record_event
         self._log = log
         self._random = env.stream("nodes")
-        self._hearts = {name: _Heart(name) for name in index}
+        self._hearts = {name: _NodeState(name) for name in index}
         self._arrived: set[str] = set()
         self._queue: WorkQueue[str] = WorkQueue(env, "nodes", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
         self._pool = WorkerPool("node heartbeats", self._queue, self._reconcile, workers=_WORKERS, log=log)
         self._nodes = informers.informer(NODES)
         self._nodes.add_handler(
-            on_add=lambda node, _initial: self._see(None, node),
-            on_update=self._see,
-            on_delete=lambda node, _unknown: self._lose(node),
+            on_add=lambda node, _initial: self._on_update(None, node),
+            on_update=self._on_update,
+            on_delete=lambda node, _unknown: self._on_delete(node),
         )
         outages.on_change.append(self._outage_changed)
         pressures.on_change.append(self._conditions_changed)
@@ -151,56 +154,65 @@ class Heartbeats:
 
     # What others do to the Nodes
 
-    def _see(self, old: Node | None, node: Node) -> None:
-        heart = self._hearts.get(node.metadata.name)
-        if heart is None or not heart.registered or is_newer(heart.version, node.metadata.resource_version):
+    def _on_update(self, old: Node | None, node: Node) -> None:
+        node_state = self._hearts.get(node.metadata.name)
+        if (
+            node_state is None
+            or not node_state.registered
+            or is_newer(node_state.version, node.metadata.resource_version)
+        ):
             return
-        if node.metadata.uid == heart.deleted:
+        if node.metadata.uid == node_state.deleted:
             return
-        if node.metadata.uid != heart.uid:
-            heart.adopt(node)
-            heart.tainted = False
-            if self._outages.is_gone(heart.name):
-                self._outages.restore(heart.name, containers=False)
-            self._obey(heart, node)
-            self._queue.add(heart.name)
+        if node.metadata.uid != node_state.uid:
+            node_state.adopt(node)
+            node_state.tainted = False
+            if self._outages.is_gone(node_state.name):
+                self._outages.restore(node_state.name, containers=False)
+            self._obey(node_state, node)
+            self._queue.add(node_state.name)
             return
-        heart.remember(node)
-        self._obey(heart, node)
+        node_state.remember(node)
+        self._obey(node_state, node)
         if old is not None and old.spec.unschedulable != node.spec.unschedulable:
             reason = "NodeNotSchedulable" if node.spec.unschedulable else "NodeSchedulable"
-            self._tell_status(heart.name, reason)
-        if self._reports and node_object.changes(node.status.conditions, self._rows(heart.name)):
-            heart.status_due = min(heart.status_due, self._env.monotonic() + self._profile.sync_period)
-            self._queue.add(heart.name)
+            self._record_node_event(node_state.name, reason)
+        if self._reports and node_object.changes(node.status.conditions, self._rows(node_state.name)):
+            node_state.status_due = min(node_state.status_due, self._env.monotonic() + self._profile.sync_period)
+            self._queue.add(node_state.name)
 
-    def _lose(self, node: Node) -> None:
-        heart = self._hearts.get(node.metadata.name)
-        if heart is not None and heart.uid == node.metadata.uid:
-            self._miss(heart)
+    def _on_delete(self, node: Node) -> None:
+        node_state = self._hearts.get(node.metadata.name)
+        if node_state is not None and node_state.uid == node.metadata.uid:
+            self._miss(node_state)
 
-    def _miss(self, heart: _Heart) -> None:
+    def _miss(self, node_state: _NodeState) -> None:
         """There is no Node any more. One that we have deleted ourselves, and that has been revived before that was
         known, registers again; any other stays deleted."""
-        heart.lose()
-        if heart.doomed and not self._outages.is_gone(heart.name):
-            heart.registered = False
-            self._queue.add(heart.name)
+        node_state.lose()
+        if node_state.doomed and not self._outages.is_gone(node_state.name):
+            node_state.registered = False
+            self._queue.add(node_state.name)
 
     # What is commanded
 
-    def _obey(self, heart: _Heart, node: Node) -> None:
+    def _obey(self, node_state: _NodeState, node: Node) -> None:
         """Do what the Node's annotations say, if that has changed."""
         commands = commands_of(node.metadata.annotations)
-        seen_before = heart.commands is not None
-        before, heart.commands = heart.commands or Commands(), commands
+        seen_before = node_state.commands is not None
+        before, node_state.commands = node_state.commands or Commands(), commands
         if commands == before:
             return
-        for complaint in commands.complaints:
-            self._tell(
-                heart.name, self._reference(heart.name), "InvalidAnnotation", complaint, warning=True, always=True
+        for complaint in commands.invalid_annotations:
+            self._record_event(
+                node_state.name,
+                self._reference(node_state.name),
+                "InvalidAnnotation",
+                complaint,
+                warning=True,
+                always=True,
             )
-        name, outages = heart.name, self._outages
+        name, outages = node_state.name, self._outages
         # What is there when the simulator starts was obeyed by an earlier one.
         rebooted = seen_before and commands.boot not in ("", before.boot)
         if before.faults - commands.faults or rebooted:
@@ -221,11 +233,11 @@ class Heartbeats:
                 self._pressures.press(name, resource, amount)
 
     def _outage_changed(self, name: str) -> None:
-        heart = self._hearts[name]
+        node_state = self._hearts[name]
         if not self._outages.is_down(name):
-            heart.lease_due = heart.status_due = 0.0
-            if not heart.uid:
-                heart.registered = False
+            node_state.lease_due = node_state.status_due = 0.0
+            if not node_state.uid:
+                node_state.registered = False
         self._queue.add(name)
 
     def _conditions_changed(self, name: str) -> None:
@@ -238,67 +250,68 @@ class Heartbeats:
     # What the nodes do
 
     async def _reconcile(self, name: str) -> Requeue | None:
-        heart, outages = self._hearts[name], self._outages
-        if heart.uid and heart.tainted != outages.is_out_of_service(name):
-            await self._change_taint(heart)
-        if outages.is_gone(name) and heart.uid:
-            await self._delete(heart)
+        node_state, outages = self._hearts[name], self._outages
+        if node_state.uid and node_state.tainted != outages.is_out_of_service(name):
+            await self._change_taint(node_state)
+        if outages.is_gone(name) and node_state.uid:
+            await self._delete(node_state)
         if outages.is_down(name):
             return None
-        if not heart.registered:
-            await self._register(heart)
-        if not heart.uid:
+        if not node_state.registered:
+            await self._register(node_state)
+        if not node_state.uid:
             return None
-        if heart.boots != outages.boots(name):
-            self._reboot(heart)
-        if self._reports and self._env.monotonic() >= heart.status_due:
+        if node_state.boots != outages.boots(name):
+            self._reboot(node_state)
+        if self._reports and self._env.monotonic() >= node_state.status_due:
             late = outages.lateness(name, "status")
             if late > 0:
                 return Requeue(after=late)
-            await self._report(heart)
-        if heart.uid and self._env.monotonic() >= heart.lease_due:
+            await self._report(node_state)
+        if node_state.uid and self._env.monotonic() >= node_state.lease_due:
             late = outages.lateness(name, "lease")
             if late > 0:
                 return Requeue(after=late)
-            await self._renew(heart)
-        if not heart.uid:
+            await self._renew(node_state)
+        if not node_state.uid:
             return None
-        soonest = min(heart.lease_due, heart.status_due) if self._reports else heart.lease_due
+        soonest = min(node_state.lease_due, node_state.status_due) if self._reports else node_state.lease_due
         return Requeue(after=soonest - self._env.monotonic())
 
-    def _reboot(self, heart: _Heart) -> None:
-        heart.boots = self._outages.boots(heart.name)
-        heart.whole, heart.status_due = True, 0.0
-        boot = node_object.machine(heart.name, self._index[heart.name], self._profile, heart.boots)["nodeInfo"][
-            "bootID"
-        ]
-        message = f"Node {heart.name} has been rebooted, boot id: {boot}"
-        self._tell(heart.name, self._reference(heart.name), "Rebooted", message, warning=True)
+    def _reboot(self, node_state: _NodeState) -> None:
+        node_state.boots = self._outages.boots(node_state.name)
+        node_state.whole, node_state.status_due = True, 0.0
+        boot = node_object.machine(node_state.name, self._index[node_state.name], self._profile, node_state.boots)[
+            "nodeInfo"
+        ]["bootID"]
+        message = f"Node {node_state.name} has been rebooted, boot id: {boot}"
+        self._record_event(node_state.name, self._reference(node_state.name), "Rebooted", message, warning=True)
 
-    async def _delete(self, heart: _Heart) -> None:
+    async def _delete(self, node_state: _NodeState) -> None:
         """The machine is away: what a cloud provider's controller does then."""
-        uid, heart.doomed = heart.uid, True
+        uid, node_state.doomed = node_state.uid, True
         try:
-            await self._clients[heart.name].delete(NODES, heart.name, uid=uid)
+            await self._administrators[node_state.name].delete(NODES, node_state.name, uid=uid)
         except (NotFound, Conflict):
-            self._log.info("Node was deleted before", v=1, node=heart.name)
-        if heart.uid == uid:
-            self._miss(heart)
+            self._log.info("Node was deleted before", v=1, node=node_state.name)
+        if node_state.uid == uid:
+            self._miss(node_state)
 
-    async def _change_taint(self, heart: _Heart) -> None:
+    async def _change_taint(self, node_state: _NodeState) -> None:
         """What an administrator does to a node that will not come back, and takes back when it has."""
-        wanted = self._outages.is_out_of_service(heart.name)
-        client = self._clients[heart.name]
-        node = await client.get(NODES, heart.name)
+        wanted, uid = self._outages.is_out_of_service(node_state.name), node_state.uid
+        node = await self._administrators[node_state.name].get(NODES, node_state.name)
         taint = _OUT_OF_SERVICE
-        await self._edit_taints(client, node, taint.key, taint.effect, *([taint] if wanted else []))
-        heart.tainted = wanted
+        await self._edit_taints(node, taint.key, taint.effect, *([taint] if wanted else []))
+        if node_state.uid == uid:  # else there is another Node by now, without that taint
+            node_state.tainted = wanted
 
-    async def _edit_taints(self, client: Client, node: Node, key: str, effect: str, *instead: Taint) -> None:
+    async def _edit_taints(self, node: Node, key: str, effect: str, *instead: Taint) -> None:
         """Take a taint off, or put another in its place.
 
         The list goes as a whole, it has no merge key; so only into the version that it was made from.
         """
+        client = self._administrators[node.metadata.name]
         for tries in range(1, _TAINT_TRIES + 1):
             taints = [t for t in node.spec.taints if (t.key, t.effect) != (key, effect)] + list(instead)
             if len(taints) == len(node.spec.taints):
@@ -315,8 +328,8 @@ class Heartbeats:
             else:
                 return
 
-    async def _register(self, heart: _Heart) -> None:
-        name = heart.name
+    async def _register(self, node_state: _NodeState) -> None:
+        name = node_state.name
         body = node_object.new_node(name, self._index[name], self._profile, self._env.now(), conditions=self._reports)
         created = False
         try:
@@ -324,88 +337,90 @@ class Heartbeats:
         except AlreadyExists:
             node = await self._clients[name].get(NODES, name)
         else:
-            self._tell(name, self._reference(name), "Starting", "Starting kubelet.")
+            self._record_event(name, self._reference(name), "Starting", "Starting kubelet.")
             message = "Updated Node Allocatable limit across pods"
-            self._tell(name, self._reference(name), "NodeAllocatableEnforced", message)
+            self._record_event(name, self._reference(name), "NodeAllocatableEnforced", message)
             created = True
-        heart.adopt(node)
-        heart.boots = self._outages.boots(name)
+        node_state.adopt(node)
+        node_state.boots = self._outages.boots(name)
         if created:
-            heart.whole = False
+            node_state.whole = False
         if self._reports:
-            await self._write_status(heart)
+            await self._write_status(node_state)
         else:
-            await self._take_off_start_taint(self._clients[name], node)
-        heart.registered = True
-        self._obey(heart, node)
+            await self._take_off_start_taint(node)
+        node_state.registered = True
+        self._obey(node_state, node)
         if name not in self._arrived:
             self._arrived.add(name)
             if len(self._arrived) == len(self._index):
                 self.ready.set()
 
-    async def _report(self, heart: _Heart) -> None:
-        uid = heart.uid
+    async def _report(self, node_state: _NodeState) -> None:
+        uid = node_state.uid
         try:
-            await self._write_status(heart)
+            await self._write_status(node_state)
         except NotFound:
             # Deleted, and the watch will say so; unless it has said meanwhile that there is a new one.
-            if heart.uid == uid:
-                self._miss(heart)
+            if node_state.uid == uid:
+                self._miss(node_state)
         except (ApiError, OSError) as error:
             # Not a reason to let the Lease wait. A kubelet tries again with its next look at the status.
-            self._log.error("Error updating node status, will retry", error=error, node=heart.name)
-            heart.status_due = self._env.monotonic() + self._stretched(self._profile.sync_period)
+            self._log.error("Error updating node status, will retry", error=error, node=node_state.name)
+            node_state.status_due = self._env.monotonic() + self._stretched(self._profile.sync_period)
 
-    async def _write_status(self, heart: _Heart) -> None:
-        client, name, uid = self._clients[heart.name], heart.name, heart.uid
+    async def _write_status(self, node_state: _NodeState) -> None:
+        client, name, uid = self._clients[node_state.name], node_state.name, node_state.uid
         rows = self._rows(name)
-        changed = node_object.changes(heart.conditions, rows)
-        whole = node_object.machine(name, self._index[name], self._profile, heart.boots) if heart.whole else None
-        patch = strategic_merge_patch(node_object.status_patch(self._env.now(), heart.conditions, whole, rows))
+        changed = node_object.changes(node_state.conditions, rows)
+        whole = (
+            node_object.machine(name, self._index[name], self._profile, node_state.boots) if node_state.whole else None
+        )
+        patch = strategic_merge_patch(node_object.status_patch(self._env.now(), node_state.conditions, whole, rows))
         node = await client.patch(NODES, name, patch, subresource="status")
-        if heart.new:
-            await self._take_off_start_taint(client, node)
+        if node_state.new:
+            await self._take_off_start_taint(node)
         for change in changed:
-            self._tell_status(name, node_object.STATUS_EVENTS[change])
-        if heart.uid == uid == node.metadata.uid:
-            heart.new = heart.whole = heart.doomed = False
-            if not is_newer(heart.version, node.metadata.resource_version):
-                heart.remember(node)
+            self._record_node_event(name, node_object.STATUS_EVENTS[change])
+        if node_state.uid == uid == node.metadata.uid:
+            node_state.new = node_state.whole = node_state.doomed = False
+            if not is_newer(node_state.version, node.metadata.resource_version):
+                node_state.remember(node)
             # While this was on its way the pressure may have changed, or somebody else the conditions.
             period = self._stretched(self._profile.status_period)
             if self._rows(name) != rows:
                 period = 0.0
-            elif node_object.changes(heart.conditions, rows):
+            elif node_object.changes(node_state.conditions, rows):
                 period = self._profile.sync_period
-            heart.status_due = self._env.monotonic() + period
+            node_state.status_due = self._env.monotonic() + period
 
-    async def _take_off_start_taint(self, client: Client, node: Node) -> None:
+    async def _take_off_start_taint(self, node: Node) -> None:
         """Admission puts not-ready:NoSchedule on every new node, and the node lifecycle controller takes it off.
 
         Where that controller doesn't run nobody would, and no pod could ever be placed.
         """
         if self._profile.clears_start_taint and any((t.key, t.effect) == _START_TAINT for t in node.spec.taints):
-            await self._edit_taints(client, node, *_START_TAINT)
+            await self._edit_taints(node, *_START_TAINT)
 
-    async def _renew(self, heart: _Heart) -> None:
+    async def _renew(self, node_state: _NodeState) -> None:
         """PUT the last known Lease with a new renewTime, up to five times at once; look at it again after a conflict.
 
         Past that the queue's backoff sets the pace, as a kubelet's does.
         """
-        uid = heart.uid
+        uid = node_state.uid
         for tries in range(1, _LEASE_TRIES + 1):
             try:
-                lease = await self._write_lease(heart.name, uid, heart.lease)
+                lease = await self._write_lease(node_state.name, uid, node_state.lease)
             except (ApiError, OSError) as error:
                 if isinstance(error, Conflict | NotFound):
-                    heart.lease = None
+                    node_state.lease = None
                 if tries == _LEASE_TRIES:
                     raise
-                self._log.info("Failed to update lease", v=1, node=heart.name, err=error)
+                self._log.info("Failed to update lease", v=1, node=node_state.name, err=error)
             else:
-                if heart.uid == uid:
-                    heart.lease = lease
-                    heart.lease_due = self._env.monotonic() + self._stretched(self._profile.lease_period)
+                if node_state.uid == uid:
+                    node_state.lease = lease
+                    node_state.lease_due = self._env.monotonic() + self._stretched(self._profile.lease_period)
                 return
 
     async def _write_lease(self, name: str, uid: str, lease: msgspec.Raw | None) -> msgspec.Raw:
@@ -423,8 +438,8 @@ class Heartbeats:
 
     # Events
 
-    def _tell_status(self, name: str, reason: str) -> None:
-        self._tell(name, self._reference(name), reason, f"Node {name} status is now: {reason}")
+    def _record_node_event(self, name: str, reason: str) -> None:
+        self._record_event(name, self._reference(name), reason, f"Node {name} status is now: {reason}")
 
     def _reference(self, name: str) -> ObjectReference:
         # The uid is the name: a kubelet tells of its node before it knows the uid (v1.36 ``pkg/kubelet/kubelet.go``).

@@ -1,23 +1,36 @@
 """What simulated containers write: the lines that ``kubectl logs`` shows. Pure.
 
 A function of the pod as it is stored and of the time, so that a log needs no memory: the same run of a container always
-begins with the same lines. Annotations script them (``docs/nodes.md``); otherwise a container says that it has started
-and how it ended. Refusals are a kubelet's (``validateContainerLogStatus``, ``pkg/kubelet/kubelet_pods.go``, v1.36).
+begins with the same lines. Annotations script them (``docs/nodes.md``); otherwise they are what its command plainly
+writes, if anything, or it says that it has started and how it ended. Refusals are a kubelet's
+(``validateContainerLogStatus``, ``pkg/kubelet/kubelet_pods.go``, v1.36).
 """
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pilothouse.api.logs import ContainerLog, LogLine
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.durations import DurationError, parse_duration
+from pilothouse.machinery.times import add_seconds
 from pilothouse.nodes.behaviour import PREFIX
 
+with lazy_imports():
+    from pilothouse.nodes import container_commands
+
+_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+_SCRIPTED = ("log", "run-time", "exit-code")
+_WHOLE_SECOND = datetime.timedelta(seconds=1)
+"""Times in a status have no fractions: what was written up to so much after the end was written before it."""
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
-def container_log(pod: Mapping[str, Any], container: str, previous: bool, now: datetime.datetime) -> ContainerLog:
-    """The log of one container, of the run under way or the last one, or with ``previous`` of the one before."""
+def container_log(
+    pod: Mapping[str, Any], container: str, previous: bool, now: datetime.datetime, *, commands: bool = True
+) -> ContainerLog:
+    """The log of one container, of the run under way or the last one, or with ``previous`` of the one before.
+    ``commands``: as in the profile of the nodes."""
     where = f'container "{container}" in pod "{pod["metadata"]["name"]}"'
     status = _status_of(pod, container)
     if status is None:
@@ -26,10 +39,10 @@ def container_log(pod: Mapping[str, Any], container: str, previous: bool, now: d
     if previous:
         if last is None:
             return ContainerLog(refusal=f"previous terminated {where} not found")
-        return _written(pod, container, last, now)
+        return _written(pod, container, last, now, commands=commands)
     run = state.get("running") or state.get("terminated") or last
     if run is not None:
-        return _written(pod, container, run, now)
+        return _written(pod, container, run, now, commands=commands)
     reason = (state.get("waiting") or {}).get("reason") or ""
     if not reason:
         return ContainerLog(refusal=f"{where} is waiting to start - no logs yet")
@@ -49,24 +62,45 @@ def _status_of(pod: Mapping[str, Any], container: str) -> Mapping[str, Any] | No
     return None
 
 
-def _written(pod: Mapping[str, Any], container: str, run: Mapping[str, Any], now: datetime.datetime) -> ContainerLog:
+def _written(
+    pod: Mapping[str, Any], container: str, run: Mapping[str, Any], now: datetime.datetime, *, commands: bool
+) -> ContainerLog:
     """The lines of one run so far."""
     started = _moment(run.get("startedAt")) or now
     finished = _moment(run.get("finishedAt"))
     end = finished or now
-    planned = _planned(pod, container)
+    output = _output(pod, container) if commands else ()
+    planned = output or _planned(pod, container)
+    if finished is not None and output:
+        end = finished + _WHOLE_SECOND
     lines: list[LogLine] = []
     next_at: datetime.datetime | None = None
     for seconds, text in planned:
-        at = started + datetime.timedelta(seconds=seconds)
+        at = add_seconds(started, seconds)
         if at > end:
             next_at = at
             break
         lines.append(LogLine(at, text))
     if finished is not None:
+        if output:
+            return ContainerLog(lines=lines, ended=True)
         lines.append(LogLine(finished, f"{container} exited with code {run.get('exitCode') or 0}"))
         return ContainerLog(lines=lines, ended=True)
     return ContainerLog(lines=lines, next_at=next_at)
+
+
+def _output(pod: Mapping[str, Any], container: str) -> Sequence[tuple[float, str]]:
+    """What the command of the container plainly writes, if nobody has scripted it otherwise."""
+    own = pod["metadata"].get("annotations") or {}
+    if any(f"{PREFIX}{key}{name}" in own for key in _SCRIPTED for name in ("", f".{container}")):
+        return ()
+    for field in _CONTAINERS:
+        for spec in (pod.get("spec") or {}).get(field) or ():
+            words = (*(spec.get("command") or ()), *(spec.get("args") or ()))
+            if spec.get("name") == container and words:
+                outcome = container_commands.outcome_of(words)
+                return outcome.output if outcome is not None else ()
+    return ()
 
 
 def _planned(pod: Mapping[str, Any], container: str) -> list[tuple[float, str]]:

@@ -2,7 +2,7 @@
 
 Commands come through ``NodeSimulator``, and from a Node's annotations through ``heartbeats``. A node that is *down*
 sends nothing: its containers run on (``silent``) or are lost with the machine (``gone``). One that is *slow* sends
-everything late. *Pressure* is the business of ``pressure``.
+everything late. *Pressure* is the business of ``eviction_manager``.
 """
 
 from collections.abc import Callable
@@ -111,5 +111,5 @@ class Outages:
             waiting.pop(what, None)
 
     def _changed(self, node: str) -> None:
-        for tell in self.on_change:
-            tell(node)
+        for record_event in self.on_change:
+            record_event(node)

@@ -87,17 +87,26 @@ def status(
             body["podIPs"].append({"$patch": "replace"})
     waits = "PodInitializing" if course.inits else "ContainerCreating"
     initialized = _incomplete(course) == []
-    kinds = (*pod.spec.init_containers, *pod.spec.containers)
+    kinds = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
     statuses = []
-    for container, run in zip(kinds, course.runs, strict=True):
+    # An ephemeral container of which nobody has heard yet has no status yet.
+    for container, run in zip(kinds, course.all_runs, strict=False):
         # Regular containers of a pod that never got so far are told as waiting still.
         is_lost = lost and (not run.init and (initialized or begun)) and run.end is None
         statuses.append(_container(container, run, pod, now, waits, lost=is_lost))
-    body["containerStatuses"] = statuses[course.inits :]
+    # Init containers in their order, all others by name (``convertToAPIContainerStatuses``).
+    body["containerStatuses"] = sorted(statuses[course.inits : len(course.runs)], key=_name)
     if course.inits:
         body["initContainerStatuses"] = statuses[: course.inits]
+    if course.ephemeral:
+        body["ephemeralContainerStatuses"] = sorted(statuses[len(course.runs) :], key=_name)
     rows = _conditions(pod, course, phase, verdict if over else None)
     return _patch(pod, now, body, rows)
+
+
+def _name(status: dict[str, Any]) -> str:
+    name: str = status["name"]
+    return name
 
 
 def final_phase(course: Course, verdict: Verdict | None) -> str:
@@ -125,7 +134,7 @@ def fingerprint(course: Course, verdict: Verdict | None) -> tuple[Any, ...]:
         course.sandbox,
         course.stopping and not course.alive,
         verdict is not None and not course.alive,
-        *[(run.state, run.reason, run.restarts, run.ready, run.started) for run in course.runs],
+        *[(run.state, run.reason, run.restarts, run.ready, run.started) for run in course.all_runs],
     )
 
 
@@ -151,6 +160,8 @@ def _container(container: Container, run: Run, pod: NodePod, now: Moment, waits:
         "imageID": "",
         "started": run.started,
     }
+    if run.ephemeral:
+        del body["started"]  # nothing probes it
     if lost:
         body["state"] = {"terminated": _LOST}
     elif run.state == RUNNING:
@@ -162,7 +173,9 @@ def _container(container: Container, run: Run, pod: NodePod, now: Moment, waits:
         _add_identity(body, uid, run.end.run)
     else:
         waiting = {"reason": run.reason or waits}
-        if run.reason == CRASH_LOOP:
+        if run.message:
+            waiting["message"] = run.message
+        elif run.reason == CRASH_LOOP:
             meta = pod.metadata
             told = f"restarting failed container={run.name} pod={meta.name}_{meta.namespace}({uid})"
             waiting["message"] = f"back-off {_go_duration(run.backoff)} {told}"

@@ -1,7 +1,7 @@
-"""What comes next for a pod on a simulated node. Pure: the pod, what is remembered of it and the time in, a step out.
+"""Decides the next step for a pod on a simulated node, from the pod, its state in memory and the time. Pure.
 
-A pod is *bound*, then taken or refused by its node; from there on its containers (``containers``) decide, until it is
-deleted, evicted, or over by itself. ``pod_lives`` carries the steps out: one write whenever there is something to tell.
+A bound pod is admitted or rejected by its node; after that its containers (``containers``) decide, until it is deleted
+or evicted, or ends by itself. ``pod_workers`` carries the steps out: one write per change of the status.
 """
 
 import datetime
@@ -202,8 +202,14 @@ def recover(pod: NodePod, behaviour: Behaviour, profile: Profile, now: pod_statu
     if pod.status.start_time is None or is_terminal(pod):
         return None
     course = begin(pod, behaviour, profile, now.loop + behaviour.start_delay)
-    known = {status.name: status for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
-    for run in course.runs:
+    shown = pod.status
+    known = {
+        status.name: status
+        for status in (
+            *shown.init_container_statuses, *shown.container_statuses, *shown.ephemeral_container_statuses
+        )
+    }  # fmt: skip
+    for run in course.all_runs:
         status = known.get(run.name)
         if status is not None:
             _recover(run, status, now)

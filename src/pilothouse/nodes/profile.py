@@ -33,7 +33,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     init_run_time: float = 0.0
     """How long each init container runs that is no sidecar. At 0 they end in the moment in which the others start."""
     job_run_time: float = 1.0
-    """How long the containers of a Job's pods run, before they end with exit code 0. All others run on."""
+    """How long the containers of a Job's pods run, before they end with exit code 0."""
+    commands: bool = True
+    """Do what pods that nobody has annotated plainly say. Commands such as ``sleep 5`` and ``exit 3`` end so;
+    containers that are not started again end as a Job's do, unless they are servers; images of a name like ``app:404``
+    can't be pulled. Without it all containers but those of Jobs run on, whatever they say."""
     restart_gap: float = 1.0
     """From the end of a container to what comes next: a kubelet looks at its runtime once a second."""
 

@@ -121,7 +121,7 @@ class Provisioner:
         self.ready = asyncio.Event()
         """Set once there is a default class."""
         self._queue: WorkQueue[Key] = WorkQueue(env, "provisioner")
-        self._pool = WorkerPool("provisioner", self._queue, self._look, workers=_WORKERS, log=self._log)
+        self._pool = WorkerPool("provisioner", self._queue, self._sync, workers=_WORKERS, log=self._log)
         self._claims.add_handler(
             lambda claim, _initial: self._queue.add((_CLAIM, object_key(claim.metadata))),
             lambda _old, claim: self._queue.add((_CLAIM, object_key(claim.metadata))),
@@ -157,7 +157,7 @@ class Provisioner:
         except (ApiError, OSError) as error:
             self._log.error("Failed to create the default StorageClass", error=error)
 
-    async def _look(self, key: Key) -> Requeue | None:
+    async def _sync(self, key: Key) -> Requeue | None:
         what, name = key
         try:
             if what == _CLAIM:
@@ -182,7 +182,9 @@ class Provisioner:
         chosen = claim.metadata.annotations.get(SELECTED_NODE, "")
         if waits_for_consumer(class_) and not chosen:
             return
-        self._tell(claim, NORMAL, "Provisioning", f"External provisioner is provisioning volume for claim {quote(key)}")
+        self._record_event(
+            claim, NORMAL, "Provisioning", f"External provisioner is provisioning volume for claim {quote(key)}"
+        )
         if chosen and self._nodes.cache.get(chosen) is None:
             await self._give_node_back(claim, class_, chosen)
             return
@@ -192,7 +194,7 @@ class Provisioner:
         except AlreadyExists:
             return
         name = body["metadata"]["name"]
-        self._tell(claim, NORMAL, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+        self._record_event(claim, NORMAL, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
 
     def _is_asked(self, claim: PersistentVolumeClaim) -> bool:
         annotations = claim.metadata.annotations
@@ -219,7 +221,7 @@ class Provisioner:
         """The node is gone: the scheduler is to choose another one."""
         why = f"failed to get target node: node {quote(chosen)} not found"
         text = f"failed to provision volume with StorageClass {quote(class_.metadata.name)}: {why}"
-        self._tell(claim, WARNING, "ProvisioningFailed", text)
+        self._record_event(claim, WARNING, "ProvisioningFailed", text)
         raw = self._claims.cache.raw(object_key(claim.metadata))
         if raw is not None:
             left = {key: value for key, value in claim.metadata.annotations.items() if key != SELECTED_NODE}
@@ -227,7 +229,7 @@ class Provisioner:
             meta = claim.metadata
             await self._client.update(PERSISTENT_VOLUME_CLAIMS.raw, meta.name, body, meta.namespace)
 
-    def _tell(self, claim: PersistentVolumeClaim, type_: str, reason: str, message: str) -> None:
+    def _record_event(self, claim: PersistentVolumeClaim, type_: str, reason: str, message: str) -> None:
         self._recorder.event(object_reference(PERSISTENT_VOLUME_CLAIMS, claim.metadata), type_, reason, message)
 
     # Volumes

@@ -45,9 +45,11 @@ class Resizer:
         self._claims, self._volumes = claims.cache, volumes.cache
         self._recorder = EventRecorder(client, env, f"external-resizer {driver}")
         self._queue: WorkQueue[str] = WorkQueue(env, "resizer")
-        self._pool = WorkerPool("resizer", self._queue, self._look, workers=_WORKERS, log=log or Log("resizer"))
+        self._pool = WorkerPool("resizer", self._queue, self._sync, workers=_WORKERS, log=log or Log("resizer"))
         claims.add_handler(
-            lambda claim, _initial: self._see(claim), lambda _old, claim: self._see(claim), resync_seconds=0.0
+            lambda claim, _initial: self._on_update(claim),
+            lambda _old, claim: self._on_update(claim),
+            resync_seconds=0.0,
         )
 
     async def run(self) -> None:
@@ -58,11 +60,11 @@ class Resizer:
                 await informer.wait_synced()
             await self._pool.run()
 
-    def _see(self, claim: PersistentVolumeClaim) -> None:
+    def _on_update(self, claim: PersistentVolumeClaim) -> None:
         if claim.status.phase == "Bound" and request_of(claim) > capacity_now(claim):
             self._queue.add(object_key(claim.metadata))
 
-    async def _look(self, key: str) -> Requeue | None:
+    async def _sync(self, key: str) -> Requeue | None:
         claim = self._claims.get(key)
         if claim is None or claim.status.phase != "Bound" or claim.metadata.deletion_timestamp is not None:
             return None
@@ -96,13 +98,13 @@ class Resizer:
             "allocatedResourceStatuses": {"storage": "ControllerResizeInProgress"},
         }
         claim = await self._write(claim, status)
-        self._tell(claim, "Resizing", f"External resizer is resizing volume {claim.spec.volume_name}")
+        self._record_event(claim, "Resizing", f"External resizer is resizing volume {claim.spec.volume_name}")
         return claim
 
     async def _finish(self, claim: PersistentVolumeClaim, size: str) -> None:
         status = {"conditions": None, "capacity": {"storage": size}, "allocatedResourceStatuses": None}
         claim = await self._write(claim, status)
-        self._tell(claim, "VolumeResizeSuccessful", "Resize volume succeeded")
+        self._record_event(claim, "VolumeResizeSuccessful", "Resize volume succeeded")
 
     async def _write(self, claim: PersistentVolumeClaim, status: dict[str, Any]) -> PersistentVolumeClaim:
         meta = claim.metadata
@@ -111,5 +113,5 @@ class Resizer:
             PERSISTENT_VOLUME_CLAIMS, meta.name, patch, meta.namespace, subresource="status"
         )
 
-    def _tell(self, claim: PersistentVolumeClaim, reason: str, message: str) -> None:
+    def _record_event(self, claim: PersistentVolumeClaim, reason: str, message: str) -> None:
         self._recorder.event(object_reference(PERSISTENT_VOLUME_CLAIMS, claim.metadata), NORMAL, reason, message)

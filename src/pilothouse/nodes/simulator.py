@@ -13,18 +13,22 @@ from pilothouse.api.logs import ContainerLog
 from pilothouse.api.usage import ContainerUsage, Usage
 from pilothouse.client import Client
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.nodes.eviction_manager import CONDITIONS, EvictionManager
 from pilothouse.nodes.heartbeats import Heartbeats
 from pilothouse.nodes.logs import container_log
 from pilothouse.nodes.outages import Outages
-from pilothouse.nodes.pod_lives import PodLives
-from pilothouse.nodes.pressure import CONDITIONS, Pressures
+from pilothouse.nodes.pod_workers import PodWorkers
 from pilothouse.nodes.profile import Profile
 from pilothouse.nodes.usage import IDLE, container_usages
 from pilothouse.runtime import EventRecorder, InformerFactory
 
 if TYPE_CHECKING:
     from pilothouse.nodes.stages import Stage
-    from pilothouse.nodes.stages.stage_lives import StageLives
+    from pilothouse.nodes.stages.stage_controller import StageController
+
+with lazy_imports():
+    from pilothouse.nodes.stages import stage_controller
 
 
 class NodeSimulator:
@@ -33,6 +37,9 @@ class NodeSimulator:
     For a kind that ``stages`` speaks of, they take the place of what is built in: of a kubelet's status of Nodes, of
     all that happens to Pods. Registration and Leases stay. With ``storage`` pods wait for volumes that have to be
     attached.
+
+    ``administrator`` writes what a node must not write about itself: taints, the deletion of a Node whose machine is
+    gone, and whatever stages do. Without it the node's own client does.
 
     Commands (``silence`` …) return at once and may be given at any time; the nodes follow within their next turn.
     """
@@ -44,6 +51,7 @@ class NodeSimulator:
         names: Sequence[str],
         informers: InformerFactory,
         client_for: Callable[[str], Client],
+        administrator: Client | None = None,
         profile: Profile | None = None,
         stages: "Sequence[Stage]" = (),
         storage: bool = False,
@@ -54,11 +62,13 @@ class NodeSimulator:
         self._env = env
         self._index = {name: number for number, name in enumerate(names)}
         self._clients = {name: client_for(name) for name in names}
+        self._administrators = {name: administrator or client for name, client in self._clients.items()}
+        self._reads_commands = profile.commands
         self._eventful = profile.sends_events(len(names))
         self._recorders: dict[str, EventRecorder] = {}
         self._group: TaskGroup | None = None
         self._outages = Outages(env)
-        self._pressures = Pressures(env, profile, self._tell, log)
+        self._eviction_manager = EvictionManager(env, profile, self._record_event, log)
         staged = {stage.kind for stage in stages}
         nodes = informers.informer(NODES)
         self._heartbeats = Heartbeats(
@@ -66,16 +76,17 @@ class NodeSimulator:
             self._index,
             informers=informers,
             clients=self._clients,
+            administrators=self._administrators,
             profile=profile,
             outages=self._outages,
-            pressures=self._pressures,
-            tell=self._tell,
+            pressures=self._eviction_manager,
+            record_event=self._record_event,
             log=log,
             reports="Node" not in staged,
         )
-        self._pod_lives: PodLives | None = None
+        self._pod_workers: PodWorkers | None = None
         if "Pod" not in staged:
-            self._pod_lives = PodLives(
+            self._pod_workers = PodWorkers(
                 env,
                 self._index,
                 informers=informers,
@@ -83,25 +94,27 @@ class NodeSimulator:
                 clients=self._clients,
                 profile=profile,
                 outages=self._outages,
-                pressures=self._pressures,
-                tell=self._tell,
+                pressures=self._eviction_manager,
+                record_event=self._record_event,
                 log=log,
                 storage=storage,
             )
-        self._stage_lives = [self._play(kind, stages, informers, log) for kind in (NODES, PODS) if kind.kind in staged]
+        self._stage_controllers = [
+            self._play(kind, stages, informers, log) for kind in (NODES, PODS) if kind.kind in staged
+        ]
 
-    def _play(self, kind: "object", stages: "Sequence[Stage]", informers: InformerFactory, log: Log) -> "StageLives":
-        from pilothouse.nodes.stages.stage_lives import StageLives
-
-        return StageLives(
+    def _play(
+        self, kind: "object", stages: "Sequence[Stage]", informers: InformerFactory, log: Log
+    ) -> "StageController":
+        return stage_controller.StageController(
             self._env,
             self._index,
             kind,  # type: ignore[arg-type]  # NODES or PODS
             stages,
             informers=informers,
-            clients=self._clients,
+            clients=self._administrators,
             outages=self._outages,
-            tell=self._tell,
+            record_event=self._record_event,
             log=log,
         )
 
@@ -117,13 +130,13 @@ class NodeSimulator:
             for name, recorder in self._recorders.items():
                 group.start(recorder.run(), name=f"events of {name}")
             group.start(self._heartbeats.run(), name="node heartbeats")
-            if self._pod_lives is not None:
-                group.start(self._pod_lives.run(), name="node pods")
-                if self._pod_lives.mounts is not None:
-                    group.start(self._pod_lives.mounts.run(), name="node volumes")
-            group.start(self._pressures.run(self._pod_lives), name="node pressure")
-            for lives in self._stage_lives:
-                group.start(lives.run(), name="stages")
+            if self._pod_workers is not None:
+                group.start(self._pod_workers.run(), name="node pods")
+                if self._pod_workers.volume_manager is not None:
+                    group.start(self._pod_workers.volume_manager.run(), name="node volumes")
+            group.start(self._eviction_manager.run(self._pod_workers), name="node pressure")
+            for controller in self._stage_controllers:
+                group.start(controller.run(), name="stages")
 
     def log(self, pod: Mapping[str, Any], container: str, previous: bool) -> ContainerLog | None:
         """The log of a container on one of these nodes, None for any other. A node out of reach refuses."""
@@ -132,7 +145,7 @@ class NodeSimulator:
             return None
         if self._outages.is_down(node):
             return ContainerLog(refusal=f'node "{node}" does not answer')
-        return container_log(pod, container, previous, self._env.now())
+        return container_log(pod, container, previous, self._env.now(), commands=self._reads_commands)
 
     def containers(self, pod: Mapping[str, Any], share: Mapping[str, int]) -> Sequence[ContainerUsage] | None:
         """What the containers of a pod on one of these nodes use; None for any other, and for one out of reach."""
@@ -179,13 +192,13 @@ class NodeSimulator:
 
         With ``amount`` until the evicted pods used so much, otherwise until ``relieve``.
         """
-        self._pressures.press(self._known(name), resource, amount)
+        self._eviction_manager.press(self._known(name), resource, amount)
 
     def relieve(self, name: str, resource: str = "") -> None:
         """There is enough again, of one resource or of all. The node's condition says so five minutes later."""
         if resource and resource not in CONDITIONS:
             raise ValueError(f"{resource!r} is none of {', '.join(CONDITIONS)}")
-        self._pressures.relieve(self._known(name), resource)
+        self._eviction_manager.relieve(self._known(name), resource)
 
     def _known(self, name: str) -> str:
         if name not in self._index:
@@ -194,7 +207,7 @@ class NodeSimulator:
 
     # Events
 
-    def _tell(
+    def _record_event(
         self,
         node: str,
         about: ObjectReference,

@@ -20,9 +20,13 @@ class Probe(View, frozen=True):
 
 
 class NodeContainer(Container, frozen=True):
-    """A container with its probes."""
+    """A container with its command and its probes."""
 
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    image_pull_policy: str = ""
     readiness_probe: Probe | None = None
+    liveness_probe: Probe | None = None
     startup_probe: Probe | None = None
 
 
@@ -69,6 +73,7 @@ class NodePodSpec(PodSpec, frozen=True):
 
     containers: tuple[NodeContainer, ...] = ()
     init_containers: tuple[NodeContainer, ...] = ()
+    ephemeral_containers: tuple[NodeContainer, ...] = ()
     active_deadline_seconds: int | None = None
 
 
@@ -77,6 +82,7 @@ class NodePodStatus(PodStatus, frozen=True):
 
     container_statuses: tuple[NodeContainerStatus, ...] = ()
     init_container_statuses: tuple[NodeContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[NodeContainerStatus, ...] = ()
     qos_class: str = msgspec.field(default="", name="qosClass")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pilothouse import runtime
 from pilothouse.api.core import PODS, Pod
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.client import Client
@@ -14,13 +15,16 @@ from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllermanager.selection import Selection
 from pilothouse.controllers.registry import DESCRIPTORS
-from pilothouse.env import Env, TaskGroup
+from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.tasks import first_of
 from pilothouse.nodes import NodeSimulator, Profile
 from pilothouse.nodes.views import NodePod
 from pilothouse.plane.clients import SCHEDULER_USER, LocalClients, Wrap, as_it_is
 from pilothouse.runtime import InformerFactory
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.on_demand import OnDemand
+from pilothouse.runtime.watches import Watch
 from pilothouse.storage import Store
 
 if TYPE_CHECKING:
@@ -30,6 +34,13 @@ if TYPE_CHECKING:
     from pilothouse.nodes.stages import Stage
     from pilothouse.scheduler import Scheduler
 
+with lazy_imports():
+    from pilothouse import scheduler
+    from pilothouse.controllers.cloud import cloud_node_lifecycle, service_lb
+    from pilothouse.controllers.shared import simulated_cloud
+    from pilothouse.nodes import driver
+
+_log = Log("plane")
 ADMIN = ("kubernetes-admin", ("system:masters",))
 ATTACH_DETACH = "persistentvolume-attach-detach-controller"
 
@@ -89,6 +100,8 @@ class Plane:
         self.node_names = [f"{self.options.node_prefix}{index}" for index in range(self.options.nodes)]
         self.cloud = self._new_cloud()
         self.manager = self._new_manager(descriptors)
+        if self.manager is not None:
+            self.server.metrics_sources.append(self.manager.metrics.exposition)
         self.scheduler_factory = InformerFactory(self.clients.client("scheduler", SCHEDULER_USER), env)
         self.node_factory = InformerFactory(self.clients.client("nodes", *ADMIN), env)
         self.scheduler = self._new_scheduler()
@@ -118,21 +131,20 @@ class Plane:
             self.clients.manager(use_service_accounts=options.use_service_account_credentials),
             descriptors,
             identity=self.options.manager_identity,
+            expressions=lambda: self.server.core.long_work.sandbox,
         )
 
     def _new_cloud(self) -> "SimulatedCloud | None":
         if not self.options.cloud:
             return None
-        from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
-
-        return SimulatedCloud(self.env)
+        return simulated_cloud.SimulatedCloud(self.env)
 
     def _new_scheduler(self) -> "Scheduler | OnDemand | None":
         if not self.options.scheduler:
             return None
         if not self.options.on_demand:
             return self._scheduler()
-        unbound = Watch(kind=PODS, wakes=lambda pod: not pod.spec.node_name)
+        unbound = Watch(kind=PODS, predicate=lambda pod: not pod.spec.node_name)
 
         async def build() -> "Scheduler":
             return self._scheduler()
@@ -140,10 +152,8 @@ class Plane:
         return OnDemand("scheduler", (unbound,), self.scheduler_factory, build)
 
     def _scheduler(self) -> "Scheduler":
-        from pilothouse.scheduler import Scheduler
-
         client = self.clients.client("scheduler", SCHEDULER_USER)
-        return Scheduler(self.env, client=client, informers=self.scheduler_factory)
+        return scheduler.Scheduler(self.env, client=client, informers=self.scheduler_factory)
 
     def _new_nodes(self) -> NodeSimulator | None:
         if not self.node_names:
@@ -153,6 +163,7 @@ class Plane:
             names=self.node_names,
             informers=self.node_factory,
             client_for=lambda name: self.clients.client("nodes", f"system:node:{name}", ("system:nodes",)),
+            administrator=self.clients.client("nodes", *ADMIN),
             profile=self.options.profile,
             stages=self.options.stages,
             storage=self.options.storage,
@@ -161,10 +172,8 @@ class Plane:
     def _new_provisioner(self) -> "SimulatedDriver | None":
         if not self.options.storage:
             return None
-        from pilothouse.nodes.driver import SimulatedDriver
-
         client = self.clients.client("nodes", *ADMIN)
-        return SimulatedDriver(self.env, client=client, informers=self.node_factory, attach=self._attaches())
+        return driver.SimulatedDriver(self.env, client=client, informers=self.node_factory, attach=self._attaches())
 
     def _attaches(self) -> bool:
         """Whether there is a manager that attaches volumes: otherwise pods would wait for ever."""
@@ -191,7 +200,7 @@ class Plane:
                     self.scheduler_factory.start(group)
                     group.start(self.scheduler.run(), name="scheduler")
                 if self.manager is not None:
-                    group.start(self.manager.run(), name="manager")
+                    group.start(_manage(self.manager), name="manager")
                 await asyncio.get_running_loop().create_future()
 
     async def wait_ready(self) -> None:
@@ -205,14 +214,22 @@ class Plane:
             await self.manager.leading.wait()
 
 
+async def _manage(manager: Manager) -> None:
+    """Run the manager until cancelled, and anew whenever it has lost its lease.
+
+    A program of its own ends then, is started again, and waits for the lease like any other. Here the end of the
+    process would be the end of the API server as well, and of a cluster in memory.
+    """
+    while True:
+        try:
+            await manager.run()
+        except* (runtime.LeadershipLost, runtime.LostLease) as lost:
+            _log.warning("The manager has lost its lease and starts anew", why=first_of(lost))
+
+
 def with_cloud(provider: "CloudProvider") -> dict[str, msgspec.Struct]:
     """The options of the cloud controllers that make them work for that provider."""
-    from pilothouse.controllers.cloud.cloud_node_lifecycle import DESCRIPTOR as CLOUD_NODE_LIFECYCLE
-    from pilothouse.controllers.cloud.cloud_node_lifecycle import CloudNodeLifecycleOptions
-    from pilothouse.controllers.cloud.service_lb import DESCRIPTOR as SERVICE_LB
-    from pilothouse.controllers.cloud.service_lb import ServiceLBOptions
-
     return {
-        CLOUD_NODE_LIFECYCLE.name: CloudNodeLifecycleOptions(provider=provider),
-        SERVICE_LB.name: ServiceLBOptions(provider=provider),
+        cloud_node_lifecycle.DESCRIPTOR.name: cloud_node_lifecycle.CloudNodeLifecycleOptions(provider=provider),
+        service_lb.DESCRIPTOR.name: service_lb.ServiceLBOptions(provider=provider),
     }

@@ -5,9 +5,8 @@ keys, token) is in the data directory; without one everything is made anew and f
 """
 
 import base64
-import os
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,25 +14,36 @@ import msgspec
 
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.admission.names import WITHOUT_CONTROLLERS
-from pilothouse.apiserver.asgi import Application, Receive, Scope, Send
+from pilothouse.apiserver.asgi import Application
 from pilothouse.apiserver.authentication import StaticTokens, TokenLogin
 from pilothouse.apiserver.gateway import Gateway
 from pilothouse.apiserver.identity import Identity
 from pilothouse.env import Env
-from pilothouse.env.later import later
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.private_files import write_private
 from pilothouse.machinery.jws import PrivateKey, load_key, load_public_key, new_key
+from pilothouse.machinery.metrics import Registry
 from pilothouse.serving.server import Server
 from pilothouse.storage import MemoryStore, Retention, Store
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.authentication_config import AuthenticationConfig
-    from pilothouse.serving import certificates
+    from pilothouse.cel.sandbox import Sandbox
+    from pilothouse.plane.plain_http import App
     from pilothouse.serving.certificates import Pair
     from pilothouse.serving.tls import ServerTls
-else:
-    certificates = later("pilothouse.serving.certificates")  # of which plain HTTP needs nothing
+    from pilothouse.serving.worker_thread import WorkerThread
 
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+with lazy_imports():
+    from cryptography.hazmat.primitives import serialization
+
+    from pilothouse.apiserver import authentication_config
+    from pilothouse.cel import sandbox
+    from pilothouse.plane import plain_http
+    from pilothouse.runtime import process_metrics
+    from pilothouse.serving import certificates, tls, worker_thread  # of which plain HTTP needs nothing
+    from pilothouse.storage import sqlite
+
 ADMIN = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
 DEFAULT_PORT = 6443
 _MORE_PORTS = 100
@@ -49,7 +59,8 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str = ""
     """Empty keeps everything in memory."""
     secure: bool = True
-    """Off: plain HTTP, and whoever connects is the administrator. For tests on loopback."""
+    """Off: plain HTTP, and whoever connects is the administrator, but for web pages (``plain_http``). For tests on
+    loopback."""
     authorization: str = "AlwaysAllow"
     token_auth_file: str = ""
     extra_hosts: tuple[str, ...] = ()
@@ -88,6 +99,10 @@ class ServedApiServer:
             options.server, secure_port=options.port or DEFAULT_PORT, admission_plugins=options.admission_plugins
         )
         self.server = ApiServer(env, self.store, options=core)
+        self._worker: WorkerThread | None = None
+        self._sandbox: Sandbox | None = None
+        self.server.core.long_work.hire = self._hire
+        self.server.core.long_work.hire_sandbox = self._hire_sandbox
         self.token = _kept(directory, "admin.token", lambda: secrets.token_urlsafe(32).encode()).decode()
         self.authority = _authority(directory, env) if options.secure else None
         logins: list[TokenLogin] = [StaticTokens({self.token: ADMIN})]
@@ -106,13 +121,12 @@ class ServedApiServer:
         )
         self._authentication: AuthenticationConfig | None = None
         if self.authority is not None:
-            from pilothouse.apiserver import authentication_config
-
             self._authentication = authentication_config.AuthenticationConfig(self.server, self._trusted)
             self.server.background["authentication for others"] = self._authentication.run
+        self.server.metrics_sources.append(_process_metrics())
         self._application = Application(env, self.gateway)
         self._http = Server(
-            self._application if options.secure else _everyone_is_admin(self._application, self.token),
+            self._application if options.secure else self._for_tests(),
             host=options.host,
             port=DEFAULT_PORT if options.port is None else options.port,
             more_ports=_MORE_PORTS if options.port is None else 0,
@@ -160,6 +174,23 @@ class ServedApiServer:
         await self._application.stop()
         await self._http.stop()
         await self.server.close()
+        if self._worker is not None:
+            self._worker.stop()
+        if self._sandbox is not None:
+            self._sandbox.stop()
+
+    def _for_tests(self) -> "App":
+        return plain_http.everyone_is_admin(
+            self._application, self.token, (self.options.host, *self.options.extra_hosts)
+        )
+
+    def _hire(self) -> "WorkerThread":
+        self._worker = worker_thread.WorkerThread()
+        return self._worker
+
+    def _hire_sandbox(self) -> "Sandbox":
+        self._sandbox = sandbox.Sandbox()
+        return self._sandbox
 
     @property
     def _trusted(self) -> bytes:
@@ -171,11 +202,9 @@ class ServedApiServer:
     def _tls(self, directory: Path | None) -> "ServerTls | None":
         if self.authority is None:
             return None
-        from pilothouse.serving.tls import ServerTls
-
         trusted = self._trusted
         if self.options.certificate is not None:
-            return ServerTls.load(*self.options.certificate, client_authority=trusted)
+            return tls.ServerTls.load(*self.options.certificate, client_authority=trusted)
         hosts = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
         if self.options.host not in {"", "0.0.0.0", "::", *hosts}:  # noqa: S104  # compared only
             hosts.append(self.options.host)
@@ -185,16 +214,14 @@ class ServedApiServer:
             pair = certificates.issue_server(self.authority, hosts, now)
         else:
             pair = certificates.load_or_issue_server(directory, "apiserver", self.authority, hosts, now)
-        return ServerTls.from_pair(pair, client_authority=trusted)
+        return tls.ServerTls.from_pair(pair, client_authority=trusted)
 
 
 def _open_store(env: Env, options: ServedOptions) -> Store:
     retention = Retention(seconds=options.history)
     if not options.data_dir:
         return MemoryStore(env, retention=retention)
-    from pilothouse.storage.sqlite import SqliteStore
-
-    return SqliteStore.open(env, options.data_dir, fsync=options.fsync, retention=retention)
+    return sqlite.SqliteStore.open(env, options.data_dir, fsync=options.fsync, retention=retention)
 
 
 def _read(path: str) -> bytes:
@@ -210,10 +237,11 @@ def _authority(directory: Path | None, env: Env) -> "Pair":
 def _signing_key(directory: Path | None) -> PrivateKey | None:
     if directory is None:
         return None
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     def made() -> bytes:
-        return new_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return new_key().private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
 
     return load_key(_kept(directory, "service-account.key", made))
 
@@ -226,19 +254,18 @@ def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes
     if path.exists():
         return path.read_bytes()
     content = make()
-    os.makedirs(directory, exist_ok=True)
-    certificates.write_private(path, content)
+    write_private(path, content)
     return content
 
 
-def _everyone_is_admin(application: Application, token: str) -> App:
-    """Without TLS there is nothing to prove who calls; such a server takes every caller for its administrator."""
-    login = (b"authorization", f"Bearer {token}".encode())
+def _process_metrics() -> Callable[[], str]:
+    """What the process uses, from when somebody first asks."""
+    registries: list[Registry] = []
 
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = scope.get("headers")
-        if isinstance(headers, list) and not any(name == b"authorization" for name, _value in headers):
-            scope = {**scope, "headers": [*headers, login]}
-        await application(scope, receive, send)
+    def show() -> str:
+        if not registries:
+            registries.append(Registry())
+            process_metrics.install(registries[0])
+        return registries[0].exposition()
 
-    return serve
+    return show

@@ -4,24 +4,25 @@ For authors of controllers, ours and others' (docs/runtime.md is the guide). The
 package loads nothing until one of them is used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from pilothouse.env.lazy import lazy_exports
 
-if TYPE_CHECKING:
+with lazy_exports():
+    from pilothouse.machinery.metrics import Registry
+    from pilothouse.machinery.names import object_key, split_key
+    from pilothouse.machinery.owners import object_reference
     from pilothouse.runtime.backoff import Backoff
     from pilothouse.runtime.batches import run_all, slow_start
-    from pilothouse.runtime.cache import Cache, Cached, object_key, split_key
+    from pilothouse.runtime.cache import Cache, Cached
     from pilothouse.runtime.claims import ClaimError, Claims, classify, controller_index_key, index_by_controller
-    from pilothouse.runtime.consistency import ConsistencyGuard, StaleCache, heard_by
+    from pilothouse.runtime.consistency import ConsistencyStore, StaleCache, heard_by
     from pilothouse.runtime.context import ControllerContext
-    from pilothouse.runtime.controller import Controller, Requeue, WorkerPool
-    from pilothouse.runtime.descriptor import Descriptor, FlagSpec, RunnableController, Watch
+    from pilothouse.runtime.controller import Controller, ManagedController, Requeue, WorkerPool
+    from pilothouse.runtime.descriptor import Descriptor, FlagSpec, RunnableController
     from pilothouse.runtime.election import Fence, LeaderElector, LeadershipLost
-    from pilothouse.runtime.events import EventRecorder, object_reference
+    from pilothouse.runtime.errors import LostLease, RetryLater, TerminalError
+    from pilothouse.runtime.events import EventRecorder
     from pilothouse.runtime.expectations import Expectations, UidTrackingExpectations
-    from pilothouse.runtime.guards import LostLease, RetryLater, TerminalError
     from pilothouse.runtime.informer import InformerFactory, Registration, SharedInformer
-    from pilothouse.runtime.metrics import Registry
     from pilothouse.runtime.pod_control import PodControl, pod_body
     from pilothouse.runtime.rate_limiters import (
         BucketLimiter,
@@ -33,37 +34,8 @@ if TYPE_CHECKING:
         default_controller_limiter,
         default_item_limiter,
     )
+    from pilothouse.runtime.watches import UndeclaredWatch, Watch
     from pilothouse.runtime.workqueue import QueueClosed, WorkQueue
-
-_MODULES = {
-    "backoff": ("Backoff",),
-    "batches": ("run_all", "slow_start"),
-    "cache": ("Cache", "Cached", "object_key", "split_key"),
-    "claims": ("ClaimError", "Claims", "classify", "controller_index_key", "index_by_controller"),
-    "consistency": ("ConsistencyGuard", "StaleCache", "heard_by"),
-    "context": ("ControllerContext",),
-    "controller": ("Controller", "Requeue", "WorkerPool"),
-    "descriptor": ("Descriptor", "FlagSpec", "RunnableController", "Watch"),
-    "election": ("Fence", "LeaderElector", "LeadershipLost"),
-    "events": ("EventRecorder", "object_reference"),
-    "expectations": ("Expectations", "UidTrackingExpectations"),
-    "guards": ("LostLease", "RetryLater", "TerminalError"),
-    "informer": ("InformerFactory", "Registration", "SharedInformer"),
-    "metrics": ("Registry",),
-    "pod_control": ("PodControl", "pod_body"),
-    "rate_limiters": (
-        "BucketLimiter",
-        "ExponentialFailureLimiter",
-        "FastSlowLimiter",
-        "MaxOfLimiter",
-        "MaxWaitLimiter",
-        "RateLimiter",
-        "default_controller_limiter",
-        "default_item_limiter",
-    ),
-    "workqueue": ("QueueClosed", "WorkQueue"),
-}
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Backoff",
@@ -72,7 +44,7 @@ __all__ = [
     "Cached",
     "ClaimError",
     "Claims",
-    "ConsistencyGuard",
+    "ConsistencyStore",
     "Controller",
     "ControllerContext",
     "Descriptor",
@@ -86,6 +58,7 @@ __all__ = [
     "LeaderElector",
     "LeadershipLost",
     "LostLease",
+    "ManagedController",
     "MaxOfLimiter",
     "MaxWaitLimiter",
     "PodControl",
@@ -100,6 +73,7 @@ __all__ = [
     "StaleCache",
     "TerminalError",
     "UidTrackingExpectations",
+    "UndeclaredWatch",
     "Watch",
     "WorkQueue",
     "WorkerPool",
@@ -116,12 +90,3 @@ __all__ = [
     "slow_start",
     "split_key",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = found
-    return found

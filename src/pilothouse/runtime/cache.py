@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.env import Log
-from pilothouse.runtime.guards import Guard
+from pilothouse.runtime.crash_handler import CrashHandler
 
 
 class Cached(Protocol):
@@ -29,17 +29,6 @@ IndexFunction = Callable[[T], Iterable[str]]
 """Gives the values under which an object is found. Pure: it is called again with the old object when that leaves."""
 
 NAMESPACE_INDEX = "namespace"
-
-
-def object_key(meta: ObjectMeta) -> str:
-    """``namespace/name``, or ``name`` for cluster-scoped objects."""
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-
-
-def split_key(key: str) -> tuple[str, str]:
-    """``(namespace, name)`` of an ``object_key``; the namespace is empty for cluster-scoped objects."""
-    namespace, _slash, name = key.rpartition("/")
-    return namespace, name
 
 
 class _Bucket(Generic[T]):
@@ -147,7 +136,7 @@ class Cache(Generic[T]):
     ``resource_version`` is that of the newest event, bookmark or whole list applied, ``""`` before the first.
     """
 
-    def __init__(self, name: str = "", *, keep_raw: bool = False, guard: Guard | None = None) -> None:
+    def __init__(self, name: str = "", *, keep_raw: bool = False, crash_handler: CrashHandler | None = None) -> None:
         self.name = name
         self.keep_raw = keep_raw
         self.resource_version = ""
@@ -155,7 +144,7 @@ class Cache(Generic[T]):
         self._raw: dict[str, bytes] = {}
         self._namespaces: dict[str, _Bucket[T]] = {}
         self._indexes: dict[str, _Index[T]] = {}
-        self._guard = guard if guard is not None else Guard(Log("cache"), name)
+        self._crash_handler = crash_handler if crash_handler is not None else CrashHandler(Log("cache"), name)
 
     # Reading
 
@@ -168,6 +157,15 @@ class Cache(Generic[T]):
     def get(self, key: str) -> T | None:
         """The object of that key (``object_key``), or None."""
         return self._all.items.get(key)
+
+    def still_has(self, meta: ObjectMeta) -> bool:
+        """Whether the object with this metadata is there: neither gone nor replaced by another one of its name.
+
+        To be asked after an ``await``, before anything is remembered about an object that was read before it. The
+        event handler that would forget it again may have run meanwhile.
+        """
+        found = self._all.items.get(f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name)
+        return found is not None and found.metadata.uid == meta.uid
 
     def raw(self, key: str) -> bytes | None:
         """The JSON the object was read from, without managedFields; None unless the informer keeps it."""
@@ -279,6 +277,6 @@ class Cache(Generic[T]):
     def _values(self, function: IndexFunction[T], obj: T) -> tuple[str, ...]:
         try:
             return tuple(function(obj))
-        except Exception as error:  # noqa: BLE001  # the guard of STYLE: one object lacks an index, not the process
-            self._guard.report(function, error)
+        except Exception as error:  # noqa: BLE001  # one object lacks an index, not the process
+            self._crash_handler.report(function, error)
             return ()

@@ -68,7 +68,7 @@ class Claims(Generic[T]):
 
     ``read_live`` reads the owner's metadata from the server, not from a cache; it is called at most once, before the
     first adoption, and its outcome holds for all. ``on_write(meta)`` hears the answer of each patch (for the
-    consistency guard).
+    consistency store).
     """
 
     def __init__(

@@ -8,7 +8,7 @@ import datetime
 import math
 from collections.abc import Callable
 
-from pilothouse.runtime.metrics import Counter, Histogram, Registry
+from pilothouse.machinery.metrics import Counter, Histogram, Registry
 
 _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _LOOKUP_SECONDS = _SECONDS[:-1]

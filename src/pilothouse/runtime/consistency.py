@@ -1,6 +1,6 @@
 """Do not act on a cache that is older than your own writes (KEP-5647, on by default since v1.36).
 
-A controller tells the guard which resource version each of its writes got; before it acts on an owner it asks
+A controller records in the store which resource version each of its writes got; before it acts on an owner it asks
 whether the caches it reads have come that far. Mirrors ``pkg/controller/util/consistency`` of v1.36. Versions are
 ordered by ``machinery.resource_versions``; where they can't be compared nothing is blocked.
 """
@@ -8,10 +8,10 @@ ordered by ``machinery.resource_versions``; where they can't be compared nothing
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pilothouse.machinery.metrics import Registry
 from pilothouse.machinery.resource_versions import compare
-from pilothouse.runtime.guards import RetryLater
+from pilothouse.runtime.errors import RetryLater
 from pilothouse.runtime.informer import SharedInformer
-from pilothouse.runtime.metrics import Registry
 
 
 class StaleCache(RetryLater):
@@ -35,7 +35,7 @@ class _Written:
 
 
 def heard_by(*informers: SharedInformer[Any]) -> dict[str, Callable[[], str]]:
-    """For a guard: the versions up to which the handlers of these informers have heard everything."""
+    """For a ``ConsistencyStore``: the versions up to which the handlers of these informers have heard everything."""
 
     def version_of(informer: SharedInformer[Any]) -> Callable[[], str]:
         return lambda: informer.heard_version
@@ -43,7 +43,7 @@ def heard_by(*informers: SharedInformer[Any]) -> dict[str, Callable[[], str]]:
     return {informer.kind.group_resource: version_of(informer) for informer in informers}
 
 
-class ConsistencyGuard:
+class ConsistencyStore:
     """Remembers, per owner and group-resource, the newest version this controller has written.
 
     ``read_versions`` gives for each group-resource (``"pods"``, ``"replicasets.apps"``) the version its cache has read,
@@ -66,7 +66,7 @@ class ConsistencyGuard:
             else None
         )
 
-    def wrote(self, owner_key: str, owner_uid: str, group_resource: str, resource_version: str) -> None:
+    def wrote_at(self, owner_key: str, owner_uid: str, group_resource: str, resource_version: str) -> None:
         """A write for this owner was answered with ``resource_version``. Only newer versions replace older ones."""
         record = self._written.get(owner_key)
         if record is None or record.owner_uid != owner_uid:
@@ -77,7 +77,7 @@ class ConsistencyGuard:
         if compare(resource_version, resource_version) is not None:
             record.versions[group_resource] = resource_version
 
-    def check(self, owner_key: str) -> None:
+    def ensure_ready(self, owner_key: str) -> None:
         """Raise ``StaleCache`` if a cache is behind a write for this owner. What has been read is forgotten."""
         record = self._written.get(owner_key)
         if record is None:
@@ -92,7 +92,7 @@ class ConsistencyGuard:
                 raise StaleCache(read, wrote, group_resource)
         del self._written[owner_key]
 
-    def forget(self, owner_key: str, owner_uid: str | None = None) -> None:
+    def clear(self, owner_key: str, owner_uid: str | None = None) -> None:
         """The owner is gone. With a uid, only if it is that one."""
         record = self._written.get(owner_key)
         if record is not None and (owner_uid is None or record.owner_uid == owner_uid):

@@ -1,25 +1,33 @@
 """What a program hands to a controller when it builds one."""
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from pilothouse.api.kinds import Kind
+from pilothouse.cel.limits import Hire, no_process
 from pilothouse.client import Client
 from pilothouse.env import Env, Log
-from pilothouse.runtime.informer import InformerFactory
-from pilothouse.runtime.metrics import Registry
+from pilothouse.machinery.metrics import Registry
+from pilothouse.runtime.cache import Cached, IndexFunction
+from pilothouse.runtime.informer import InformerFactory, SharedInformer
+from pilothouse.runtime.watches import UndeclaredWatch, Watch
 
 if TYPE_CHECKING:
     from pilothouse.client.discovery import RestMapper
 
 O = TypeVar("O")  # noqa: E741  # the options struct
+T = TypeVar("T", bound=Cached)
 
 
 class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a controller may use. ``client`` is its own (identity, rate limit, User-Agent); informers are shared.
 
-    ``informers`` cache whole views, ``metadata_informers`` only metadata (garbage collector, quota). Informers asked
-    for while controllers are built are started by the program afterwards.
+    A controller gets its informers from ``informer``, which knows the watches that its descriptor declares. Only those
+    that watch what discovery finds (garbage collector, quota) ask the factories: ``informers`` cache whole views,
+    ``metadata_informers`` only metadata. Informers asked for while controllers are built are started by the program
+    afterwards.
     """
 
     env: Env
@@ -29,7 +37,14 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Registry = msgspec.field(default_factory=Registry)
     options: object = None
     rest_mapper: "RestMapper | None" = None
+    expressions: Hire = no_process
+    """Compiles large expressions beside the loop."""
     log: Log = msgspec.field(default_factory=lambda: Log("controller"))
+    name: str = "the controller"
+    """The descriptor's; ``Descriptor.build`` fills in this and what follows."""
+    watches: tuple[Watch, ...] = ()
+    awaited: list[SharedInformer[Any]] = msgspec.field(default_factory=list)
+    """The informers handed out that the controller waits for."""
 
     def options_as(self, kind: type[O]) -> O:
         """The options, which are of that type, or its defaults if the program gave none."""
@@ -37,3 +52,27 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
             return kind()
         assert isinstance(self.options, kind), f"options are {type(self.options).__name__}, wanted {kind.__name__}"
         return self.options
+
+    def informer(
+        self, kind: Kind[T], *, namespace: str = "", indexes: Mapping[str, IndexFunction[T]] | None = None
+    ) -> SharedInformer[T]:
+        """The informer that the descriptor declares for this kind, with these indexes besides those it has.
+
+        ``namespace`` narrows a watch that is declared for all namespaces. Raises ``UndeclaredWatch`` for a kind that is
+        not declared.
+        """
+        watch = next((each for each in self.watches if each.kind == kind), None)
+        if watch is None:
+            declared = ", ".join(each.kind.group_resource for each in self.watches) or "nothing"
+            raise UndeclaredWatch(
+                f"{self.name} asks for an informer of {kind.group_resource} (view {kind.view.__name__}), and its "
+                f"descriptor declares {declared}: add Watch(kind=...) to the descriptor's watches"
+            )
+        if namespace:
+            watch = msgspec.structs.replace(watch, namespace=namespace)
+        informer = cast("SharedInformer[T]", watch.informer(self.informers))
+        for name, function in (indexes or {}).items():
+            informer.cache.add_index(name, function)
+        if watch.awaited:
+            self.awaited.append(informer)
+        return informer

@@ -1,4 +1,4 @@
-"""The base of every controller: one queue, N workers, one guard.
+"""The base of every controller: one queue, N workers, one crash handler.
 
 ``reconcile(key)`` looks at the whole state for one key and brings it closer to what is wanted. It never runs twice
 at once for the same key. What happens to the key afterwards:
@@ -26,8 +26,10 @@ import msgspec
 
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.env import Env, Log, TaskGroup
-from pilothouse.runtime.guards import LostLease, RetryLater, TerminalError, tell_broken_invariant
-from pilothouse.runtime.metrics import Registry
+from pilothouse.machinery.metrics import Registry
+from pilothouse.runtime.context import ControllerContext
+from pilothouse.runtime.crash_handler import report_broken_invariant
+from pilothouse.runtime.errors import LostLease, RetryLater, TerminalError
 from pilothouse.runtime.rate_limiters import RateLimiter
 from pilothouse.runtime.workqueue import QueueClosed, WorkQueue
 
@@ -40,7 +42,7 @@ STOP_SECONDS = 10.0
 
 
 class Requeue(msgspec.Struct, frozen=True):
-    """A reconcile's wish to see its key again ``after`` seconds. This is no failure."""
+    """Enqueue the key again ``after`` seconds (controller-runtime's ``Result.RequeueAfter``). This is no failure."""
 
     after: float
 
@@ -54,7 +56,8 @@ class Syncing(Protocol):
 
 
 class WorkerPool(Generic[K]):
-    """N workers on one queue. A controller with several queues has several pools.
+    """N workers on one queue. A controller with several queues has several pools. Without workers its keys wait for
+    ever, as upstream has it where a number of workers is not checked.
 
     ``run`` ends by being cancelled. It then takes no further keys, gives running reconciles ``stop_seconds`` to finish,
     cancels those that have not, and raises ``CancelledError``. It leaves no task behind.
@@ -71,11 +74,9 @@ class WorkerPool(Generic[K]):
         log: Log | None = None,
         stop_seconds: float = STOP_SECONDS,
     ) -> None:
-        if workers < 1:
-            raise ValueError(f"controller {name} needs at least one worker, got {workers}")
         self.name = name
         self.queue = queue
-        self.workers = workers
+        self.workers = max(workers, 0)
         self._reconcile = reconcile
         self._log = log if log is not None else Log(name)
         self._stop_seconds = stop_seconds
@@ -92,6 +93,8 @@ class WorkerPool(Generic[K]):
     async def run(self) -> None:
         """Work until cancelled."""
         loop = asyncio.get_running_loop()
+        if not self.workers:
+            self._log.warning("There are no workers, nothing is done", controller=self.name)
         async with TaskGroup(self.name) as group:
             running = self.workers
             all_idle: asyncio.Future[None] = loop.create_future()
@@ -139,7 +142,7 @@ class WorkerPool(Generic[K]):
 
     async def _guarded(self, key: K) -> None:
         try:
-            wish = await self._reconcile(key)
+            requeue = await self._reconcile(key)
         except (RetryLater, LostLease) as error:
             self._log.info("Reconcile must wait", v=4, key=key, reason=error)
             self.queue.add_rate_limited(key)
@@ -147,18 +150,18 @@ class WorkerPool(Generic[K]):
             self._count("given_up")
             self._log.error("Reconcile failed for good", error=error, key=key)
             self.queue.forget(key)
-        except Exception as error:  # noqa: BLE001  # the guard of STYLE: one key fails, not the process
+        except Exception as error:  # noqa: BLE001  # one key fails, not the process
             self._failed(key, error)
             self.queue.add_rate_limited(key)
         else:
             self.queue.forget(key)
-            if wish is not None:
-                self.queue.add_after(key, wish.after)
+            if requeue is not None:
+                self.queue.add_after(key, requeue.after)
 
     def _failed(self, key: K, error: Exception) -> None:
         self._count("retried")
         if _is_overtaken(key, error):
-            # Somebody else was faster. That is nobody's failure, and the next look sees what he did.
+            # Somebody else wrote the object first. That is no failure; the next sync sees the change.
             self._log.info("Reconcile was overtaken, will be retried", key=key, reason=error)
             return
         # What the API server or the network said, or what was raised on purpose, needs no traceback; a bug does.
@@ -166,7 +169,7 @@ class WorkerPool(Generic[K]):
             self._log.error("Reconcile failed, will be retried", error=error, key=key)
         else:
             self._log.exception("Reconcile failed, will be retried", error, key=key)
-            tell_broken_invariant(error)
+            report_broken_invariant(error)
 
     def _count(self, outcome: str) -> None:
         if self._errors is not None:
@@ -204,7 +207,7 @@ class Controller(ABC):
         self.env = env
         self.log = log if log is not None else Log(name)
         self.queue: WorkQueue[str] = WorkQueue(env, queue_name or name, metrics, limiter=limiter)
-        self._waits_for = tuple(waits_for)
+        self._waits_for: Sequence[Syncing] = tuple(waits_for)
         self._beside: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = []
         self._pool = WorkerPool(
             name, self.queue, self.reconcile, workers=workers, metrics=metrics, log=self.log, stop_seconds=stop_seconds
@@ -248,3 +251,29 @@ class Controller(ABC):
     async def _synced(self) -> None:
         for informer in self._waits_for:
             await informer.wait_synced()
+
+
+class ManagedController(Controller):
+    """A controller that is built from a descriptor. It waits for every informer that it asks its context for, but for
+    those that are declared not to be awaited."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        name: str,
+        *,
+        workers: int = 1,
+        limiter: RateLimiter[str] | None = None,
+        queue_name: str = "",
+    ) -> None:
+        super().__init__(
+            name,
+            context.env,
+            workers=workers,
+            metrics=context.metrics,
+            limiter=limiter,
+            queue_name=queue_name,
+            log=context.log,
+        )
+        # Not a copy: helpers of the controller may ask for informers after this.
+        self._waits_for = context.awaited

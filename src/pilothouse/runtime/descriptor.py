@@ -1,15 +1,15 @@
 """What a program needs to know about a controller before it starts one. Importing descriptors costs nothing: the code
-behind ``factory`` is imported when the controller is built."""
+of the controller is imported when the controller is built."""
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from pilothouse.api.kinds import Kind
 from pilothouse.machinery.flags import Flag
 from pilothouse.runtime.context import ControllerContext
+from pilothouse.runtime.watches import Watch
 
 
 class RunnableController(Protocol):
@@ -40,31 +40,9 @@ class FlagSpec(msgspec.Struct, frozen=True, kw_only=True):
 class CheckedOptions(Protocol):
     """An options struct that knows which of its values cannot go together."""
 
-    def problems(self) -> list[str]:
+    def validate(self) -> list[str]:
         """What is wrong, in words for people; nothing if it can be used."""
         ...
-
-
-def any_object(_obj: Any) -> bool:
-    """For ``Watch.wakes``: whatever it is."""
-    return True
-
-
-class Watch(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing a controller watches.
-
-    ``wakes`` says which of these objects give it something to do. A controller with such watches sends and keeps
-    nothing as long as there is none of them, and may be built with the first one (``runtime.on_demand``):
-    to it that is as a restart of the program.
-    """
-
-    kind: Kind[Any]
-    namespace: str = ""
-    label_selector: str = ""
-    field_selector: str = ""
-    indexes: tuple[str, ...] = ()
-    keep_raw: bool = False
-    wakes: Callable[[Any], bool] | None = None
 
 
 class GateSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,11 +57,13 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     """One controller.
 
     ``name`` is upstream's canonical name (``replicaset-controller``), ``aliases`` are the older ones that
-    ``--controllers`` takes too, ``client_name`` the service account and User-Agent suffix. ``gates`` must all be on.
-    ``qps_factor`` and ``burst_factor`` widen the client's rate limit where upstream widens it (garbage collector,
-    namespaces). ``switch`` names the field of the options without which the controller has nothing to do and is not
-    even built, however it was asked for. ``factory`` is ``"module:function"``; the function takes a
-    ``ControllerContext`` and returns a ``RunnableController``.
+    ``--controllers`` takes too, ``client_name`` the service account and User-Agent suffix. ``gates`` must all be
+    on. ``unsupported_gates`` change what upstream's controller does and not what this one does: the manager refuses
+    their other value. ``qps_factor`` and ``burst_factor`` widen the client's rate limit where upstream widens it
+    (garbage collector, namespaces). ``switch`` names the field of the options without which the controller has
+    nothing to do and is not even built, however it was asked for. ``package`` is the
+    package of the controller (``__name__`` where the descriptor stands), whose module ``controller`` builds it:
+    ``build(context: ControllerContext) -> RunnableController``.
     """
 
     name: str
@@ -94,19 +74,31 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     burst_factor: int = 1
     gates: tuple[str, ...] = ()
     gate_fields: tuple[GateSpec, ...] = ()
+    unsupported_gates: tuple[str, ...] = ()
     options: type[msgspec.Struct] | None = None
     switch: str = ""
     flags: tuple[FlagSpec, ...] = ()
     watches: tuple[Watch, ...] = ()
-    factory: str
+    watches_discovered: bool = False
+    """It also watches whatever resources discovery finds."""
+    package: str
 
     def build(self, context: ControllerContext) -> RunnableController:
-        """Import the factory and build the controller."""
-        module, _colon, function = self.factory.partition(":")
-        build = cast(
-            "Callable[[ControllerContext], RunnableController]", getattr(importlib.import_module(module), function)
-        )
-        return build(context)
+        """Import the controller and build it, with the informers that ``watches`` declares."""
+        return self.factory()(msgspec.structs.replace(context, name=self.name, watches=self.watches, awaited=[]))
+
+    def factory(self) -> "Callable[[ControllerContext], RunnableController]":
+        """What builds the controller."""
+        build: Callable[[ControllerContext], RunnableController]
+        build = importlib.import_module(f"{self.package}.controller").build
+        return build
+
+    def rules(self) -> list[tuple[str, str]]:
+        """The API groups and resources that its informers list and watch, which is what the program's account needs
+        rights for; ``*`` for all."""
+        if self.watches_discovered:
+            return [("*", "*")]
+        return sorted({(watch.kind.group, watch.kind.resource) for watch in self.watches})
 
     def default_options(self) -> msgspec.Struct | None:
         """A new options struct with its defaults, or None if the controller has none."""

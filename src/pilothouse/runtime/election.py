@@ -18,11 +18,12 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.machinery.metrics import Registry
+from pilothouse.machinery.owners import object_reference
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.machinery.times import format_micro_time
-from pilothouse.runtime.events import NORMAL, EventRecorder, object_reference
-from pilothouse.runtime.guards import LostLease
-from pilothouse.runtime.metrics import Registry
+from pilothouse.runtime.errors import LostLease
+from pilothouse.runtime.events import NORMAL, EventRecorder
 
 JITTER = 1.2
 """``JitterFactor``: a candidate pauses for the retry period × [1, 2.2), and renewals need deadline > 1.2 × period."""

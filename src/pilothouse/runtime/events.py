@@ -9,21 +9,24 @@ and its own limits.
 import asyncio
 import datetime
 from collections import deque
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 import msgspec
 
-from pilothouse.api.core import EVENTS, ObjectReference
-from pilothouse.api.kinds import Kind
-from pilothouse.api.meta import ObjectMeta
+from pilothouse.api.core import EVENT_TYPE_NORMAL, EVENT_TYPE_WARNING, EVENTS, ObjectReference
 from pilothouse.client import Client, NewObject, strategic_merge_patch
 from pilothouse.client.errors import AlreadyExists, ApiError, NotFound, has_cause
-from pilothouse.env import Env, Log
+from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.machinery.names import dns_subdomain_errors
 from pilothouse.machinery.times import format_time
-from pilothouse.runtime.guards import LostLease
+from pilothouse.runtime.errors import LostLease
 
+NORMAL, WARNING = EVENT_TYPE_NORMAL, EVENT_TYPE_WARNING
 QUEUE_LIMIT = 1000
+ROOM_LIMIT = 500
+ROOM_SECONDS = 1.0
+"""Whoever waits for room waits while so many events wait to be sent, and so long at most."""
 CACHE_ENTRIES = 4096
 AGGREGATE_AT = 10
 AGGREGATE_SECONDS = 600.0
@@ -35,23 +38,7 @@ SKIP_SECONDS = 1.0
 """How long a namespace is not asked again that has refused an event because it goes away."""
 COMBINED = "(combined from similar events): "
 
-NORMAL = "Normal"
-WARNING = "Warning"
-
 V = TypeVar("V")
-
-
-def object_reference(kind: Kind[Any], meta: ObjectMeta, *, field_path: str = "") -> ObjectReference:
-    """What an event is about."""
-    return ObjectReference(
-        api_version=kind.api_version,
-        kind=kind.kind,
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-        field_path=field_path,
-    )
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,11 +202,13 @@ class EventNames:
 class EventRecorder:
     """Records events of one ``component`` (``replicaset-controller``).
 
-    Promises: ``event`` returns at once and never raises; events are sent in order, one at a time. Not promised: that an
-    event arrives. More than a thousand waiting ones, a refusal by the server, or two minutes without an answer lose it.
+    Promises: ``event`` returns at once and never raises; events are sent in order, one at a time, or with ``at_once``
+    several beside each other, but for repetitions of one. Not promised: that an event arrives. More than a thousand
+    waiting ones, a refusal by the server, or two minutes without an answer lose it. Who records many waits for ``room``
+    before.
     """
 
-    def __init__(self, client: Client, env: Env, component: str, *, host: str = "") -> None:
+    def __init__(self, client: Client, env: Env, component: str, *, host: str = "", at_once: int = 1) -> None:
         self._client = client
         self._env = env
         self._component = component
@@ -230,8 +219,13 @@ class EventRecorder:
         self._wake: asyncio.Event = asyncio.Event()
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
+        self._at_once = at_once
+        self._sending: dict[str, asyncio.Task[None]] = {}
+        """By the name of the event, where several are sent at once."""
+        self._room: asyncio.Event = asyncio.Event()
+        self._room.set()
         self._dropped = 0
-        self._tell_at = float("-inf")
+        self._report_at = float("-inf")
         self._ending: dict[str, float] = {}  # namespaces that take no events, and until when that is taken for granted
 
     def event(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
@@ -257,6 +251,8 @@ class EventRecorder:
         )
         self._idle.clear()
         self._wake.set()
+        if len(self._queue) == ROOM_LIMIT:
+            self._room.clear()
         if self._log.enabled(4):
             self._log.info(
                 "Event occurred", v=4, object=f"{about.namespace}/{about.name}", kind=about.kind, type=type_,
@@ -266,29 +262,72 @@ class EventRecorder:
     def _drop(self, about: ObjectReference, reason: str) -> None:
         """Whoever drops one event mostly drops thousands: they are told once a second. Upstream has a line for each."""
         self._dropped += 1
-        if self._env.monotonic() < self._tell_at:
+        if self._env.monotonic() < self._report_at:
             return
         self._log.error(
             "Unable to record event: too many queued events, dropped event",
             object=f"{about.namespace}/{about.name}", reason=reason, dropped=self._dropped,
         )  # fmt: skip
         self._dropped = 0
-        self._tell_at = self._env.monotonic() + 1.0
+        self._report_at = self._env.monotonic() + 1.0
+
+    async def room(self) -> None:
+        """Wait until there is room for many more events. After a second there may be none: the server does not answer
+        then, and events must not be what everything waits for."""
+        if self._room.is_set():
+            return
+        try:
+            async with asyncio.timeout(ROOM_SECONDS):
+                await self._room.wait()
+        except TimeoutError:
+            return
 
     async def run(self) -> None:
         """Send until cancelled. What waits then is lost; see ``flush``."""
+        if self._at_once == 1:
+            await self._follow_queue(self._deliver)
+            return
+        places = asyncio.Semaphore(self._at_once)
+        async with TaskGroup("events") as group:
+
+            async def start(event: Occurrence) -> None:
+                await places.acquire()
+                task = group.start(self._deliver_after(self._sending.get(event.name), event, places), name="event")
+                self._sending[event.name] = task
+
+            await self._follow_queue(start)
+
+    async def _follow_queue(self, send: Callable[[Occurrence], Awaitable[None]]) -> None:
         queue = self._queue
         while True:
             while queue:
                 recorded, now = queue.popleft(), self._env.monotonic()
+                if len(queue) == ROOM_LIMIT - 1:
+                    self._room.set()
                 if self._ending.get(recorded.namespace, now) > now:
                     continue
                 event = self._correlator.correlate(recorded, now, self._env.now())
                 if event is not None:
-                    await self._deliver(event)
-            self._idle.set()
+                    await send(event)
+            if not self._sending:
+                self._idle.set()
             self._wake.clear()
             await self._wake.wait()
+
+    async def _deliver_after(
+        self, former: asyncio.Task[None] | None, event: Occurrence, places: asyncio.Semaphore
+    ) -> None:
+        """Deliver it beside others, but not before the last one of its name: that is the same event, counted less."""
+        try:
+            if former is not None:
+                await asyncio.wait([former])
+            await self._deliver(event)
+        finally:
+            places.release()
+            if self._sending.get(event.name) is asyncio.current_task():
+                del self._sending[event.name]
+            if not self._sending and not self._queue:
+                self._idle.set()
 
     async def flush(self, seconds: float) -> bool:
         """Wait until everything recorded so far was dealt with, at most ``seconds``. Whether it was."""

@@ -7,7 +7,7 @@ act again for that key. Keys are ``namespace/name`` of the owner. Event handlers
 loop.
 
 Mirrors ``pkg/controller/controller_utils.go`` of v1.36 (``ControllerExpectations``,
-``UIDTrackingControllerExpectations``). The consistency guard (``consistency``) covers the same lag by version;
+``UIDTrackingControllerExpectations``). The consistency store (``consistency``) covers the same lag by version;
 expectations also cover deletions.
 """
 
@@ -96,8 +96,8 @@ class Expectations:
 
     def expires_in(self, key: str) -> float | None:
         """In how many seconds the key may be acted on although something expected is still missing; ``None`` when
-        nothing is. Whoever holds back for an expectation looks again then: what never comes wakes nobody (upstream
-        looks again only when something else happens to the owner)."""
+        nothing is. Whoever holds back for an expectation syncs again then: what never comes enqueues nothing (upstream
+        syncs again only when something else happens to the owner)."""
         record = self._records.get(key)
         if record is None or self.satisfied(key):
             return None

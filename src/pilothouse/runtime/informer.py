@@ -24,10 +24,11 @@ from typing import Any, Generic, TypeVar, cast
 from pilothouse.api.kinds import Kind
 from pilothouse.client import Client, WatchEvent
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.machinery.metrics import Histogram, Registry
+from pilothouse.machinery.names import object_key
 from pilothouse.machinery.splice import replace_fields
-from pilothouse.runtime.cache import Cache, Cached, object_key
-from pilothouse.runtime.guards import Guard
-from pilothouse.runtime.metrics import Histogram, Registry
+from pilothouse.runtime.cache import Cache, Cached
+from pilothouse.runtime.crash_handler import CrashHandler
 from pilothouse.runtime.reflector import EVENTS_PER_TURN, Item, Reflector
 
 T = TypeVar("T", bound=Cached)
@@ -94,11 +95,11 @@ class SharedInformer(Generic[T]):
         self.namespace = namespace
         self.label_selector = label_selector
         self.field_selector = field_selector
-        self.resync_seconds = resync_seconds
+        self.resync_seconds = max(resync_seconds, 0.0)
         self._env = env
         self._log = Log("informer")
-        self._guard = Guard(self._log, kind.group_resource, metrics)
-        self.cache: Cache[T] = Cache(kind.group_resource, keep_raw=keep_raw, guard=self._guard)
+        self._crash_handler = CrashHandler(self._log, kind.group_resource, metrics)
+        self.cache: Cache[T] = Cache(kind.group_resource, keep_raw=keep_raw, crash_handler=self._crash_handler)
         self._handlers: tuple[Registration[T], ...] = ()
         self._synced = False
         self._waiters: list[asyncio.Future[None]] = []
@@ -181,21 +182,22 @@ class SharedInformer(Generic[T]):
 
         What is cached already is delivered before this returns, as ``on_add(obj, True)``, sorted by key. With ``where``
         the handler sees a world that has only matching objects: an update that crosses the border is an add or a
-        delete. ``resync_seconds`` overrides the informer's; 0 means no resync.
+        delete. ``resync_seconds`` overrides the informer's; 0 means no resync, less than 0 the informer's.
         """
         if self._stopped:
             raise RuntimeError(f"the informer of {self.kind.group_resource} is stopped, no handler can be added")
         add, update, delete = on_add or _nothing, on_update or _nothing, on_delete or _nothing
         if where is not None:
             add, update, delete = _filtered(where, add, update, delete)
-        period = self.resync_seconds if resync_seconds is None else resync_seconds
+        # client-go: determineResyncPeriod
+        period = self.resync_seconds if resync_seconds is None or resync_seconds < 0 else resync_seconds
         if 0 < period < 1.0:
             period = 1.0  # client-go: minimumResyncPeriod
         handler = Registration(self, add, update, delete, period)
         if period and self._started:
             handler.next_resync = self._env.monotonic() + period
         if len(self.cache):
-            call = self._guard.call
+            call = self._crash_handler.call
             for obj in self.cache.list():
                 call(handler.on_add, obj, True)
         self._handlers = (*self._handlers, handler)
@@ -251,7 +253,7 @@ class SharedInformer(Generic[T]):
 
     async def replace(self, items: dict[str, Item[T]], unreadable: frozenset[str], resource_version: str) -> None:
         """Swap the whole cache, then tell: first what is gone, then what is new or changed, in list order."""
-        cache, handlers, call = self.cache, self._handlers, self._guard.call
+        cache, handlers, call = self.cache, self._handlers, self._crash_handler.call
         objects: dict[str, T] = {key: item.object for key, item in items.items()}
         raw: dict[str, bytes] = {}
         if cache.keep_raw:
@@ -274,7 +276,7 @@ class SharedInformer(Generic[T]):
         self._heard = cache.resource_version
         self._replacing = True
         cache.replace(objects, raw, resource_version)
-        started = self._env.monotonic()
+        started = self._env.perf_counter()
         count = 0
         # A handler that is added while this goes on has been given the new state whole, and is not in ``handlers``.
         for key, old in before.items():
@@ -300,7 +302,7 @@ class SharedInformer(Generic[T]):
         self._replacing = False
         self._resync_changed.set()
         if self._latency is not None:
-            self._latency.observe(self._env.monotonic() - started)
+            self._latency.observe(self._env.perf_counter() - started)
         if not self._synced:
             self._synced = True
             for waiter in self._waiters:
@@ -311,9 +313,9 @@ class SharedInformer(Generic[T]):
     def apply(self, events: list[WatchEvent[T]], *, record_version: bool) -> None:
         """Bring each change into the cache and tell. Whether it is an add or an update the cache decides, not the
         event."""
-        cache, report = self.cache, self._guard.report
+        cache, report = self.cache, self._crash_handler.report
         put, keep_raw = cache.put, cache.keep_raw
-        started = self._env.monotonic() if self._latency is not None else 0.0
+        started = self._env.perf_counter() if self._latency is not None else 0.0
         for event in events:
             handlers = self._handlers  # a handler may add another one, which the cache has told only of what it has
             obj = event.object
@@ -336,16 +338,16 @@ class SharedInformer(Generic[T]):
                         handler.on_delete(obj, False)
                     else:
                         handler.on_add(obj, False)
-                except Exception as error:  # noqa: BLE001  # ``Guard.call``, without a call of its own for each handler
+                except Exception as error:  # noqa: BLE001  # ``CrashHandler.call``, without a call of its own for each handler
                     gone = event.type == "DELETED"
                     report(
                         handler.on_update if old is not None else handler.on_delete if gone else handler.on_add, error
                     )
         if self._latency is not None:
-            self._latency.observe(self._env.monotonic() - started)
+            self._latency.observe(self._env.perf_counter() - started)
 
     def bookmark(self, resource_version: str) -> None:
-        """Nothing else happened up to this version: the consistency guard may rely on it."""
+        """Nothing else happened up to this version: the consistency store may rely on it."""
         self.cache.resource_version = resource_version
 
     # Resync
@@ -377,7 +379,7 @@ class SharedInformer(Generic[T]):
             # Whatever changed since the listing was delivered as what it is.
             if self.cache.get(object_key(obj.metadata)) is obj:
                 for handler in handlers:
-                    self._guard.call(handler.on_update, obj, obj)
+                    self._crash_handler.call(handler.on_update, obj, obj)
             if count % EVENTS_PER_TURN == 0:
                 await asyncio.sleep(0)
 

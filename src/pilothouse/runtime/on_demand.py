@@ -1,17 +1,17 @@
 """A program that is built with the first object that gives it something to do.
 
 A plane that lives for one test has no use for most controllers: their modules, caches and watches are a good part of
-what its start costs. Descriptors say what gives a controller something to do (``Watch.wakes``). Until there is such an
-object ``OnDemand`` stands in for it. What comes then is to the controller as if its process had just been started: it
-reads what is there.
+what its start costs. Descriptors say what gives a controller something to do (``Watch.predicate``). Until there is such
+an object ``OnDemand`` stands in for it. What comes then is to the controller as if its process had just been started:
+it reads what is there.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
 
-from pilothouse.runtime.descriptor import Watch
 from pilothouse.runtime.informer import InformerFactory, Registration, SharedInformer
+from pilothouse.runtime.watches import Watch
 
 
 class Runnable(Protocol):
@@ -23,9 +23,9 @@ class Runnable(Protocol):
 
 
 class OnDemand:
-    """Runs what ``build`` makes, from when it is needed: once there is an object that one of ``watches`` is woken by.
+    """Runs what ``build`` makes, once there is an object that the ``predicate`` of one of ``watches`` accepts.
 
-    To be made before the informers start, or in the same breath.
+    To be made before the informers start, without an await in between.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class OnDemand:
         self._informers: list[SharedInformer[Any]] = []
         self._handlers: list[Registration[Any]] = []
         for watch in watches:
-            if watch.wakes is not None:
-                informer = _informer_of(watch, informers)
+            if watch.predicate is not None:
+                informer = watch.informer(informers)
                 self._informers.append(informer)
-                self._handlers.append(self._listen(informer, watch.wakes))
+                self._handlers.append(self._listen(informer, watch.predicate))
 
-    def _listen(self, informer: SharedInformer[Any], wakes: Callable[[Any], bool]) -> Registration[Any]:
+    def _listen(self, informer: SharedInformer[Any], predicate: Callable[[Any], bool]) -> Registration[Any]:
         def seen(obj: Any) -> None:
-            if not self._needed.is_set() and wakes(obj):
+            if not self._needed.is_set() and predicate(obj):
                 self._needed.set()
 
         return informer.add_handler(lambda obj, _initial: seen(obj), lambda _old, obj: seen(obj), resync_seconds=0.0)
@@ -73,7 +73,7 @@ class OnDemand:
 
 def can_wait(watches: Iterable[Watch]) -> bool:
     """Whether there is a state of the cluster in which who watches these has nothing to do."""
-    return any(watch.wakes is not None for watch in watches)
+    return any(watch.predicate is not None for watch in watches)
 
 
 def keep_raw_for(watches: Iterable[Watch], informers: InformerFactory) -> None:
@@ -86,13 +86,3 @@ def keep_raw_for(watches: Iterable[Watch], informers: InformerFactory) -> None:
                 label_selector=watch.label_selector,
                 field_selector=watch.field_selector,
             )
-
-
-def _informer_of(watch: Watch, informers: InformerFactory) -> SharedInformer[Any]:
-    """The one that the program will ask for."""
-    return informers.informer(
-        watch.kind,
-        namespace=watch.namespace,
-        label_selector=watch.label_selector,
-        field_selector=watch.field_selector,
-    )

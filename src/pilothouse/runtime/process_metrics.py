@@ -10,7 +10,7 @@ import os
 import resource
 from pathlib import Path
 
-from pilothouse.runtime.metrics import Registry
+from pilothouse.machinery.metrics import Registry
 
 UNLIMITED = float(2**64 - 1)
 """How Go shows a limit that is none."""

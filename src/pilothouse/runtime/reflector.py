@@ -35,7 +35,8 @@ from pilothouse.client.errors import (
     is_connection_refused,
 )
 from pilothouse.env import Env, Log
-from pilothouse.runtime.cache import Cached, object_key
+from pilothouse.machinery.names import object_key
+from pilothouse.runtime.cache import Cached
 
 T = TypeVar("T", bound=Cached)
 

@@ -17,7 +17,8 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar, cast
 
 from pilothouse.env import Env
-from pilothouse.runtime.metrics import Counter, Histogram, Registry, exponential_buckets
+from pilothouse.env.environment import perf_counter_of
+from pilothouse.machinery.metrics import Counter, Histogram, Registry, exponential_buckets
 from pilothouse.runtime.rate_limiters import RateLimiter, default_controller_limiter
 
 K = TypeVar("K", bound=Hashable)
@@ -33,10 +34,11 @@ class _Measured:
     """The metrics of one named queue: names, help texts and buckets of component-base
     ``metrics/prometheus/workqueue``."""
 
-    __slots__ = ("added_at", "adds", "queue_duration", "retries", "started_at", "unregister", "work_duration")
+    __slots__ = ("added_at", "adds", "now", "queue_duration", "retries", "started_at", "unregister", "work_duration")
 
     def __init__(self, name: str, registry: Registry, depth: Callable[[], int], now: Callable[[], float]) -> None:
         labels = ("name",)
+        self.now = now
         self.added_at: dict[Hashable, float] = {}
         self.started_at: dict[Hashable, float] = {}
         self.adds: Counter = registry.counter(
@@ -106,7 +108,9 @@ class WorkQueue(Generic[K]):
         self._timer_at = 0.0
         self._shutting_down = False
         self._measured = (
-            _Measured(name, metrics, self._queue.__len__, self._loop.time) if name and metrics is not None else None
+            _Measured(name, metrics, self._queue.__len__, perf_counter_of(self._loop))
+            if name and metrics is not None
+            else None
         )
 
     def __len__(self) -> int:
@@ -125,7 +129,7 @@ class WorkQueue(Generic[K]):
         measured = self._measured
         if measured is not None:
             measured.adds.value += 1.0
-            measured.added_at[key] = self._loop.time()
+            measured.added_at[key] = measured.now()
         self._dirty.add(key)
         if key not in self._processing:
             self._queue.append(key)
@@ -159,7 +163,7 @@ class WorkQueue(Generic[K]):
         self._processing.add(key)
         measured = self._measured
         if measured is not None:
-            now = self._loop.time()
+            now = measured.now()
             measured.started_at[key] = now
             added = measured.added_at.pop(key, now)
             measured.queue_duration.observe(now - added)
@@ -171,7 +175,7 @@ class WorkQueue(Generic[K]):
         if measured is not None:
             started = measured.started_at.pop(key, None)
             if started is not None:
-                measured.work_duration.observe(self._loop.time() - started)
+                measured.work_duration.observe(measured.now() - started)
         self._processing.discard(key)
         if key in self._dirty:
             self._queue.append(key)

@@ -1,8 +1,8 @@
-"""A scheduler that binds pods to nodes: kube-scheduler's default profile, as far as it decides about placement.
+"""A scheduler that binds pods to nodes, as the default profile of kube-scheduler v1.36 does.
 
-A client like any other, under upstream's identity and scheduler name. ``wish`` reads what a pod asks for, ``snapshot``
-keeps what is known of nodes and pods up to date with every event, ``filters``, ``relations``, ``scores`` and
-``spreading`` say which node does and how well, ``placement`` and ``preemption`` decide, ``scheduler`` acts.
+It is a client like any other, with upstream's identity and scheduler name. The modules follow ``pkg/scheduler``:
+``scheduler`` runs the cycles, ``schedule_one`` chooses nodes, ``eventhandlers`` and ``queueing_hints`` react to events,
+``plugins`` has the plugins by name, ``framework`` their types and runtime, ``backend`` the cache and the queue.
 """
 
 from pilothouse.scheduler.scheduler import Scheduler

@@ -1,68 +1,65 @@
-"""The scheduling loop: pods wait in a queue, one decision at a time, what was decided is carried out beside it.
+"""The scheduling loop: takes pods from the queue, one scheduling cycle after the other, with binding cycles beside it.
 
-Decisions are made one after another, against a snapshot in which every earlier decision counts already. Binding is the
-slow part and does not hold up the next decision; a binding that fails takes its pod out of the snapshot again. At most
-``WRITES_AT_ONCE`` of them are on their way: past that decisions wait, so that a pod of high priority that comes
-meanwhile is still first.
+A scheduling cycle decides on a cache in which every earlier decision counts already. The binding cycle is the slow
+part and does not hold up the next decision; if it fails, the cache forgets the pod. At most ``MAX_CONCURRENT_WRITES``
+of them run: beyond that decisions wait, so that a pod of high priority that is created meanwhile still comes first.
 
-A pod that fits nowhere may push others aside (``preemption``); it then waits, nominated, for their room. In any case it
-waits for an event that could help it (``hints``).
+A pod that fits no node may preempt others and is then nominated for their room. In any case it waits in the queue for
+an event that may help it (``queueing_hints``). As kube-scheduler v1.36 ``pkg/scheduler/scheduler.go`` and the cycles of
+``schedule_one.go``; ``schedule_pod`` is in our ``schedule_one``.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pilothouse.api.core import NAMESPACES, NODES, PODS, Node, Pod
+from pilothouse.api.core import NAMESPACES, NODES, PODS, Pod
 from pilothouse.api.policy import POD_DISRUPTION_BUDGETS, PodDisruptionBudget
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Conflict, NotFound, Timeout
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.labels import Selector
 from pilothouse.runtime import InformerFactory
 from pilothouse.runtime.informer import SharedInformer
-from pilothouse.scheduler.hints import (
-    RELATIONS,
-    NodeHint,
-    TopologyChange,
-    arrival_helps,
-    departure_helps,
-    topology_change,
-    topology_helps,
-)
-from pilothouse.scheduler.owners import Owners
-from pilothouse.scheduler.placement import Placement, Placer
-from pilothouse.scheduler.pod_queue import Entry, PodQueue
-from pilothouse.scheduler.pod_volumes import VOLUME_BINDING
-from pilothouse.scheduler.refusals import NOT_NAMED
-from pilothouse.scheduler.snapshot import NodeInfo, Placed, Snapshot
-from pilothouse.scheduler.volumes import NotBound, Promise, Volumes
-from pilothouse.scheduler.wish import Wish
-from pilothouse.scheduler.writes import Writes
-from pilothouse.semantics.pods import is_terminal
+from pilothouse.scheduler.backend.cache import Cache
+from pilothouse.scheduler.backend.scheduling_queue import PriorityQueue, QueuedPodInfo
+from pilothouse.scheduler.eventhandlers import EventHandlers, pod_key
+from pilothouse.scheduler.framework.api_calls import ApiCalls
+from pilothouse.scheduler.framework.runtime import Framework
+from pilothouse.scheduler.framework.status import FitError
+from pilothouse.scheduler.framework.types import PodInfo
+from pilothouse.scheduler.plugins import volume_binding
+from pilothouse.scheduler.plugins.default_selector import DefaultSelectors
+from pilothouse.scheduler.plugins.volume_binder import AssumedVolumes, BindingError, VolumeBinder
+from pilothouse.scheduler.queueing_hints import CLUSTER_WIDE_PLUGINS
+from pilothouse.scheduler.schedule_one import SchedulingAlgorithm
 
 if TYPE_CHECKING:
-    from pilothouse.scheduler.preemption import Outcome, Victims
+    from pilothouse.scheduler.plugins.default_preemption import Candidate, PostFilterResult
+
+with lazy_imports():
+    from pilothouse.scheduler.plugins import default_preemption
 
 SCHEDULER_NAME = "default-scheduler"
-WRITES_AT_ONCE = 64
+MAX_CONCURRENT_WRITES = 64
 _FLUSH_SECONDS = 30.0
-_ASK_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 
-class KnownNamespaces:
-    """``relations.Namespaces`` from a cache."""
+class InformerNamespaceLister:
+    """``interpod_affinity.NamespaceLister`` over the cache of an informer."""
 
     def __init__(self, informers: InformerFactory) -> None:
         self.informer = informers.informer(NAMESPACES)
 
     def labels(self, name: str) -> Mapping[str, str]:
-        """The labels of a namespace."""
+        """The labels of a namespace; none if it does not exist."""
         found = self.informer.cache.get(name)
         return found.metadata.labels if found is not None else {}
 
-    def matching(self, selector: Selector) -> frozenset[str]:
-        """The namespaces that match."""
+    def select(self, selector: Selector) -> frozenset[str]:
+        """The names of the namespaces that match."""
         found = self.informer.cache.list()
         return frozenset(one.metadata.name for one in found if selector.matches(one.metadata.labels))
 
@@ -83,51 +80,46 @@ class Scheduler:
         self._client = client
         self._informers = informers
         self._log = log or Log("scheduler")
-        self._name = scheduler_name
-        self._chance = env.stream("scheduler")
-        self._snapshot = Snapshot()
-        self._namespaces = KnownNamespaces(informers)
-        self._owners = Owners(informers)
-        self._budgets: SharedInformer[PodDisruptionBudget] | None = None
-        self._queue = PodQueue(env)
-        self._volumes = Volumes(client, informers, self._wake_for_volumes)
-        self._placer = Placer(self._snapshot, self._namespaces, self._owners.selector, self._chance, self._volumes)
-        self._hands = asyncio.Semaphore(WRITES_AT_ONCE)
-        self._writes = Writes(client, env, scheduler_name, self._log)
+        self._random = env.stream("scheduler")
+        self._cache = Cache()
+        self._namespaces = InformerNamespaceLister(informers)
+        self._default_selectors = DefaultSelectors(informers)
+        self._pdbs: SharedInformer[PodDisruptionBudget] | None = None
+        self._queue = PriorityQueue(env)
+        self._volume_binder = VolumeBinder(client, informers)
+        self._framework = Framework(self._cache, self._namespaces, self._volume_binder)
+        self._algorithm = SchedulingAlgorithm(self._framework, self._default_selectors.default_selector, self._random)
+        self._write_slots = asyncio.Semaphore(MAX_CONCURRENT_WRITES)
+        self._api_calls = ApiCalls(client, env, scheduler_name, self._log)
         self._pods = informers.informer(PODS)
         self._nodes = informers.informer(NODES)
-        self._pods.add_handler(
-            on_add=lambda pod, _initial: self._see_pod(None, pod),
-            on_update=self._see_pod,
-            on_delete=lambda pod, _unknown: self._lose_pod(pod),
-        )
-        self._nodes.add_handler(
-            on_add=lambda node, _initial: self._see_node(None, node),
-            on_update=self._see_node,
-            on_delete=lambda node, _unknown: self._lose_node(node),
+        self._handlers = EventHandlers(
+            scheduler_name, self._queue, self._framework, self._volume_binder, self._pods, self._nodes
         )
 
     async def run(self) -> None:
         """Schedule until cancelled."""
         async with TaskGroup("scheduler") as group:
-            group.start(self._writes.recorder.run(), name="scheduler events")
+            group.start(self._api_calls.recorder.run(), name="scheduler events")
             await self._nodes.wait_synced()
             await self._pods.wait_synced()
             await self._namespaces.informer.wait_synced()
-            await self._owners.wait_synced()
-            await self._volumes.wait_synced()
-            await self._find_budgets()
-            group.start(self._wake_old(), name="scheduler flush")
+            await self._default_selectors.wait_synced()
+            await self._volume_binder.wait_synced()
+            await self._watch_pdbs()
+            group.start(self._flush_unschedulable_pods_leftover(), name="scheduler flush")
             while True:
-                # First a free hand, then the pod: whatever came with a higher priority meanwhile is served first.
-                await self._hands.acquire()
-                entry = await self._queue.get()
-                self._schedule(entry, group)
-                # Bindings and events want their turn between two decisions.
+                # A write slot and room for events first, the pod last: of the pods that come while this waits, the one
+                # with the highest priority is taken.
+                await self._write_slots.acquire()
+                await self._api_calls.recorder.room()
+                queued_pod = await self._queue.pop()
+                self._scheduling_cycle(queued_pod, group)
+                # Let binding cycles and events run between two decisions.
                 await asyncio.sleep(0)
 
-    async def _find_budgets(self) -> None:
-        """Watch PodDisruptionBudgets where policy/v1 is served; older servers do without, and nothing is protected."""
+    async def _watch_pdbs(self) -> None:
+        """Watch PodDisruptionBudgets where policy/v1 is served; on older servers preemption knows of none."""
         while True:
             try:
                 await self._client.list(POD_DISRUPTION_BUDGETS, limit=1)
@@ -135,298 +127,176 @@ class Scheduler:
                 self._log.info("The server has no policy/v1: preemption knows of no PodDisruptionBudgets")
                 return
             except (ApiError, OSError) as error:
-                self._log.error("Failed to look for PodDisruptionBudgets", error=error)
-                await asyncio.sleep(_ASK_AGAIN_SECONDS)
+                self._log.error("Failed to list PodDisruptionBudgets", error=error)
+                await asyncio.sleep(_RETRY_SECONDS)
             else:
                 break
-        self._budgets = self._informers.informer(POD_DISRUPTION_BUDGETS)
-        await self._budgets.wait_synced()
+        self._pdbs = self._informers.informer(POD_DISRUPTION_BUDGETS)
+        await self._pdbs.wait_synced()
 
-    # What happens around
-
-    def _see_pod(self, old: Pod | None, pod: Pod) -> None:
-        if old is not None and old.metadata.uid != pod.metadata.uid:
-            self._lose_pod(old)
-            old = None
-        if is_terminal(pod):
-            self._lose_pod(pod)
-        elif pod.spec.node_name:
-            self._see_placed(pod)
-        else:
-            self._see_unplaced(old, pod)
-
-    def _see_placed(self, pod: Pod) -> None:
-        key = _key(pod)
-        self._queue.discard(key)
-        before, now = self._snapshot.confirm(pod)
-        self._break_promise(key)
-        if now is not None:
-            self._wake_for_pod(before, now)
-
-    def _see_unplaced(self, old: Pod | None, pod: Pod) -> None:
-        key, uid = _key(pod), pod.metadata.uid
-        if not self._is_mine(pod):
-            self._queue.discard(key)
-            self._volumes.pod_gone(pod.metadata.uid)
-            self._break_promise(key)
-            return
-        if self._snapshot.is_assumed(key, uid):
-            return
-        promised = pod.status.nominated_node_name
-        before = old.status.nominated_node_name if old is not None else ""
-        # By us, which is known already, by somebody else, or in an earlier life of this program. That a promise was
-        # taken back says nothing about a newer one, which may be on its way to the server.
-        if promised != before and (promised or self._snapshot.nomination(key) == before):
-            if promised != self._snapshot.nomination(key):
-                self._break_promise(key)
-            self._snapshot.nominate(Wish(pod), promised)
-        # What is written about the pod's status, by us for one, makes it fit nowhere new.
-        if (
-            old is None
-            or not self._queue.knows(key, uid)
-            or old.spec != pod.spec
-            or old.metadata.labels != pod.metadata.labels
-        ):
-            self._queue.put(key, uid, pod.spec.priority or 0)
-
-    def _lose_pod(self, pod: Pod) -> None:
-        key = _key(pod)
-        self._queue.discard(key)
-        self._volumes.pod_gone(pod.metadata.uid)
-        gone = self._snapshot.forget(key)
-        self._break_promise(key)
-        if gone is not None:
-            self._wake_for_pod(gone, None)
-
-    def _see_node(self, old: Node | None, node: Node) -> None:
-        if self._snapshot.set_node(node):
-            self._wake_on(self._snapshot.nodes[node.metadata.name], topology_change(old, node))
-
-    def _lose_node(self, node: Node) -> None:
-        self._volumes.node_gone()
-        info = self._snapshot.remove_node(node.metadata.name)
-        if info is not None and self._queue.anybody_waits(afar=True):
-            change = topology_change(info.node, None)
-            self._queue.wake(self._judge(lambda wish, entry: topology_helps(wish, entry.rejected, change)), afar=True)
-
-    # Who is tried again
-
-    def _judge(self, helps: Callable[[Wish, Entry], bool]) -> Callable[[Entry], bool]:
-        def judge(entry: Entry) -> bool:
-            pod = self._pods.cache.get(entry.key)
-            return pod is not None and helps(_wish(entry, pod), entry)
-
-        return judge
-
-    def _break_promise(self, key: str) -> None:
-        """The pod no longer waits for its node: others may have the room (upstream's ``hasNominatedNodeNameChanged``,
-        v1.36 ``pkg/scheduler/eventhandlers.go``)."""
-        promised = self._snapshot.nomination(key)
-        if promised:
-            self._snapshot.drop_nomination(key)
-            self._wake_on(self._snapshot.nodes.get(promised))
-
-    def _wake_on(self, info: NodeInfo | None, change: TopologyChange | None = None) -> None:
-        """There may be room on a node that was not there before."""
-        if info is None or not self._queue.anybody_waits():
-            return
-        hint = NodeHint(self._placer, info)
-        self._queue.wake(
-            self._judge(
-                lambda wish, entry: hint.helps(wish, entry.rejected) or topology_helps(wish, entry.rejected, change)
-            )
-        )
-
-    def _wake_for_pod(self, before: Placed | None, now: Placed | None) -> None:
-        """A pod came to a node, left one, or changed there. Where one only came there is no room for others."""
-        afar = before is None
-        if not self._queue.anybody_waits(afar=afar):
-            return
-        namespaces = self._namespaces
-        info = self._snapshot.nodes.get(before.node_name) if before is not None else None
-        hint = NodeHint(self._placer, info) if info is not None else None
-
-        def helps(wish: Wish, entry: Entry) -> bool:
-            if hint is not None and hint.helps(wish, entry.rejected):
-                return True
-            if before is not None and departure_helps(wish, entry.rejected, before, namespaces):
-                return True
-            return now is not None and arrival_helps(wish, entry.rejected, now, namespaces)
-
-        self._queue.wake(self._judge(helps), afar=afar)
-
-    def _wake_for_volumes(self, namespace: str, name: str) -> None:
-        """A claim came or changed; or, without a name, a volume or a class did, and might serve anybody."""
-        if self._queue.anybody_waits():
-            self._queue.wake(
-                self._judge(
-                    lambda wish, entry: (
-                        VOLUME_BINDING in entry.rejected
-                        and (not name or (wish.namespace == namespace and name in wish.claims))
-                    )
-                )
-            )
-
-    async def _wake_old(self) -> None:
+    async def _flush_unschedulable_pods_leftover(self) -> None:
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
-            self._queue.wake_old()
+            self._queue.flush_unschedulable_pods_leftover()
 
-    def _is_mine(self, pod: Pod) -> bool:
-        return (
-            pod.spec.scheduler_name in {self._name, ""}
-            and not pod.spec.scheduling_gates
-            and pod.metadata.deletion_timestamp is None
+    # Scheduling cycle
+
+    def _scheduling_cycle(self, queued_pod: QueuedPodInfo, group: TaskGroup) -> None:
+        """Decide, and start the task that writes the decision. Nothing else runs meanwhile, so the cache is the same to
+        the end."""
+        key = queued_pod.key
+        pod = self._pods.cache.get(key)
+        if (
+            pod is None
+            or pod.metadata.uid != queued_pod.uid
+            or pod.spec.node_name
+            or not self._handlers.responsible_for_pod(pod)
+        ):
+            # During a relist the cache of the informer is ahead of the handlers.
+            self._queue.delete(key)
+            self._write_slots.release()
+            return
+        pod_info = queued_pod.update(pod)
+        result = self._algorithm.schedule_pod(pod_info)
+        if isinstance(result, FitError):
+            self._fail(queued_pod, pod_info, result, group)
+            return
+        node_name = result.suggested_host
+        assumed_volumes = self._assume_pod_volumes(pod_info, node_name)
+        pod_state = self._cache.assume_pod(pod_info, node_name)
+        self._handlers.delete_nomination(key)
+        self._handlers.move_pods_for_assigned_pod(None, pod_state)
+        group.start(self._binding_cycle(queued_pod, pod_info, node_name, assumed_volumes), name=f"bind {key}")
+
+    def _assume_pod_volumes(self, pod_info: PodInfo, node_name: str) -> AssumedVolumes | None:
+        claims = self._framework.pod_volume_claims(pod_info)
+        pod_volumes = claims.find_pod_volumes(self._cache.nodes[node_name].node) if claims is not None else None
+        return self._volume_binder.assume_pod_volumes(pod_info, pod_volumes) if pod_volumes else None
+
+    def _fail(self, queued_pod: QueuedPodInfo, pod_info: PodInfo, fit_error: FitError, group: TaskGroup) -> None:
+        """The pod fits no node: run preemption, and start the task that reports."""
+        result = self._run_post_filter(pod_info, fit_error)
+        displaced = self._update_nomination(pod_info, result)
+        rejected_by = fit_error.unschedulable_plugins()
+        self._queue.mark_unschedulable(
+            queued_pod, rejected_by, cluster_wide=not rejected_by.isdisjoint(CLUSTER_WIDE_PLUGINS)
+        )
+        group.start(
+            self._handle_scheduling_failure(queued_pod, pod_info.pod, fit_error, result, displaced),
+            name=f"report {queued_pod.key}",
         )
 
-    # One pod
+    def _run_post_filter(self, pod_info: PodInfo, fit_error: FitError) -> "PostFilterResult":
+        # Imported when a pod first fits no node, which does not happen in most short-lived clusters.
+        if not fit_error.num_all_nodes:
+            return default_preemption.PostFilterResult()
+        pdbs = self._pdbs.cache.list() if self._pdbs is not None else []
+        return default_preemption.post_filter(self._framework, pod_info, fit_error, pdbs, self._env.now(), self._random)
 
-    def _schedule(self, entry: Entry, group: TaskGroup) -> None:
-        """Decide, and start what follows. Nothing else runs in between: the snapshot is the same to the end."""
-        key = entry.key
-        pod = self._pods.cache.get(key)
-        if pod is None or pod.metadata.uid != entry.uid or pod.spec.node_name or not self._is_mine(pod):
-            # While a new list is taken over the cache is ahead of the handlers.
-            self._queue.discard(key)
-            self._hands.release()
-            return
-        wish = _wish(entry, pod)
-        placement = self._placer.place(wish)
-        if placement.node_name is not None:
-            promise = self._promise_volumes(wish, placement.node_name)
-            placed = self._snapshot.assume(wish, placement.node_name)
-            self._break_promise(key)
-            self._wake_for_pod(None, placed)
-            group.start(self._bind(entry, wish, placement.node_name, promise), name=f"bind {key}")
-            return
-        outcome = self._preempt(wish, placement)
-        displaced = self._nominate(wish, outcome)
-        rejected = _rejected(placement)
-        self._queue.refuse(entry, rejected, afar=not rejected.isdisjoint(RELATIONS))
-        group.start(self._refuse(entry, pod, placement, outcome, displaced), name=f"report {key}")
-
-    def _preempt(self, wish: Wish, placement: Placement) -> "Outcome":
-        # Loaded when somebody first finds no room, which most short-lived clusters never see.
-        from pilothouse.scheduler.preemption import Outcome, preempt
-
-        if not placement.nodes:
-            return Outcome()
-        budgets = self._budgets.cache.list() if self._budgets is not None else []
-        return preempt(self._placer, wish, placement, budgets, self._env.now(), self._chance)
-
-    def _nominate(self, wish: Wish, outcome: "Outcome") -> list[Wish]:
-        """Remember for which node the pod waits. Returns those that waited for it and matter less."""
-        from pilothouse.scheduler.preemption import by_lower_priority
-
-        if outcome.keeps_nomination:
+    def _update_nomination(self, pod_info: PodInfo, result: "PostFilterResult") -> list[PodInfo]:
+        """Nominate the pod for the node of the candidate. Returns the pods of lower priority whose nomination for that
+        node ends."""
+        if result.keep_nomination:
             return []
-        victims = outcome.victims
-        if victims is None or victims.info.name != self._snapshot.nomination(wish.key):
-            self._break_promise(wish.key)
-        if victims is None:
+        nominator, candidate = self._cache.nominator, result.candidate
+        node_name = candidate.node_info.name if candidate is not None else ""
+        if node_name != nominator.nominated_node_name(pod_info.key):
+            self._handlers.delete_nomination(pod_info.key)
+        if candidate is None:
             return []
-        displaced = by_lower_priority(self._snapshot.nominated.get(victims.info.name, {}), wish)
+        displaced = default_preemption.lower_priority_nominated_pods(self._framework, pod_info, node_name)
         for other in displaced:
-            self._snapshot.drop_nomination(other.key)
-        self._snapshot.nominate(wish, victims.info.name)
+            nominator.delete_nominated_pod_if_exists(other.key)
+        nominator.add_nominated_pod(pod_info, node_name)
         return displaced
 
-    def _promise_volumes(self, wish: Wish, node_name: str) -> Promise | None:
-        volumes = self._placer.volumes(wish)
-        plan = volumes.plan(self._snapshot.nodes[node_name].node) if volumes is not None else None
-        return self._volumes.promise(wish, plan) if plan else None
-
-    async def _bind_volumes(self, entry: Entry, wish: Wish, promise: Promise) -> None:
-        """Have the volumes bound before the pod is. Somebody else may have to make them: no hand is held meanwhile."""
-        uid = wish.pod.metadata.uid
-        await self._volumes.write(promise)
-        self._hands.release()
+    async def _handle_scheduling_failure(
+        self,
+        queued_pod: QueuedPodInfo,
+        pod: Pod,
+        fit_error: FitError,
+        result: "PostFilterResult",
+        displaced: list[PodInfo],
+    ) -> None:
+        """Report why the pod fits no node, and evict the victims. Only then the pod may be popped again: this report
+        must not overtake the result of a later attempt."""
+        candidate = result.candidate
+        nominated = None if result.keep_nomination else candidate.node_info.name if candidate is not None else ""
+        evicted = True
         try:
-            await self._volumes.wait_bound(
-                promise,
-                lambda: self._nodes.cache.get(promise.plan.node_name),
-                lambda: self._queue.knows(entry.key, uid),
+            await self._api_calls.update_pod_condition(
+                pod, "Unschedulable", fit_error.error(result.message), nominated=nominated
             )
+            if candidate is not None:
+                evicted = await self._prepare_candidate(pod, candidate, displaced)
         finally:
-            await self._hands.acquire()
+            if evicted:
+                self._queue.add_unschedulable(queued_pod)
+            else:
+                self._queue.add_to_error_backoff(queued_pod)
+            self._write_slots.release()
 
-    async def _bind(self, entry: Entry, wish: Wish, node_name: str, promise: Promise | None) -> None:
-        meta, key = wish.pod.metadata, entry.key
+    async def _prepare_candidate(self, pod: Pod, candidate: "Candidate", displaced: list[PodInfo]) -> bool:
+        """Clear the nominations of the displaced pods and evict the victims. Returns whether all are terminating."""
+        for other in displaced:
+            nominated = self._pods.cache.get(other.key)
+            if nominated is not None and nominated.metadata.uid == other.pod.metadata.uid:
+                await self._api_calls.clear_nominated_node_name(nominated)
+                # Another node may fit it now.
+                if self._queue.contains(other.key, nominated.metadata.uid):
+                    self._queue.add(other.key, nominated.metadata.uid, other.priority)
+        name, victims = candidate.node_info.name, candidate.victims
+        self._log.info("Preempting", v=2, pod=pod_key(pod), node=name, victims=len(victims))
+        return await self._api_calls.preempt_pods([pod_state.pod for pod_state in victims], pod, name)
+
+    # Binding cycle
+
+    async def _binding_cycle(
+        self, queued_pod: QueuedPodInfo, pod_info: PodInfo, node_name: str, assumed_volumes: AssumedVolumes | None
+    ) -> None:
+        pod, key, uid = pod_info.pod, queued_pod.key, queued_pod.uid
         try:
-            if promise is not None:
-                await self._bind_volumes(entry, wish, promise)
-            await self._writes.bind(wish.pod, node_name)
-        except (ApiError, OSError, NotBound) as error:
-            if promise is not None:
-                self._volumes.break_promise(promise)
-            withdrawn = self._snapshot.withdraw(key, meta.uid)
-            if withdrawn is not None:
-                self._wake_for_pod(withdrawn, None)
+            if assumed_volumes is not None:
+                await self._bind_volumes(queued_pod, assumed_volumes)
+            await self._api_calls.bind(pod, node_name)
+        except (ApiError, OSError, BindingError) as error:
+            if assumed_volumes is not None:
+                self._volume_binder.revert_assumed_pod_volumes(assumed_volumes)
+            forgotten = self._cache.forget_pod(key, uid)
+            if forgotten is not None:
+                self._handlers.move_pods_for_assigned_pod(forgotten, None)
             if isinstance(error, NotFound | Conflict):
-                # Gone, being deleted, or bound by someone else: the watch will say, and this decision is void.
+                # The pod was deleted or bound by another program: the watch will show it.
                 self._log.info("Binding was refused", v=2, pod=key, node=node_name, err=str(error))
             else:
                 self._log.error("Failed to bind pod", error=error, pod=key, node=node_name)
-                # Without an answer it may be bound all the same, and must not be told otherwise.
-                if isinstance(error, NotBound) and self._queue.knows(key, meta.uid):
-                    message = f'running PreBind plugin "{VOLUME_BINDING}": binding volumes: {error}'
-                    await self._writes.report(wish.pod, "SchedulerError", message, nominated="")
-                elif isinstance(error, ApiError) and not isinstance(error, Timeout):
-                    message = f'binding rejected: running Bind plugin "DefaultBinder": {error}'
-                    await self._writes.report(wish.pod, "SchedulerError", message, nominated="")
-            self._queue.retry(entry)
+                await self._report_binding_error(queued_pod, pod, error)
+            self._queue.add_to_error_backoff(queued_pod)
         else:
-            # The watch tells the rest. Until it does the pod is assumed, and not looked at again.
-            if self._snapshot.is_assumed(key, meta.uid):
-                self._queue.discard(key)
+            # Until the watch confirms the pod it is assumed, which keeps it out of the queue.
+            if self._cache.is_assumed_pod(key, uid):
+                self._queue.delete(key)
         finally:
-            self._hands.release()
+            self._write_slots.release()
 
-    async def _refuse(
-        self, entry: Entry, pod: Pod, placement: Placement, outcome: "Outcome", displaced: list[Wish]
-    ) -> None:
-        """The pod stays refused until it was told: a later attempt must not be overtaken by this one's report."""
-        victims = outcome.victims
-        nominated = None if outcome.keeps_nomination else victims.info.name if victims is not None else ""
-        evicted = True
+    async def _bind_volumes(self, queued_pod: QueuedPodInfo, assumed_volumes: AssumedVolumes) -> None:
+        """Bind the volumes before the pod. The wait for other programs, which provision them, holds no write slot."""
+        await self._volume_binder.bind_api_update(assumed_volumes)
+        self._write_slots.release()
         try:
-            await self._writes.report(pod, "Unschedulable", placement.message(outcome.message), nominated=nominated)
-            if victims is not None:
-                evicted = await self._push_aside(pod, victims, displaced)
+            await self._volume_binder.wait_for_bindings(
+                assumed_volumes,
+                lambda: self._nodes.cache.get(assumed_volumes.pod_volumes.node_name),
+                lambda: self._queue.contains(queued_pod.key, queued_pod.uid),
+            )
         finally:
-            if evicted:
-                self._queue.park(entry)
-            else:
-                self._queue.retry(entry)
-            self._hands.release()
+            await self._write_slots.acquire()
 
-    async def _push_aside(self, pod: Pod, victims: "Victims", displaced: list[Wish]) -> bool:
-        for other in displaced:
-            waiting = self._pods.cache.get(other.key)
-            if waiting is not None and waiting.metadata.uid == other.pod.metadata.uid:
-                await self._writes.clear_nomination(waiting)
-                # It may find another node before the one it waited for is taken.
-                if self._queue.knows(other.key, waiting.metadata.uid):
-                    self._queue.put(other.key, waiting.metadata.uid, other.priority)
-        name = victims.info.name
-        self._log.info("Preempting", v=2, pod=_key(pod), node=name, victims=len(victims.pods))
-        return await self._writes.evict([placed.pod for placed in victims.pods], pod, name)
-
-
-def _rejected(placement: Placement) -> frozenset[str]:
-    plugins = {refusal.plugin for refusal in placement.refusals}
-    if placement.before:
-        plugins.add(placement.plugin)
-    elif len(placement.refusals) < placement.nodes:
-        plugins.add(NOT_NAMED.plugin)
-    return frozenset(plugins)
-
-
-def _wish(entry: Entry, pod: Pod) -> Wish:
-    if entry.wish is None or entry.wish.pod is not pod:
-        entry.wish = Wish(pod)
-    return entry.wish
-
-
-def _key(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+    async def _report_binding_error(self, queued_pod: QueuedPodInfo, pod: Pod, error: Exception) -> None:
+        if isinstance(error, BindingError) and self._queue.contains(queued_pod.key, queued_pod.uid):
+            message = f'running PreBind plugin "{volume_binding.NAME}": binding volumes: {error}'
+        elif isinstance(error, ApiError) and not isinstance(error, Timeout):
+            message = f'binding rejected: running Bind plugin "DefaultBinder": {error}'
+        else:
+            return  # without an answer the pod may be bound all the same
+        await self._api_calls.update_pod_condition(pod, "SchedulerError", message, nominated="")

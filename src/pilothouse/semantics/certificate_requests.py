@@ -7,15 +7,17 @@ is imported when a request is read, not before.
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from pilothouse.api.certificates import CertificateSigningRequest
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.go_text import quote
 
-if TYPE_CHECKING:
-    from cryptography import x509
+with lazy_imports():
+    from cryptography import exceptions, x509
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.x509 import oid
 
 KUBELET_SERVING = "kubernetes.io/kubelet-serving"
 KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -56,8 +58,8 @@ class UnreadableRequest(ValueError):
     """Bytes that are no certificate request, or one that can't be understood. The text repeats nothing of them."""
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of a request, as far as anybody judges it."""
+class RequestedNames(msgspec.Struct, frozen=True, kw_only=True):
+    """Subject and alternative names in a request, as far as they are validated."""
 
     common_name: str = ""
     organizations: tuple[str, ...] = ()
@@ -69,8 +71,6 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_request(pem: bytes) -> "x509.CertificateSigningRequest":
     """The first PEM block, which must be a request. Raises ``UnreadableRequest``."""
-    from cryptography import x509
-
     found = _PEM.search(pem)
     if found is None or found[1] != b"CERTIFICATE REQUEST":
         raise UnreadableRequest("PEM block type must be CERTIFICATE REQUEST")
@@ -82,28 +82,22 @@ def parse_request(pem: bytes) -> "x509.CertificateSigningRequest":
 
 def check_signature(request: "x509.CertificateSigningRequest") -> None:
     """Raise ``UnreadableRequest``, in the words of Go's ``crypto/x509``, unless it is signed with its own key."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
     try:
         if request.is_signature_valid:
             return
         is_rsa = isinstance(request.public_key(), rsa.RSAPublicKey)
-    except (UnsupportedAlgorithm, ValueError, TypeError):
+    except (exceptions.UnsupportedAlgorithm, ValueError, TypeError):
         raise UnreadableRequest("x509: cannot verify signature: algorithm unimplemented") from None
     raise UnreadableRequest("crypto/rsa: verification error" if is_rsa else "x509: ECDSA verification failure")
 
 
-def wishes_of(request: "x509.CertificateSigningRequest") -> Wishes:
-    """What it asks for. Of several common names the last counts, as in Go. Raises ``UnreadableRequest`` for
+def requested_names(request: "x509.CertificateSigningRequest") -> RequestedNames:
+    """The names that it asks for. Of several common names the last counts, as in Go. Raises ``UnreadableRequest`` for
     extensions that can't be read."""
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
     subject, names = request.subject, alternative_names(request)
-    common_names = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    organizations = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
-    return Wishes(
+    common_names = [str(each.value) for each in subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)]
+    organizations = [str(each.value) for each in subject.get_attributes_for_oid(oid.NameOID.ORGANIZATION_NAME)]
+    return RequestedNames(
         common_name=common_names[-1] if common_names else "",
         organizations=tuple(organizations),
         dns_names=tuple(names.get_values_for_type(x509.DNSName)),
@@ -120,8 +114,6 @@ class UnreadableCertificate(ValueError):
 def check_certificates(pem: bytes) -> None:
     """Raise ``UnreadableCertificate`` unless it is nothing, or PEM blocks of certificates (``validateCertificate`` in
     ``pkg/apis/certificates/validation``)."""
-    from cryptography import x509
-
     blocks = list(_PEM.finditer(pem))
     for block in blocks:
         if block[1] != b"CERTIFICATE":
@@ -139,8 +131,6 @@ def check_certificates(pem: bytes) -> None:
 
 def alternative_names(request: "x509.CertificateSigningRequest") -> "x509.SubjectAlternativeName":
     """The other names of who asks, if there are any. Raises ``UnreadableRequest``."""
-    from cryptography import x509
-
     try:
         return request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -152,35 +142,35 @@ def alternative_names(request: "x509.CertificateSigningRequest") -> "x509.Subjec
 # What a kubelet may have
 
 
-def kubelet_client_problem(wishes: Wishes, usages: Sequence[str]) -> str | None:
+def validate_kubelet_client_csr(requested: RequestedNames, usages: Sequence[str]) -> str | None:
     """Why this is no request of a kubelet that wants to log in, in upstream's words; ``None`` if it is one."""
-    if list(wishes.organizations) != _NODES:
+    if list(requested.organizations) != _NODES:
         return _NOT_FOR_NODES
     for names, kind in (
-        (wishes.dns_names, "DNS"),
-        (wishes.email_addresses, "Email"),
-        (wishes.ip_addresses, "IP"),
-        (wishes.uris, "URI"),
+        (requested.dns_names, "DNS"),
+        (requested.email_addresses, "Email"),
+        (requested.ip_addresses, "IP"),
+        (requested.uris, "URI"),
     ):
         if names:
             return f"{kind} subjectAltNames are not allowed"
-    if not wishes.common_name.startswith(_NODE_PREFIX):
+    if not requested.common_name.startswith(_NODE_PREFIX):
         return _NO_NODE
     return _usage_problem(usages, "client auth")
 
 
-def kubelet_serving_problem(wishes: Wishes, usages: Sequence[str]) -> str | None:
+def validate_kubelet_serving_csr(requested: RequestedNames, usages: Sequence[str]) -> str | None:
     """Why this is no request of a kubelet for its own server, in upstream's words; ``None`` if it is one."""
-    if list(wishes.organizations) != _NODES:
+    if list(requested.organizations) != _NODES:
         return _NOT_FOR_NODES
-    if not wishes.dns_names and not wishes.ip_addresses:
+    if not requested.dns_names and not requested.ip_addresses:
         return "DNS or IP subjectAltName is required"
-    if wishes.email_addresses:
+    if requested.email_addresses:
         return "Email subjectAltNames are not allowed"
-    if wishes.uris:
+    if requested.uris:
         return "URI subjectAltNames are not allowed"
     problem = _usage_problem(usages, "server auth")
-    if problem is None and not wishes.common_name.startswith(_NODE_PREFIX):
+    if problem is None and not requested.common_name.startswith(_NODE_PREFIX):
         return _NO_NODE
     return problem
 

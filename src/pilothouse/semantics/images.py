@@ -1,10 +1,13 @@
 """What the name of an image says.
 
-``pod_defaults`` asks, for how an image is pulled. Follows ``ParseImageName`` (``pkg/util/parsers/parsers.go``, v1.36),
-which reads names by the grammar of ``github.com/distribution/reference`` (v0.6).
+``pod_defaults`` asks, for how an image is pulled, and simulated nodes do, for whether it can be. Follows
+``ParseImageName`` (``pkg/util/parsers/parsers.go``, v1.36), which reads names by the grammar of
+``github.com/distribution/reference`` (v0.6).
 """
 
 import re
+
+from pilothouse.machinery.remembered import remembered
 
 # Nothing here can be read in two ways, so nothing is tried twice (``++``, ``*+``), however long a name is.
 _PART = "[a-z0-9]++(?:(?:[._]|__|-++)[a-z0-9]++)*+"
@@ -14,10 +17,12 @@ _DIGEST = "sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128}"
 _NAME = rf"(?P<name>(?:{_HOST}/)?{_PART}(?:/{_PART})*+)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?P<digest>@(?:{_DIGEST}))?"
 _IDENTIFIER = "[a-f0-9]{64}"
 _MOST = 255
+_DEFAULT_DOMAIN = "docker.io"
 _OFFICIAL = "library/"
 """What ``nginx`` is short for begins with it, and it counts."""
 
 
+@remembered(1024, longest=512)
 def tag_of(image: str) -> str:
     """The tag of an image. ``latest`` where there is neither tag nor digest; "" for a digest alone, and for what is no
     name at all."""
@@ -28,6 +33,35 @@ def tag_of(image: str) -> str:
     if len(name) > _MOST - len(_OFFICIAL) and _is_too_long(name):
         return ""
     return tag or ("" if digest else "latest")
+
+
+def parse_error(image: str) -> str:
+    """Why this is no name of an image, "" if it is one."""
+    if re.fullmatch(_IDENTIFIER, image) is not None:
+        return f"invalid repository name ({image}), cannot specify 64-byte hexadecimal strings"
+    _domain, rest = _split_domain(image)
+    remote = rest.partition(":")[0]
+    if remote.lower() != remote:
+        return f"invalid reference format: repository name ({remote}) must be lowercase"
+    found = re.fullmatch(_NAME, image, re.ASCII)
+    if found is None:
+        return "invalid reference format"
+    return "repository name must not be more than 255 characters" if _is_too_long(found["name"]) else ""
+
+
+def registry_of(image: str) -> tuple[str, str]:
+    """The registry and the repository of an image: ``docker.io`` and ``library/nginx`` of ``nginx:1``."""
+    domain, rest = _split_domain(image.partition("@")[0])
+    return domain, rest.partition(":")[0]
+
+
+def _split_domain(image: str) -> tuple[str, str]:
+    first, slash, rest = image.partition("/")
+    if not slash or not (first == "localhost" or "." in first or ":" in first or first.lower() != first):
+        first, rest = _DEFAULT_DOMAIN, image
+    if first == "index.docker.io":
+        first = _DEFAULT_DOMAIN
+    return first, _OFFICIAL + rest if first == _DEFAULT_DOMAIN and "/" not in rest else rest
 
 
 def _is_too_long(name: str) -> bool:

@@ -3,6 +3,7 @@
 Sources: kubernetes v1.36, ``pkg/controller/util/node``, ``component-helpers/scheduling/corev1/helpers.go``.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
 from pilothouse.api.core import Node, NodeCondition, Taint, Toleration
@@ -10,6 +11,9 @@ from pilothouse.api.core import Node, NodeCondition, Taint, Toleration
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 NO_EXECUTE = "NoExecute"
+
+_decimal_integer = re.compile("0|-?[1-9][0-9]{0,18}", re.ASCII)
+_INT64 = range(-(2**63), 2**63)
 
 
 def node_ready_condition(node: Node) -> NodeCondition | None:
@@ -26,10 +30,11 @@ def is_node_ready(node: Node) -> bool:
     return condition is not None and condition.status == "True"
 
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
+def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: bool = False) -> bool:
     """Whether the pod can live with the taint: an empty key or effect of the toleration means any.
 
-    ``Gt`` and ``Lt`` tolerate nothing: TaintTolerationComparisonOperators is alpha and off in 1.36.
+    ``Gt`` and ``Lt`` tolerate something only with ``comparison_operators``: the gate
+    ``TaintTolerationComparisonOperators`` is alpha and off in v1.36.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -37,34 +42,59 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator in ("", "Equal"):
         return toleration.value == taint.value
+    if toleration.operator in ("Gt", "Lt"):
+        return comparison_operators and _compares(toleration.operator, taint.value, toleration.value)
     return toleration.operator == "Exists"
 
 
+def _compares(operator: str, taint: str, toleration: str) -> bool:
+    """Whether the taint's number is beyond the toleration's; what is no decimal integer compares with nothing
+    (``compareNumericValues``, v1.36 ``k8s.io/api/core/v1/toleration.go``)."""
+    if not (_decimal_integer.fullmatch(taint) and _decimal_integer.fullmatch(toleration)):
+        return False
+    here, limit = int(taint), int(toleration)
+    if not (here in _INT64 and limit in _INT64):
+        return False
+    return here > limit if operator == "Gt" else here < limit
+
+
 def untolerated_taint(
-    taints: Iterable[Taint], tolerations: Sequence[Toleration], effects: Sequence[str] = (NO_SCHEDULE, NO_EXECUTE)
+    taints: Iterable[Taint],
+    tolerations: Sequence[Toleration],
+    effects: Sequence[str] = (NO_SCHEDULE, NO_EXECUTE),
+    *,
+    comparison_operators: bool = False,
 ) -> Taint | None:
     """The first taint with one of ``effects`` that no toleration covers, or ``None`` when the pod may come."""
     for taint in taints:
-        if taint.effect in effects and not any(tolerates(toleration, taint) for toleration in tolerations):
+        if taint.effect in effects and not any(
+            tolerates(toleration, taint, comparison_operators=comparison_operators) for toleration in tolerations
+        ):
             return taint
     return None
 
 
 def tolerates_all(
-    taints: Iterable[Taint], tolerations: Sequence[Toleration], effects: Sequence[str] = (NO_SCHEDULE, NO_EXECUTE)
+    taints: Iterable[Taint],
+    tolerations: Sequence[Toleration],
+    effects: Sequence[str] = (NO_SCHEDULE, NO_EXECUTE),
+    *,
+    comparison_operators: bool = False,
 ) -> bool:
     """Whether every taint with one of ``effects`` is covered."""
-    return untolerated_taint(taints, tolerations, effects) is None
+    return untolerated_taint(taints, tolerations, effects, comparison_operators=comparison_operators) is None
 
 
-def toleration_seconds(taint: Taint, tolerations: Sequence[Toleration]) -> float | None:
+def toleration_seconds(
+    taint: Taint, tolerations: Sequence[Toleration], *, comparison_operators: bool = False
+) -> float | None:
     """How long a running pod may stay with a NoExecute ``taint``: seconds, infinity, or ``None`` for not at all.
 
     If several tolerations cover the taint, the first one of the pod's list counts (v1.36
     ``pkg/apis/core/v1/helper/helpers.go``, ``GetMatchingTolerations``). Negative times count as 0.
     """
     for toleration in tolerations:
-        if tolerates(toleration, taint):
+        if tolerates(toleration, taint, comparison_operators=comparison_operators):
             seconds = toleration.toleration_seconds
             return float("inf") if seconds is None else max(0.0, float(seconds))
     return None

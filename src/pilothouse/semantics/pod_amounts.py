@@ -31,9 +31,12 @@ def asks_as_a_whole(spec: Json) -> bool:
     return any(is_pod_level(name) for field in ("requests", "limits") for name in whole.get(field) or ())
 
 
-def pod_amounts(spec: Json, field: str, *, status: Json | None = None, overhead: bool = False) -> Amounts:
+def pod_amounts(
+    spec: Json, field: str, *, status: Json | None = None, overhead: bool = False, pod_level: bool = True
+) -> Amounts:
     """What the pod needs at once at most. ``field`` is ``requests`` or ``limits``; with ``status``, what its containers
-    have been given counts where it is more than what they ask for.
+    have been given counts where it is more than what they ask for; with ``pod_level``, what it asks for as a whole
+    comes first.
 
     Containers run together and add up. Init containers run one after the other, each beside the sidecars that started
     before it, so the largest of them is the least that the pod needs. With sidecar s (1), init i (5) and containers
@@ -56,9 +59,10 @@ def pod_amounts(spec: Json, field: str, *, status: Json | None = None, overhead:
             add(own, sidecars)
         raise_to(peak, own)
     raise_to(total, peak)
-    for name, amount in amounts((spec.get("resources") or {}).get(field)).items():
-        if is_pod_level(name):
-            total[name] = amount
+    if pod_level:
+        for name, amount in amounts((spec.get("resources") or {}).get(field)).items():
+            if is_pod_level(name):
+                total[name] = amount
     if overhead:
         more = amounts(spec.get("overhead"))
         if field == "limits":

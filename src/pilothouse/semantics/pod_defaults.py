@@ -1,13 +1,13 @@
 """What the API server fills into pod specs that say nothing, in pods and in templates.
 
 The API server's strategies call it on what comes in; a controller that compares an old template with a new one fills in
-both first. Follows ``pkg/apis/core/v1/defaults.go`` of v1.36.
+both first. Nothing is taken away. Follows ``pkg/apis/core/v1/defaults.go`` of v1.36.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from pilothouse.machinery.quantities import canonical, canonicalize
+from pilothouse.machinery.quantities import Quantity, canonical, canonicalize, parse_quantity
 from pilothouse.semantics.images import tag_of
 
 Object = dict[str, Any]
@@ -20,8 +20,6 @@ _SOURCE_DEFAULTS: dict[str, Object] = {
     "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
-_GATED_SOURCES = frozenset(("clusterTrustBundle", "podCertificate"))
-"""Behind gates that are off, so that the server drops them (``pkg/api/pod/util.go``)."""
 _VOLUME_MODES = ("configMap", "secret", "projected", "downwardAPI")
 
 
@@ -54,7 +52,6 @@ def default_pod_spec(spec: Object) -> None:
         spec["securityContext"] = {}
     if not spec.get("schedulerName"):
         spec["schedulerName"] = "default-scheduler"
-    spec.pop("schedulingGroup", None)  # behind a gate, too (GenericWorkload)
     for field in _CONTAINER_LISTS:
         for container in spec.get(field) or ():
             _default_container(container)
@@ -85,11 +82,6 @@ def _default_container(container: Object) -> None:
         if variable.get("valueFrom"):
             _default_field_ref(variable["valueFrom"])
     lifecycle = container.get("lifecycle")
-    if lifecycle and "stopSignal" in lifecycle:
-        # Behind a gate (ContainerStopSignals), so that the server drops it (pkg/api/pod/util.go).
-        del lifecycle["stopSignal"]
-        if not lifecycle:
-            del container["lifecycle"]
     if lifecycle:
         for hook in lifecycle.values():
             if isinstance(hook, dict):
@@ -132,9 +124,6 @@ def _default_volume(volume: Object) -> None:
         if source is not None and source.get("defaultMode") is None:
             source["defaultMode"] = 420
     for source in (volume.get("projected") or {}).get("sources") or ():
-        if not _GATED_SOURCES.isdisjoint(source):
-            for name in _GATED_SOURCES:
-                source.pop(name, None)
         token = source.get("serviceAccountToken")
         if token is not None and token.get("expirationSeconds") is None:
             token["expirationSeconds"] = 3600
@@ -185,9 +174,6 @@ def default_pod(pod: Object) -> None:
     default_pod_spec(spec)
     if spec.get("enableServiceLinks") is None:
         spec["enableServiceLinks"] = True
-    whole = spec.get("resources")
-    if whole:
-        _default_pod_resources(spec, whole)
     host_network = spec.get("hostNetwork")
     for field in ("initContainers", "containers"):
         for container in spec.get(field) or ():
@@ -200,17 +186,69 @@ def default_pod(pod: Object) -> None:
                 for port in container.get("ports") or ():
                     if not port.get("hostPort") and "containerPort" in port:
                         port["hostPort"] = port["containerPort"]
+    whole = spec.get("resources")
+    if whole:
+        _default_pod_resources(spec, whole)
 
 
 def _default_pod_resources(spec: Object, whole: Object) -> None:
-    """Requests of the pod as a whole follow from its limits, unless its containers ask for something themselves."""
-    canonicalize(whole.get("limits"))
-    canonicalize(whole.get("requests"))
-    asked = {
-        name
-        for _path, container in containers_of(spec)
-        for name in (container["resources"].get("requests") or container["resources"].get("limits") or ())
-    }
-    for name, amount in (whole.get("limits") or {}).items():
-        if name not in asked:
-            whole.setdefault("requests", {}).setdefault(name, amount)
+    """What a pod that says something about its resources as a whole leaves open follows from its containers, or its
+    requests from its limits (``defaultHugePagePodLimits``, ``defaultPodRequests``)."""
+    for field in ("limits", "requests"):
+        canonicalize(whole.get(field))
+    limits, requests = dict(whole.get("limits") or {}), dict(whole.get("requests") or {})
+    if not limits and not requests:
+        return
+    for name, amount in _aggregated(spec, "limits").items():
+        if name.startswith(_HUGE_PAGES) and name not in requests:
+            limits.setdefault(name, str(amount))
+    if not limits:
+        return
+    for name, amount in _aggregated(spec, "requests").items():
+        if name in _OF_PODS:
+            requests.setdefault(name, str(amount))
+    for name, text in limits.items():
+        if name in _OF_PODS or name.startswith(_HUGE_PAGES):
+            requests.setdefault(name, text)
+    whole["limits"] = limits
+    if requests:
+        whole["requests"] = requests
+
+
+_OF_PODS = ("cpu", "memory")
+_HUGE_PAGES = "hugepages-"
+
+
+def _aggregated(spec: Object, field: str) -> dict[str, Quantity]:
+    """The amounts of all containers: those that run together, or more where one that initializes needs more."""
+    total: dict[str, Quantity] = {}
+    sidecars: dict[str, Quantity] = {}
+    peak: dict[str, Quantity] = {}
+    for container in spec.get("containers") or ():
+        _add(total, _amounts(container, field))
+    for container in spec.get("initContainers") or ():
+        amounts = _amounts(container, field)
+        if container.get("restartPolicy") == "Always":
+            _add(total, amounts)
+            _add(sidecars, amounts)
+            amounts = sidecars
+        else:
+            _add(amounts, sidecars)
+        _raise(peak, amounts)
+    _raise(total, peak)
+    return total
+
+
+def _amounts(container: Object, field: str) -> dict[str, Quantity]:
+    return {name: parse_quantity(text) for name, text in (container["resources"].get(field) or {}).items()}
+
+
+def _add(total: dict[str, Quantity], more: dict[str, Quantity]) -> None:
+    for name, amount in more.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+def _raise(total: dict[str, Quantity], floor: dict[str, Quantity]) -> None:
+    for name, amount in floor.items():
+        if name not in total or total[name] < amount:
+            total[name] = amount

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from pilothouse.machinery.quantities import Quantity, parse_quantity
+from pilothouse.machinery.times import add_seconds
 from pilothouse.semantics.pod_amounts import Amounts, Json, add, amounts, asks_as_a_whole, pod_amounts
 
 ONE = Quantity(1)
@@ -83,16 +84,33 @@ _MUST_BE_GIVEN = frozenset(
 )
 
 
+DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+"""How names of implicit extended resources begin: devices of the class that follows (``ResourceDeviceClassPrefix``)."""
+
+
 def is_native(name: str) -> bool:
     """Whether a resource is Kubernetes' own: no domain, or one of kubernetes.io."""
     return "/" not in name or "kubernetes.io/" in name
 
 
-class PodEvaluator(Evaluator):
-    """Pods, and what their containers ask for, as long as they are not at their end."""
+def is_dra_extended_resource_name(name: str) -> bool:
+    """Whether containers may ask for it as an extended resource, of a device plugin or of a device class
+    (v1.36 ``pkg/scheduler/util/utils.go``)."""
+    return (not is_native(name) and not name.startswith(REQUESTS)) or name.startswith(DEVICE_CLASS_PREFIX)
 
-    def __init__(self) -> None:
+
+def _is_extended_resource_name_for_quota(name: str) -> bool:
+    """Quota limits extended resources by the names of their requests alone."""
+    return name.startswith(REQUESTS) and (not is_native(name) or name.startswith(REQUESTS + DEVICE_CLASS_PREFIX))
+
+
+class PodEvaluator(Evaluator):
+    """Pods, and what their containers ask for, as long as they are not at their end. ``pod_level_resources`` is the
+    gate: whether what a pod asks for as a whole counts."""
+
+    def __init__(self, *, pod_level_resources: bool = True) -> None:
         super().__init__("", "pods")
+        self._pod_level = pod_level_resources
 
     def handles(self, operation: str, subresource: str, obj: Json, old: Json | None) -> bool:
         if subresource == "resize":
@@ -106,15 +124,18 @@ class PodEvaluator(Evaluator):
             name in _POD_NAMES
             or name == self.count
             or name.startswith(("hugepages-", "requests.hugepages-"))
-            or (name.startswith(REQUESTS) and not is_native(name))
+            or _is_extended_resource_name_for_quota(name)
         )
 
     def usage(self, obj: Json, now: datetime.datetime) -> Amounts:
         used: Amounts = {self.count: ONE}
         if not has_ended(obj, now):
             spec, status = obj.get("spec") or {}, obj.get("status") or {}
-            requests = pod_amounts(spec, "requests", status=status, overhead=True)
-            add(used, _compute(requests, pod_amounts(spec, "limits", status=status, overhead=True)))
+            requests, limits = (
+                pod_amounts(spec, field, status=status, overhead=True, pod_level=self._pod_level)
+                for field in ("requests", "limits")
+            )
+            add(used, _compute(requests, limits))
         return used
 
     def in_scope(self, scope: ScopeRequirement, obj: Json) -> bool:
@@ -124,9 +145,9 @@ class PodEvaluator(Evaluator):
             case "NotTerminating":
                 return not in_terminating_scope(obj)
             case "BestEffort":
-                return _is_best_effort(obj)
+                return _is_best_effort(obj, pod_level=self._pod_level)
             case "NotBestEffort":
-                return not _is_best_effort(obj)
+                return not _is_best_effort(obj, pod_level=self._pod_level)
             case "PriorityClass":
                 return scope.allows((obj.get("spec") or {}).get("priorityClassName") or "")
             case "CrossNamespacePodAffinity":
@@ -135,7 +156,7 @@ class PodEvaluator(Evaluator):
 
     def lacking(self, required: Sequence[str], obj: Json) -> str:
         spec = obj.get("spec") or {}
-        if asks_as_a_whole(spec):
+        if self._pod_level and asks_as_a_whole(spec):
             return ""
         missing: dict[str, set[str]] = {}
         for field in ("containers", "initContainers"):
@@ -161,7 +182,7 @@ def _compute(requests: Mapping[str, Quantity], limits: Mapping[str, Quantity]) -
     for name, amount in requests.items():
         if name.startswith("hugepages-"):
             used[name] = used[REQUESTS + name] = amount
-        elif not is_native(name) and not name.startswith(REQUESTS):
+        elif is_dra_extended_resource_name(name):
             used[REQUESTS + name] = amount
     return used
 
@@ -175,7 +196,7 @@ def has_ended(pod: Json, now: datetime.datetime) -> bool:
     deleted, grace = meta.get("deletionTimestamp"), meta.get("deletionGracePeriodSeconds")
     if not deleted or grace is None:
         return False
-    return now > datetime.datetime.fromisoformat(deleted) + datetime.timedelta(seconds=grace)
+    return now > add_seconds(datetime.datetime.fromisoformat(deleted), grace)
 
 
 def in_terminating_scope(pod: Json) -> bool:
@@ -184,12 +205,13 @@ def in_terminating_scope(pod: Json) -> bool:
     return seconds is not None and seconds >= 0
 
 
-def _is_best_effort(pod: Json) -> bool:
+def _is_best_effort(pod: Json, *, pod_level: bool) -> bool:
     known = (pod.get("status") or {}).get("qosClass")
     if known:
         return bool(known == "BestEffort")
     spec = pod.get("spec") or {}
-    everything = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    everything = [spec, *containers] if pod_level else containers
     for one in everything:
         resources = one.get("resources") or {}
         for field in ("requests", "limits"):
@@ -322,11 +344,20 @@ class ResourceClaimEvaluator(Evaluator):
         for request in ((obj.get("spec") or {}).get("devices") or {}).get("requests") or ():
             most: dict[str, int] = {}
             for one in [request["exactly"]] if request.get("exactly") else request.get("firstAvailable") or ():
-                count = _ALL_DEVICES if one.get("allocationMode") == "All" else one.get("count") or 1
                 name = one.get("deviceClassName", "") + OF_DEVICE_CLASS
-                most[name] = max(most.get(name, 0), count)
+                most[name] = max(most.get(name, 0), _devices(one))
             add(used, {name: Quantity(count) for name, count in most.items()})
         return used
+
+
+def _devices(request: Json) -> int:
+    """Unknown modes, of later releases, do not count."""
+    match request.get("allocationMode"):
+        case "ExactCount":
+            return request.get("count") or 0
+        case "All":
+            return _ALL_DEVICES
+    return 0
 
 
 _SPECIAL: Mapping[tuple[str, str], Evaluator] = {

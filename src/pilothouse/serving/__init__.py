@@ -8,7 +8,7 @@ believed. Nothing here knows Kubernetes, and nothing of it exists in simulation.
 The heavy imports (httptools, ssl, cryptography) wait until they are needed: importing ``Server`` costs nothing.
 """
 
-from pilothouse.serving.peer import Peer, peer_of, presented_by
+from pilothouse.serving.peer import Peer, mark_authenticated, peer_of, presented_by
 from pilothouse.serving.server import CannotListen, PortInUse, Server
 
-__all__ = ["CannotListen", "Peer", "PortInUse", "Server", "peer_of", "presented_by"]
+__all__ = ["CannotListen", "Peer", "PortInUse", "Server", "mark_authenticated", "peer_of", "presented_by"]

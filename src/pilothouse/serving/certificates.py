@@ -6,16 +6,19 @@ replaced whole. ``cryptography`` is imported when a certificate is made or read,
 
 import datetime
 import ipaddress
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from cryptography import x509
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.private_files import write_private
+
+with lazy_imports():
+    from cryptography import exceptions, x509
+    from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509 import oid
 
 AUTHORITY_DAYS = 3650
 ISSUED_DAYS = 365
@@ -62,8 +65,6 @@ class Pair(msgspec.Struct, frozen=True):
 
 def make_authority(common_name: str, now: datetime.datetime) -> Pair:
     """A self-signed authority that may issue servers' and clients' certificates, and no further authorities."""
-    from cryptography import x509
-
     key = _new_key()
     name = _name(common_name)
     until = now + datetime.timedelta(days=AUTHORITY_DAYS)
@@ -75,9 +76,6 @@ def make_authority(common_name: str, now: datetime.datetime) -> Pair:
 
 def issue_server(authority: Pair, hosts: Sequence[str], now: datetime.datetime, *, common_name: str = "") -> Pair:
     """A server's certificate for these host names and IP addresses, followed by the authority's."""
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
     if not hosts:
         raise ValueError("a server's certificate needs at least one host name or address")
     names: list[x509.GeneralName] = []
@@ -88,17 +86,14 @@ def issue_server(authority: Pair, hosts: Sequence[str], now: datetime.datetime, 
         authority,
         _name(common_name or hosts[0]),
         now,
-        (x509.SubjectAlternativeName(names), x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])),
+        (x509.SubjectAlternativeName(names), x509.ExtendedKeyUsage([oid.ExtendedKeyUsageOID.SERVER_AUTH])),
     )
     return Pair(issued.certificate + authority.certificate, issued.key)
 
 
 def issue_client(authority: Pair, user: str, groups: Iterable[str], now: datetime.datetime) -> Pair:
     """A client's certificate: Kubernetes takes the common name for the user and organizations for the groups."""
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    usage = x509.ExtendedKeyUsage([oid.ExtendedKeyUsageOID.CLIENT_AUTH])
     return _issue(authority, _name(user, groups), now, (usage,))
 
 
@@ -135,26 +130,9 @@ def load_or_issue_server(
     return issued
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, whole or not at all, durably."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-
-
 def _issue(
     authority: Pair, subject: "x509.Name", now: datetime.datetime, extensions: "tuple[x509.ExtensionType, ...]"
 ) -> Pair:
-    from cryptography import x509
-
     issuer, issuer_key, key = _certificate(authority.certificate), _key(authority.key), _new_key()
     until = min(now + datetime.timedelta(days=ISSUED_DAYS), issuer.not_valid_after_utc)
     builder = _builder((subject, issuer.subject), key.public_key(), issuer_key.public_key(), now, until)
@@ -173,8 +151,6 @@ def _builder(
     until: datetime.datetime,
 ) -> "x509.CertificateBuilder":
     """What every certificate has; ``names`` are the subject's and the issuer's."""
-    from cryptography import x509
-
     builder = x509.CertificateBuilder(
         subject_name=names[0],
         issuer_name=names[1],
@@ -191,18 +167,15 @@ def _builder(
 def _sign(
     builder: "x509.CertificateBuilder", signer: "ec.EllipticCurvePrivateKey", key: "ec.EllipticCurvePrivateKey"
 ) -> Pair:
-    from cryptography.hazmat.primitives import hashes, serialization
-
     certificate = builder.sign(signer, hashes.SHA256())
     encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     return Pair(
-        certificate.public_bytes(encoding), key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain)
+        certificate.public_bytes(encoding),
+        key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain),
     )
 
 
 def _usage(*, authority: bool) -> "x509.KeyUsage":
-    from cryptography import x509
-
     return x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=authority,
@@ -217,34 +190,23 @@ def _usage(*, authority: bool) -> "x509.KeyUsage":
 
 
 def _name(common_name: str, organizations: Iterable[str] = ()) -> "x509.Name":
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization) for organization in organizations]
-    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    parts = [x509.NameAttribute(oid.NameOID.ORGANIZATION_NAME, organization) for organization in organizations]
+    return x509.Name([*parts, x509.NameAttribute(oid.NameOID.COMMON_NAME, common_name)])
 
 
 def _new_key() -> "ec.EllipticCurvePrivateKey":
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def _certificate(pem: bytes) -> "x509.Certificate":
-    from cryptography import x509
-
     return x509.load_pem_x509_certificate(pem)
 
 
 def _key(pem: bytes) -> "ec.EllipticCurvePrivateKey":
-    from cryptography.hazmat.primitives import serialization
-
     return serialization.load_pem_private_key(pem, None)  # type: ignore[return-value]  # any kind that signs will do
 
 
 def _hosts_of(pair: Pair) -> set[str]:
-    from cryptography import x509
-
     certificate = _certificate(pair.certificate)
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -256,11 +218,9 @@ def _hosts_of(pair: Pair) -> set[str]:
 
 def _is_from(pair: Pair, authority: Pair) -> bool:
     """Whether the authority's key signed the certificate."""
-    from cryptography.exceptions import InvalidSignature
-
     try:
         _certificate(pair.certificate).verify_directly_issued_by(_certificate(authority.certificate))
-    except (InvalidSignature, ValueError, TypeError):
+    except (exceptions.InvalidSignature, ValueError, TypeError):
         return False
     return True
 
@@ -268,11 +228,8 @@ def _is_from(pair: Pair, authority: Pair) -> bool:
 def names_of(pair: Pair) -> tuple[str, ...]:
     """The host names that a certificate is for: its common name if that is one, and its alternative names (apiserver
     ``dynamiccertificates/named_certificates.go``, v0.36)."""
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
     certificate = _certificate(pair.certificate)
-    names = [str(found.value) for found in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    names = [str(found.value) for found in certificate.subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)]
     names = [name for name in names if "." in name.strip(".") or name.isalnum()]
     try:
         alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

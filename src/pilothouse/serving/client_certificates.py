@@ -4,26 +4,36 @@
 rules are those of Go 1.24 ``crypto/x509`` with the key usage ``ClientAuth``: signatures and dates along the chain,
 authorities that may be some, their path lengths, extended key usages of every certificate below the root. Critical
 extensions that are not looked at here, name constraints among them, refuse the certificate.
+
+Anybody can show a chain, and what it takes to refuse one is taken from all others: keys are bounded, and so is what all
+signatures take that are checked for one chain, to a few milliseconds.
 """
 
 import datetime
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cryptography import x509
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from cryptography import exceptions, x509
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.x509 import oid
 
 _DEEPEST = 8
-_MOST_SIGNATURES = 100
-"""Signatures checked for one certificate (Go's ``maxChainSignatureChecks``); a hostile chain must not cost more."""
+_MOST_SIGNATURES = 20
+"""Signatures checked for one certificate (Go's ``maxChainSignatureChecks`` is 100), by keys of up to 4,096 bits. By
+others it is fewer: what RSA takes grows with the square of the modulus and with the exponent's length."""
+_USUAL_BITS, _USUAL_EXPONENT_BITS = 4096, 17
+_MOST_BITS = 8192
+"""Of an RSA modulus in a chain (``maxRSAKeySize`` of Go's ``crypto/tls``)."""
+_MOST_EXPONENT = (1 << 31) - 1
+"""Of an RSA key (``checkPub`` of Go's ``crypto/rsa``)."""
 
 
 class Authorities:
     """The certificates in a PEM bundle, as roots. Raises ``ValueError`` when it has none, or one that can't be read."""
 
     def __init__(self, pem: bytes) -> None:
-        from cryptography import x509
-
         self.pem = pem
         try:
             self._roots = x509.load_pem_x509_certificates(pem)
@@ -32,12 +42,14 @@ class Authorities:
 
     def refusal(self, chain: Sequence[bytes], now: datetime.datetime) -> str | None:
         """Why the certificate, first in the chain as the client sent it (DER), is not believed; None when it is."""
-        from cryptography import x509
-
         if not chain:
             return "no certificate was shown"
         try:
             leaf, *others = [x509.load_der_x509_certificate(der) for der in chain[: _DEEPEST + 1]]
+            for certificate in (leaf, *others):
+                costly = _costly(certificate)
+                if costly is not None:
+                    return costly
             return _Search(self._roots, others, now).refusal(leaf)
         except (ValueError, TypeError) as error:
             return f"it can't be read: {error}"
@@ -52,7 +64,7 @@ class _Search:
         self._roots = roots
         self._others = others
         self._now = now
-        self._signatures = 0
+        self._signatures = 0.0
         self._reason = "signed by unknown authority"
 
     def refusal(self, leaf: "x509.Certificate") -> str | None:
@@ -78,14 +90,12 @@ class _Search:
 
     def _issued(self, issuer: "x509.Certificate", certificate: "x509.Certificate", below: int) -> bool:
         """Whether the issuer may have signed it, did, and stands itself. ``below`` counts what hangs from it."""
-        from cryptography.exceptions import InvalidSignature
-
         if issuer.subject != certificate.issuer or self._signatures >= _MOST_SIGNATURES:
             return False
-        self._signatures += 1
         try:
+            self._signatures += _cost(issuer)
             certificate.verify_directly_issued_by(issuer)
-        except (InvalidSignature, ValueError, TypeError):
+        except (exceptions.InvalidSignature, ValueError, TypeError, exceptions.UnsupportedAlgorithm):
             return False
         unfit = self._unfit(issuer) or _unfit_to_sign(issuer, below)
         if unfit is not None:
@@ -93,9 +103,6 @@ class _Search:
         return unfit is None
 
     def _unfit(self, certificate: "x509.Certificate") -> str | None:
-        from cryptography import x509
-        from cryptography.x509.oid import ExtendedKeyUsageOID
-
         if self._now < certificate.not_valid_before_utc:
             return f"not valid before {certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}"
         if self._now > certificate.not_valid_after_utc:
@@ -103,13 +110,39 @@ class _Search:
         for extension in certificate.extensions:
             value = extension.value
             if isinstance(value, x509.ExtendedKeyUsage):
-                if not {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & set(value):
+                if not {oid.ExtendedKeyUsageOID.CLIENT_AUTH, oid.ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & set(
+                    value
+                ):
                     return "not meant for clients (extended key usage)"
             elif extension.critical and not isinstance(
                 value, x509.BasicConstraints | x509.KeyUsage | x509.SubjectAlternativeName
             ):
                 return f"unhandled critical extension {extension.oid.dotted_string}"
         return None
+
+
+def _cost(issuer: "x509.Certificate") -> float:
+    """What it takes to check a signature by the certificate's key, 1 for usual ones."""
+    key = issuer.public_key()
+    if not isinstance(key, rsa.RSAPublicKey):
+        return 1.0
+    exponent_bits = key.public_numbers().e.bit_length()
+    return max(1.0, (key.key_size / _USUAL_BITS) ** 2 * exponent_bits / _USUAL_EXPONENT_BITS)
+
+
+def _costly(certificate: "x509.Certificate") -> str | None:
+    """Why a signature by the certificate's key is not checked, or None."""
+    try:
+        key = certificate.public_key()
+    except (ValueError, exceptions.UnsupportedAlgorithm):
+        return None  # with which nothing can be signed that anybody here could check
+    if not isinstance(key, rsa.RSAPublicKey):
+        return None
+    if key.key_size > _MOST_BITS:
+        return f"it has an RSA key larger than {_MOST_BITS} bits"
+    if key.public_numbers().e > _MOST_EXPONENT:
+        return "it has an RSA key whose public exponent is too large"
+    return None
 
 
 def _is_authority(certificate: "x509.Certificate") -> bool:
@@ -119,8 +152,6 @@ def _is_authority(certificate: "x509.Certificate") -> bool:
 
 def _unfit_to_sign(issuer: "x509.Certificate", below: int) -> str | None:
     """A root of the first version has no extensions and may sign; whoever has them must be allowed to."""
-    from cryptography import x509
-
     constraints = _constraints(issuer)
     if constraints is not None:
         if not constraints.ca:
@@ -136,8 +167,6 @@ def _unfit_to_sign(issuer: "x509.Certificate", below: int) -> str | None:
 
 
 def _constraints(certificate: "x509.Certificate") -> "x509.BasicConstraints | None":
-    from cryptography import x509
-
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     except x509.ExtensionNotFound:

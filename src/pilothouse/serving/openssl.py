@@ -12,6 +12,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    import _ssl
+    import ctypes
+
 _FIRST, _BEYOND = (3, 11), (3, 15)
 """Releases of CPython in which ``SSL_CTX *ctx`` is the first field of an ``SSLContext`` (Modules/_ssl.c)."""
 
@@ -56,8 +62,6 @@ def _pointer(context: ssl.SSLContext) -> int | None:
     library = _library()
     if library is None:
         return None
-    import ctypes
-
     pointer = ctypes.c_void_p.from_address(id(context) + object.__basicsize__).value
     # The mode is 0 in both worlds, or 1 in both; a pointer to anything else would hardly know.
     return pointer if pointer and library.SSL_CTX_get_verify_mode(pointer) == int(context.verify_mode) else None
@@ -68,9 +72,6 @@ def _library() -> Any:
     """libssl as this Python uses it, or None."""
     if sys.implementation.name != "cpython" or not _FIRST <= sys.version_info[:2] < _BEYOND:
         return None
-    import _ssl
-    import ctypes
-
     try:
         # Through the extension module, so that it is the very library that made the context.
         library = ctypes.CDLL(_ssl.__file__)
@@ -90,6 +91,4 @@ def _library() -> Any:
 @cache
 def _accepting() -> Any:
     """A C function that says yes. Kept for good: OpenSSL does not own it."""
-    import ctypes
-
     return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda _store, _argument: 1)

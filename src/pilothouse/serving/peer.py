@@ -6,8 +6,15 @@ from typing import Any
 
 import msgspec
 
+_USER_ID = "1.3.6.1.4.1.57683.2"
+"""``asn1util.X509UID`` (apiserver v0.36). OpenSSL has no name for it."""
+
 EXTENSION = "tls"
 """The key in an ASGI scope's ``extensions``; its value is a dict with ``peer`` and ``refusal``."""
+
+
+AUTHENTICATED = "pilothouse.authenticated"
+"""The key in an ASGI scope's ``extensions`` of what ``mark_authenticated`` calls."""
 
 
 class Peer(msgspec.Struct, frozen=True, gc=False):
@@ -19,6 +26,8 @@ class Peer(msgspec.Struct, frozen=True, gc=False):
     organizations: tuple[str, ...] = ()
     chain: tuple[bytes, ...] = ()
     """What the client sent, DER, its own certificate first."""
+    uids: tuple[str, ...] = ()
+    """Uids of users that it names: Kubernetes' attribute, of which one is meant to be there at most."""
 
 
 def peer_of(scope: Mapping[str, Any]) -> Peer | None:
@@ -35,6 +44,13 @@ def presented_by(scope: Mapping[str, Any]) -> tuple[Peer | None, str]:
     return extension.get("peer"), extension.get("refusal") or ""
 
 
+def mark_authenticated(scope: Mapping[str, Any]) -> None:
+    """Say that the client has logged in: its connection is not closed to make room for others."""
+    mark = (scope.get("extensions") or {}).get(AUTHENTICATED)
+    if mark is not None:
+        mark()
+
+
 def read_peer(tls: Any) -> Peer | None:
     """The peer of an ``SSLObject`` after its handshake; None when it showed no certificate, or nobody asked for one."""
     certificate = tls.getpeercert(binary_form=True)
@@ -47,7 +63,7 @@ def read_peer(tls: Any) -> Peer | None:
         else [ssl.PEM_cert_to_DER_cert(c.public_bytes()) for c in tls._sslobj.get_unverified_chain() or ()]
     )
     common_name = ""
-    organizations = []
+    organizations, uids = [], []
     try:
         subject = tls.getpeercert().get("subject", ())
     except (ValueError, ssl.SSLError):
@@ -58,4 +74,6 @@ def read_peer(tls: Any) -> Peer | None:
                 common_name = value
             elif attribute == "organizationName":
                 organizations.append(value)
-    return Peer(certificate, common_name, tuple(organizations), tuple(chain))
+            elif attribute == _USER_ID:
+                uids.append(value)
+    return Peer(certificate, common_name, tuple(organizations), tuple(chain), tuple(uids))

@@ -2,14 +2,19 @@
 
 httptools finds the requests, ``exchange`` runs one, ``server`` makes connections and ends them.
 
-* Heads are bounded. An answer may come before its body is read (a 413); the rest of the body is then read and dropped
-  up to a bound, since closing at once would reset the connection before the client has seen the answer.
-* The peer's certificate is in every request's scope (``peer_of``).
-* Requests may be pipelined; each begins when the one before is answered.
+* Heads are bounded, in bytes and in time. An answer may come before its body is read (a 413); the rest of the body is
+  then read and dropped up to a bound, since closing at once would reset the connection before the client has seen the
+  answer.
+* The peer's certificate is in every request's scope (``peer_of``), and how an application says that it knows who that
+  is (``mark_authenticated``): until then the connection is a stranger's (``limits``).
+* Requests may be pipelined; each begins when the one before is answered, and few are read ahead.
+* A client that reads nothing of what is written to it is left.
 """
 
 import asyncio
+import contextlib
 import datetime
+import re
 import socket
 import urllib.parse
 from collections import deque
@@ -20,7 +25,8 @@ import httptools
 
 from pilothouse.env import Clock, Log
 from pilothouse.serving.exchange import App, Exchange, Message, Receive, Scope, Send
-from pilothouse.serving.peer import EXTENSION, Peer, read_peer
+from pilothouse.serving.limits import UNREAD_OF_KNOWN, Limits
+from pilothouse.serving.peer import AUTHENTICATED, EXTENSION, Peer, read_peer
 
 __all__ = ["HEAD_BYTES", "UNREAD_BYTES", "App", "Connection", "Message", "Receive", "Scope", "Send", "State"]
 
@@ -30,6 +36,16 @@ HEAD_BYTES = 64 * 1024
 UNREAD_BYTES = 16 * 1024 * 1024
 """Bytes of a body that are read and dropped after its answer was sent. Then the connection is closed."""
 
+_HEADERS = 1000
+"""Header lines that one request may have."""
+_LINES, _SLICE = 64, 1024
+"""What comes with more lines than these is read in slices of so many bytes: it may be hundreds of small requests, and
+nobody needs to know of them before the first is answered."""
+_HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+,\-.:;=\[\]_~]*").fullmatch
+"""As Go's ``httpguts.ValidHostHeader``."""
+
+_TLS_READ, _TLS_WRITE = 16 * 1024, 64 * 1024
+
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
@@ -38,18 +54,29 @@ _log = Log("serving")
 
 
 class State:
-    """What the connections of one server share."""
+    """What the connections of one server share, and which of them are whose (``limits``)."""
 
     def __init__(
-        self, app: App, clock: Clock, idle_seconds: float, refuses: Callable[[Peer], str | None] | None = None
+        self, app: App, clock: Clock, limits: Limits, refuses: Callable[[Peer], str | None] | None = None
     ) -> None:
         self.app = app
-        self.idle_seconds = idle_seconds
-        """How long a connection may be silent between requests."""
+        self.limits = limits
         self.refuses = refuses
         """Why a client certificate is not believed, or None; None itself where nobody is asked for one."""
         self.stopping = False
+        self.entered: dict[Connection, socket.socket] = {}
+        """All connections, those in their handshake as well."""
+        self.newcomers: dict[Connection, None] = {}
+        """Those that have had no answer yet, the oldest first."""
+        self.strangers: dict[Connection, None] = {}
+        """Those that have had answers and that nobody has logged in on; who had one longest ago comes first."""
+        self.on_room: Callable[[], None] | None = None
+        """Called when a connection leaves, or its client has logged in, by whoever waits for that."""
+        self._heads: dict[Connection, int] = {}
+        self._head_bytes = 0
+        """Of heads that are not complete, by whose they are, the oldest first."""
         self.connections: dict[Connection, None] = {}
+        """Those whose handshake is done."""
         self.tasks: dict[asyncio.Task[None], None] = {}
         """Requests under way."""
         self.empty = asyncio.Event()
@@ -58,6 +85,59 @@ class State:
         self._clock = clock
         self._dated_at = -1.0
         self._date = b""
+
+    def enter(self, connection: "Connection", connected: socket.socket) -> None:
+        """A connection begins."""
+        self.entered[connection] = connected
+        self.newcomers[connection] = None
+
+    def leave(self, connection: "Connection") -> None:
+        """A connection is gone, or as good as. Safe to call twice."""
+        if self.entered.pop(connection, None) is not None:
+            self.newcomers.pop(connection, None)
+            self.strangers.pop(connection, None)
+            self.release_head(connection)
+            self._tell_room()
+
+    def hold_head(self, connection: "Connection", size: int) -> None:
+        """A head that is not complete has so many bytes by now."""
+        self._head_bytes += size - self._heads.get(connection, 0)
+        self._heads[connection] = size
+        while self._head_bytes > self.limits.head_bytes:
+            next(iter(self._heads)).drop()
+
+    def release_head(self, connection: "Connection") -> None:
+        """The head is complete, or nobody waits for the rest of it."""
+        self._head_bytes -= self._heads.pop(connection, 0)
+
+    def know(self, connection: "Connection") -> None:
+        """Somebody has logged in on the connection."""
+        if connection in self.newcomers or connection in self.strangers:
+            self.newcomers.pop(connection, None)
+            self.strangers.pop(connection, None)
+            with contextlib.suppress(OSError):
+                self.entered[connection].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_OF_KNOWN)
+            self._tell_room()
+
+    def answered(self, connection: "Connection") -> bool:
+        """A request on the connection was answered. Says whether it is still a stranger's."""
+        newcomers, strangers = self.newcomers, self.strangers
+        if connection in newcomers:
+            del newcomers[connection]
+        elif connection in strangers:
+            del strangers[connection]
+        else:
+            return False
+        strangers[connection] = None  # behind all others
+        if len(strangers) > self.limits.strangers:
+            _log.info("Closing a connection that nobody has logged in on, to make room", v=2)
+            next((one for one in strangers if one.takes_much), next(iter(strangers))).drop()
+        self._tell_room()
+        return connection in strangers
+
+    def _tell_room(self) -> None:
+        if self.on_room is not None:
+            self.on_room()
 
     def date(self, loop_time: float) -> bytes:
         """The ``Date`` header, right to the second, at the cost of answers, not of idle seconds."""
@@ -81,7 +161,13 @@ class Connection(asyncio.Protocol):
         """Set while the client keeps up with what is written."""
         self.writable.set()
         self._reading_paused = False
-        self._idle_since = loop.time()
+        self.made = False
+        """Whether its handshake is done."""
+        self.stirred_at = loop.time()
+        """When it began, or its handshake was done."""
+        self._idle_since = self.stirred_at
+        self._asked = False
+        """Whether a request has begun."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._about: dict[str, Any] = {}
         # Requests: the one being read, the one being answered, and those that wait for it.
@@ -90,8 +176,18 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[Exchange] = deque()
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
+        self._hosts: list[bytes] = []
         self._wants_continue = False
         self._in_head = False
+        self._fault = (400, b"Bad Request")
+        """What is answered when the parser stops."""
+        self._unfed = b""
+        """What came behind requests that are not answered yet."""
+        self._late: asyncio.TimerHandle | None = None
+        """Ends a connection whose head, or the rest of whose body, does not come."""
+        self._stalled: asyncio.TimerHandle | None = None
+        self._resumed = 0
+        self._unwritten = 0
         self._begun = 0
         """How many requests have begun in what is being read now."""
         self._spent = 0
@@ -99,6 +195,26 @@ class Connection(asyncio.Protocol):
         self._unread_bytes = 0
 
     # For the server
+
+    @property
+    def takes_much(self) -> bool:
+        """Whether it has more to send than was answered, or does not read its answers."""
+        return bool(self._unfed or self._waiting) or self._read is not None or not self.writable.is_set()
+
+    def drop(self) -> None:
+        """Close at once, and count no more: its room is wanted."""
+        connected = self._state.entered.get(self)
+        self._state.leave(self)
+        if self._transport is not None:
+            self._transport.abort()
+        elif connected is not None:
+            # Whoever shakes hands sees the end of the connection, and closes what has to be closed.
+            with contextlib.suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+
+    def authenticated(self) -> None:
+        """For applications (``mark_authenticated``): somebody has logged in here."""
+        self._state.know(self)
 
     def shutdown(self) -> None:
         """Close after the answer under way, or at once when there is none."""
@@ -122,7 +238,7 @@ class Connection(asyncio.Protocol):
 
     def read_on(self) -> None:
         """Take more from the client."""
-        if self._reading_paused and not self._waiting:
+        if self._reading_paused and not self._waiting and not self._unfed:
             self._reading_paused = False
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
@@ -139,12 +255,19 @@ class Connection(asyncio.Protocol):
 
     def answered(self) -> None:
         """The answer under way is complete: on to the next request."""
+        answered = self._active
         self._active = None
         self._idle_since = self._loop.time()
+        stranger, limits = self._state.answered(self), self._state.limits
         if self._transport is None or self._transport.is_closing():
             return
+        if answered is not None and answered is self._read:
+            self._close_in(limits.unread_of_stranger_seconds if stranger else limits.unread_seconds)
         if self._waiting:
             self._start(self._waiting.popleft())
+        if self._unfed and not self._waiting:
+            unfed, self._unfed = self._unfed, b""
+            self._feed(unfed)
         self.read_on()
 
     # asyncio.Protocol
@@ -153,14 +276,23 @@ class Connection(asyncio.Protocol):
         # uvloop's TLS transports are no subclass of asyncio.Transport, they only behave as one.
         self._transport = cast(asyncio.Transport, transport)
         state = self._state
+        self.made = True
+        self.stirred_at = self._loop.time()
         state.connections[self] = None
         state.empty.clear()
         tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            # TLS keeps 256 KiB that nobody wants to read yet, in twice as much, and 512 KiB that nobody reads.
+            self._transport.set_read_buffer_limits(high=_TLS_READ)  # type: ignore[attr-defined]  # as TLS transports have
+            self._transport.set_write_buffer_limits(high=_TLS_WRITE)
         self._about = {
             "server": _address(transport.get_extra_info("sockname")),
             "client": _address(transport.get_extra_info("peername")),
             "scheme": "http" if tls is None else "https",
-            "extensions": {} if tls is None else {EXTENSION: self._shown(read_peer(tls))},
+            "extensions": {
+                AUTHENTICATED: self.authenticated,
+                **({} if tls is None else {EXTENSION: self._shown(read_peer(tls))}),
+            },
         }
         connected = transport.get_extra_info("socket")
         if connected is not None:
@@ -169,8 +301,7 @@ class Connection(asyncio.Protocol):
         if state.stopping:
             self._transport.close()  # its handshake was under way when the listener was closed
             return
-        # Whoever connects and says nothing is idle, as after an answer.
-        self._idle_timer = self._loop.call_later(state.idle_seconds, self._close_if_idle)
+        self._idle_timer = self._loop.call_later(self._idle_seconds, self._close_if_idle)
 
     def _shown(self, peer: Peer | None) -> dict[str, Any]:
         refuses = self._state.refuses
@@ -182,25 +313,54 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         state = self._state
         state.connections.pop(self, None)
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        state.leave(self)
+        for timer in (self._idle_timer, self._late, self._stalled):
+            if timer is not None:
+                timer.cancel()
         self._transport = None
+        self._unfed = b""
         self.writable.set()
         if self._active is not None:
             self._active.disconnect()
         self._waiting.clear()
-        # The parser holds this object's methods, and this object the parser.
+        # The parser holds this object's methods, and this object the parser; likewise what requests are told of it, and
+        # a request whose body has not come.
         self._parser = None
+        self._about = {}
+        self._read = None
         if not state.connections:
             state.empty.set()
 
     def pause_writing(self) -> None:
         self.writable.clear()
+        # One timer per connection that looks now and then, as for idleness: a large answer pauses often.
+        if self._stalled is None and self._transport is not None:
+            self._unwritten = self._transport.get_write_buffer_size()
+            self._stalled = self._loop.call_later(self._state.limits.stalled_seconds, self._abort_if_stalled, 0)
+            self._resumed = 0
 
     def resume_writing(self) -> None:
         self.writable.set()
+        self._resumed += 1
 
     def data_received(self, data: bytes) -> None:
+        if self._unfed:
+            self._unfed += data  # TLS had it already when reading was paused
+            return
+        self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        if data.count(b"\n") <= _LINES:
+            self._parse(data)
+            return
+        for at in range(0, len(data), _SLICE):
+            if self._waiting:
+                self._unfed = data[at:]
+                self._pause_reading()
+                return
+            self._parse(data[at : at + _SLICE])
+
+    def _parse(self, data: bytes) -> None:
         parser = self._parser
         if parser is None:
             return  # what it sends is no HTTP any more
@@ -214,9 +374,13 @@ class Connection(asyncio.Protocol):
             self._hear_no_more()
         except httptools.HttpParserError:
             # A client that speaks TLS to a plain port, or the other way round, ends here.
-            self._break_off(400, b"Bad Request")
+            self._break_off(*self._fault)
         else:
             self._check_spent(len(data), between=between)
+            if self._in_head:
+                if self._late is None:
+                    self._close_in(self._state.limits.head_seconds)
+                self._state.hold_head(self, self._spent)
 
     def _check_spent(self, size: int, *, between: bool) -> None:
         if self._begun == 0:
@@ -232,10 +396,12 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._idle_since = self._loop.time()
+        self._asked = True
         self._in_head = True
         self._begun += 1
         self._url = b""
         self._headers = []
+        self._hosts = []
         self._wants_continue = False
 
     def on_url(self, url: bytes) -> None:
@@ -245,17 +411,25 @@ class Connection(asyncio.Protocol):
         if not self._in_head:
             return  # a trailer; nobody asks for one
         name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
+        if name == b"host":
+            self._hosts.append(value)
+        elif name == b"expect" and value.lower() == b"100-continue":
             self._wants_continue = True
         self._headers.append((name, value))
+        if len(self._headers) > _HEADERS:
+            self._refuse(431, b"Request Header Fields Too Large")
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        if self._late is not None:
+            self._be_on_time()
+            self._state.release_head(self)
         self._unread_bytes = 0
         parser = self._parser
+        version: str = parser.get_http_version()
+        self._check_host(version)
         raw_path, query = _split(self._url)
         path = raw_path.decode("ascii")
-        version: str = parser.get_http_version()
         scope = {
             "type": "http",
             "asgi": _ASGI,
@@ -293,8 +467,55 @@ class Connection(asyncio.Protocol):
         assert exchange is not None, "a body follows its head"
         exchange.feed_end()
         self._read = None
+        self._be_on_time()
 
     # Parts
+
+    def _check_host(self, version: str) -> None:
+        """As Go's server: one host, or none before HTTP/1.1 (``net/http``, ``conn.readRequest``)."""
+        hosts = self._hosts
+        if version not in ("1.1", "1.0"):
+            self._refuse(505, b"HTTP Version Not Supported")
+        if len(hosts) > 1:
+            self._refuse(400, b"Bad Request: too many Host headers")
+        if not hosts:
+            if version != "1.0":
+                self._refuse(400, b"Bad Request: missing required Host header")
+        elif _HOST(hosts[0]) is None:
+            self._refuse(400, b"Bad Request: malformed Host header")
+
+    def _refuse(self, status: int, phrase: bytes) -> None:
+        """Stop the parser that called; ``_break_off`` answers."""
+        self._fault = (status, phrase)
+        raise _RefusedError
+
+    def _close_in(self, seconds: float) -> None:
+        self._be_on_time()
+        self._late = self._loop.call_later(seconds, self._end_late)
+
+    def _end_late(self) -> None:
+        if self._active is None:
+            self.close()
+        else:
+            self._hear_no_more()
+
+    def _be_on_time(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _abort_if_stalled(self, resumed: int) -> None:
+        self._stalled = None
+        transport = self._transport
+        if transport is None or self.writable.is_set():
+            return
+        unwritten = transport.get_write_buffer_size()
+        if resumed == self._resumed and unwritten >= self._unwritten:
+            _log.info("Closing a connection whose client does not read", v=2, bytes=unwritten)
+            transport.abort()
+            return
+        self._unwritten = unwritten
+        self._stalled = self._loop.call_later(self._state.limits.stalled_seconds, self._abort_if_stalled, self._resumed)
 
     def _start(self, exchange: Exchange) -> None:
         self._active = exchange
@@ -320,6 +541,7 @@ class Connection(asyncio.Protocol):
         broken = self._read
         if broken is not None and broken in self._waiting:
             self._waiting.remove(broken)
+        self._unfed = b""
         self._hear_no_more()
         if self._active is not None and self._active is not broken:
             return
@@ -330,14 +552,25 @@ class Connection(asyncio.Protocol):
             )
         self.close()
 
+    @property
+    def _idle_seconds(self) -> float:
+        """How long it may be silent: whoever connects wants something."""
+        limits = self._state.limits
+        return limits.idle_seconds if self._asked else min(limits.head_seconds, limits.idle_seconds)
+
     def _close_if_idle(self) -> None:
         self._idle_timer = None
         # One timer per connection that looks now and then costs less than one per request.
         silent = 0.0 if self._active is not None else self._loop.time() - self._idle_since
-        if silent >= self._state.idle_seconds:
+        left = self._idle_seconds - silent
+        if left <= 0:
             self.close()
         else:
-            self._idle_timer = self._loop.call_later(self._state.idle_seconds - silent, self._close_if_idle)
+            self._idle_timer = self._loop.call_later(left, self._close_if_idle)
+
+
+class _RefusedError(Exception):
+    """Stops the parser at a request that is not served."""
 
 
 def http_date(moment: datetime.datetime) -> str:

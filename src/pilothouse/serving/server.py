@@ -12,16 +12,17 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from pilothouse.env import Clock, Log, SystemClock
+from pilothouse.env.lazy import lazy_imports
 
 if TYPE_CHECKING:
+    from pilothouse.serving.limits import Limits
+    from pilothouse.serving.listener import Listener
     from pilothouse.serving.protocol import App, State
     from pilothouse.serving.tls import ServerTls
 
-KEEP_ALIVE_SECONDS = 120
-"""Idle connections live longer here than in Go's clients (90 s): a client must not reuse one that we are closing."""
+with lazy_imports():
+    from pilothouse.serving import limits, listener, protocol
 
-_HANDSHAKE_SECONDS = 10.0
-_TLS_CLOSE_SECONDS = 2.0
 _CLOSE_SECONDS = 1.0
 _BACKLOG = 1024
 
@@ -55,8 +56,10 @@ class Server:
         tls: "ServerTls | None" = None,
         clock: Clock | None = None,
         shares_port: bool = False,
+        limits: "Limits | None" = None,
     ) -> None:
-        """``shares_port`` lets several processes listen there, and the kernel choose among them (SO_REUSEPORT)."""
+        """``shares_port`` lets several processes listen there, and the kernel choose among them (SO_REUSEPORT);
+        ``limits`` are made fit for the files that the process may open."""
         self.host = host
         self.port = port
         """The port that was asked for, and once started, the one that is listened on."""
@@ -65,8 +68,9 @@ class Server:
         self._shares_port = shares_port
         self._tls = tls
         self._clock = clock or SystemClock()
+        self._limits = limits
         self._state: State | None = None
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
     @property
     def url(self) -> str:
@@ -80,25 +84,16 @@ class Server:
         """Listen, and return the port. Raises ``PortInUse`` or another ``CannotListen``."""
         listening = self._bind()
         try:
-            from pilothouse.serving.protocol import Connection, State
-
             tls, clock = self._tls, self._clock
-            state = self._state = State(
+            bounds = (self._limits or limits.Limits()).within(limits.open_files())
+            state = self._state = protocol.State(
                 self._app,
                 clock,
-                KEEP_ALIVE_SECONDS,
+                bounds,
                 None if tls is None else lambda peer: tls.refusal(peer, clock.now()),
             )
-            loop = asyncio.get_running_loop()
-            secured = tls is not None
-            self._listener = await loop.create_server(
-                lambda: Connection(state, loop),
-                sock=listening,
-                backlog=_BACKLOG,
-                ssl=tls.context if tls is not None else None,
-                ssl_handshake_timeout=_HANDSHAKE_SECONDS if secured else None,
-                ssl_shutdown_timeout=_TLS_CLOSE_SECONDS if secured else None,
-            )
+            self._listener = listener.Listener(listening, state, bounds, tls.context if tls is not None else None)
+            self._listener.start()
         except BaseException:
             listening.close()
             raise
@@ -148,7 +143,7 @@ class Server:
             return
         state = self._state
         state.stopping = True
-        listener.close()
+        await listener.close()
         for connection in list(state.connections):
             connection.shutdown()
         try:
@@ -164,7 +159,6 @@ class Server:
                 connection.abort()
             await asyncio.gather(*state.tasks, return_exceptions=True)
             await state.empty.wait()
-        # Handshakes under way are not in the state; Python 3.12 and later wait for those too, for their whole timeout.
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await listener.wait_closed()

@@ -19,10 +19,14 @@ from typing import Any
 import msgspec
 
 from pilothouse.env import Log
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.serving import openssl
 from pilothouse.serving.certificates import Pair, names_of
 from pilothouse.serving.client_certificates import Authorities
 from pilothouse.serving.peer import Peer
+
+with lazy_imports():
+    import tempfile  # not for those whose certificates are files
 
 _LOOK_SECONDS = 1.0
 
@@ -202,8 +206,6 @@ class ServerTls:
             _load(context, source.certificate, source.key)
         elif source is not None:
             # OpenSSL reads keys from files only, as far as Python passes it on.
-            import tempfile  # not for those whose certificates are files
-
             with tempfile.TemporaryDirectory(prefix="pilothouse-") as directory:
                 certificate, key = Path(directory) / "tls.crt", Path(directory) / "tls.key"
                 source.save(certificate, key)

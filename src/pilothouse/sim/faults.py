@@ -3,7 +3,7 @@
 A plan says nothing about how a fault is brought about; ``Simulation`` does that.
 """
 
-import random
+import random  # noqa: TID251  # the type of a stream
 from typing import Literal
 
 import msgspec

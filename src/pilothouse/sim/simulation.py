@@ -31,7 +31,7 @@ from pilothouse.client.interceptor import (
 )
 from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.manager import Manager
-from pilothouse.controllermanager.options import LeaderElection, Options
+from pilothouse.controllermanager.options import LeaderElection, Options, with_gates
 from pilothouse.controllermanager.selection import Selection
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR as ATTACH_DETACH
@@ -43,6 +43,7 @@ from pilothouse.runtime import LeadershipLost
 from pilothouse.sim import faults
 from pilothouse.sim.connection import Connection, Death, Marked, Wire
 from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.process import Process
 from pilothouse.sim.replica import Replica
 from pilothouse.sim.story import CURRENT, Story
 from pilothouse.storage import Change, MemoryStore
@@ -79,26 +80,6 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 class SimulationFailed(AssertionError):
     """A run went wrong: why, and how it came to that."""
-
-
-class Process:
-    """One life of the manager."""
-
-    def __init__(self, number: int, wiring: Wire, *, stale: bool) -> None:
-        self.number = number
-        self.wire = wiring
-        self.stale = stale
-        """Begins with lists from a server that may be behind."""
-        self.down = 0.0
-        """How long until the next one is started, should it die."""
-        self.next_is_stale = False
-        self.manager: Manager | None = None
-        self.task: asyncio.Task[None] | None = None
-
-    @property
-    def name(self) -> str:
-        """``manager#2``."""
-        return self.wire.name
 
 
 class Simulation:
@@ -179,11 +160,14 @@ class Simulation:
         clients = LocalClients(self.env, self.plane.server, lambda _program, inner: self._connect(wiring, inner))
         process.manager = Manager(
             self.env,
-            Options(
-                controllers=self.options.controllers,
-                controller_options=self.options.controller_options,
-                gates=FeatureGates(dict.fromkeys(self.options.gates, True)),
-                leader_election=LeaderElection(enabled=self.options.leader_election),
+            with_gates(
+                Options(
+                    controllers=self.options.controllers,
+                    controller_options=self.options.controller_options,
+                    leader_election=LeaderElection(enabled=self.options.leader_election),
+                ),
+                FeatureGates(dict.fromkeys(self.options.gates, True)),
+                DESCRIPTORS,
             ),
             clients.manager(),
             DESCRIPTORS,

@@ -1,5 +1,8 @@
 """A data directory: made private, locked against a second process, and remembering what was acknowledged.
 
+It holds the keys of a cluster. A directory that others can write into is refused, and so are files in it that are links
+or belong to somebody else: they could have been put there to be believed, or to be overwritten elsewhere.
+
 The lock file holds two lines, the holder's process id and the newest revision that was acknowledged to anyone. The
 second is written after each commit, without waiting for the disk, so it never runs ahead of the store. If the store
 is found behind it, writes are missing that somebody was promised: a log that was cut or damaged looks, to SQLite,
@@ -9,9 +12,15 @@ like one that merely ended earlier.
 import os
 from pathlib import Path
 
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.private_files import Unsafe, check_private_files, make_private_directory
 from pilothouse.storage.errors import DataDirectoryError, DataDirectoryLocked
 
+with lazy_imports():
+    import fcntl  # not on Windows, where there is no durable store
+
 LOCK_NAME = "lock"
+_PRIVATE = (".db", ".db-wal", ".key", ".token", LOCK_NAME)
 _PID_WIDTH = 12
 _REVISION_WIDTH = 20
 
@@ -20,14 +29,16 @@ class DataDirectory:
     """An exclusive hold on a directory, from construction to ``release``. It ends with the process in any case."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        import fcntl  # not on Windows, where there is no durable store
-
         self.path = Path(path)
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._fd = os.open(self.path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            make_private_directory(self.path)
+            check_private_files(self.path, _PRIVATE)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(self.path / LOCK_NAME, flags, 0o600)
         except FileExistsError as error:
             raise DataDirectoryError(f"the data directory {self.path} can't be used: it is a file") from error
+        except Unsafe as error:
+            raise DataDirectoryError(f"the data directory {self.path} can't be used: {error}") from None
         except OSError as error:
             raise DataDirectoryError(f"the data directory {self.path} can't be used: {error.strerror}") from error
         try:

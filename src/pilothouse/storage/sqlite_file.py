@@ -82,7 +82,7 @@ class SqliteFile:
 
     def _connect(self) -> sqlite3.Connection:
         # Made by us, so that nobody else can read it from the first byte on; SQLite gives its log the same mode.
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
         try:
             # One process, as the directory's lock has it: SQLite needs no shared memory file and no lock per write.

@@ -15,23 +15,39 @@ CAPACITY = 4096
 """Changes that may wait for one watcher. Upstream's channels hold 10 to 1,000, and block for up to 50 ms when full
 (``storage/cacher``, v1.36); here nobody waits."""
 
+WAITING_BYTES = 32 * 1024 * 1024
+"""Bytes that may wait for one watcher; as much as history keeps of a resource (``Retention``)."""
+
 
 class Watcher:
     """The committed changes under one prefix, in revision order, in batches: an asynchronous iterator for one reader.
 
-    No change is skipped or repeated, also when a wait is cancelled. More than ``capacity`` changes waiting for
-    the reader end the watcher: the reader still gets what waits, then ``WatcherOverrun`` is raised. A batch that comes
-    while nothing waits is accepted whatever its size. ``close`` ends the iteration; so does closing the store.
+    No change is skipped or repeated, also when a wait is cancelled. More than ``capacity`` changes, or more than
+    ``WAITING_BYTES`` of them, waiting for the reader end the watcher: the reader still gets what waits, then
+    ``WatcherOverrun`` is raised. A batch that comes while nothing waits is accepted whatever its size. ``close`` ends
+    the iteration; so does closing the store.
     Batches are shared between watchers: read them, don't change them.
     """
 
-    __slots__ = ("_after", "_closed", "_index", "_pending", "_waiting", "_wake", "capacity", "overrun", "prefix")
+    __slots__ = (
+        "_after",
+        "_bytes",
+        "_closed",
+        "_index",
+        "_pending",
+        "_waiting",
+        "_wake",
+        "capacity",
+        "overrun",
+        "prefix",
+    )
 
     def __init__(self, index: "WatcherIndex", prefix: str, after: int, backlog: list[Change], capacity: int) -> None:
         self._index = index
         self._after = after
         self._pending: list[list[Change]] = [backlog] if backlog else []
         self._waiting = len(backlog)
+        self._bytes = size_of(backlog)
         self._wake: asyncio.Future[None] | None = None
         self._closed = False
         self.prefix = prefix
@@ -52,7 +68,8 @@ class Watcher:
             if self._closed:
                 raise StopAsyncIteration
             if self.overrun:
-                raise WatcherOverrun(f"more than {self.capacity} changes under {self.prefix!r} waited for their reader")
+                bounds = f"{self.capacity} changes or {WAITING_BYTES} bytes of them"
+                raise WatcherOverrun(f"more than {bounds} under {self.prefix!r} waited for their reader")
             await self.changed()
         return self.take()
 
@@ -82,7 +99,7 @@ class Watcher:
         if not pending:
             return []
         self._pending = []
-        self._waiting = 0
+        self._waiting = self._bytes = 0
         return pending[0] if len(pending) == 1 else [change for batch in pending for change in batch]
 
     def close(self) -> None:
@@ -90,29 +107,35 @@ class Watcher:
         if not self._closed:
             self._closed = True
             self._pending = []
-            self._waiting = 0
+            self._waiting = self._bytes = 0
             self._index.remove(self)
             self._notify()
 
-    def deliver(self, batch: list[Change]) -> None:
-        """The store's side: take a commit's changes under this prefix."""
+    def deliver(self, batch: list[Change], size: int) -> None:
+        """The store's side: take a commit's changes under this prefix, of so many bytes."""
         if batch[0].revision <= self._after:
             # A watch may start at a revision that is still to come; what happens until then is not for it.
             batch = [change for change in batch if change.revision > self._after]
             if not batch:
                 return
-        if self._pending and self._waiting + len(batch) > self.capacity:
+        waiting, held = self._waiting + len(batch), self._bytes + size
+        if self._pending and (waiting > self.capacity or held > WAITING_BYTES):
             self.overrun = True
             self._index.remove(self)
         else:
             self._pending.append(batch)
-            self._waiting += len(batch)
+            self._waiting, self._bytes = waiting, held
         self._notify()
 
     def _notify(self) -> None:
         wake = self._wake
         if wake is not None and not wake.done():
             wake.set_result(None)
+
+
+def size_of(changes: list[Change]) -> int:
+    """The bytes of the objects in these changes."""
+    return sum([len(change.value) for change in changes])
 
 
 class WatcherIndex:
@@ -173,8 +196,9 @@ class WatcherIndex:
                     else:
                         batch.append(change)
         for prefix, batch in batches.items():
+            size = size_of(batch)
             for watcher in list(by_prefix[prefix]):
-                watcher.deliver(batch)
+                watcher.deliver(batch, size)
 
     def _prefixes(self, key: str) -> list[str]:
         """The prefixes of a key that a watcher may have, as far as there are watchers that wide or narrow."""

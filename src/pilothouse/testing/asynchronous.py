@@ -23,6 +23,7 @@ from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllermanager.selection import unknown_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, TaskGroup
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.nodes import Profile
 from pilothouse.plane import LocalClients, Plane, PlaneOptions
 from pilothouse.plane.plane import ADMIN
@@ -34,6 +35,13 @@ if TYPE_CHECKING:
 
     from pilothouse.api import wire
     from pilothouse.client.interceptor import Rule
+
+with lazy_imports():
+    import tempfile  # with shutil and all its archives a part of every start otherwise
+
+    from pilothouse.client import interceptor
+    from pilothouse.machinery import manifest_text
+    from pilothouse.plane import explain, served
 
 Object = dict[str, Any]
 Objects = list[Object]
@@ -117,13 +125,12 @@ class AsyncCluster:
         env, server = self.plane.env, self.plane.server
         if not faults:
             return LocalClients(env, server).client("program", *ADMIN)
-        from pilothouse.client.interceptor import Interceptor
 
         def with_faults(_program: str, transport: "wire.Transport") -> "wire.Transport":
-            interceptor = Interceptor(transport, env)
+            failing = interceptor.Interceptor(transport, env)
             for rule in faults:
-                interceptor.add(rule)
-            return interceptor
+                failing.add(rule)
+            return failing
 
         return LocalClients(env, server, with_faults).client("program", *ADMIN)
 
@@ -153,9 +160,11 @@ class AsyncCluster:
             left = ", ".join(self._beginning.remains()) or "nothing"
             raise Timeout(f"the plane is not as at its beginning after {seconds:g} s; what remains: {left}") from None
 
-    async def create(self, manifest: Mapping[str, Any]) -> Object:
+    async def create(self, manifest: Mapping[str, Any] | str) -> Object:
         """Create an object, in its own namespace if it names one. Returns it as the server has it. A field that the
-        server does not know is an error, as with kubectl."""
+        server does not know is an error, as with kubectl. ``manifest`` may be YAML text of one object."""
+        if not isinstance(manifest, Mapping):
+            manifest = _one_document(manifest)
         for field in ("apiVersion", "kind"):
             if not manifest.get(field):
                 raise ValueError(f"the manifest has no {field}: {dict(manifest)}")
@@ -194,7 +203,8 @@ class AsyncCluster:
     ) -> Object | None:
         """Wait until the condition holds for the object as it is, ``None`` while it is not there; returns it.
 
-        Every change is seen, none is polled for. Raises ``Timeout``, which shows the object as it was last.
+        Every change is seen, none is polled for. Raises ``Timeout``, which says what warnings there are about the
+        object and what belongs to it, and shows it as it was last.
         """
         of = await self._kind(api_version, kind)
         seen = _Seen()
@@ -203,9 +213,20 @@ class AsyncCluster:
                 while not await self._holds(of, name, condition, seen):
                     pass
         except TimeoutError:
-            state = json.dumps(seen.object, indent=2) if seen.object is not None else "it does not exist"
-            raise Timeout(f"{kind} {name}: not as expected after {seconds:g} s; last seen:\n{state}") from None
+            why = await self._explain(kind, name, seen.object)
+            raise Timeout(f"{kind} {name}: not as expected after {seconds:g} s{why}") from None
         return seen.object
+
+    async def _explain(self, kind: str, name: str, seen: Object | None) -> str:
+        """What to say about an object that is not as expected: why, and how it is."""
+        meta = (seen or {}).get("metadata", {})
+        namespace = meta.get("namespace", "") if seen is not None else self.namespace
+        warnings = await explain.Explainer(self.client).warnings(kind, name, namespace, meta.get("uid", ""))
+        lines = "".join(f"\n  {line}" for line in warnings)
+        if seen is None:
+            return f"; it does not exist{lines}"
+        shown = {**seen, "metadata": {field: meta[field] for field in meta if field != "managedFields"}}
+        return f"{lines}\nlast seen:\n{json.dumps(shown, indent=2)}"
 
     async def _holds(self, kind: Kind[msgspec.Raw], name: str, condition: Condition, seen: "_Seen") -> bool:
         """Look, then follow the changes until the condition holds. False when the watch ended before."""
@@ -243,6 +264,16 @@ class AsyncCluster:
         return self._served
 
 
+def _one_document(text: object) -> Mapping[str, Any]:
+    if not isinstance(text, str):
+        raise TypeError(f"a manifest is a mapping, or YAML text of one object, got {type(text).__name__}")
+    documents = [document for document in manifest_text.documents_of(text) if document is not None]
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        found = f"{len(documents)} documents" if len(documents) != 1 else type(documents[0]).__name__
+        raise ValueError(f"a manifest is YAML text of one object, got {found}")
+    return documents[0]
+
+
 class _Seen:
     """An object as it was last; None while it is not there."""
 
@@ -276,8 +307,6 @@ class Served:
 
     def _own_directory(self) -> Path:
         if self._directory is None:
-            import tempfile  # with shutil and all its archives a part of every start otherwise
-
             made = tempfile.TemporaryDirectory(prefix="pilothouse-")
             self._directory = Path(self._files.enter_context(made))
         return self._directory
@@ -338,9 +367,7 @@ async def async_plane(
 
 @contextlib.asynccontextmanager
 async def _on_a_port(env: Env, *, secure: bool) -> AsyncIterator[tuple[ApiServer, Served]]:
-    from pilothouse.plane.served import ServedApiServer, ServedOptions
-
-    listening = ServedApiServer(env, ServedOptions(port=0, secure=secure))
+    listening = served.ServedApiServer(env, served.ServedOptions(port=0, secure=secure))
     with contextlib.ExitStack() as files:
         try:
             await listening.start()

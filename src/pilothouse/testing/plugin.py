@@ -17,11 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pilothouse.env.lazy import lazy_imports
+
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from pilothouse.testing.asynchronous import AsyncCluster
     from pilothouse.testing.synchronous import Cluster
+
+with lazy_imports():
+    import functools
+    import inspect
+
+    from pilothouse.testing import asynchronous, synchronous
 
 _MARK = "pilothouse"
 
@@ -41,8 +49,6 @@ def _settings(request: pytest.FixtureRequest, factory: Callable[..., Any]) -> di
         return None
     if marker.args:
         pytest.fail(f"@pytest.mark.{_MARK} takes keyword arguments only, got {marker.args!r}")
-    import inspect
-
     known = inspect.signature(factory).parameters
     unknown = [name for name in marker.kwargs if name not in known]
     if unknown:
@@ -53,20 +59,16 @@ def _settings(request: pytest.FixtureRequest, factory: Callable[..., Any]) -> di
 @pytest.fixture(scope="session")
 def pilothouse_server() -> "Iterator[Cluster]":
     """The plane that all tests of the session share, seen from the namespace default."""
-    from pilothouse.testing.synchronous import plane
-
-    with plane() as cluster:
+    with synchronous.plane() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def pilothouse(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
     """A cluster for this test: a namespace of its own, or with the marker a plane of its own."""
-    from pilothouse.testing.synchronous import plane
-
-    settings = _settings(request, plane)
+    settings = _settings(request, synchronous.plane)
     if settings is not None:
-        with plane(**settings) as cluster:
+        with synchronous.plane(**settings) as cluster:
             yield cluster
         return
     shared: Cluster = request.getfixturevalue("pilothouse_server")
@@ -81,8 +83,4 @@ def pilothouse_async(
     request: pytest.FixtureRequest,
 ) -> "Callable[..., AbstractAsyncContextManager[AsyncCluster]]":
     """``async_plane`` with the marker's arguments filled in."""
-    import functools
-
-    from pilothouse.testing.asynchronous import async_plane
-
-    return functools.partial(async_plane, **(_settings(request, async_plane) or {}))
+    return functools.partial(asynchronous.async_plane, **(_settings(request, asynchronous.async_plane) or {}))

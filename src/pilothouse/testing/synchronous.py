@@ -112,9 +112,9 @@ class Cluster:
         it was. The whole plane sees it: for a test with a plane of its own. Raises ``Timeout``."""
         self._thread.call(self._cluster.reset())
 
-    def create(self, manifest: Mapping[str, Any]) -> Object:
+    def create(self, manifest: Mapping[str, Any] | str) -> Object:
         """Create an object, in its own namespace if it names one. Returns it as the server has it. A field that the
-        server does not know is an error, as with kubectl."""
+        server does not know is an error, as with kubectl. ``manifest`` may be YAML text of one object."""
         return self._thread.call(self._cluster.create(manifest))
 
     def get(self, api_version: str, kind: str, name: str) -> Object:
@@ -141,7 +141,7 @@ class Cluster:
         """Wait until the condition holds for the object as it is, ``None`` while it is not there; returns it.
 
         The condition is called on the plane's thread, after every change. Raises ``Timeout`` (an ``AssertionError``),
-        which shows the object as it was last.
+        which says what warnings there are about the object and what belongs to it, and shows it as it was last.
         """
         return self._thread.call(self._cluster.wait_for(api_version, kind, name, condition, seconds=seconds))
 

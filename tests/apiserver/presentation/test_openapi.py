@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.customresources.serving import versions_of
 from pilothouse.apiserver.presentation.openapi import OpenApi
+from pilothouse.apiserver.presentation.openapi_custom import add_custom
 from pilothouse.apiserver.presentation.openapi_protobuf import encode
-from pilothouse.apiserver.presentation.openapi_second import as_v2
+from pilothouse.apiserver.presentation.openapi_schemas import V2, V3, SchemaCollector
 from pilothouse.apiserver.presentation.protobuf_decoding import fields_of
 from pilothouse.apiserver.resources import ResourceTable
 
@@ -99,24 +101,164 @@ def test_extensions_travel_as_yaml() -> None:
     assert inside(written, 31, 2, 2) == [b'"atomic"\n']
 
 
+# As in apiextensions ``pkg/controller/openapi/builder/builder_test.go`` (v0.36), ``TestNewBuilder``.
+
+KIND = [{"group": "bar.k8s.io", "kind": "Foo", "version": "v1"}]
+META = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+}
+INT_OR_STRING = {"x-kubernetes-int-or-string": True}
+FREE = {"x-kubernetes-preserve-unknown-fields": True}
+
+
+def _definition(given: dict[str, Any]) -> dict[str, Any]:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": given}}
+    return {
+        "metadata": {"name": "foos.bar.k8s.io"},
+        "spec": {
+            "group": "bar.k8s.io",
+            "scope": "Namespaced",
+            "names": {"plural": "foos", "kind": "Foo", "listKind": "FooList"},
+            "versions": [{**version, "selectableFields": [{"jsonPath": ".spec.color"}]}],
+        },
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    }
+
+
+def _served(given: dict[str, Any], version: str) -> dict[str, Any]:
+    """The schemas of the custom kind and of its list, without what is said in words."""
+    (info,) = versions_of(_definition(given))
+    collector = SchemaCollector(version)
+    add_custom(collector, info, version)
+    schemas = {name: value for name, value in collector.schemas.items() if name.startswith("io.k8s.bar.")}
+    found: dict[str, Any] = _without_descriptions(msgspec.json.decode(msgspec.json.encode(schemas)))
+    return found
+
+
+def _without_descriptions(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_descriptions(inner) for key, inner in value.items() if key != "description"}
+    return [_without_descriptions(inner) for inner in value] if isinstance(value, list) else value
+
+
 @pytest.mark.parametrize(
-    ("shown", "expected"),
+    ("given", "expected"),
     [
-        pytest.param({"type": "string", "nullable": True}, {}, id="a nullable value has no type"),
         pytest.param(
-            {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
-            {"x-kubernetes-int-or-string": True},
-            id="neither has one of two types",
+            {"type": "object", "properties": {"spec": {"type": "object"}}},
+            {"type": "object", "properties": {**META, "spec": {"type": "object"}}},
+            id="with properties",
+        ),
+        pytest.param({"type": "object"}, {"type": "object", "properties": META}, id="of a type only"),
+        pytest.param({"type": "object", **FREE}, {"type": "object"}, id="any fields at its root: no property at all"),
+        pytest.param(
+            {"type": "object", **FREE, "description": "d", "properties": {"spec": {"type": "object"}}},
+            {"type": "object"},
+            id="not even those that it has",
         ),
         pytest.param(
-            {"allOf": [{"$ref": "#/components/schemas/a.B"}], "default": {}, "description": "d"},
-            {"$ref": "#/definitions/a.B", "description": "d"},
-            id="a wrapped reference",
+            {"type": "object", "properties": {"a": {"type": "object", **FREE, "properties": {"b": {}}}, "c": FREE}},
+            {"type": "object", "properties": {**META, "a": FREE, "c": FREE}},
+            id="any fields below: neither type nor properties there",
         ),
         pytest.param(
-            {"type": "object", "additionalProperties": True}, {"type": "object"}, id="a map of anything is an object"
+            {
+                "type": "object",
+                "properties": {
+                    "a": {**INT_OR_STRING, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+                    "b": {**INT_OR_STRING, "allOf": [{"anyOf": [{"minimum": 42.0}]}]},
+                    "c": INT_OR_STRING,
+                },
+            },
+            {"type": "object", "properties": {**META, "a": INT_OR_STRING, "b": INT_OR_STRING, "c": INT_OR_STRING}},
+            id="one of two types: the extension alone",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"e": {"type": "object", "x-kubernetes-embedded-resource": True, **FREE}}},
+            {"type": "object", "properties": {**META, "e": {"x-kubernetes-embedded-resource": True, **FREE}}},
+            id="an embedded object with any fields",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"e": {"type": "object", "x-kubernetes-embedded-resource": True}}},
+            {
+                "type": "object",
+                "properties": {
+                    **META,
+                    "e": {
+                        "type": "object",
+                        "x-kubernetes-embedded-resource": True,
+                        "properties": META,
+                        "required": ["kind", "apiVersion"],
+                    },
+                },
+            },
+            id="an embedded object has what every object has",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "required": ["a", "b"],
+                "properties": {
+                    "a": {"type": "array", "nullable": True, "items": {"type": "string"}},
+                    "b": {"type": "array", "items": {"type": "string", "nullable": True}},
+                },
+            },
+            {
+                "type": "object",
+                "required": ["b"],
+                "properties": {**META, "a": {}, "b": {"type": "array", "items": {}}},
+            },
+            id="what may be null has no type and is not required",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "properties": {
+                    "m": {
+                        "type": "object",
+                        "additionalProperties": {"type": "string", "nullable": True, "default": "x"},
+                    }
+                },
+            },
+            {"type": "object", "properties": {**META, "m": {"type": "object", "additionalProperties": {}}}},
+            id="values of a map, defaults",
         ),
     ],
 )
-def test_a_schema_in_v2(shown: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert as_v2(shown) == expected
+def test_a_custom_kind_in_v2(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    selectable = [{"fieldPath": "spec.color"}]
+    assert _served(given, V2)["io.k8s.bar.v1.Foo"] == {
+        **expected,
+        "x-kubernetes-group-version-kind": KIND,
+        "x-kubernetes-selectable-fields": selectable,
+    }
+
+
+def test_a_list_of_custom_objects_in_v2() -> None:
+    listed = _served({"type": "object"}, V2)["io.k8s.bar.v1.FooList"]
+    assert listed == {
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            **META,
+            "metadata": {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
+            "items": {"type": "array", "items": {"$ref": "#/definitions/io.k8s.bar.v1.Foo"}},
+        },
+        "x-kubernetes-group-version-kind": [{**KIND[0], "kind": "FooList"}],
+        "x-kubernetes-selectable-fields": [{"fieldPath": "spec.color"}],
+    }
+
+
+def test_v3_shows_a_custom_kind_as_its_definition_gives_it() -> None:
+    given: dict[str, Any] = {
+        "type": "object",
+        **FREE,
+        "properties": {"a": {"type": "string", "nullable": True, "default": "x"}},
+    }
+    shown = _served(given, V3)["io.k8s.bar.v1.Foo"]
+    assert shown["x-kubernetes-preserve-unknown-fields"] is True
+    assert shown["properties"]["a"] == given["properties"]["a"]
+    meta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+    assert shown["properties"]["metadata"] == {"allOf": [{"$ref": meta}]}

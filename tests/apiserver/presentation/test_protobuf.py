@@ -8,7 +8,7 @@ import pytest
 
 from pilothouse.apiserver.presentation import protobuf
 from pilothouse.apiserver.presentation.protobuf_decoding import decode_message, fields_of
-from pilothouse.apiserver.presentation.protobuf_encoding import delimited, encode_message
+from pilothouse.apiserver.presentation.protobuf_encoding import delimited, encode_message, varint
 
 OBJECTS: dict[str, Any] = json.loads((Path(__file__).parent / "served_objects.json").read_text())
 
@@ -51,6 +51,8 @@ def test_a_body_as_go_writes_it() -> None:
         pytest.param("util.intstr.IntOrString", -1, id="a negative number"),
         pytest.param("meta.v1.MicroTime", "2026-01-02T03:04:05.000006Z", id="micro time keeps its micros"),
         pytest.param("meta.v1.Time", "1969-12-31T23:59:58Z", id="before the epoch"),
+        pytest.param("meta.v1.Time", "0800-12-25T00:00:00Z", id="a year has four digits"),
+        pytest.param("meta.v1.MicroTime", "0001-01-01T00:00:02.000000Z", id="also the first one, in micro time"),
         pytest.param("resource.Quantity", "1500m", id="a quantity is its text"),
         pytest.param("meta.v1.FieldsV1", {"f:spec": {".": {}}}, id="managed fields are JSON inside"),
         pytest.param("authorization.v1.ExtraValue", ["a", "b"], id="a named list is a message around it"),
@@ -104,6 +106,12 @@ def test_delete_options_may_name_any_group() -> None:
             b"k8s\x00" + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod")) + delimited(2, b"\x08\x01"),
             id="a number where a message belongs",
         ),
+        pytest.param(
+            b"k8s\x00"
+            + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod"))
+            + delimited(2, delimited(1, delimited(8, b"\x08" + varint(1 << 60)))),
+            id="a time that no calendar has",
+        ),
     ],
 )
 def test_broken_bodies_are_refused(body: bytes) -> None:
@@ -122,3 +130,38 @@ def test_custom_resources_have_no_protobuf_but_their_metadata_has() -> None:
         "items": [{"metadata": {"name": "a"}}],
     }
     assert protobuf.decode_object(protobuf.encode_object(listed)) == listed
+
+
+def _field(number: int, value: bytes | int) -> bytes:
+    return delimited(number, value) if isinstance(value, bytes) else varint(number << 3) + varint(value)
+
+
+@pytest.mark.parametrize(
+    ("message", "data"),
+    [
+        pytest.param("meta.v1.ObjectMeta", _field(8, 5), id="a number for a time"),
+        pytest.param("meta.v1.ObjectMeta", _field(8, _field(1, b"x")), id="a text for its seconds"),
+        pytest.param("meta.v1.ObjectMeta", _field(11, 5), id="a number for a map"),
+        pytest.param("meta.v1.ObjectMeta", _field(11, _field(1, 5)), id="a number for a key"),
+        pytest.param("meta.v1.ObjectMeta", _field(11, _field(1, b"k") + _field(2, 5)), id="a number for its value"),
+        pytest.param("meta.v1.ManagedFieldsEntry", _field(7, _field(1, 5)), id="a number for fields"),
+        pytest.param(
+            "core.v1.ResourceRequirements", _field(1, _field(1, b"k") + _field(2, _field(1, 5))), id="an amount"
+        ),
+        pytest.param("core.v1.ServicePort", _field(4, _field(3, 5)), id="a number for a port's name"),
+        pytest.param("core.v1.ServicePort", _field(4, _field(1, b"x")), id="a text for what a port is"),
+        pytest.param("apiextensions.v1.JSONSchemaPropsOrBool", _field(1, b"x"), id="a text for a truth value"),
+        pytest.param("apiextensions.v1.JSONSchemaPropsOrArray", _field(2, 5), id="a number for schemas"),
+        pytest.param("apiextensions.v1.JSONSchemaPropsOrStringArray", _field(2, 5), id="a number for names"),
+        pytest.param("authentication.v1.ExtraValue", _field(1, 5), id="a number for texts"),
+    ],
+)
+def test_a_field_of_another_wire_type_is_refused(message: str, data: bytes) -> None:
+    with pytest.raises(protobuf.ProtobufError, match=r"(?i)wire ?type"):
+        decode_message(message, data)
+
+
+@pytest.mark.parametrize("field", [1, 2, 4])
+def test_an_envelope_of_numbers_is_refused(field: int) -> None:
+    with pytest.raises(protobuf.ProtobufError, match="wrong wireType = 0"):
+        protobuf.decode_object(protobuf.MAGIC + _field(field, 5))

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from pilothouse.apiserver.presentation.human import human_duration, selector_text
-from pilothouse.apiserver.presentation.pod_row import pod_cells, pod_conditions
 from pilothouse.apiserver.presentation.printer_columns import cell, find
 from pilothouse.apiserver.presentation.tables import TableMaker
+from pilothouse.apiserver.registry.core.pods.printers import pod_conditions, print_pod
+from pilothouse.apiserver.registry.generic.printers import human_duration, selector_text
 from pilothouse.apiserver.resources import ResourceInfo, built_in
 
 HERE = Path(__file__).parent
@@ -192,7 +192,7 @@ SIDECAR = {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}
     ],
 )
 def test_pod_status(document: dict[str, Any], ready: str, status: str, restarts: str) -> None:
-    assert pod_cells(document, NOW)[1:4] == [ready, status, restarts]
+    assert print_pod(document, NOW)[1:4] == [ready, status, restarts]
 
 
 def test_ended_pods_are_marked() -> None:

@@ -1,12 +1,8 @@
-"""Answers of two sides, held against each other field by field, once what is never the same has been masked.
-
-``differences`` gives what is left; ``causes`` says which of it lies in sixteen minor versions.
-"""
+"""Answers of two sides, held against each other once what is never the same has been masked."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from difflib import SequenceMatcher
+from collections.abc import Iterator
+from difflib import unified_diff
 from typing import Any
 
 import yaml
@@ -35,6 +31,8 @@ _MASKS = tuple(
         # Servers before v1.23 call a generated name that is still taken a timeout (kubernetes#104699). Whether the pod
         # before it has gone by then is a matter of milliseconds.
         (r"(?m)^ *Warning  FailedCreate .*The POST operation against Pod could not be completed at this time.*\n", ""),
+        # Where a part of a diff begins.
+        (r"(?m)^@@ .* @@$", "@@"),
         # Lines that go on stand as far right as the longest name has pushed them.
         (r"(?m)^ {12,}", "            "),
         (r"\.1[0-9a-f]{15}\b", ".<event>"),
@@ -46,42 +44,36 @@ _MASKS = tuple(
         (r"(?i)(?<=Resource Version:)\s+\d+", " <revision>"),
     )
 )
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
+_OWN = (
+    ".resourceVersion",
+    ".nodePort",
+    ".machineID",
+    ".bootID",
+    ".systemUUID",
+    ".status.certificate",
+    ".pod-template-hash",
+)
+_RENAMED = ".spec.selector.matchLabels.controller-uid"
+"""Of jobs; there is a prefix since v1.27."""
+_OWNED = re.compile(r"\.managedFields\[[^\]]*\]\.(?!manager$)")
+"""Which fields a manager owns; the recorded answers of v1.36.2 have that."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One side has ``real``, the other ``ours``, at this place of a step's answer.
+def differences(step: Step, real: Answer, ours: Answer) -> Iterator[str]:
+    """What the answers to a step differ in: the exit code, any line, or a field that the real one has.
 
-    In text a place is ``out`` or ``err`` and a line is on one side only. In objects it is a path.
+    Of objects, what only ours has is what releases have added: the recorded answers of v1.36.2 hold it, and golden
+    output holds the text of steps that are ``newer``.
     """
-
-    step: str
-    place: str
-    real: str
-    ours: str
-
-    def __str__(self) -> str:
-        return f"{self.step} | {self.place}\n    real: {self.real}\n    ours: {self.ours}"
-
-
-def differences(script: tuple[Step, ...], real: Mapping[str, Answer], ours: Mapping[str, Answer]) -> list[Difference]:
-    """What differs, in the order of the script."""
-    found: list[Difference] = []
-    for step in script:
-        if not step.watch:
-            found.extend(_compare(step, real[step.name], ours[step.name]))
-    return found
-
-
-def _compare(step: Step, real: Answer, ours: Answer) -> Iterator[Difference]:
     if real.code != ours.code:
-        yield Difference(step.name, "exit code", str(real.code), str(ours.code))
-    yield from _compare_text(step, "err", real.err, ours.err)
+        yield f"{step.name} | exit code: real {real.code}, ours {ours.code}"
+    if step.newer:
+        return
+    yield from _compare_text(f"{step.name} | err", lines(step, real.err), lines(step, ours.err))
     if re.search(r"(^| )-o (yaml|json)\b", step.line) and real.out.strip() and ours.out.strip():
         yield from _compare_objects(step, list(yaml.safe_load_all(real.out)), list(yaml.safe_load_all(ours.out)))
     else:
-        yield from _compare_text(step, "out", real.out, ours.out)
+        yield from _compare_text(f"{step.name} | out", lines(step, real.out), lines(step, ours.out))
 
 
 # Text
@@ -94,17 +86,18 @@ def mask(text: str) -> str:
     return text
 
 
-def _lines(step: Step, text: str) -> list[str]:
+def lines(step: Step, text: str) -> list[str]:
+    """What a step has printed, in an order and a width that do not hang on chance."""
     # Columns are as wide as what stands in them.
-    lines = [re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in mask(text).splitlines()]
-    return sorted(lines) if step.unordered else _sort_events(lines)
+    found = [re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in mask(text).splitlines()]
+    return sorted(found) if step.unordered else _sort_events(found)
 
 
-def _sort_events(lines: list[str]) -> list[str]:
+def _sort_events(found: list[str]) -> list[str]:
     """The events at the end of a description come in any order within a second, and are counted if they come again."""
     result: list[str] = []
     events: list[str] | None = None
-    for line in [*lines, ""]:
+    for line in [*found, ""]:
         if events is not None and line:
             events.append(line)
             continue
@@ -114,40 +107,24 @@ def _sort_events(lines: list[str]) -> list[str]:
         if line.startswith("Events:"):
             events = []
         result.append(line)
-    return result
+    return result[:-1]
 
 
-def _compare_text(step: Step, place: str, real: str, ours: str) -> Iterator[Difference]:
-    left, right = _lines(step, real), _lines(step, ours)
-    for tag, from_left, to_left, from_right, to_right in SequenceMatcher(
-        None, left, right, autojunk=False
-    ).get_opcodes():
-        if tag == "equal":
-            continue
-        # Two lines belong together if they begin alike, as rows of a table and fields of a description do.
-        here, there = left[from_left:to_left], right[from_right:to_right]
-        for one in here:
-            other = next((line for line in there if _begin(line) == _begin(one)), ABSENT)
-            if other is not ABSENT:
-                there.remove(other)
-            yield Difference(step.name, place, one, other)
-        for other in there:
-            yield Difference(step.name, place, ABSENT, other)
-
-
-def _begin(line: str) -> str:
-    return re.split(r": |  ", line.strip(), maxsplit=1)[0]
+def _compare_text(place: str, real: list[str], ours: list[str]) -> Iterator[str]:
+    if real != ours:
+        yield "\n".join([place, *unified_diff(real, ours, "real", "ours", lineterm="", n=1)])
 
 
 # Objects
 
 
-def _compare_objects(step: Step, real: Any, ours: Any) -> Iterator[Difference]:
+def _compare_objects(step: Step, real: Any, ours: Any) -> Iterator[str]:
     left, right = dict(_flatten(_sorted(real), "")), dict(_flatten(_sorted(ours), ""))
-    for path in sorted(left.keys() | right.keys()):
-        one, other = left.get(path, ABSENT), right.get(path, ABSENT)
-        if one != other:
-            yield Difference(step.name, path, one, other)
+    for path, value in left.items():
+        found = right.get(path, ABSENT)
+        # A null is a field that is not set; since v1.34 it is not printed.
+        if value not in (found, "None") and not path.endswith(_RENAMED) and not _OWNED.search(path):
+            yield f"{step.name} | {path}: real {value}, ours {found}"
 
 
 def _sorted(documents: list[Any]) -> list[Any]:
@@ -190,16 +167,6 @@ def _named(members: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _leaf(path: str, value: Any) -> str:
-    if path.endswith(
-        (
-            ".resourceVersion",
-            ".nodePort",
-            ".machineID",
-            ".bootID",
-            ".systemUUID",
-            ".status.certificate",
-            ".pod-template-hash",
-        )
-    ):
+    if path.endswith(_OWN):
         return "<some>"
     return mask(str(value)) if isinstance(value, str) else repr(value)

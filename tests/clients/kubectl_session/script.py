@@ -1,6 +1,6 @@
 """The kubectl session itself: what is typed, in order, and what has to hold before it is.
 
-The commands go to namespace ``shop``. Names are unique and say what a step shows; ``causes`` refers to them.
+The commands go to namespace ``shop``. Names are unique and say what a step shows.
 """
 
 import json
@@ -67,11 +67,11 @@ _daemons_settled = where(
 
 ORIENTATION = (
     Step("readiness", "get --raw /readyz"),
-    Step("what is served", "api-resources -o wide --sort-by=name"),
+    Step("what is served", "api-resources -o wide --sort-by=name", newer=True),
     Step("explain a field", "explain --output plaintext-openapiv2 configmap.data"),
     Step("explain a misspelt field", "explain --output plaintext-openapiv2 configmap.date"),
     Step("nodes", "get nodes"),
-    Step("nodes in full", "get nodes -o wide --show-labels"),
+    Step("nodes in full", "get nodes -o wide --show-labels", newer=True),
     Step("a node as YAML", "get node node-0 -o yaml"),
     Step(
         "nodes by columns",
@@ -84,11 +84,12 @@ ORIENTATION = (
         "get namespace shop -o yaml --show-managed-fields",
         (there(f"{SHOP}/configmaps/kube-root-ca.crt"),),
     ),
-    Step("describe the namespace", "describe namespace shop"),
+    Step("describe the namespace", "describe namespace shop", newer=True),
     Step(
         "service accounts",
         "get serviceaccounts",
         (where(f"{SHOP}/serviceaccounts/default", "has its token", lambda found: found.get("secrets")),),
+        newer=True,
     ),
     Step("top has no metrics of nodes", "top nodes"),
     Step("top has no metrics of pods", "top pods"),
@@ -100,7 +101,7 @@ RIGHTS = (
     Step("make a role", "create role reader --verb=get,list --resource=pods,pods/log"),
     Step("bind it", "create rolebinding readers --role=reader --user=jane --serviceaccount=shop:default"),
     Step("jane may now", "auth can-i list pods --as=jane"),
-    Step("what jane may", "auth can-i --list --as=jane", unordered=True),
+    Step("what jane may", "auth can-i --list --as=jane", unordered=True, newer=True),
     Step("jane lists pods", "get pods --as=jane"),
     Step("jane deletes a pod", "delete pod solo --as=jane"),
     Step("jane makes a config map", "create configmap x --as=jane"),
@@ -123,9 +124,9 @@ OBJECTS = (
 
 
 DEPLOYMENT = (
-    Step("apply a misspelt field", "apply -f misspelt.yaml"),
-    Step("create what cannot be", "create -f unselected.yaml"),
-    Step("what apply would do", "diff -f web.yaml"),
+    Step("apply a misspelt field", "apply -f misspelt.yaml", newer=True),
+    Step("create what cannot be", "create -f unselected.yaml", newer=True),
+    Step("what apply would do", "diff -f web.yaml", newer=True),
     Step("apply a deployment and its service", "apply -f web.yaml"),
     Step("apply the same again", "apply -f web.yaml", deployed("web", 2)),
     Step("rollout status", "rollout status deployment/web --timeout=30s"),
@@ -152,6 +153,7 @@ DEPLOYMENT = (
         "describe the service",
         "describe service web",
         (where(f"{SHOP}/endpoints/web", "has both pods", lambda found: len(found["subsets"][0]["addresses"]) == 2),),
+        newer=True,
     ),
     Step("the service as YAML", "get service web -o yaml"),
     Step("endpoints", "get endpoints web -o jsonpath='{.subsets[*].addresses[*].targetRef.kind} {.subsets[*].ports}'"),
@@ -185,7 +187,7 @@ DEPLOYMENT = (
     Step("scale as a patch", patch("deployment web --subresource=scale", {"spec": {"replicas": 2}}, "merge")),
     Step("expose", "expose deployment web --name=front --type=NodePort --port=8000", deployed("web", 2)),
     Step("the exposed service", "get service front -o yaml"),
-    Step("describe the exposed service", "describe service front", (there(f"{SHOP}/endpoints/front"),)),
+    Step("describe the exposed service", "describe service front", (there(f"{SHOP}/endpoints/front"),), newer=True),
     Step("autoscale", "autoscale deployment web --min=1 --max=2 --cpu=80%"),
     Step("the autoscaler", "get horizontalpodautoscalers.v1.autoscaling web -o yaml"),
     Step("delete the autoscaler", "delete hpa web"),
@@ -214,7 +216,9 @@ CHANGES = (
     ),
     Step("a JSON patch of nothing", patch("configmap settings", [{"op": "remove", "path": "/data/z"}], "json")),
     Step(
-        "a patch to what cannot be", patch("deployment web", {"spec": {"selector": {"matchLabels": {"app": "other"}}}})
+        "a patch to what cannot be",
+        patch("deployment web", {"spec": {"selector": {"matchLabels": {"app": "other"}}}}),
+        newer=True,
     ),
     Step("a patch of the wrong type", patch("deployment web", {"spec": {"replicas": "many"}})),
     Step("patched", "get deployment,service,configmap -o yaml", deployed("web", 2)),
@@ -237,7 +241,7 @@ CHANGES = (
     Step("another manager", "apply --server-side --field-manager=other -f flags-2.yaml"),
     Step("who owns what", "get configmap flags -o yaml --show-managed-fields"),
     Step("what it would change", "diff --server-side --force-conflicts -f flags.yaml"),
-    Step("a deployment from the other side", "apply --server-side -f web.yaml"),
+    Step("a deployment from the other side", "apply --server-side -f web.yaml", newer=True),
     Step("by force, too", "apply --server-side --force-conflicts -f web.yaml"),
     Step("who owns the deployment", "get deployment web -o yaml --show-managed-fields", deployed("web", 2)),
     Step("delete a config map", "delete configmap flags"),
@@ -256,12 +260,14 @@ PODS = (
     Step("describe a pod", "describe pod solo", (events("involvedObject.name=solo", 4),)),
     Step("events of the pod", "events --for=pod/solo", unordered=True),
     Step("change what is fixed", "apply -f solo-moved.yaml"),
-    Step("replace what is fixed", "replace -f solo-moved.yaml"),
+    Step("replace what is fixed", "replace -f solo-moved.yaml", newer=True),
     Step("replace by force", "replace --force -f solo-moved.yaml"),
     Step("a pod's image may change", "set image pod/solo other=registry.k8s.io/pause:3.8", (pods("solo", 1),)),
     Step("the pod as YAML", "get pod solo -o yaml --show-managed-fields", (pods("solo", 1),)),
     Step("delete it now", "delete pod solo --now"),
-    Step("what the watch has seen of it", ends="follow pods", last=r"(?s)(0/1 +(Terminating|Completed).*){6}"),
+    Step(
+        "what the watch has seen of it", ends="follow pods", last=r"(?s)(0/1 +(Terminating|Completed).*){6}", newer=True
+    ),
     Step("delete it by force", "delete pod solo-run --force --grace-period=0"),
     Step("delete it once more", "delete pod solo-run"),
 )
@@ -277,10 +283,12 @@ SETS = (
         "wait --for=condition=complete job/sums --timeout=30s",
         (where(f"{BATCH}/jobs/sums", "is done", _is_done),),
     ),
-    Step("sets and jobs in full", "get statefulsets,daemonsets,jobs -o wide"),
+    Step("sets and jobs in full", "get statefulsets,daemonsets,jobs -o wide", newer=True),
     Step("describe the stateful set", "describe statefulset db", (events("involvedObject.name=db", 2),)),
     Step("describe the daemon set", "describe daemonset agent", (events("involvedObject.name=agent", 3),)),
-    Step("describe the job", "describe job sums", (events("involvedObject.name=sums,reason=Completed", 1),)),
+    Step(
+        "describe the job", "describe job sums", (events("involvedObject.name=sums,reason=Completed", 1),), newer=True
+    ),
     Step("sets and jobs as YAML", "get statefulset,daemonset,job -o yaml"),
     Step("pods of sets as YAML", "get pod db-0 db-1 -o yaml"),
     Step("revisions", "get controllerrevisions -o yaml"),
@@ -317,7 +325,7 @@ NODES = (
 
 CERTIFICATES = (
     Step("ask for a certificate", "create -f request.yaml"),
-    Step("the request", "get csr"),
+    Step("the request", "get csr", newer=True),
     Step("describe the request", "describe csr jane"),
     Step("approve it", "certificate approve jane"),
     Step("approve it again", "certificate approve jane"),
@@ -341,7 +349,7 @@ CUSTOM = (
     Step("wait for the definition", "wait --for=condition=Established crd/ships.sea.example.com --timeout=10s"),
     Step("the definition", "get crd ships.sea.example.com -o yaml"),
     Step("launch a ship", "apply -f argo.yaml"),
-    Step("launch it badly", "apply -f sunk.yaml", unordered=True),
+    Step("launch it badly", "apply --validate=false -f sunk.yaml", unordered=True),
     Step("ships", "get ships"),
     Step("ships by category", "get sea -o wide"),
     Step("the ship as YAML", "get sh argo -o yaml --show-managed-fields"),

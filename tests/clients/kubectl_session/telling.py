@@ -27,6 +27,9 @@ APPS = "/apis/apps/v1/namespaces/shop"
 class Step:
     """One command. ``editor`` is what ``kubectl edit`` starts; ``unordered``: the order of lines says nothing.
 
+    ``newer``: what is printed has changed since v1.20, so that only the exit code is compared; golden output has the
+    rest.
+
     ``watch``: it runs on in the background from its first line on, until a later step ``ends`` it: then, when its last
     line matches ``last``, its output is that step's answer.
     """
@@ -36,6 +39,7 @@ class Step:
     after: tuple[Check, ...] = ()
     editor: str = ""
     unordered: bool = False
+    newer: bool = False
     watch: bool = False
     ends: str = ""
     last: str = ""

@@ -3,16 +3,18 @@ v1.36, whose signatures were made by another program than ours."""
 
 import asyncio
 import base64
+import contextlib
 import datetime
 import hashlib
 import hmac
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import World
 from tests.controllers.upstream_coverage import Cases, missing
 
 from pilothouse.api.core import Secret
@@ -21,6 +23,7 @@ from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.identity.bootstrap_signer import DESCRIPTOR
 from pilothouse.controllers.identity.bootstrap_signer.decide import signed
 from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR as CLEANER
+from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -98,14 +101,19 @@ def is_good(text: str, signature: str, secret: str) -> bool:
     return nothing == "" and told["alg"] == "HS256" and mac == base64.urlsafe_b64encode(computed).decode().rstrip("=")
 
 
-def running(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         if await world.get("/api/v1/namespaces/kube-public") is None:
             await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "kube-public"}})
         await world.start(DESCRIPTOR)
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
 
 
 async def make_token(world: World, number: str, secret: str, expiration: str = "") -> None:
@@ -130,102 +138,85 @@ async def seen(world: World) -> dict[str, str]:
     return found
 
 
-def test_nothing_is_written_where_there_is_nothing_to_sign() -> None:
-    async def story(world: World) -> None:
-        await make_token(world, "abc123", "tokenSecret")
-        await asyncio.sleep(1)
-        await make_map(world, other="text")
-        await world.request("POST", MAPS, {"metadata": {"name": "other"}, "data": {"kubeconfig": "payload"}})
-        await asyncio.sleep(1)
-        assert world.requests() == []
-
-    running(story)
+async def test_nothing_is_written_where_there_is_nothing_to_sign(world: World) -> None:
+    await make_token(world, "abc123", "tokenSecret")
+    await asyncio.sleep(1)
+    await make_map(world, other="text")
+    await world.request("POST", MAPS, {"metadata": {"name": "other"}, "data": {"kubeconfig": "payload"}})
+    await asyncio.sleep(1)
+    assert world.requests() == []
 
 
-def test_signatures_follow_text_and_tokens() -> None:
-    async def story(world: World) -> None:
-        await make_map(world, kubeconfig="payload", more="x")
-        await make_token(world, "abc123", "tokenSecret")
-        await make_token(world, "def456", "another secret")
-        await asyncio.sleep(1)
-        found = await seen(world)
-        assert found[KEY] == SIGNATURE
-        assert is_good("payload", found["jws-kubeconfig-def456"], "another secret")
-        assert not is_good("payload", found["jws-kubeconfig-def456"], "no secret")
-        assert sorted(found) == [KEY, "jws-kubeconfig-def456", "kubeconfig", "more"]
+async def test_signatures_follow_text_and_tokens(world: World) -> None:
+    await make_map(world, kubeconfig="payload", more="x")
+    await make_token(world, "abc123", "tokenSecret")
+    await make_token(world, "def456", "another secret")
+    await asyncio.sleep(1)
+    found = await seen(world)
+    assert found[KEY] == SIGNATURE
+    assert is_good("payload", found["jws-kubeconfig-def456"], "another secret")
+    assert not is_good("payload", found["jws-kubeconfig-def456"], "no secret")
+    assert sorted(found) == [KEY, "jws-kubeconfig-def456", "kubeconfig", "more"]
 
-        await world.merge(f"{MAPS}/cluster-info", {"data": {"kubeconfig": "other payload"}})
-        await asyncio.sleep(1)
-        assert is_good("other payload", (await seen(world))[KEY], "tokenSecret")
+    await world.merge(f"{MAPS}/cluster-info", {"data": {"kubeconfig": "other payload"}})
+    await asyncio.sleep(1)
+    assert is_good("other payload", (await seen(world))[KEY], "tokenSecret")
 
-        await world.delete(f"{SECRETS}/bootstrap-token-def456")
-        await world.merge(f"{SECRETS}/bootstrap-token-abc123", {"stringData": {"token-secret": "third secret"}})
-        await asyncio.sleep(1)
-        found = await seen(world)
-        assert sorted(found) == [KEY, "kubeconfig", "more"]
-        assert is_good("other payload", found[KEY], "third secret")
-        whole = await world.see(f"{MAPS}/cluster-info")
-        assert (whole["metadata"]["labels"], whole["binaryData"]) == ({"a": "b"}, {"z": "eA=="})
-        assert set(world.requests()) == {"update configmaps cluster-info"}
-
-    running(story)
+    await world.delete(f"{SECRETS}/bootstrap-token-def456")
+    await world.merge(f"{SECRETS}/bootstrap-token-abc123", {"stringData": {"token-secret": "third secret"}})
+    await asyncio.sleep(1)
+    found = await seen(world)
+    assert sorted(found) == [KEY, "kubeconfig", "more"]
+    assert is_good("other payload", found[KEY], "third secret")
+    whole = await world.see(f"{MAPS}/cluster-info")
+    assert (whole["metadata"]["labels"], whole["binaryData"]) == ({"a": "b"}, {"z": "eA=="})
+    assert set(world.requests()) == {"update configmaps cluster-info"}
 
 
-def test_it_comes_to_rest() -> None:
-    async def story(world: World) -> None:
-        await make_map(world, kubeconfig="payload")
-        await make_token(world, "abc123", "tokenSecret")
-        await asyncio.sleep(5)
-        world.seen.clear()
-        await world.merge(f"{MAPS}/cluster-info", {"metadata": {"labels": {"c": "d"}}})
-        await asyncio.sleep(3600)
-        assert world.requests() == []
-
-    running(story)
+async def test_it_comes_to_rest(world: World) -> None:
+    await make_map(world, kubeconfig="payload")
+    await make_token(world, "abc123", "tokenSecret")
+    await asyncio.sleep(5)
+    world.seen.clear()
+    await world.merge(f"{MAPS}/cluster-info", {"metadata": {"labels": {"c": "d"}}})
+    await asyncio.sleep(3600)
+    assert world.requests() == []
 
 
-def test_a_signature_goes_with_its_token() -> None:
+async def test_a_signature_goes_with_its_token(world: World) -> None:
     """Behaviour 19 of the two together: a bootstrap token ends, its Secret is deleted, its signature vanishes."""
-
-    async def story(world: World) -> None:
-        await world.start(CLEANER)
-        await make_map(world, kubeconfig="payload")
-        await make_token(world, "abc123", "x", format_time(world.env.now() + datetime.timedelta(minutes=5)))
-        await asyncio.sleep(290)
-        assert is_good("payload", (await seen(world))[KEY], "x")
-        await asyncio.sleep(15)
-        assert await seen(world) == {"kubeconfig": "payload"}
-
-    running(story)
+    await world.start(CLEANER)
+    await make_map(world, kubeconfig="payload")
+    await make_token(world, "abc123", "x", format_time(world.env.now() + datetime.timedelta(minutes=5)))
+    await asyncio.sleep(290)
+    assert is_good("payload", (await seen(world))[KEY], "x")
+    await asyncio.sleep(15)
+    assert await seen(world) == {"kubeconfig": "payload"}
 
 
-def test_a_write_that_met_a_newer_map_is_made_for_that_one() -> None:
-    async def story(world: World) -> None:
-        await make_map(world, kubeconfig="payload")
-        await asyncio.sleep(1)
-        world.faults.add(Rule(fail(500), verb="update", resource="configmaps", nth=1))
-        world.faults.add(Rule(conflict(), verb="update", resource="configmaps", nth=1))
-        await make_token(world, "abc123", "tokenSecret")
-        await asyncio.sleep(5)
-        assert world.requests() == ["update configmaps cluster-info"] * 3
-        await world.merge(f"{MAPS}/cluster-info", {"data": {"kubeconfig": "newer"}})
-        await asyncio.sleep(1)
-        assert is_good("newer", (await seen(world))[KEY], "tokenSecret")
-
-    running(story)
+async def test_a_write_that_met_a_newer_map_is_made_for_that_one(world: World) -> None:
+    await make_map(world, kubeconfig="payload")
+    await asyncio.sleep(1)
+    world.faults.add(Rule(fail(500), verb="update", resource="configmaps", nth=1))
+    world.faults.add(Rule(conflict(), verb="update", resource="configmaps", nth=1))
+    await make_token(world, "abc123", "tokenSecret")
+    await asyncio.sleep(5)
+    assert world.requests() == ["update configmaps cluster-info"] * 3
+    await world.merge(f"{MAPS}/cluster-info", {"data": {"kubeconfig": "newer"}})
+    await asyncio.sleep(1)
+    assert is_good("newer", (await seen(world))[KEY], "tokenSecret")
 
 
-def test_secrets_are_in_no_metric_and_no_request_but_their_own(caplog: pytest.LogCaptureFixture) -> None:
+async def test_secrets_are_in_no_metric_and_no_request_but_their_own(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     canary = "canary0123456789"
 
-    async def story(world: World) -> None:
-        await make_map(world, kubeconfig="payload")
-        await make_token(world, "abc123", canary)
-        await asyncio.sleep(2)
-        assert is_good("payload", (await seen(world))[KEY], canary)
-        encoded: list[Any] = [canary, base64.b64encode(canary.encode()).decode()]
-        told = world.metrics.exposition() + str(world.bodies("update", "configmaps")) + str(await world.events())
-        assert not any(text in told + caplog.text for text in encoded)
-
     caplog.set_level(1)
-    running(story)
+    await make_map(world, kubeconfig="payload")
+    await make_token(world, "abc123", canary)
+    await asyncio.sleep(2)
+    assert is_good("payload", (await seen(world))[KEY], canary)
+    encoded: list[Any] = [canary, base64.b64encode(canary.encode()).decode()]
+    told = world.metrics.exposition() + str(world.bodies("update", "configmaps")) + str(await world.events())
+    assert not any(text in told + caplog.text for text in encoded)

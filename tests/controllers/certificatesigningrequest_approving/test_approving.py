@@ -2,12 +2,14 @@
 ``pkg/controller/certificates/approver/sarapprove_test.go`` of v1.36."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
 from tests.certificate_requests import CLIENT, REQUESTS, SERVING, decided, document, request_pem
-from tests.controllers.node_world import Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import Doc, World
 
 from pilothouse.api.certificates import (
     CertificateSigningRequest,
@@ -30,7 +32,8 @@ from pilothouse.controllers.identity.certificatesigningrequest_approving.decide 
     review_of,
     rights_that_do,
 )
-from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT, KUBELET_CLIENT, KUBELET_SERVING, Wishes
+from pilothouse.env import Env
+from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT, KUBELET_CLIENT, KUBELET_SERVING, RequestedNames
 
 NODE = "system:node:foo"
 
@@ -45,18 +48,18 @@ def asked(
     )
 
 
-def wanted(name: str = NODE, *organizations: str) -> Wishes:
-    return Wishes(common_name=name, organizations=organizations or ("system:nodes",))
+def wanted(name: str = NODE, *organizations: str) -> RequestedNames:
+    return RequestedNames(common_name=name, organizations=organizations or ("system:nodes",))
 
 
 @pytest.mark.parametrize(
-    ("request_", "wishes", "expected"),
+    ("request_", "requested", "expected"),
     [
         pytest.param(asked(), wanted(), (SELF, ANY), id="a kubelet that asks for what it is already"),
         pytest.param(asked(by="joe"), wanted(), (ANY,), id="somebody who asks for a node (requestor joe)"),
         pytest.param(asked(), wanted("system:node:bar"), (ANY,), id="a node that asks for another (cn bar)"),
         pytest.param(asked(), wanted("mike"), (), id="no node (cn mike)"),
-        pytest.param(asked(), Wishes(common_name=NODE), (), id="no organization (orgs nil)"),
+        pytest.param(asked(), RequestedNames(common_name=NODE), (), id="no organization (orgs nil)"),
         pytest.param(asked(), wanted(NODE, "system:master"), (), id="another one (orgs system:master)"),
         pytest.param(asked(usages=(*CLIENT, "server auth")), wanted(), (), id="a usage too many (server auth)"),
         pytest.param(asked(usages=()), wanted(), (), id="no usages"),
@@ -64,9 +67,9 @@ def wanted(name: str = NODE, *organizations: str) -> Wishes:
     ],
 )
 def test_which_right_lets_a_request_through(
-    request_: CertificateSigningRequest, wishes: Wishes, expected: tuple[Right, ...]
+    request_: CertificateSigningRequest, requested: RequestedNames, expected: tuple[Right, ...]
 ) -> None:
-    assert rights_that_do(request_, wishes) == expected
+    assert rights_that_do(request_, requested) == expected
 
 
 @pytest.mark.parametrize(
@@ -122,14 +125,13 @@ class Granting(AlwaysAllow):
         return Decision(allowed=asked.subresource in self.granted)
 
 
-def running(story: Callable[[World, Granting], Awaitable[None]], *granted: str) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env, *granted: str) -> AsyncIterator[tuple[World, Granting]]:
+    async with node_world.world(env) as world:
         judge = Granting(*granted)
         register(world.server.core, Authenticator((), anonymous=False), judge, None)
         await world.start(DESCRIPTOR)
-        await story(world, judge)
-
-    play(with_controller)
+        yield world, judge
 
 
 async def ask(
@@ -161,8 +163,8 @@ REVIEW = "create subjectaccessreviews "
         pytest.param(("nodeclient",), "system:bootstrap:abcdef", ANY.message, id="for a node that is yet to be"),
     ],
 )
-def test_whoever_may_is_approved(granted: tuple[str, ...], by: str, message: str) -> None:
-    async def story(world: World, judge: Granting) -> None:
+async def test_whoever_may_is_approved(env: Env, granted: tuple[str, ...], by: str, message: str) -> None:
+    async with running(env, *granted) as (world, judge):
         made = await ask(world, by=by)
         await asyncio.sleep(1)
         found = await world.see(f"{REQUESTS}/r")
@@ -181,11 +183,9 @@ def test_whoever_may_is_approved(granted: tuple[str, ...], by: str, message: str
         await asyncio.sleep(3600)
         assert world.requests().count(APPROVAL) == 1
 
-    running(story, *granted)
 
-
-def test_whoever_may_not_is_asked_about_again_and_approved_when_the_right_is_there() -> None:
-    async def story(world: World, judge: Granting) -> None:
+async def test_whoever_may_not_is_asked_about_again_and_approved_when_the_right_is_there(env: Env) -> None:
+    async with running(env) as (world, judge):
         await ask(world)
         await asyncio.sleep(2)
         # 0, 0.2, 0.6, 1.4 s: two questions each time.
@@ -197,35 +197,30 @@ def test_whoever_may_not_is_asked_about_again_and_approved_when_the_right_is_the
         text = world.metrics.exposition()
         assert "pilothouse_reconcile_errors_total{" not in text, "it is no error"
 
-    running(story)
 
-
-def test_whoever_asks_for_another_node_is_not_asked_about_the_own() -> None:
-    async def story(world: World, judge: Granting) -> None:
+async def test_whoever_asks_for_another_node_is_not_asked_about_the_own(env: Env) -> None:
+    async with running(env, "selfnodeclient") as (world, judge):
         await ask(world, by="system:node:other")
         await asyncio.sleep(0.1)
         assert [what for _who, _groups, what in judge.asked] == ["nodeclient"]
         assert not (await world.see(f"{REQUESTS}/r"))["status"]
 
-    running(story, "selfnodeclient")
-
 
 @pytest.mark.parametrize(
     ("signer", "usages"), [(KUBELET_SERVING, SERVING), (API_SERVER_CLIENT, CLIENT), (KUBELET_CLIENT, SERVING)]
 )
-def test_what_is_not_for_a_kubelet_to_log_in_with_is_left_to_people(signer: str, usages: tuple[str, ...]) -> None:
-    async def story(world: World, _judge: Granting) -> None:
+async def test_what_is_not_for_a_kubelet_to_log_in_with_is_left_to_people(
+    env: Env, signer: str, usages: tuple[str, ...]
+) -> None:
+    async with running(env, "nodeclient", "selfnodeclient") as (world, _judge):
         await ask(world, signer=signer, usages=usages)
         await asyncio.sleep(3600)
         assert world.requests() == []
 
-    running(story, "nodeclient", "selfnodeclient")
 
-
-def test_what_was_denied_stays_denied() -> None:
+async def test_what_was_denied_stays_denied(env: Env) -> None:
     """Also if the cache has not heard of it: the write is refused, and then the cache has."""
-
-    async def story(world: World, judge: Granting) -> None:
+    async with running(env) as (world, judge):
         made = await ask(world)
         await asyncio.sleep(1)
         with world.faults.hold(resource="certificatesigningrequests"):
@@ -237,8 +232,6 @@ def test_what_was_denied_stays_denied() -> None:
         found = await world.see(f"{REQUESTS}/r")
         assert [each["type"] for each in found["status"]["conditions"]] == ["Denied"]
 
-    running(story)
-
 
 @pytest.mark.parametrize(
     ("fault", "verb", "resource"),
@@ -248,11 +241,9 @@ def test_what_was_denied_stays_denied() -> None:
         pytest.param(conflict(), "update", "certificatesigningrequests", id="conflict"),
     ],
 )
-def test_what_fails_is_tried_again(fault: Action, verb: str, resource: str) -> None:
-    async def story(world: World, _judge: Granting) -> None:
+async def test_what_fails_is_tried_again(env: Env, fault: Action, verb: str, resource: str) -> None:
+    async with running(env, "nodeclient") as (world, _judge):
         world.faults.add(Rule(fault, verb=verb, resource=resource, times=2))
         await ask(world)
         await asyncio.sleep(5)
         assert (await world.see(f"{REQUESTS}/r"))["status"]["conditions"][0]["reason"] == "AutoApproved"
-
-    running(story, "nodeclient")

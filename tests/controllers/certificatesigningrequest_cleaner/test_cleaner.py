@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 from tests.certificate_requests import REQUESTS, authority, decided, document, request_pem
-from tests.controllers.node_world import World, play
+from tests.controllers.node_world import World
 
 from pilothouse.api.certificates import (
     CertificateSigningRequest,
@@ -92,60 +92,50 @@ async def names(world: World) -> list[str]:
     return [each["metadata"]["name"] for each in (await world.see(REQUESTS))["items"]]
 
 
-def test_every_hour_those_go_whose_time_is_over() -> None:
-    async def story(world: World) -> None:
-        for name in ("pending", "denied", "served"):
-            made = await ask(world, name)
-            if name != "pending":
-                kind = "Denied" if name == "denied" else "Approved"
-                await world.request("PUT", f"{REQUESTS}/{name}/approval", decided(made, kind))
-        certificate = base64.b64encode(authority(virtual.START).certificate).decode()
-        await world.merge(f"{REQUESTS}/served/status", {"status": {"certificate": certificate}})
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(3600 + 60)
-        assert await names(world) == ["denied", "pending", "served"], "an hour to the second is not too long"
-        await asyncio.sleep(3600)
-        assert await names(world) == ["pending"]
-        assert world.requests() == [f"delete certificatesigningrequests {name}" for name in ("denied", "served")]
-        await asyncio.sleep(24 * 3600)
-        assert await names(world) == []
-
-    play(story)
+async def test_every_hour_those_go_whose_time_is_over(world: World) -> None:
+    for name in ("pending", "denied", "served"):
+        made = await ask(world, name)
+        if name != "pending":
+            kind = "Denied" if name == "denied" else "Approved"
+            await world.request("PUT", f"{REQUESTS}/{name}/approval", decided(made, kind))
+    certificate = base64.b64encode(authority(virtual.START).certificate).decode()
+    await world.merge(f"{REQUESTS}/served/status", {"status": {"certificate": certificate}})
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(3600 + 60)
+    assert await names(world) == ["denied", "pending", "served"], "an hour to the second is not too long"
+    await asyncio.sleep(3600)
+    assert await names(world) == ["pending"]
+    assert world.requests() == [f"delete certificatesigningrequests {name}" for name in ("denied", "served")]
+    await asyncio.sleep(24 * 3600)
+    assert await names(world) == []
 
 
-def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_again() -> None:
-    async def story(world: World) -> None:
-        for name in ("a", "b"):
-            await world.request("PUT", f"{REQUESTS}/{name}/approval", decided(await ask(world, name), "Denied"))
-        await asyncio.sleep(2 * 3600)
-        world.faults.add(Rule(fail(500), verb="delete", resource="certificatesigningrequests", nth=1))
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(60)
-        assert await names(world) == ["a"]
-        await asyncio.sleep(3600)
-        assert await names(world) == []
-
-    play(story)
+async def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_again(world: World) -> None:
+    for name in ("a", "b"):
+        await world.request("PUT", f"{REQUESTS}/{name}/approval", decided(await ask(world, name), "Denied"))
+    await asyncio.sleep(2 * 3600)
+    world.faults.add(Rule(fail(500), verb="delete", resource="certificatesigningrequests", nth=1))
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(60)
+    assert await names(world) == ["a"]
+    await asyncio.sleep(3600)
+    assert await names(world) == []
 
 
-def test_another_request_of_the_name_is_not_meant() -> None:
+async def test_another_request_of_the_name_is_not_meant(world: World) -> None:
     """What goes is what was looked at, however old the cache was."""
-
-    async def story(world: World) -> None:
-        made = await ask(world, "a")
-        await world.request("PUT", f"{REQUESTS}/a/approval", decided(made, "Denied"))
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(3600 + 60)
-        with world.faults.hold(resource="certificatesigningrequests"):
-            await world.delete(f"{REQUESTS}/a")
-            await ask(world, "a")
-            await asyncio.sleep(3600)
-            assert world.requests() == ["delete certificatesigningrequests a"]
-        await asyncio.sleep(60)
-        found = await world.see(f"{REQUESTS}/a")
-        assert found["metadata"]["uid"] != made["metadata"]["uid"]
-
-    play(story)
+    made = await ask(world, "a")
+    await world.request("PUT", f"{REQUESTS}/a/approval", decided(made, "Denied"))
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(3600 + 60)
+    with world.faults.hold(resource="certificatesigningrequests"):
+        await world.delete(f"{REQUESTS}/a")
+        await ask(world, "a")
+        await asyncio.sleep(3600)
+        assert world.requests() == ["delete certificatesigningrequests a"]
+    await asyncio.sleep(60)
+    found = await world.see(f"{REQUESTS}/a")
+    assert found["metadata"]["uid"] != made["metadata"]["uid"]
 
 
 def test_the_rows_mean_what_they_say() -> None:

@@ -12,13 +12,13 @@ from pilothouse.api.certificates import (
     CertificateSigningRequestStatus,
 )
 from pilothouse.controllers.identity.certificatesigningrequest_signing.decide import (
-    PROBLEMS,
+    VALIDATIONS,
     AuthorityEnded,
     is_waiting,
     lifetime,
     validity,
 )
-from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT, LEGACY_UNKNOWN, Wishes
+from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT, LEGACY_UNKNOWN, RequestedNames
 
 NOW = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
 MINUTE, HOUR, DAY = (datetime.timedelta(**{unit: 1}) for unit in ("minutes", "hours", "days"))
@@ -96,8 +96,8 @@ def test_an_authority_that_has_ended_signs_nothing(ended: datetime.timedelta, te
     ],
 )
 def test_what_a_client_may_use_its_key_for(usages: tuple[str, ...], expected: str | None) -> None:
-    assert PROBLEMS[API_SERVER_CLIENT](Wishes(), usages) == expected
-    assert PROBLEMS[LEGACY_UNKNOWN](Wishes(), usages) is None
+    assert VALIDATIONS[API_SERVER_CLIENT](RequestedNames(), usages) == expected
+    assert VALIDATIONS[LEGACY_UNKNOWN](RequestedNames(), usages) is None
 
 
 def said(*conditions: str, served: bool = False) -> CertificateSigningRequest:

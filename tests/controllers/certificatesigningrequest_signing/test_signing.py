@@ -3,8 +3,9 @@
 ``cmd/kube-controller-manager/app/certificates_test.go``, of v1.36."""
 
 import asyncio
+import contextlib
 import datetime
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,14 @@ from tests.certificate_requests import (
     document,
     request_pem,
 )
-from tests.controllers.node_world import Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import Doc, World
 
 from pilothouse.client.interceptor import Action, Rule, conflict, fail, lose_answer
 from pilothouse.controllers.identity.certificatesigningrequest_signing import DESCRIPTOR, SigningOptions
 from pilothouse.controllers.identity.certificatesigningrequest_signing.authorities import authorities
-from pilothouse.env import Log, virtual
-from pilothouse.runtime.guards import CannotRun
+from pilothouse.env import Env, Log, virtual
+from pilothouse.runtime.errors import CannotRun
 from pilothouse.semantics.certificate_requests import (
     API_SERVER_CLIENT,
     KUBELET_CLIENT,
@@ -40,12 +42,17 @@ STATUS = "update certificatesigningrequests/status r"
 OURS = authority(virtual.START)
 
 
-def running(story: Callable[[World], Awaitable[None]], options: SigningOptions | None = None) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env, options: SigningOptions | None = None) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR, options or SigningOptions(pair=OURS))
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
 
 
 async def ask(world: World, body: Doc, said: str = "Approved") -> Doc:
@@ -111,48 +118,39 @@ SERVER = request_pem("system:node:testnode", NODES, dns=["example.com"])
         pytest.param(document("r", USER, "example.com/sample-name"), "Approved", False, "", id="somebody else's"),
     ],
 )
-def test_who_is_served(body: Doc, said: str, served: bool, problem: str) -> None:
-    async def story(world: World) -> None:
-        await ask(world, body, said)
-        await asyncio.sleep(3600)
-        certificate, why = await end_of(world)
-        assert (certificate is not None, why) == (served, problem)
-        assert world.requests() == ([STATUS] if served or problem else []), "one write, and that is all"
-
-    running(story)
+async def test_who_is_served(world: World, body: Doc, said: str, served: bool, problem: str) -> None:
+    await ask(world, body, said)
+    await asyncio.sleep(3600)
+    certificate, why = await end_of(world)
+    assert (certificate is not None, why) == (served, problem)
+    assert world.requests() == ([STATUS] if served or problem else []), "one write, and that is all"
 
 
-def test_a_condition_says_why_and_when() -> None:
-    async def story(world: World) -> None:
-        await ask(world, document("r", USER, KUBELET_SERVING, SERVING))
-        await asyncio.sleep(1)
-        conditions = (await world.see(f"{REQUESTS}/r"))["status"]["conditions"]
-        assert [each["type"] for each in conditions] == ["Approved", "Failed"]
-        assert {name: conditions[1][name] for name in ("status", "reason", "message")} == {
-            "status": "True",
-            "reason": "SignerValidationFailure",
-            "message": "subject organization is not system:nodes",
-        }
-        (sent,) = world.bodies("update", "certificatesigningrequests/status")
-        assert sent["status"]["conditions"][1]["lastUpdateTime"] == "2026-01-01T00:00:00Z"
-        assert "lastTransitionTime" not in sent["status"]["conditions"][1]
-
-    running(story)
+async def test_a_condition_says_why_and_when(world: World) -> None:
+    await ask(world, document("r", USER, KUBELET_SERVING, SERVING))
+    await asyncio.sleep(1)
+    conditions = (await world.see(f"{REQUESTS}/r"))["status"]["conditions"]
+    assert [each["type"] for each in conditions] == ["Approved", "Failed"]
+    assert {name: conditions[1][name] for name in ("status", "reason", "message")} == {
+        "status": "True",
+        "reason": "SignerValidationFailure",
+        "message": "subject organization is not system:nodes",
+    }
+    (sent,) = world.bodies("update", "certificatesigningrequests/status")
+    assert sent["status"]["conditions"][1]["lastUpdateTime"] == "2026-01-01T00:00:00Z"
+    assert "lastTransitionTime" not in sent["status"]["conditions"][1]
 
 
-def test_nothing_is_done_for_a_request_that_has_failed() -> None:
-    async def story(world: World) -> None:
-        body = document("r", SERVER, KUBELET_SERVING, SERVING)
-        made = await world.request("POST", REQUESTS, body)
-        failed = {"type": "Failed", "status": "True", "reason": "Mine", "message": "somebody else's"}
-        await world.merge(f"{REQUESTS}/r/status", {"status": {"conditions": [failed]}})
-        made = await world.see(f"{REQUESTS}/r")
-        await world.request("PUT", f"{REQUESTS}/r/approval", decided(made))
-        await asyncio.sleep(60)
-        assert (await end_of(world))[0] is None
-        assert world.requests() == []
-
-    running(story)
+async def test_nothing_is_done_for_a_request_that_has_failed(world: World) -> None:
+    body = document("r", SERVER, KUBELET_SERVING, SERVING)
+    made = await world.request("POST", REQUESTS, body)
+    failed = {"type": "Failed", "status": "True", "reason": "Mine", "message": "somebody else's"}
+    await world.merge(f"{REQUESTS}/r/status", {"status": {"conditions": [failed]}})
+    made = await world.see(f"{REQUESTS}/r")
+    await world.request("PUT", f"{REQUESTS}/r/approval", decided(made))
+    await asyncio.sleep(60)
+    assert (await end_of(world))[0] is None
+    assert world.requests() == []
 
 
 @pytest.mark.parametrize(
@@ -163,10 +161,14 @@ def test_nothing_is_done_for_a_request_that_has_failed() -> None:
         pytest.param(None, 8760, 8760 * HOUR - 5 * MINUTE, id="nothing said"),
         pytest.param(86400, 1, HOUR, id="more than --cluster-signing-duration"),
         pytest.param(None, 200_000, 3650 * 24 * HOUR, id="more than the authority has"),
+        pytest.param(600, 0, 0 * HOUR, id="no time at all"),
+        pytest.param(None, -1, -1 * HOUR, id="less than that: it ends before it begins"),
     ],
 )
-def test_how_long_a_certificate_is_good(seconds: int | None, limit: int, after: datetime.timedelta) -> None:
-    async def story(world: World) -> None:
+async def test_how_long_a_certificate_is_good(
+    env: Env, seconds: int | None, limit: int, after: datetime.timedelta
+) -> None:
+    async with running(env, SigningOptions(pair=OURS, duration=limit * 3600.0)) as world:
         await ask(world, document("r", USER, API_SERVER_CLIENT, seconds=seconds))
         await asyncio.sleep(1)
         found, _why = await end_of(world)
@@ -175,47 +177,41 @@ def test_how_long_a_certificate_is_good(seconds: int | None, limit: int, after: 
         assert found.not_valid_after_utc == virtual.START + after
         found.verify_directly_issued_by(x509.load_pem_x509_certificate(OURS.certificate))
 
-    running(story, SigningOptions(pair=OURS, duration=limit * 3600.0))
-
 
 @pytest.mark.parametrize(
     "fault", [fail(500), conflict(), fail(403, "Forbidden"), lose_answer()], ids=["500", "409", "403", "answer lost"]
 )
-def test_a_write_that_fails_is_tried_again_and_one_certificate_comes_of_it(fault: Action) -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fault, verb="update", resource="certificatesigningrequests", times=2))
-        await ask(world, document("r", USER, API_SERVER_CLIENT))
-        await asyncio.sleep(5)
-        first, _why = await end_of(world)
-        assert first is not None
-        await asyncio.sleep(3600)
-        assert (await end_of(world))[0] == first
-
-    running(story)
+async def test_a_write_that_fails_is_tried_again_and_one_certificate_comes_of_it(world: World, fault: Action) -> None:
+    world.faults.add(Rule(fault, verb="update", resource="certificatesigningrequests", times=2))
+    await ask(world, document("r", USER, API_SERVER_CLIENT))
+    await asyncio.sleep(5)
+    first, _why = await end_of(world)
+    assert first is not None
+    await asyncio.sleep(3600)
+    assert (await end_of(world))[0] == first
 
 
-def test_another_request_of_the_name_is_not_meant() -> None:
+async def test_another_request_of_the_name_is_not_meant(world: World) -> None:
     """It was approved, deleted, and made anew by somebody else while the cache still shows the first one."""
-
-    async def story(world: World) -> None:
-        await ask(world, document("r", USER, API_SERVER_CLIENT), "")
-        await asyncio.sleep(1)
-        with world.faults.hold(resource="certificatesigningrequests") as hold:
-            await world.request("PUT", f"{REQUESTS}/r/approval", decided(await world.see(f"{REQUESTS}/r")))
-            await world.delete(f"{REQUESTS}/r")
-            await ask(world, document("r", request_pem("mallory", ["some-org"]), API_SERVER_CLIENT), "")
-            hold.release(1)
-            await asyncio.sleep(5)
-            assert set(world.requests()) == {STATUS}
-            assert await end_of(world) == (None, "")
-        await asyncio.sleep(3600)
+    await ask(world, document("r", USER, API_SERVER_CLIENT), "")
+    await asyncio.sleep(1)
+    with world.faults.hold(resource="certificatesigningrequests") as hold:
+        await world.request("PUT", f"{REQUESTS}/r/approval", decided(await world.see(f"{REQUESTS}/r")))
+        await world.delete(f"{REQUESTS}/r")
+        await ask(world, document("r", request_pem("mallory", ["some-org"]), API_SERVER_CLIENT), "")
+        hold.release(1)
+        await asyncio.sleep(5)
+        assert set(world.requests()) == {STATUS}
         assert await end_of(world) == (None, "")
+    await asyncio.sleep(3600)
+    assert await end_of(world) == (None, "")
 
-    running(story)
 
+async def test_an_authority_that_has_ended_leaves_requests_waiting_for_the_next(env: Env, tmp_path: Path) -> None:
 
-def test_an_authority_that_has_ended_leaves_requests_waiting_for_the_next(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
+    files = tmp_path / "ca.crt", tmp_path / "ca.key"
+    make_authority("old", virtual.START - datetime.timedelta(days=4000)).save(*files)
+    async with running(env, SigningOptions(cert_file=str(files[0]), key_file=str(files[1]))) as world:
         await ask(world, document("r", USER, API_SERVER_CLIENT))
         await asyncio.sleep(5)
         assert world.requests() == []
@@ -225,10 +221,6 @@ def test_an_authority_that_has_ended_leaves_requests_waiting_for_the_next(tmp_pa
         found, _why = await end_of(world)
         assert found is not None
         found.verify_directly_issued_by(x509.load_pem_x509_certificate(OURS.certificate))
-
-    files = tmp_path / "ca.crt", tmp_path / "ca.key"
-    make_authority("old", virtual.START - datetime.timedelta(days=4000)).save(*files)
-    running(story, SigningOptions(cert_file=str(files[0]), key_file=str(files[1])))
 
 
 # Files
@@ -260,7 +252,7 @@ def test_one_pair_is_for_all_and_own_pairs_are_for_those_alone(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("options", "can", "problems"),
+    ("options", "can", "errors"),
     [
         pytest.param({}, False, 0, id="nothing"),
         pytest.param({"cert_file": "a"}, False, 0, id="a certificate alone: no signer, as upstream"),
@@ -277,9 +269,9 @@ def test_one_pair_is_for_all_and_own_pairs_are_for_those_alone(tmp_path: Path) -
         pytest.param({"pair": OURS}, True, 0, id="no file, but an embedded server's"),
     ],
 )
-def test_which_files_go_together(options: dict[str, str], can: bool, problems: int) -> None:
+def test_which_files_go_together(options: dict[str, str], can: bool, errors: int) -> None:
     made = SigningOptions(**options)  # type: ignore[arg-type]
-    assert (made.can_sign, len(made.problems())) == (can, problems)
+    assert (made.can_sign, len(made.validate())) == (can, errors)
 
 
 @pytest.mark.parametrize(
@@ -330,14 +322,15 @@ def test_files_are_read_again_when_they_change(tmp_path: Path) -> None:
     assert name() == "CN=test-ca"
 
 
-def test_a_key_reaches_no_log_event_or_metric(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_key_reaches_no_log_event_or_metric(env: Env, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """With everything told, and with files that go wrong in the middle."""
     paths = tmp_path / "ca.crt", tmp_path / "ca.key"
     OURS.save(*paths)
     body = OURS.key.decode().splitlines()[1]
     seen: list[str] = []
 
-    async def story(world: World) -> None:
+    caplog.set_level(1)
+    async with running(env, SigningOptions(cert_file=str(paths[0]), key_file=str(paths[1]))) as world:
         await ask(world, document("r", USER, API_SERVER_CLIENT))
         await asyncio.sleep(1)
         Pair(OURS.certificate, OURS.key[:-60]).save(*paths)
@@ -346,9 +339,6 @@ def test_a_key_reaches_no_log_event_or_metric(tmp_path: Path, caplog: pytest.Log
         assert (await end_of(world, "s"))[0] is not None
         seen.append(world.metrics.exposition())
         seen.append(str((await world.see("/api/v1/events"))["items"]))
-
-    caplog.set_level(1)
-    running(story, SigningOptions(cert_file=str(paths[0]), key_file=str(paths[1])))
     told = [str(vars(record)) for record in caplog.records]
     assert any("unfit" in text for text in told)
     for text in (*seen, *told):

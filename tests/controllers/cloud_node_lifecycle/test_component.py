@@ -5,17 +5,19 @@ Cases of ``Test_NodesDeleted``, ``Test_NodesShutdown`` and ``Test_GetProviderID`
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
-from tests.controllers.node_world import HEALTHY, NODES, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import HEALTHY, NODES, World
 
 from pilothouse.api.core import Node
 from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.cloud.cloud_node_lifecycle import DESCRIPTOR, CloudNodeLifecycleOptions
 from pilothouse.controllers.shared.simulated_cloud import INSTANCE, SimulatedCloud
+from pilothouse.env import Env
 
-Story = Callable[[World], Awaitable[None]]
 UNREADY = {"Ready": "False"}
 TAINT = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule"
 
@@ -44,15 +46,19 @@ class Machines:
         return False
 
 
-def watching(story: Story, cloud: SimulatedCloud | None = None) -> None:
-    """Tell a story in which the controller runs."""
-
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def watching(env: Env, cloud: SimulatedCloud | None = None) -> AsyncIterator[World]:
+    """A world in which the controller runs."""
+    async with node_world.world(env) as world:
         provider = cloud or SimulatedCloud(world.env)
         await world.start(DESCRIPTOR, CloudNodeLifecycleOptions(provider=provider))
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with watching(env) as world:
+        yield world
 
 
 async def soon(seconds: float = 6.0) -> None:
@@ -72,41 +78,36 @@ async def soon(seconds: float = 6.0) -> None:
         pytest.param(HEALTHY, "stopped", True, [], id="node is ready, and its machine is said to be off"),
     ],
 )
-def test_what_becomes_of_a_node(conditions: dict[str, str], instance: str, stays: bool, taints: list[str]) -> None:
-    async def story(world: World) -> None:
-        await world.node("n", conditions=conditions, annotations={INSTANCE: instance})
-        await soon()
-        found = await world.get(f"{NODES}/n")
-        assert (found is not None) is stays
-        told = await world.events("DeletingNode")
-        assert told == ([] if stays else ["Node/n Deleting node n because it does not exist in the cloud provider"])
-        if stays:
-            assert await world.taints("n") == taints
-            asked = len(world.requests())
-            await soon(600)
-            writes = [text for text in world.requests()[asked:] if not text.startswith("get")]
-            assert writes == []
-
-    watching(story)
-
-
-def test_a_machine_that_is_switched_on_again_loses_the_taint() -> None:
-    async def story(world: World) -> None:
-        await world.node("n", conditions=UNREADY, annotations={INSTANCE: "stopped"})
-        await world.taint("n", {"key": "other", "effect": "NoSchedule"})
-        await soon()
-        assert await world.taints("n") == ["other:NoSchedule", TAINT]
-        await world.report_node("n", HEALTHY)
-        await soon()
-        assert await world.taints("n") == ["other:NoSchedule"]
-
-    watching(story)
+async def test_what_becomes_of_a_node(
+    world: World, conditions: dict[str, str], instance: str, stays: bool, taints: list[str]
+) -> None:
+    await world.node("n", conditions=conditions, annotations={INSTANCE: instance})
+    await soon()
+    found = await world.get(f"{NODES}/n")
+    assert (found is not None) is stays
+    told = await world.events("DeletingNode")
+    assert told == ([] if stays else ["Node/n Deleting node n because it does not exist in the cloud provider"])
+    if stays:
+        assert await world.taints("n") == taints
+        asked = len(world.requests())
+        await soon(600)
+        writes = [text for text in world.requests()[asked:] if not text.startswith("get")]
+        assert writes == []
 
 
-def test_a_node_that_is_ready_by_now_is_not_deleted() -> None:
+async def test_a_machine_that_is_switched_on_again_loses_the_taint(world: World) -> None:
+    await world.node("n", conditions=UNREADY, annotations={INSTANCE: "stopped"})
+    await world.taint("n", {"key": "other", "effect": "NoSchedule"})
+    await soon()
+    assert await world.taints("n") == ["other:NoSchedule", TAINT]
+    await world.report_node("n", HEALTHY)
+    await soon()
+    assert await world.taints("n") == ["other:NoSchedule"]
+
+
+async def test_a_node_that_is_ready_by_now_is_not_deleted(env: Env) -> None:
     """The cache does not know yet. Upstream goes by the cache."""
-
-    async def with_controller(world: World) -> None:
+    async with node_world.world(env) as world:
         cloud, machines = SimulatedCloud(world.env), Machines()
         cloud.instances = machines
         await world.node("n", conditions=UNREADY)
@@ -122,11 +123,9 @@ def test_a_node_that_is_ready_by_now_is_not_deleted() -> None:
         await soon(60)
         assert await world.get(f"{NODES}/n") is None
 
-    play(with_controller)
 
-
-def test_a_cloud_that_does_not_answer_costs_one_node_its_turn() -> None:
-    async def with_controller(world: World) -> None:
+async def test_a_cloud_that_does_not_answer_costs_one_node_its_turn(env: Env) -> None:
+    async with node_world.world(env) as world:
         cloud = SimulatedCloud(world.env)
         cloud.instances = Unreachable()
         for name in ("a", "mute", "z"):
@@ -136,20 +135,15 @@ def test_a_cloud_that_does_not_answer_costs_one_node_its_turn() -> None:
         items = (await world.see(NODES))["items"]
         assert [item["metadata"]["name"] for item in items] == ["mute"]
 
-    play(with_controller)
 
-
-def test_writes_that_fail_are_made_in_the_next_pass() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(conflict(), verb="patch", resource="nodes", times=2))
-        world.faults.add(Rule(fail(500), verb="delete", resource="nodes", times=2))
-        await world.node("off", conditions=UNREADY, annotations={INSTANCE: "stopped"})
-        await world.node("gone", conditions=UNREADY, annotations={INSTANCE: "gone"})
-        await soon(30)
-        assert await world.taints("off") == [TAINT]
-        assert await world.get(f"{NODES}/gone") is None
-        failed = await world.events("DeletingNodeFailed")
-        assert failed
-        assert failed[0].startswith("Node/gone Failed deleting node gone: ")
-
-    watching(story)
+async def test_writes_that_fail_are_made_in_the_next_pass(world: World) -> None:
+    world.faults.add(Rule(conflict(), verb="patch", resource="nodes", times=2))
+    world.faults.add(Rule(fail(500), verb="delete", resource="nodes", times=2))
+    await world.node("off", conditions=UNREADY, annotations={INSTANCE: "stopped"})
+    await world.node("gone", conditions=UNREADY, annotations={INSTANCE: "gone"})
+    await soon(30)
+    assert await world.taints("off") == [TAINT]
+    assert await world.get(f"{NODES}/gone") is None
+    failed = await world.events("DeletingNodeFailed")
+    assert failed
+    assert failed[0].startswith("Node/gone Failed deleting node gone: ")

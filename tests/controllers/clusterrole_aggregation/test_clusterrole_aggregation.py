@@ -2,13 +2,15 @@
 ``pkg/controller/clusterroleaggregation/clusterroleaggregation_controller_test.go`` of v1.36."""
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
-from tests.controllers.node_world import Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import Doc, World
 from tests.programs import ROOT
 
 from pilothouse.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
@@ -16,6 +18,7 @@ from pilothouse.api.rbac import AggregationRule, ClusterRole, PolicyRule
 from pilothouse.client.interceptor import Rule, delay, fail, gone, lose_answer
 from pilothouse.controllers.identity.clusterrole_aggregation import DESCRIPTOR
 from pilothouse.controllers.identity.clusterrole_aggregation.decide import missing_rules, rules_to_apply
+from pilothouse.env import Env
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 BOOTSTRAP = ROOT / "tests/apiserver/data/rbac.json"
@@ -139,18 +142,23 @@ async def rules_of(world: World, name: str) -> list[list[str]]:
     return [one["resources"] for one in (await world.see(f"{ROLES}/{name}")).get("rules") or ()]
 
 
-def running(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR)
         await asyncio.sleep(1)
         world.seen.clear()
-        await story(world)
-
-    play(with_controller)
+        yield world
 
 
-def test_the_roles_for_users_are_filled_level_by_level() -> None:
-    async def story(world: World) -> None:
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
+
+
+async def test_the_roles_for_users_are_filled_level_by_level(env: Env) -> None:
+    async with node_world.world(env) as world:
         for name, one in json.loads(BOOTSTRAP.read_text())["clusterroles"].items():
             if name in ("view", "edit", "admin") or name.startswith("system:aggregate-to-"):
                 await world.request("POST", ROLES, {"metadata": {"name": name, "labels": one["labels"]}, **one})
@@ -169,66 +177,54 @@ def test_the_roles_for_users_are_filled_level_by_level() -> None:
         await asyncio.sleep(3600)
         assert len(world.requests()) <= 6, "and then there is nothing more to do"
 
-    play(story)
 
-
-def test_parts_come_change_and_go() -> None:
+async def test_parts_come_change_and_go(world: World) -> None:
     """15c-clusterrole-aggregation, step by step."""
-
-    async def story(world: World) -> None:
-        await world.request("POST", ROLES, picking("sum", part="yes"))
+    await world.request("POST", ROLES, picking("sum", part="yes"))
+    await asyncio.sleep(1)
+    assert world.requests() == [], "it has no rules, and is to have none"
+    for name in "ba":
+        await world.request("POST", ROLES, part(f"part-{name}", rule(f"part-{name}s"), part="yes"))
         await asyncio.sleep(1)
-        assert world.requests() == [], "it has no rules, and is to have none"
-        for name in "ba":
-            await world.request("POST", ROLES, part(f"part-{name}", rule(f"part-{name}s"), part="yes"))
-            await asyncio.sleep(1)
-        assert await rules_of(world, "sum") == [["part-as"], ["part-bs"]]
-        await world.merge(f"{ROLES}/part-a", {"rules": [rule("other"), rule("part-bs")]})
-        await asyncio.sleep(1)
-        assert await rules_of(world, "sum") == [["other"], ["part-bs"]]
-        await world.merge(f"{ROLES}/part-a", {"metadata": {"labels": {"part": None}}})
-        await asyncio.sleep(1)
-        assert await rules_of(world, "sum") == [["part-bs"]]
-        await world.delete(f"{ROLES}/part-b")
-        await asyncio.sleep(1)
-        assert await rules_of(world, "sum") == []
-        assert set(world.requests()) == {"patch clusterroles sum"} and len(world.requests()) == 5
-
-    running(story)
+    assert await rules_of(world, "sum") == [["part-as"], ["part-bs"]]
+    await world.merge(f"{ROLES}/part-a", {"rules": [rule("other"), rule("part-bs")]})
+    await asyncio.sleep(1)
+    assert await rules_of(world, "sum") == [["other"], ["part-bs"]]
+    await world.merge(f"{ROLES}/part-a", {"metadata": {"labels": {"part": None}}})
+    await asyncio.sleep(1)
+    assert await rules_of(world, "sum") == [["part-bs"]]
+    await world.delete(f"{ROLES}/part-b")
+    await asyncio.sleep(1)
+    assert await rules_of(world, "sum") == []
+    assert set(world.requests()) == {"patch clusterroles sum"} and len(world.requests()) == 5
 
 
 @pytest.mark.parametrize("parts", [1, 0], ids=["what the parts say is put back", "without parts nothing is left"])
-def test_rules_written_by_hand_do_not_stay(parts: int) -> None:
-    async def story(world: World) -> None:
-        for number in range(parts):
-            await world.request("POST", ROLES, part(f"part-{number}", rule("mine"), part="yes"))
-        await world.request("POST", ROLES, {**picking("sum", part="yes"), "rules": [rule("secrets")]})
-        await asyncio.sleep(1)
-        assert await rules_of(world, "sum") == [["mine"]] * parts
-        await world.merge(f"{ROLES}/sum", {"rules": [rule("secrets")], "metadata": {"labels": {"kept": "yes"}}})
-        await asyncio.sleep(1)
-        assert await rules_of(world, "sum") == [["mine"]] * parts
-        assert (await world.see(f"{ROLES}/sum"))["metadata"]["labels"] == {"kept": "yes"}
-        sent = len(world.requests())
-        await asyncio.sleep(3600)
-        assert len(world.requests()) == sent, "nothing is applied over and over"
-
-    running(story)
+async def test_rules_written_by_hand_do_not_stay(world: World, parts: int) -> None:
+    for number in range(parts):
+        await world.request("POST", ROLES, part(f"part-{number}", rule("mine"), part="yes"))
+    await world.request("POST", ROLES, {**picking("sum", part="yes"), "rules": [rule("secrets")]})
+    await asyncio.sleep(1)
+    assert await rules_of(world, "sum") == [["mine"]] * parts
+    await world.merge(f"{ROLES}/sum", {"rules": [rule("secrets")], "metadata": {"labels": {"kept": "yes"}}})
+    await asyncio.sleep(1)
+    assert await rules_of(world, "sum") == [["mine"]] * parts
+    assert (await world.see(f"{ROLES}/sum"))["metadata"]["labels"] == {"kept": "yes"}
+    sent = len(world.requests())
+    await asyncio.sleep(3600)
+    assert len(world.requests()) == sent, "nothing is applied over and over"
 
 
-def test_two_roles_that_pick_each_other_come_to_rest() -> None:
-    async def story(world: World) -> None:
-        one, other = picking("one", part="two"), picking("two", part="one")
-        one["metadata"]["labels"], other["metadata"]["labels"] = {"part": "one"}, {"part": "two"}
-        for each in (one, other, part("x", rule("xs"), part="one"), part("y", rule("ys"), part="two")):
-            await world.request("POST", ROLES, each)
-        await asyncio.sleep(5)
-        assert sorted(await rules_of(world, "one")) == sorted(await rules_of(world, "two")) == [["xs"], ["ys"]]
-        sent = len(world.requests())
-        await asyncio.sleep(600)
-        assert len(world.requests()) == sent
-
-    running(story)
+async def test_two_roles_that_pick_each_other_come_to_rest(world: World) -> None:
+    one, other = picking("one", part="two"), picking("two", part="one")
+    one["metadata"]["labels"], other["metadata"]["labels"] = {"part": "one"}, {"part": "two"}
+    for each in (one, other, part("x", rule("xs"), part="one"), part("y", rule("ys"), part="two")):
+        await world.request("POST", ROLES, each)
+    await asyncio.sleep(5)
+    assert sorted(await rules_of(world, "one")) == sorted(await rules_of(world, "two")) == [["xs"], ["ys"]]
+    sent = len(world.requests())
+    await asyncio.sleep(600)
+    assert len(world.requests()) == sent
 
 
 @pytest.mark.parametrize(
@@ -240,58 +236,45 @@ def test_two_roles_that_pick_each_other_come_to_rest() -> None:
         pytest.param(Rule(lose_answer(), verb="patch", resource="clusterroles", nth=1), id="an answer that is lost"),
     ],
 )
-def test_what_fails_is_tried_again(fault: Any) -> None:
-    async def story(world: World) -> None:
-        world.faults.add(fault)
-        await world.request("POST", ROLES, picking("sum", part="yes"))
-        await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
-        await asyncio.sleep(30)
-        assert await rules_of(world, "sum") == [["things"]]
-
-    running(story)
+async def test_what_fails_is_tried_again(world: World, fault: Any) -> None:
+    world.faults.add(fault)
+    await world.request("POST", ROLES, picking("sum", part="yes"))
+    await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
+    await asyncio.sleep(30)
+    assert await rules_of(world, "sum") == [["things"]]
 
 
-def test_a_server_without_server_side_apply_is_sent_the_whole_role() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(415), verb="patch", resource="clusterroles"))
-        await world.request("POST", ROLES, {**picking("sum", part="yes"), "rules": [rule("secrets")]})
-        await world.merge(f"{ROLES}/sum", {"metadata": {"annotations": {"kept": "yes"}}})
-        await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
-        await asyncio.sleep(10)
-        assert await rules_of(world, "sum") == [["things"]]
-        found = await world.see(f"{ROLES}/sum")
-        assert found["metadata"]["annotations"] == {"kept": "yes"}
-        assert found["aggregationRule"] == picking("sum", part="yes")["aggregationRule"]
-        sent = world.requests()
-        assert sent.count("patch clusterroles sum") == sent.count("update clusterroles sum") >= 1
-
-    running(story)
+async def test_a_server_without_server_side_apply_is_sent_the_whole_role(world: World) -> None:
+    world.faults.add(Rule(fail(415), verb="patch", resource="clusterroles"))
+    await world.request("POST", ROLES, {**picking("sum", part="yes"), "rules": [rule("secrets")]})
+    await world.merge(f"{ROLES}/sum", {"metadata": {"annotations": {"kept": "yes"}}})
+    await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
+    await asyncio.sleep(10)
+    assert await rules_of(world, "sum") == [["things"]]
+    found = await world.see(f"{ROLES}/sum")
+    assert found["metadata"]["annotations"] == {"kept": "yes"}
+    assert found["aggregationRule"] == picking("sum", part="yes")["aggregationRule"]
+    sent = world.requests()
+    assert sent.count("patch clusterroles sum") == sent.count("update clusterroles sum") >= 1
 
 
-def test_a_role_that_is_gone_stays_gone() -> None:
+async def test_a_role_that_is_gone_stays_gone(world: World) -> None:
     """Also when the cache still has it: what is applied to nothing makes it."""
-
-    async def story(world: World) -> None:
-        await world.request("POST", ROLES, picking("sum", part="yes"))
-        await asyncio.sleep(1)
-        world.faults.add(Rule(delay(7.0), verb="watch", resource="clusterroles"))
-        await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
-        await asyncio.sleep(3)
-        await world.delete(f"{ROLES}/sum")
-        await asyncio.sleep(60)
-        assert "patch clusterroles sum" in world.requests()
-        assert await world.get(f"{ROLES}/sum") is None
-
-    running(story)
+    await world.request("POST", ROLES, picking("sum", part="yes"))
+    await asyncio.sleep(1)
+    world.faults.add(Rule(delay(7.0), verb="watch", resource="clusterroles"))
+    await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
+    await asyncio.sleep(3)
+    await world.delete(f"{ROLES}/sum")
+    await asyncio.sleep(60)
+    assert "patch clusterroles sum" in world.requests()
+    assert await world.get(f"{ROLES}/sum") is None
 
 
-def test_a_watch_that_breaks_costs_no_change() -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", ROLES, picking("sum", part="yes"))
-        await asyncio.sleep(1)
-        world.faults.end_watches(resource="clusterroles", with_=gone())
-        await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
-        await asyncio.sleep(30)
-        assert await rules_of(world, "sum") == [["things"]]
-
-    running(story)
+async def test_a_watch_that_breaks_costs_no_change(world: World) -> None:
+    await world.request("POST", ROLES, picking("sum", part="yes"))
+    await asyncio.sleep(1)
+    world.faults.end_watches(resource="clusterroles", with_=gone())
+    await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
+    await asyncio.sleep(30)
+    assert await rules_of(world, "sum") == [["things"]]

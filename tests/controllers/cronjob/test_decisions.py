@@ -23,8 +23,8 @@ from pilothouse.api.core import ObjectReference
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.workloads.cronjob.blueprint import SCHEDULED, draw_job
 from pilothouse.controllers.workloads.cronjob.decide import decide, job_name, surplus_jobs
+from pilothouse.controllers.workloads.cronjob.schedule import NoSuchMoment, find_due, schedule_of, until_next
 from pilothouse.controllers.workloads.cronjob.status import settled, started, unknown, unseen, without
-from pilothouse.controllers.workloads.cronjob.timetable import NoSuchMoment, find_due, schedule_of, until_next
 
 TEN = datetime.datetime(2016, 5, 19, 10, tzinfo=datetime.UTC)
 """The top of the hour: a Thursday."""

@@ -4,8 +4,8 @@ import pytest
 from tests.controllers.daemonset.world import AGENT, NODES, PODS, World, story
 
 from pilothouse.controllers.workloads.daemonset import placement
-from pilothouse.controllers.workloads.daemonset.board import Board
 from pilothouse.controllers.workloads.daemonset.controller import DaemonSetController
+from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import NodeToDaemonPods
 
 SETS = ("agent", "broom", "crane")
 
@@ -15,11 +15,11 @@ class Counts:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looks = self.surveys = self.placements = 0
-        survey, act, decide = Board._survey, DaemonSetController._act, placement.decide_placement
+        survey, act, decide = NodeToDaemonPods._survey, DaemonSetController._act, placement.decide_placement
 
-        def counting_survey(board: Board, *args: object) -> None:
+        def counting_survey(node_pods: NodeToDaemonPods, *args: object) -> None:
             self.surveys += 1
-            survey(board, *args)  # type: ignore[arg-type]  # handed through
+            survey(node_pods, *args)  # type: ignore[arg-type]  # handed through
 
         async def counting_act(controller: DaemonSetController, *args: object) -> object:
             self.looks += 1
@@ -29,7 +29,7 @@ class Counts:
             self.placements += 1
             return decide(*args)  # type: ignore[arg-type]  # handed through
 
-        monkeypatch.setattr(Board, "_survey", counting_survey)
+        monkeypatch.setattr(NodeToDaemonPods, "_survey", counting_survey)
         monkeypatch.setattr(DaemonSetController, "_act", counting_act)
         monkeypatch.setattr(placement, "decide_placement", counting_decide)
 

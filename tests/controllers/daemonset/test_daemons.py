@@ -1,9 +1,11 @@
 """Daemons go where they should and stay there: the controller on the embedded API server."""
 
-from tests.controllers.daemonset.world import AGENT, NODES, PODS, REVISIONS, SETS, World, story
+import pytest
+from tests.controllers.daemonset.world import AGENT, NODES, PODS, REVISIONS, SETS, World, story, world
 
 from pilothouse.client.interceptor import Rule, fail, namespace_ends
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
+from pilothouse.env import Env
 
 
 def test_every_node_gets_a_pod_and_the_status_says_so() -> None:
@@ -54,6 +56,30 @@ def test_nodes_that_come_change_and_go_move_pods() -> None:
         assert await world.places() == ["n7"], "kubernetes#95432: back when the taint is gone"
 
     story(tell)
+
+
+@pytest.mark.parametrize(("enabled", "wanted"), [(True, 1), (False, 0)])
+async def test_comparing_operators_are_behind_a_gate(env: Env, enabled: bool, wanted: int) -> None:
+    """``TaintTolerationComparisonOperators``: stored past the API server, which refuses such tolerations."""
+
+    async def tell(world: World) -> None:
+        for node, value in (("n0", "970"), ("n1", "900"), ("n2", "many")):
+            taint = {"key": "sla", "value": value, "effect": "NoSchedule"}
+            await world.merge(f"{NODES}/{node}", {"spec": {"taints": [taint]}})
+        await world.create_set(template={"tolerations": [{"key": "sla", "operator": "Equal", "value": "950"}]})
+        key = "apps/daemonsets/default/agent"
+        record = world.store.get(key)
+        assert record is not None
+        stored = record.value.replace(b'"Equal"', b'"Gt"')
+        assert stored != record.value
+        await world.store.commit(world.store.stage(key, lambda _revision: stored))
+        await world.start(DaemonSetOptions(comparison_operators=enabled))
+        await world.settle()
+        assert (await world.status())["desiredNumberScheduled"] == wanted
+
+    async with world(env) as made:
+        await made.add_nodes(3)
+        await tell(made)
 
 
 def test_all_sets_come_back_when_a_taint_goes() -> None:

@@ -11,12 +11,12 @@ from pilothouse.api.apps import DaemonSet
 from pilothouse.api.core import Node, NodeStatus, Pod, PodSpec
 from pilothouse.api.meta import LabelSelector
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprints
-from pilothouse.controllers.workloads.daemonset.board import Board, Boards
 from pilothouse.controllers.workloads.daemonset.node_events import NodeEvents
+from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import DaemonPods, NodeToDaemonPods
 from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
 from pilothouse.controllers.workloads.daemonset.placement import Placements, wants_of
 from pilothouse.controllers.workloads.daemonset.pod_events import DaemonEvents
-from pilothouse.env import Env, Log, virtual
+from pilothouse.env import Env, Log
 from pilothouse.machinery.labels import selector_from
 from pilothouse.runtime import Cache, UidTrackingExpectations, WorkQueue
 
@@ -79,29 +79,27 @@ def later(made: Pod, **changes: Any) -> Pod:
         pytest.param(lambda events: events.owner_gone(named("one"), True), ["one"], id="TestDeleteFinalStateUnknown"),
     ],
 )
-def test_events_wake_those_they_concern(event: Callable[[DaemonEvents], None], woken: list[str]) -> None:
+async def test_events_wake_those_they_concern(
+    env: Env, event: Callable[[DaemonEvents], None], woken: list[str]
+) -> None:
     """DaemonSets one and two select app=agent, three selects something else."""
-
-    async def main(env: Env) -> None:
-        owners: Cache[DaemonSet] = Cache()
-        for name in ("one", "two"):
-            owners.put(f"default/{name}", named(name))
-        owners.put("default/three", named("three", app="other"))
-        queue: WorkQueue[str] = WorkQueue(env)
-        log = Log("test")
-        events = DaemonEvents(
-            owners=owners,
-            queue=queue,
-            expectations=UidTrackingExpectations(env),
-            guard=None,
-            boards=Boards(),
-            blueprints=Blueprints(log),
-            log=log,
-        )
-        event(events)
-        assert sorted([await queue.get() for _ in range(len(queue))]) == [f"default/{name}" for name in woken]
-
-    virtual.run(main)
+    owners: Cache[DaemonSet] = Cache()
+    for name in ("one", "two"):
+        owners.put(f"default/{name}", named(name))
+    owners.put("default/three", named("three", app="other"))
+    queue: WorkQueue[str] = WorkQueue(env)
+    log = Log("test")
+    events = DaemonEvents(
+        owners=owners,
+        queue=queue,
+        expectations=UidTrackingExpectations(env),
+        consistency_store=None,
+        daemon_pods=DaemonPods(),
+        blueprints=Blueprints(log),
+        log=log,
+    )
+    event(events)
+    assert sorted([await queue.get() for _ in range(len(queue))]) == [f"default/{name}" for name in woken]
 
 
 def named(name: str, app: str = "agent") -> DaemonSet:
@@ -126,42 +124,38 @@ ALLOCATABLE = msgspec.structs.replace(node(), status=NodeStatus(allocatable={"cp
         pytest.param(node(), ALLOCATABLE, {}, False, False, id="the resources changed"),
     ],
 )
-def test_only_labels_and_taints_of_a_node_wake_anybody(
-    old: Node | None, new: Node, template: Doc, looked_at: bool, woken: bool
+async def test_only_labels_and_taints_of_a_node_wake_anybody(
+    env: Env, old: Node | None, new: Node, template: Doc, looked_at: bool, woken: bool
 ) -> None:
     """TestUpdateNode, TestAddNode, TestShouldIgnoreNodeUpdate."""
-
-    async def main(env: Env) -> None:
-        owners: Cache[DaemonSet] = Cache()
-        owners.put("default/agent", daemon_set(template))
-        changed: WorkQueue[str] = WorkQueue(env)
-        queue: WorkQueue[str] = WorkQueue(env)
-        events = NodeEvents(
-            owners=owners,
-            nodes=NodeTable(),
-            boards=Boards(),
-            blueprints=Blueprints(Log("test")),
-            changed=changed,
-            queue=queue,
-        )
-        if old is None:
-            events.node_added(new, False)
-        else:
-            events.node_added(old, True)
-            assert await changed.get() == "n1"
-            changed.done("n1")
-            events.node_changed(old, new)
-        assert len(changed) == (1 if looked_at else 0)
-        if looked_at:
-            await events.sync_node(await changed.get())
-        assert len(queue) == (1 if woken else 0)
-
-    virtual.run(main)
+    owners: Cache[DaemonSet] = Cache()
+    owners.put("default/agent", daemon_set(template))
+    changed: WorkQueue[str] = WorkQueue(env)
+    queue: WorkQueue[str] = WorkQueue(env)
+    events = NodeEvents(
+        owners=owners,
+        nodes=NodeTable(),
+        daemon_pods=DaemonPods(),
+        blueprints=Blueprints(Log("test")),
+        changed=changed,
+        queue=queue,
+    )
+    if old is None:
+        events.node_added(new, False)
+    else:
+        events.node_added(old, True)
+        assert await changed.get() == "n1"
+        changed.done("n1")
+        events.node_changed(old, new)
+    assert len(changed) == (1 if looked_at else 0)
+    if looked_at:
+        await events.sync_node(await changed.get())
+    assert len(queue) == (1 if woken else 0)
 
 
 def test_which_pods_count_for_a_node() -> None:
     """TestGetNodesToDaemonPods: what has ended and is being deleted does not, but protects its revision."""
-    board, nodes = Board(), NodeTable()
+    node_pods, nodes = NodeToDaemonPods(), NodeTable()
     nodes.put(node("n0"))
     nodes.put(node("n1"))
     for each in (
@@ -173,12 +167,12 @@ def test_which_pods_count_for_a_node() -> None:
         pod("gone-1", on="n1", phase="Failed", deleted=True, hash="older"),
         pod("stranger", on="n0", labels={"app": "other"}),
     ):
-        board.put(each)
+        node_pods.put(each)
     selector = selector_from(LabelSelector(match_labels={"app": "agent"}))
     placements = Placements(wants_of(PodSpec()))
-    board.look(PLAIN, selector, placements, nodes, NOW)
-    counted = {each.node: [one.metadata.name for one in each.pods] for each in board.needy(placements, nodes)}
+    node_pods.sync(PLAIN, selector, placements, nodes, NOW)
+    counted = {each.node: [one.metadata.name for one in each.pods] for each in node_pods.needy(placements, nodes)}
     assert counted == {"n0": ["owned-0", "succeeded"], "n1": ["failed", "owned-1"]}
-    carried = {each.metadata.labels["controller-revision-hash"] for each in board.pods()}
+    carried = {each.metadata.labels["controller-revision-hash"] for each in node_pods.pods()}
     assert carried == {"new", "older"}
-    assert [each.metadata.name for each in board.strays()] == ["stranger"]
+    assert [each.metadata.name for each in node_pods.strays()] == ["stranger"]

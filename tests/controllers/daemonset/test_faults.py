@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.controllers.daemonset.world import AGENT, PODS, REVISIONS, World, story, world
 
-from pilothouse.client.interceptor import Rule, delay, fail, gone, lose_answer, time_out
+from pilothouse.client.interceptor import Rule, delay, delay_answer, fail, gone, lose_answer, time_out
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
 from pilothouse.env import Env, virtual
 
@@ -49,26 +49,22 @@ def test_an_old_cache_makes_no_second_pod(guarded: bool, created: int) -> None:
     story(tell, DaemonSetOptions(wait_for_own_writes=guarded))
 
 
-def test_a_manager_that_dies_after_its_creates_leaves_no_second_pods() -> None:
+async def test_a_manager_that_dies_after_its_creates_leaves_no_second_pods(env: Env) -> None:
     """kubernetes#54096: the next one lists before it acts, and not from an old cache."""
-
-    async def main(env: Env) -> None:
-        async with world(env) as made:
-            await made.add_nodes(5)
-            made.checks.append(one_pod_per_node)
-            first = await made.start()
-            with made.faults.hold(resource="pods"):
-                await made.create_set()
-                await made.settle(0.01)
-                first.cancel()
-                await made.settle()
-            assert len(await made.pods()) == 5
-            await made.start()
-            await made.settle(10)
-            assert len(made.sent("create", "pods")) == 5
-            assert await made.places() == ["n0", "n1", "n2", "n3", "n4"]
-
-    virtual.run(main)
+    async with world(env) as made:
+        await made.add_nodes(5)
+        made.checks.append(one_pod_per_node)
+        first = await made.start()
+        with made.faults.hold(resource="pods"):
+            await made.create_set()
+            await made.settle(0.01)
+            first.cancel()
+            await made.settle()
+        assert len(await made.pods()) == 5
+        await made.start()
+        await made.settle(10)
+        assert len(made.sent("create", "pods")) == 5
+        assert await made.places() == ["n0", "n1", "n2", "n3", "n4"]
 
 
 def test_nothing_happens_before_the_nodes_are_known() -> None:
@@ -277,3 +273,21 @@ def test_for_an_owner_that_is_found_to_be_another_one_nothing_more_is_written() 
         assert await world.revisions(), "the new one has its own"
 
     story(tell)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded by versions", "by expectations alone"])
+def test_an_owner_that_is_replaced_during_a_look_gets_no_more_pods(guarded: bool) -> None:
+    """They would be expected in the name of its successor, which then waited five minutes for them."""
+
+    async def tell(world: World) -> None:
+        world.faults.add(Rule(delay_answer(2.0), verb="create", resource="controllerrevisions", times=1))
+        await world.create_set()
+        await world.settle(1)
+        await world.request("DELETE", AGENT, {"propagationPolicy": "Background"})
+        await world.request("DELETE", REVISIONS)
+        await world.create_set()
+        await world.settle(30)
+        assert await world.places() == ["n0", "n1", "n2"]
+        assert len(world.sent("create", "pods")) == 3
+
+    story(tell, DaemonSetOptions(wait_for_own_writes=guarded))

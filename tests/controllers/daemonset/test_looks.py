@@ -5,7 +5,7 @@ Nobody runs the pods but the test, and the controller looks when the test says s
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from pilothouse.client.errors import ApiError
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.workloads.daemonset.controller import PodWritesFailed
 from pilothouse.controllers.workloads.daemonset.pod_template import target_node
-from pilothouse.env import Env, virtual
+from pilothouse.env import Env
 from pilothouse.machinery.template_hash import template_hash
 
 Doc = dict[str, Any]
@@ -75,102 +75,102 @@ def where(pod: Doc) -> str:
     return target_node(msgspec.convert(pod, Pod))
 
 
-async def no_more_than_may_be_missing(look: Looks) -> None:
+async def no_more_than_may_be_missing(sync: Looks) -> None:
     """TestDaemonSetUpdatesPods."""
-    await look.ready()
-    await look.image(2, maxUnavailable=2)
+    await sync.ready()
+    await sync.image(2, maxUnavailable=2)
     for expected in [(0, 2), (2, 0)], [(0, 2), (2, 0)], [(0, 1), (1, 0)]:
-        assert [await look(), await look()] == expected
-        await look.ready()
-    assert await look() == (0, 0)
+        assert [await sync(), await sync()] == expected
+        await sync.ready()
+    assert await sync() == (0, 0)
 
 
-async def no_more_than_may_be_twice(look: Looks) -> None:
+async def no_more_than_may_be_twice(sync: Looks) -> None:
     """TestDaemonSetUpdatesPodsWithMaxSurge."""
-    await look.ready()
-    await look.image(2, maxSurge=2)
+    await sync.ready()
+    await sync.image(2, maxSurge=2)
     for expected in (2, 0), (2, 2), (1, 2), (0, 1):
-        assert await look.twice() == expected
-        await look.ready()
+        assert await sync.twice() == expected
+        await sync.ready()
 
 
-async def a_node_that_is_no_longer_tolerated(look: Looks) -> None:
+async def a_node_that_is_no_longer_tolerated(sync: Looks) -> None:
     """TestDaemonSetUpdatesPodsNotMatchTainstWithMaxSurge."""
-    await look.world.taint("n0", ("node-role.kubernetes.io/control-plane", "NoSchedule"))
-    await look.ready()
-    await look.image(2, maxSurge=1)
+    await sync.world.taint("n0", ("node-role.kubernetes.io/control-plane", "NoSchedule"))
+    await sync.ready()
+    await sync.image(2, maxSurge=1)
     for expected in (1, 1), (1, 1), (1, 1), (1, 1), (0, 1):
-        assert await look.twice() == expected
-        await look.ready()
+        assert await sync.twice() == expected
+        await sync.ready()
 
 
-async def new_pods_that_do_not_serve(look: Looks) -> None:
+async def new_pods_that_do_not_serve(sync: Looks) -> None:
     """TestDaemonSetUpdatesWhenNewPodIsNotReady."""
-    await look.ready()
-    await look.image(2, maxUnavailable=3)
-    assert [await look(), await look(), await look()] == [(0, 3), (3, 0), (0, 0)]
+    await sync.ready()
+    await sync.image(2, maxUnavailable=3)
+    assert [await sync(), await sync(), await sync()] == [(0, 3), (3, 0), (0, 0)]
 
 
-async def the_ones_that_do_not_serve_are_updated_again(look: Looks) -> None:
+async def the_ones_that_do_not_serve_are_updated_again(sync: Looks) -> None:
     """TestDaemonSetUpdatesSomeOldPodsNotReady."""
-    await look.ready()
+    await sync.ready()
     for number in (2, 3):
-        await look.image(number, maxUnavailable=2)
-        assert [await look(), await look(), await look()] == [(0, 2), (2, 0), (0, 0)]
-    assert sum(is_ready(pod) for pod in await look.world.pods()) == 3
+        await sync.image(number, maxUnavailable=2)
+        assert [await sync(), await sync(), await sync()] == [(0, 2), (2, 0), (0, 0)]
+    assert sum(is_ready(pod) for pod in await sync.world.pods()) == 3
 
 
-async def those_that_serve_are_kept_through_many_updates(look: Looks) -> None:
+async def those_that_serve_are_kept_through_many_updates(sync: Looks) -> None:
     """TestDaemonSetUpdatesSaveOldHealthyPods, with 5 nodes in place of 20."""
-    await look.ready()
-    await look.image(2, maxUnavailable=2)
-    assert [await look(), await look(), await look()] == [(0, 2), (2, 0), (0, 0)]
-    kept = {pod["metadata"]["uid"] for pod in await look.world.pods() if is_ready(pod)}
+    await sync.ready()
+    await sync.image(2, maxUnavailable=2)
+    assert [await sync(), await sync(), await sync()] == [(0, 2), (2, 0), (0, 0)]
+    kept = {pod["metadata"]["uid"] for pod in await sync.world.pods() if is_ready(pod)}
     for number, bound in enumerate((1, 2, 1, 2, 1), start=3):
-        await look.image(number, maxUnavailable=bound)
-        assert [await look(), await look(), await look()] == [(0, 2), (2, 0), (0, 0)]
-        assert {pod["metadata"]["uid"] for pod in await look.world.pods() if is_ready(pod)} == kept
-    await look.image(9, maxUnavailable=3)
-    assert [await look(), await look(), await look()] == [(0, 3), (3, 0), (0, 0)]
-    assert sum(is_ready(pod) for pod in await look.world.pods()) == 2
+        await sync.image(number, maxUnavailable=bound)
+        assert [await sync(), await sync(), await sync()] == [(0, 2), (2, 0), (0, 0)]
+        assert {pod["metadata"]["uid"] for pod in await sync.world.pods() if is_ready(pod)} == kept
+    await sync.image(9, maxUnavailable=3)
+    assert [await sync(), await sync(), await sync()] == [(0, 3), (3, 0), (0, 0)]
+    assert sum(is_ready(pod) for pod in await sync.world.pods()) == 2
 
 
-async def old_pods_that_do_not_serve_all_go(look: Looks) -> None:
+async def old_pods_that_do_not_serve_all_go(sync: Looks) -> None:
     """TestDaemonSetUpdatesAllOldPodsNotReady."""
-    await look.image(2, maxUnavailable=3)
-    assert [await look(), await look(), await look()] == [(0, 5), (5, 0), (0, 0)]
+    await sync.image(2, maxUnavailable=3)
+    assert [await sync(), await sync(), await sync()] == [(0, 5), (5, 0), (0, 0)]
 
 
-async def with_surge_old_pods_that_do_not_serve_are_all_replaced(look: Looks) -> None:
+async def with_surge_old_pods_that_do_not_serve_are_all_replaced(sync: Looks) -> None:
     """TestDaemonSetUpdatesAllOldPodsNotReadyMaxSurge."""
-    world = look.world
-    await look.image(2, maxSurge=3)
-    assert [await look(), await look()] == [(5, 0), (0, 5)]
-    await look.ready()
+    world = sync.world
+    await sync.image(2, maxSurge=3)
+    assert [await sync(), await sync()] == [(5, 0), (0, 5)]
+    await sync.ready()
     await world.merge(AGENT, {"spec": {"minReadySeconds": 15}})
-    await look.image(3, maxSurge=3)
+    await sync.image(3, maxSurge=3)
     await world.settle(100)
-    assert await look() == (3, 0)
+    assert await sync() == (3, 0)
 
     def new(pod: Doc) -> bool:
         return bool(pod["spec"]["containers"][0]["image"] == "pause:3")
 
     surged = {where(pod) for pod in await world.pods() if new(pod)}
-    await look.ready(2, which=new)
-    await look.ready(1, ready=False, which=lambda pod: not new(pod) and where(pod) not in surged)
+    await sync.ready(2, which=new)
+    await sync.ready(1, ready=False, which=lambda pod: not new(pod) and where(pod) not in surged)
     await world.settle(10)
-    assert await look() == (1, 0), "the new ones are ready, but not for long enough"
+    assert await sync() == (1, 0), "the new ones are ready, but not for long enough"
     await world.settle(10)
-    assert await look() == (1, 3)
-    await look.ready(3, which=new)
+    assert await sync() == (1, 3)
+    await sync.ready(3, which=new)
     await world.settle(20)
-    assert [await look(), await look()] == [(0, 2), (0, 0)]
+    assert [await sync(), await sync()] == [(0, 2), (0, 0)]
 
 
-async def the_same_template(look: Looks) -> None:
+async def the_same_template(sync: Looks) -> None:
     """TestDaemonSetUpdatesNoTemplateChanged."""
-    await look.image(1, maxUnavailable=3)
-    assert await look() == (0, 0)
+    await sync.image(1, maxUnavailable=3)
+    assert await sync() == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -187,28 +187,23 @@ async def the_same_template(look: Looks) -> None:
         the_same_template,
     ],
 )
-def test_updates_turn_by_turn(tell: Callable[[Looks], Awaitable[None]]) -> None:
-    async def main(world: World) -> None:
+async def test_updates_turn_by_turn(env: Env, tell: Callable[[Looks], Awaitable[None]]) -> None:
+    async with idle_story(env, nodes=5) as world:
         await world.create_set(updateStrategy={"type": "OnDelete"})
         await world.settle(0.1)
-        look = Looks(world)
-        assert await look() == (5, 0)
-        await tell(look)
-
-    idle_story(main, nodes=5)
+        sync = Looks(world)
+        assert await sync() == (5, 0)
+        await tell(sync)
 
 
-def idle_story(tell: Callable[[World], Coroutine[Any, Any, None]], *, nodes: int, labels: Doc | None = None) -> None:
+@contextlib.asynccontextmanager
+async def idle_story(env: Env, *, nodes: int, labels: Doc | None = None) -> AsyncIterator[World]:
     """A story in which the controller looks when it is told to, and nobody runs pods."""
-
-    async def main(env: Env) -> None:
-        async with make_world(env) as made:
-            made.kubelets = False
-            await made.add_nodes(nodes, labels=labels)
-            await made.start(work=False)
-            await tell(made)
-
-    virtual.run(main)
+    async with make_world(env) as made:
+        made.kubelets = False
+        await made.add_nodes(nodes, labels=labels)
+        await made.start(work=False)
+        yield made
 
 
 # One look
@@ -283,11 +278,12 @@ def existing(node: str, number: int, *, matching: bool = True, count: int = 1) -
         ),
     ],
 )
-def test_pods_that_are_there_already(selector: Doc | None, rolling: Doc | None, pods: list[Doc], expected: Any) -> None:
+async def test_pods_that_are_there_already(
+    env: Env, selector: Doc | None, rolling: Doc | None, pods: list[Doc], expected: Any
+) -> None:
     """Where there is none one is made; of several the oldest stays; where none should be none stays. Those that the
     selector no longer matches are let go. Ten nodes, of which the last five are blue."""
-
-    async def tell(world: World) -> None:
+    async with idle_story(env, nodes=5) as world:
         await world.add_nodes(5, first=5, labels=BLUE)
         strategy = {"type": "OnDelete"} if rolling is None else {"type": "RollingUpdate", "rollingUpdate": rolling}
         template = {} if selector is None else {"nodeSelector": selector}
@@ -303,11 +299,9 @@ def test_pods_that_are_there_already(selector: Doc | None, rolling: Doc | None, 
         owned = {pod["metadata"]["labels"]["app"] for pod in await world.pods()}
         assert owned == {"agent"}
 
-    idle_story(tell, nodes=5)
 
-
-def test_pods_are_pinned_and_not_bound() -> None:
-    async def tell(world: World) -> None:
+async def test_pods_are_pinned_and_not_bound(env: Env) -> None:
+    async with idle_story(env, nodes=5) as world:
         await world.create_set()
         await world.settle(0.1)
         assert await Looks(world)() == (5, 0)
@@ -315,23 +309,18 @@ def test_pods_are_pinned_and_not_bound() -> None:
         assert sorted(where(pod) for pod in pods) == ["n0", "n1", "n2", "n3", "n4"]
         assert not any(pod["spec"].get("nodeName") for pod in pods)
 
-    idle_story(tell, nodes=5)
 
-
-def test_without_nodes_nothing_is_made() -> None:
-    async def tell(world: World) -> None:
+async def test_without_nodes_nothing_is_made(env: Env) -> None:
+    async with idle_story(env, nodes=0) as world:
         await world.create_set()
         await world.settle(0.1)
         assert await Looks(world)() == (0, 0)
         assert (await world.status())["desiredNumberScheduled"] == 0
 
-    idle_story(tell, nodes=0)
 
-
-def test_a_quota_ends_the_batches() -> None:
+async def test_a_quota_ends_the_batches(env: Env) -> None:
     """Ten pods are allowed, a hundred are wanted: 1, 2, 4, 3 of 8, and no batch more. Nothing is waited for after."""
-
-    async def tell(world: World) -> None:
+    async with idle_story(env, nodes=100) as world:
         allowed = 10
         refused = world.faults.add(
             Rule(fail(403), verb="create", resource="pods", when=lambda _call, _request: len(made()) >= allowed)
@@ -349,8 +338,6 @@ def test_a_quota_ends_the_batches() -> None:
         assert status["currentNumberScheduled"] == status["updatedNumberScheduled"] == allowed
         assert world.controller._expectations.satisfied("default/agent")
 
-    idle_story(tell, nodes=100)
-
 
 @pytest.mark.parametrize(
     ("creates", "statuses", "expected"),
@@ -360,8 +347,10 @@ def test_a_quota_ends_the_batches() -> None:
         pytest.param(True, True, PodWritesFailed, id="both fail: the create is told"),
     ],
 )
-def test_of_two_failures_the_first_is_told(creates: bool, statuses: bool, expected: type[Exception]) -> None:
-    async def tell(world: World) -> None:
+async def test_of_two_failures_the_first_is_told(
+    env: Env, creates: bool, statuses: bool, expected: type[Exception]
+) -> None:
+    async with idle_story(env, nodes=1) as world:
         if creates:
             world.faults.add(Rule(fail(403), verb="create", resource="pods"))
         status = Rule(fail(500), verb="update", resource="daemonsets.apps", subresource="status")
@@ -373,8 +362,6 @@ def test_of_two_failures_the_first_is_told(creates: bool, statuses: bool, expect
             await world.controller.reconcile("default/agent")
         assert (status.hits, len(world.sent("update", "daemonsets/status"))) == ((2, 0) if statuses else (0, 1))
 
-    idle_story(tell, nodes=1)
-
 
 @pytest.mark.parametrize(
     ("updates", "gets", "sent"),
@@ -385,8 +372,10 @@ def test_of_two_failures_the_first_is_told(creates: bool, statuses: bool, expect
         pytest.param(1, 1, (1, 1), id="not even read"),
     ],
 )
-def test_a_status_is_put_once_more_on_the_live_object(updates: int, gets: int, sent: tuple[int, int]) -> None:
-    async def tell(world: World) -> None:
+async def test_a_status_is_put_once_more_on_the_live_object(
+    env: Env, updates: int, gets: int, sent: tuple[int, int]
+) -> None:
+    async with idle_story(env, nodes=1) as world:
         await world.create_set()
         await world.settle(0.1)
         put = Rule(fail(409), verb="update", resource="daemonsets.apps", subresource="status", times=updates)
@@ -399,13 +388,10 @@ def test_a_status_is_put_once_more_on_the_live_object(updates: int, gets: int, s
         puts = put.hits + len(world.sent("update", "daemonsets/status"))
         assert (puts, get.hits + len(world.sent("get", "daemonsets"))) == sent
 
-    idle_story(tell, nodes=1)
 
-
-def test_conditions_resources_and_ports_do_not_matter() -> None:
+async def test_conditions_resources_and_ports_do_not_matter(env: Env) -> None:
     """Only name, labels and taints of a node decide; what does not fit otherwise is for the scheduler to find."""
-
-    async def tell(world: World) -> None:
+    async with idle_story(env, nodes=1) as world:
         conditions = [
             {"type": "Ready", "status": "False"},
             {"type": "NetworkUnavailable", "status": "True"},
@@ -422,17 +408,14 @@ def test_conditions_resources_and_ports_do_not_matter() -> None:
         await world.request("POST", PODS, strange)
         await world.create_set(template={"containers": [container]})
         await world.settle(0.1)
-        look = Looks(world)
-        assert await look() == (1, 0)
-        assert await look() == (0, 0), "its own pod on that port is no reason either"
-
-    idle_story(tell, nodes=1)
+        sync = Looks(world)
+        assert await sync() == (1, 0)
+        assert await sync() == (0, 0), "its own pod on that port is no reason either"
 
 
-def test_whoever_selects_all_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_selects_all_gets_nothing(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """No API server of today takes such a DaemonSet; an older one may have."""
-
-    async def tell(world: World) -> None:
+    async with idle_story(env, nodes=1) as world:
         await world.create_set()
         await world.settle(0.1)
         owners = world.controller._owners
@@ -447,11 +430,9 @@ def test_whoever_selects_all_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         assert told == ["SelectingAll"]
         assert world.sent("update", "daemonsets/status") == []
 
-    idle_story(tell, nodes=1)
 
-
-def test_an_owner_that_is_going_on_the_server_adopts_nothing() -> None:
-    async def tell(world: World) -> None:
+async def test_an_owner_that_is_going_on_the_server_adopts_nothing(env: Env) -> None:
+    async with idle_story(env, nodes=5) as world:
         await world.create_set()
         spec = {"nodeName": "n0", "containers": [{"name": "main", "image": "pause:1"}]}
         await world.settle(0.1)
@@ -463,11 +444,9 @@ def test_an_owner_that_is_going_on_the_server_adopts_nothing() -> None:
                 await world.controller.reconcile("default/agent")
         assert world.sent("create", "pods") == world.sent("patch", "pods") == []
 
-    idle_story(tell, nodes=5)
 
-
-def test_a_set_made_again_expects_nothing_of_the_one_before() -> None:
-    async def tell(world: World) -> None:
+async def test_a_set_made_again_expects_nothing_of_the_one_before(env: Env) -> None:
+    async with idle_story(env, nodes=1) as world:
         await world.create_set()
         await world.settle(0.1)
         with world.faults.hold(resource="pods"):
@@ -482,16 +461,13 @@ def test_a_set_made_again_expects_nothing_of_the_one_before() -> None:
             assert not world.controller._expectations.satisfied("default/agent")
         assert len(world.sent("create", "pods")) == 2
 
-    idle_story(tell, nodes=1)
-
 
 # Revisions
 
 
-def test_revisions_are_claimed_in_one_namespace() -> None:
+async def test_revisions_are_claimed_in_one_namespace(env: Env) -> None:
     """Own ones and orphans of the namespace that match; one that no longer matches is let go; no others."""
-
-    async def tell(world: World) -> None:
+    async with idle_story(env, nodes=0) as world:
         owner = await world.create_set()
         await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
         mine = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}
@@ -521,14 +497,11 @@ def test_revisions_are_claimed_in_one_namespace() -> None:
             "mine": ["agent"], "orphan": ["agent"], "yours": ["broom"], "stranger": [], "lost": [], "far": []
         }  # fmt: skip
 
-    idle_story(tell, nodes=0)
-
 
 @pytest.mark.parametrize("owned", [True, False], ids=["to be released", "to be adopted"])
-def test_a_revision_that_goes_while_it_is_claimed(owned: bool) -> None:
+async def test_a_revision_that_goes_while_it_is_claimed(env: Env, owned: bool) -> None:
     """It is not there: nothing to claim, and no failure."""
-
-    async def tell(world: World) -> None:
+    async with idle_story(env, nodes=0) as world:
         owner = await world.create_set()
         mine = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}
         references = [{**mine, "controller": True}] if owned else []
@@ -540,5 +513,3 @@ def test_a_revision_that_goes_while_it_is_claimed(owned: bool) -> None:
             await world.controller.reconcile("default/agent")
         assert len(world.sent("patch", "controllerrevisions")) == 1
         assert [number for _hash, number in await world.revisions()] == [1]
-
-    idle_story(tell, nodes=0)

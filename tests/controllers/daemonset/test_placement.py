@@ -51,6 +51,24 @@ def any_of(*expressions: NodeSelectorRequirement) -> Affinity:
 TYPE_IN = NodeSelectorRequirement(key="type", operator="In", values=("production",))
 
 
+@pytest.mark.parametrize("enabled", [False, True])
+@pytest.mark.parametrize(
+    ("effect", "value", "expected"),
+    [
+        ("NoSchedule", "970", HERE),
+        ("NoSchedule", "900", NO_MORE),
+        ("NoExecute", "970", HERE),
+        ("NoExecute", "9", ELSEWHERE),
+    ],
+)
+def test_comparing_operators_are_behind_a_gate(effect: str, value: str, expected: Placement, enabled: bool) -> None:
+    spec = PodSpec(tolerations=(Toleration(key="sla", operator="Gt", value="950"),))
+    where = node("n1", None, taint("sla", effect, value=value))
+    otherwise = NO_MORE if effect == "NoSchedule" else ELSEWHERE
+    wants = wants_of(spec, comparison_operators=enabled)
+    assert decide_placement(wants, where) == (expected if enabled else otherwise)
+
+
 @pytest.mark.parametrize(
     ("spec", "where", "expected"),
     [

@@ -7,38 +7,46 @@ from tests.controllers.daemonset.daemons import NOW, PLAIN, ago, daemon_set, pod
 
 from pilothouse.api.apps import DaemonSetStatus
 from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
-from pilothouse.controllers.workloads.daemonset.status import NONE, Headcount, count_site, encode, next_status
+from pilothouse.controllers.workloads.daemonset.status import NONE, StatusCounts, count_site, encode, next_status
 
 
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        pytest.param(site(), Headcount(desired=1), id="wanted and missing"),
-        pytest.param(site(pod("a")), Headcount(desired=1, current=1, ready=1, available=1, updated=1), id="all well"),
-        pytest.param(site(pod("a", ready=False)), Headcount(desired=1, current=1, updated=1), id="not ready"),
+        pytest.param(site(), StatusCounts(desired=1), id="wanted and missing"),
         pytest.param(
-            site(pod("a", hash="old")), Headcount(desired=1, current=1, ready=1, available=1), id="of an older template"
+            site(pod("a")), StatusCounts(desired=1, current=1, ready=1, available=1, updated=1), id="all well"
         ),
-        pytest.param(site(pod("a"), run=False), Headcount(misscheduled=1), id="where none should be"),
-        pytest.param(site(pod("a"), run=False, stay=True), Headcount(misscheduled=1), id="where no new one may come"),
+        pytest.param(site(pod("a", ready=False)), StatusCounts(desired=1, current=1, updated=1), id="not ready"),
+        pytest.param(
+            site(pod("a", hash="old")),
+            StatusCounts(desired=1, current=1, ready=1, available=1),
+            id="of an older template",
+        ),
+        pytest.param(site(pod("a"), run=False), StatusCounts(misscheduled=1), id="where none should be"),
+        pytest.param(
+            site(pod("a"), run=False, stay=True), StatusCounts(misscheduled=1), id="where no new one may come"
+        ),
         pytest.param(site(run=False), NONE, id="neither wanted nor there"),
         pytest.param(site(pod("a"), listed=False), NONE, id="on a node that is gone"),
         pytest.param(
             site(pod("a", deleted=True)),
-            Headcount(desired=1, current=1, ready=1, available=1, updated=1),
+            StatusCounts(desired=1, current=1, ready=1, available=1, updated=1),
             id="a pod that is going counts until it is gone",
         ),
         pytest.param(
-            site(pod("a", phase="Failed", ready=False, deleted=True)), Headcount(desired=1), id="not one that has ended"
+            site(pod("a", phase="Failed", ready=False, deleted=True)),
+            StatusCounts(desired=1),
+            id="not one that has ended",
         ),
         pytest.param(
             site(pod("a", hash="old", created=ago(hours=1)), pod("b", created=ago(minutes=1), ready=False)),
-            Headcount(desired=1, current=1, ready=1, available=1),
+            StatusCounts(desired=1, current=1, ready=1, available=1),
             id="of two the older counts",
         ),
     ],
 )
-def test_a_node_counts_by_its_first_pod(where: Site, expected: Headcount) -> None:
+def test_a_node_counts_by_its_first_pod(where: Site, expected: StatusCounts) -> None:
     assert count_site(where, PLAIN, NOW) == expected
 
 
@@ -48,7 +56,7 @@ def test_ready_is_not_yet_available() -> None:
     assert count_site(site(pod("a", since=ago(seconds=60))), rules, NOW).available == 1
 
 
-SEEN = Headcount(desired=3, current=3, ready=2, available=2, updated=1)
+SEEN = StatusCounts(desired=3, current=3, ready=2, available=2, updated=1)
 REPORTED = DaemonSetStatus(
     current_number_scheduled=3,
     desired_number_scheduled=3,

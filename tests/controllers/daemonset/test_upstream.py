@@ -1,7 +1,7 @@
 """The cases of v1.36 ``pkg/controller/daemon`` and ``pkg/controller/history``, and where each of them is.
 
 ``COVERED`` names for every upstream test, and for the rows of its tables, the function of ours that has it. What v1.36
-added with its consistency guard is in ``test_faults`` and ``tests/runtime``.
+added with its consistency store is in ``test_faults`` and ``tests/runtime``.
 """
 
 from pathlib import Path

@@ -5,25 +5,33 @@ ReplicaSets runs: the test writes what one would.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import PODS, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import PODS, Doc, World
 
 from pilothouse.controllers.workloads.deployment import DESCRIPTOR
+from pilothouse.env import Env
 
 ALL = "/apis/apps/v1/namespaces/default/deployments"
 SETS = "/apis/apps/v1/namespaces/default/replicasets"
 APP = {"app": "web"}
 
 
-def deploying(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def deploying(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR)
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with deploying(env) as world:
+        yield world
 
 
 def template(image: str = "a") -> Doc:
@@ -68,108 +76,86 @@ async def soon() -> None:
     await asyncio.sleep(2.0)
 
 
-def test_a_deployment_gets_its_replica_set() -> None:
+async def test_a_deployment_gets_its_replica_set(world: World) -> None:
     """(SyncDeploymentCreatesReplicaSet)"""
-
-    async def story(world: World) -> None:
-        made = await make(world)
-        await soon()
-        ((name, owner),) = (await sets(world)).items()
-        assert owner == "web"
-        created, *others = world.requests(reads=False)
-        assert created == "create replicasets "
-        assert set(others) == {"update deployments/status web"}
-        found = await world.see(f"{SETS}/{name}")
-        assert found["metadata"]["ownerReferences"] == [reference_to(made)]
-        assert (await world.see(f"{ALL}/web"))["status"]["observedGeneration"] == 1
-
-    deploying(story)
+    made = await make(world)
+    await soon()
+    ((name, owner),) = (await sets(world)).items()
+    assert owner == "web"
+    created, *others = world.requests(reads=False)
+    assert created == "create replicasets "
+    assert set(others) == {"update deployments/status web"}
+    found = await world.see(f"{SETS}/{name}")
+    assert found["metadata"]["ownerReferences"] == [reference_to(made)]
+    assert (await world.see(f"{ALL}/web"))["status"]["observedGeneration"] == 1
 
 
-def test_one_that_is_being_deleted_is_only_reported_on() -> None:
+async def test_one_that_is_being_deleted_is_only_reported_on(world: World) -> None:
     """(SyncDeploymentDontDoAnythingDuringDeletion)"""
+    await make(world)
+    await soon()
+    await world.merge(f"{ALL}/web", {"metadata": {"finalizers": ["example.com/wait"]}})
+    await world.request("DELETE", f"{ALL}/web", {"propagationPolicy": "Orphan"})
+    await soon()
+    world.seen.clear()
+    await set_image(world, "web", "b")
+    await soon()
+    assert set(world.requests()) == {"update deployments/status web"}
+    assert len(await sets(world)) == 1
+    found = await world.see(f"{ALL}/web")
+    assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
 
-    async def story(world: World) -> None:
-        await make(world)
-        await soon()
+
+async def test_nothing_is_adopted_for_one_that_is_known_to_go_before_the_cache_knows(world: World) -> None:
+    """(SyncDeploymentDeletionRace): whoever adopts asks for the owner first."""
+    await make(world, paused=True)
+    await soon()
+    with world.faults.hold(resource="deployments"):
         await world.merge(f"{ALL}/web", {"metadata": {"finalizers": ["example.com/wait"]}})
         await world.request("DELETE", f"{ALL}/web", {"propagationPolicy": "Orphan"})
-        await soon()
         world.seen.clear()
-        await set_image(world, "web", "b")
+        await make_set(world, "loose")
         await soon()
-        assert set(world.requests()) == {"update deployments/status web"}
-        assert len(await sets(world)) == 1
-        found = await world.see(f"{ALL}/web")
-        assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
-
-    deploying(story)
+        assert "get deployments web" in world.requests()
+        assert world.bodies("patch", "replicasets") == []
+    await soon()
+    assert (await sets(world))["loose"] == ""
 
 
-def test_nothing_is_adopted_for_one_that_is_known_to_go_before_the_cache_knows() -> None:
-    """(SyncDeploymentDeletionRace): whoever adopts asks for the owner first."""
-
-    async def story(world: World) -> None:
-        await make(world, paused=True)
-        await soon()
-        with world.faults.hold(resource="deployments"):
-            await world.merge(f"{ALL}/web", {"metadata": {"finalizers": ["example.com/wait"]}})
-            await world.request("DELETE", f"{ALL}/web", {"propagationPolicy": "Orphan"})
-            world.seen.clear()
-            await make_set(world, "loose")
-            await soon()
-            assert "get deployments web" in world.requests()
-            assert world.bodies("patch", "replicasets") == []
-        await soon()
-        assert (await sets(world))["loose"] == ""
-
-    deploying(story)
-
-
-def test_deployments_that_select_the_same_keep_to_their_own() -> None:
+async def test_deployments_that_select_the_same_keep_to_their_own(world: World) -> None:
     """(GetReplicaSetsForDeployment; AddReplicaSet, UpdateReplicaSet)"""
-
-    async def story(world: World) -> None:
-        await make(world, "one")
-        await make(world, "two")
-        await soon()
-        before = await sets(world)
-        assert sorted(before.values()) == ["one", "two"]
-        await set_image(world, "one", "b")
-        await soon()
-        added = {name: owner for name, owner in (await sets(world)).items() if name not in before}
-        assert list(added.values()) == ["one"]
-        world.seen.clear()
-        mine = next(name for name, owner in before.items() if owner == "two")
-        status = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "observedGeneration": 1}
-        await world.merge(f"{SETS}/{mine}/status", {"status": status})
-        await soon()
-        assert set(world.requests()) == {"update deployments/status two"}
-
-    deploying(story)
+    await make(world, "one")
+    await make(world, "two")
+    await soon()
+    before = await sets(world)
+    assert sorted(before.values()) == ["one", "two"]
+    await set_image(world, "one", "b")
+    await soon()
+    added = {name: owner for name, owner in (await sets(world)).items() if name not in before}
+    assert list(added.values()) == ["one"]
+    world.seen.clear()
+    mine = next(name for name, owner in before.items() if owner == "two")
+    status = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "observedGeneration": 1}
+    await world.merge(f"{SETS}/{mine}/status", {"status": status})
+    await soon()
+    assert set(world.requests()) == {"update deployments/status two"}
 
 
-def test_what_fits_is_adopted_and_what_does_not_any_more_is_let_go() -> None:
+async def test_what_fits_is_adopted_and_what_does_not_any_more_is_let_go(world: World) -> None:
     """(GetReplicaSetsForDeploymentAdoptRelease; AddReplicaSetOrphan, UpdateReplicaSetOrphanWithNewLabels)"""
-
-    async def story(world: World) -> None:
-        await make(world)
-        await soon()
-        (own,) = await sets(world)
-        await make_set(world, "loose", image="old")
-        await world.request(
-            "POST", SETS, {"metadata": {"name": "other", "labels": {"app": "x"}}, "spec": _of_another()}
-        )
-        await soon()
-        assert await sets(world) == {own: "web", "loose": "web", "other": ""}
-        await world.merge(f"{SETS}/loose", {"metadata": {"labels": {"app": "elsewhere"}}})
-        await soon()
-        assert (await sets(world))["loose"] == ""
-        await world.merge(f"{SETS}/loose", {"metadata": {"labels": APP}})
-        await soon()
-        assert (await sets(world))["loose"] == "web"
-
-    deploying(story)
+    await make(world)
+    await soon()
+    (own,) = await sets(world)
+    await make_set(world, "loose", image="old")
+    await world.request("POST", SETS, {"metadata": {"name": "other", "labels": {"app": "x"}}, "spec": _of_another()})
+    await soon()
+    assert await sets(world) == {own: "web", "loose": "web", "other": ""}
+    await world.merge(f"{SETS}/loose", {"metadata": {"labels": {"app": "elsewhere"}}})
+    await soon()
+    assert (await sets(world))["loose"] == ""
+    await world.merge(f"{SETS}/loose", {"metadata": {"labels": APP}})
+    await soon()
+    assert (await sets(world))["loose"] == "web"
 
 
 def _of_another() -> Doc:
@@ -181,146 +167,116 @@ def _of_another() -> Doc:
     }
 
 
-def test_one_that_changes_hands_wakes_both() -> None:
+async def test_one_that_changes_hands_wakes_both(world: World) -> None:
     """(UpdateReplicaSetChangeControllerRef): the former owner makes another one, the new one has one too many."""
-
-    async def story(world: World) -> None:
-        await make(world, "one", template=template("a"))
-        second = await make(world, "two", template=template("b"))
-        await soon()
-        before = await sets(world)
-        mine = next(name for name, owner in before.items() if owner == "one")
-        world.seen.clear()
-        await world.merge(f"{SETS}/{mine}", {"metadata": {"ownerReferences": [reference_to(second)]}})
-        await soon()
-        after = await sets(world)
-        assert after[mine] == "two"
-        assert sorted(after.values()) == ["one", "two", "two"]
-        assert "update deployments/status one" in world.requests()
-        assert "update deployments/status two" in world.requests()
-
-    deploying(story)
+    await make(world, "one", template=template("a"))
+    second = await make(world, "two", template=template("b"))
+    await soon()
+    before = await sets(world)
+    mine = next(name for name, owner in before.items() if owner == "one")
+    world.seen.clear()
+    await world.merge(f"{SETS}/{mine}", {"metadata": {"ownerReferences": [reference_to(second)]}})
+    await soon()
+    after = await sets(world)
+    assert after[mine] == "two"
+    assert sorted(after.values()) == ["one", "two", "two"]
+    assert "update deployments/status one" in world.requests()
+    assert "update deployments/status two" in world.requests()
 
 
-def test_one_that_is_let_go_by_hand_is_taken_up_again() -> None:
+async def test_one_that_is_let_go_by_hand_is_taken_up_again(world: World) -> None:
     """(UpdateReplicaSetRelease)"""
-
-    async def story(world: World) -> None:
-        await make(world)
-        await soon()
-        (name,) = await sets(world)
-        await world.merge(f"{SETS}/{name}", {"metadata": {"ownerReferences": None}})
-        await soon()
-        assert await sets(world) == {name: "web"}
-
-    deploying(story)
+    await make(world)
+    await soon()
+    (name,) = await sets(world)
+    await world.merge(f"{SETS}/{name}", {"metadata": {"ownerReferences": None}})
+    await soon()
+    assert await sets(world) == {name: "web"}
 
 
-def test_one_that_was_deleted_is_made_again() -> None:
+async def test_one_that_was_deleted_is_made_again(world: World) -> None:
     """(DeleteReplicaSet)"""
-
-    async def story(world: World) -> None:
-        await make(world)
-        await soon()
-        (name,) = await sets(world)
-        uid = (await world.see(f"{SETS}/{name}"))["metadata"]["uid"]
-        await world.request("DELETE", f"{SETS}/{name}", {"propagationPolicy": "Background"})
-        await soon()
-        assert (await world.see(f"{SETS}/{name}"))["metadata"]["uid"] != uid
-
-    deploying(story)
+    await make(world)
+    await soon()
+    (name,) = await sets(world)
+    uid = (await world.see(f"{SETS}/{name}"))["metadata"]["uid"]
+    await world.request("DELETE", f"{SETS}/{name}", {"propagationPolicy": "Background"})
+    await soon()
+    assert (await world.see(f"{SETS}/{name}"))["metadata"]["uid"] != uid
 
 
-def test_somebody_elses_that_was_deleted_wakes_nobody() -> None:
+async def test_somebody_elses_that_was_deleted_wakes_nobody(world: World) -> None:
     """(DeleteReplicaSetOrphan)"""
-
-    async def story(world: World) -> None:
-        await make(world)
-        await world.request(
-            "POST", SETS, {"metadata": {"name": "other", "labels": {"app": "x"}}, "spec": _of_another()}
-        )
-        await soon()
-        world.seen.clear()
-        await world.request("DELETE", f"{SETS}/other", {"propagationPolicy": "Background"})
-        await soon()
-        assert world.requests() == []
-
-    deploying(story)
+    await make(world)
+    await world.request("POST", SETS, {"metadata": {"name": "other", "labels": {"app": "x"}}, "spec": _of_another()})
+    await soon()
+    world.seen.clear()
+    await world.request("DELETE", f"{SETS}/other", {"propagationPolicy": "Background"})
+    await soon()
+    assert world.requests() == []
 
 
-def test_of_several_of_its_template_the_oldest_is_the_new_one() -> None:
+async def test_of_several_of_its_template_the_oldest_is_the_new_one(world: World) -> None:
     """``util/deployment_util_test.go``: TestFindNewReplicaSet, TestFindOldReplicaSets."""
-
-    async def story(world: World) -> None:
-        for name in ("z-older", "a-younger"):
-            await make_set(world, name)
-            await asyncio.sleep(1.5)
-        await make_set(world, "old", image="b")
-        await make(world, replicas=1)
-        await soon()
-        assert await sets(world) == {"z-older": "web", "a-younger": "web", "old": "web"}
-        found = [await world.see(f"{SETS}/{name}") for name in ("z-older", "a-younger", "old")]
-        revision = "deployment.kubernetes.io/revision"
-        assert [each["metadata"].get("annotations", {}).get(revision) for each in found] == ["1", None, None]
-        assert found[0]["spec"]["replicas"] == 1
-
-    deploying(story)
+    for name in ("z-older", "a-younger"):
+        await make_set(world, name)
+        await asyncio.sleep(1.5)
+    await make_set(world, "old", image="b")
+    await make(world, replicas=1)
+    await soon()
+    assert await sets(world) == {"z-older": "web", "a-younger": "web", "old": "web"}
+    found = [await world.see(f"{SETS}/{name}") for name in ("z-older", "a-younger", "old")]
+    revision = "deployment.kubernetes.io/revision"
+    assert [each["metadata"].get("annotations", {}).get(revision) for each in found] == ["1", None, None]
+    assert found[0]["spec"]["replicas"] == 1
 
 
-def test_a_wish_to_go_back_is_fulfilled_once() -> None:
+async def test_a_wish_to_go_back_is_fulfilled_once(world: World) -> None:
     """(ReentrantRollback): it goes with the template that it brings back."""
-
-    async def story(world: World) -> None:
-        await make(world)
-        await soon()
-        await set_image(world, "web", "b")
-        await soon()
-        wish = {"deprecated.deployment.rollback.to": "1"}
-        await world.merge(f"{ALL}/web", {"metadata": {"annotations": wish}})
-        await soon()
-        found = await world.see(f"{ALL}/web")
-        assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "a"
-        assert found["metadata"]["annotations"] == {"deployment.kubernetes.io/revision": "3"}
-        assert len(await sets(world)) == 2
-        assert len(await world.events("DeploymentRollback")) == 1
-        world.seen.clear()
-        await asyncio.sleep(60)
-        assert world.requests() == []
-
-    deploying(story)
+    await make(world)
+    await soon()
+    await set_image(world, "web", "b")
+    await soon()
+    wish = {"deprecated.deployment.rollback.to": "1"}
+    await world.merge(f"{ALL}/web", {"metadata": {"annotations": wish}})
+    await soon()
+    found = await world.see(f"{ALL}/web")
+    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "a"
+    assert found["metadata"]["annotations"] == {"deployment.kubernetes.io/revision": "3"}
+    assert len(await sets(world)) == 2
+    assert len(await world.events("DeploymentRollback")) == 1
+    world.seen.clear()
+    await asyncio.sleep(60)
+    assert world.requests() == []
 
 
 @pytest.mark.parametrize("second", [False, True], ids=["one ReplicaSet", "another one without owner"])
-def test_recreate_goes_on_when_the_last_old_pod_has_gone_and_not_before(second: bool) -> None:
+async def test_recreate_goes_on_when_the_last_old_pod_has_gone_and_not_before(world: World, second: bool) -> None:
     """(PodDeletionEnqueuesRecreateDeployment, PodDeletionDoesntEnqueueRecreateDeployment, …PartialReplicaSetOwnership…;
     GetPodMapForReplicaSets: pods without the ReplicaSet for owner do not count)"""
-
-    async def story(world: World) -> None:
-        await make(world, strategy={"type": "Recreate"})
-        await soon()
-        (old,) = await sets(world)
-        found = await world.see(f"{SETS}/{old}")
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": old, "uid": found["metadata"]["uid"]}
-        for name in ("a", "b"):
-            await world.pod(name, labels=APP, ownerReferences=[{**owner, "controller": True}])
-        await world.pod("stranger", labels=APP)
-        if second:
-            await world.request(
-                "POST", SETS, {"metadata": {"name": "other", "labels": {"app": "x"}}, "spec": _of_another()}
-            )
-        await set_image(world, "web", "b")
-        await soon()
-        emptied = await world.see(f"{SETS}/{old}")
-        assert emptied["spec"]["replicas"] == 0
-        status = {"replicas": 0, "observedGeneration": emptied["metadata"]["generation"]}
-        await world.merge(f"{SETS}/{old}/status", {"status": status})
-        await soon()
-        world.seen.clear()
-        await world.delete(f"{PODS}/a", grace=0)
-        await soon()
-        assert world.requests() == [], "one is left: nobody looks"
-        await world.delete(f"{PODS}/b", grace=0)
-        await soon()
-        assert "create replicasets " in world.requests()
-
-    deploying(story)
+    await make(world, strategy={"type": "Recreate"})
+    await soon()
+    (old,) = await sets(world)
+    found = await world.see(f"{SETS}/{old}")
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": old, "uid": found["metadata"]["uid"]}
+    for name in ("a", "b"):
+        await world.pod(name, labels=APP, ownerReferences=[{**owner, "controller": True}])
+    await world.pod("stranger", labels=APP)
+    if second:
+        await world.request(
+            "POST", SETS, {"metadata": {"name": "other", "labels": {"app": "x"}}, "spec": _of_another()}
+        )
+    await set_image(world, "web", "b")
+    await soon()
+    emptied = await world.see(f"{SETS}/{old}")
+    assert emptied["spec"]["replicas"] == 0
+    status = {"replicas": 0, "observedGeneration": emptied["metadata"]["generation"]}
+    await world.merge(f"{SETS}/{old}/status", {"status": status})
+    await soon()
+    world.seen.clear()
+    await world.delete(f"{PODS}/a", grace=0)
+    await soon()
+    assert world.requests() == [], "one is left: nobody looks"
+    await world.delete(f"{PODS}/b", grace=0)
+    await soon()
+    assert "create replicasets " in world.requests()

@@ -20,7 +20,7 @@ from pilothouse.controllers.workloads.deployment.annotations import (
     next_annotations,
     rolled_back,
 )
-from pilothouse.controllers.workloads.deployment.history import doomed, roll_back, wish_to_roll_back
+from pilothouse.controllers.workloads.deployment.history import doomed, roll_back, rollback_revision
 from pilothouse.controllers.workloads.deployment.template import same_template, set_name, with_hash, without_hash
 
 
@@ -158,14 +158,14 @@ def test_clean_up(limit: int | None, old: list[ReplicaSet], expected: list[str])
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("3", 3), ("0", 0), ("x", None), ("", None)],
-    ids=["a number", "the last one", "no number is no wish", "nothing is no wish"],
+    ids=["a number", "the last one", "no number: no rollback", "nothing: no rollback"],
 )
 def test_the_wish_to_go_back(text: str, expected: int | None) -> None:
-    assert wish_to_roll_back(deployment(annotations={ROLLBACK_TO: text})) == expected
+    assert rollback_revision(deployment(annotations={ROLLBACK_TO: text})) == expected
 
 
-def test_nobody_wishes() -> None:
-    assert wish_to_roll_back(deployment()) is None
+def test_no_rollback_is_requested() -> None:
+    assert rollback_revision(deployment()) is None
 
 
 OLD = replica_set("a", revision="1", of=template("old", HASHED), annotations={"cause": "first"})

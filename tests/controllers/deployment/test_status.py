@@ -95,7 +95,7 @@ def test_timed_out(condition: DeploymentCondition | None, deadline: int | None, 
                      id="it came to its end once and never times out"),
     ],
 )  # fmt: skip
-def test_when_to_look_again(
+def test_when_to_sync_again(
     condition: DeploymentCondition | None,
     deadline: int | None,
     status: DeploymentStatus,

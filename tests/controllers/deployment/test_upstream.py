@@ -45,7 +45,7 @@ COVERED: Cases = {
     "TestDeploymentController_cleanupDeployment": "test_clean_up",
     "TestDeploymentController_cleanupDeploymentOrder": "test_clean_up",
     # progress_test.go
-    "TestRequeueStuckDeployment": "test_when_to_look_again",
+    "TestRequeueStuckDeployment": "test_when_to_sync_again",
     "TestSyncRolloutStatus": "test_progress",
     "TestSyncRolloutStatus: complete": "test_done",
     "TestSyncRolloutStatus: timed out": "test_late",

@@ -1,17 +1,18 @@
 """The controller against the embedded API server, in virtual time: requests, events, metrics, rules, faults."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import PODS, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import PODS, Doc, World
 from tests.controllers.resourceclaim.builders import CLAIMS, claim_doc, reference
 
 from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer
 from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR, DeviceTaintEvictionOptions
-
-Story = Callable[[World], Awaitable[None]]
+from pilothouse.env import Env
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
@@ -21,16 +22,20 @@ TAINT: Doc = {"key": "broken", "effect": "NoExecute"}
 EVENT = "DeviceTaintManagerEviction"
 
 
-def evicting(story: Story, *, rules: bool = False) -> None:
-    """Tell a story in which the controller runs."""
-
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def evicting(env: Env, *, rules: bool = False) -> AsyncIterator[World]:
+    """A world in which the controller runs."""
+    async with node_world.world(env) as world:
         if rules:
             await serve_rules(world)
         await world.start(DESCRIPTOR, DeviceTaintEvictionOptions(rules=rules))
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with evicting(env) as world:
+        yield world
 
 
 async def soon(seconds: float = 1.0) -> None:
@@ -79,86 +84,89 @@ async def deleted(world: World, name: str = "pod") -> bool:
     return found is None or "deletionTimestamp" in found["metadata"]
 
 
-def test_a_pod_on_a_tainted_device_is_told_why_and_deleted() -> None:
+async def test_a_pod_on_a_tainted_device_is_told_why_and_deleted(world: World) -> None:
     """evict-pod-resourceclaim."""
+    await devices(world, gpu_0=[], gpu_1=[TAINT])
+    await user(world)
+    await soon(60)
+    assert world.requests() == [], "another device is tainted"
+    await devices(world, gpu_0=[TAINT], gpu_1=[TAINT])
+    await soon()
+    assert await deleted(world)
+    assert world.requests() == ["get pods pod", "patch pods/status pod", "delete pods pod"]
+    (body,) = world.bodies("patch", "pods/status")
+    (condition,) = body["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("DisruptionTarget", "True")
+    assert condition["reason"] == "DeletionByDeviceTaintManager"
+    assert condition["message"] == "Device Taint manager: deleting due to NoExecute taint"
+    assert await world.events(EVENT) == ["Pod/pod Marking for deletion"]
+    assert world.metrics.value(DELETIONS) == 1
+    assert world.metrics.value(LATENCY) == 1
+    await soon(600)
+    assert len(world.requests()) == 3, "and that is all"
 
-    async def story(world: World) -> None:
-        await devices(world, gpu_0=[], gpu_1=[TAINT])
-        await user(world)
-        await soon(60)
-        assert world.requests() == [], "another device is tainted"
-        await devices(world, gpu_0=[TAINT], gpu_1=[TAINT])
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_pod_that_leaves_by_itself_counts_as_evicted(world: World, known: bool) -> None:
+    """``addConditionAndDeletePod`` finds it deleted, and its work done; also if the cache does not say so yet."""
+    await devices(world, gpu_0=[])
+    await user(world)
+    with contextlib.ExitStack() as lagging:
+        if not known:
+            lagging.enter_context(world.faults.hold(resource="pods"))
+        await world.delete(f"{PODS}/pod")
         await soon()
-        assert await deleted(world)
-        assert world.requests() == ["get pods pod", "patch pods/status pod", "delete pods pod"]
-        (body,) = world.bodies("patch", "pods/status")
-        (condition,) = body["status"]["conditions"]
-        assert (condition["type"], condition["status"]) == ("DisruptionTarget", "True")
-        assert condition["reason"] == "DeletionByDeviceTaintManager"
-        assert condition["message"] == "Device Taint manager: deleting due to NoExecute taint"
-        assert await world.events(EVENT) == ["Pod/pod Marking for deletion"]
-        assert world.metrics.value(DELETIONS) == 1
-        assert world.metrics.value(LATENCY) == 1
-        await soon(600)
-        assert len(world.requests()) == 3, "and that is all"
-
-    evicting(story)
+        await devices(world, gpu_0=[TAINT])
+        await soon()
+    assert world.requests() == ["get pods pod"]
+    assert await world.events(EVENT) == []
+    assert (world.metrics.value(DELETIONS), world.metrics.value(LATENCY)) == (1, 1)
+    await soon(600)
+    assert world.requests() == ["get pods pod"]
 
 
-def test_a_toleration_delays_it_and_a_taint_that_goes_calls_it_off() -> None:
+async def test_a_toleration_delays_it_and_a_taint_that_goes_calls_it_off(world: World) -> None:
     """evict-pod-later; cancel-eviction-remove-taint."""
-
-    async def story(world: World) -> None:
-        await devices(world, gpu_0=[TAINT], gpu_1=[TAINT])
-        await user(world, "first", tolerating(60))
-        await user(world, "second", tolerating(60), device="gpu-1")
-        await user(world, "third", tolerating(), device="gpu-1")
-        await soon(50)
-        assert await world.pods() == ["first", "second", "third"]
-        await devices(world, gpu_0=[], gpu_1=[(await world.see(f"{SLICES}/slice"))["spec"]["devices"][1]["taints"][0]])
-        await soon(20)
-        assert await deleted(world, "second")
-        assert not await deleted(world, "first")
-        await soon(600)
-        assert not await deleted(world, "third")
-        assert await world.events(EVENT) == ["Pod/first Cancelling deletion", "Pod/second Marking for deletion"]
-
-    evicting(story)
+    await devices(world, gpu_0=[TAINT], gpu_1=[TAINT])
+    await user(world, "first", tolerating(60))
+    await user(world, "second", tolerating(60), device="gpu-1")
+    await user(world, "third", tolerating(), device="gpu-1")
+    await soon(50)
+    assert await world.pods() == ["first", "second", "third"]
+    await devices(world, gpu_0=[], gpu_1=[(await world.see(f"{SLICES}/slice"))["spec"]["devices"][1]["taints"][0]])
+    await soon(20)
+    assert await deleted(world, "second")
+    assert not await deleted(world, "first")
+    await soon(600)
+    assert not await deleted(world, "third")
+    assert await world.events(EVENT) == ["Pod/first Cancelling deletion", "Pod/second Marking for deletion"]
 
 
-def test_a_pod_that_gets_its_node_or_its_claim_late_is_noticed() -> None:
+async def test_a_pod_that_gets_its_node_or_its_claim_late_is_noticed(world: World) -> None:
     """evict-pod-after-scheduling."""
-
-    async def story(world: World) -> None:
-        await devices(world, gpu_0=[TAINT])
-        await user(world, node="")
-        await soon(60)
-        assert not await deleted(world)
-        target = {"target": {"kind": "Node", "name": "node1"}, "metadata": {"name": "pod"}}
-        await world.request("POST", f"{PODS}/pod/binding", target)
-        await soon()
-        assert await deleted(world)
-
-    evicting(story)
+    await devices(world, gpu_0=[TAINT])
+    await user(world, node="")
+    await soon(60)
+    assert not await deleted(world)
+    target = {"target": {"kind": "Node", "name": "node1"}, "metadata": {"name": "pod"}}
+    await world.request("POST", f"{PODS}/pod/binding", target)
+    await soon()
+    assert await deleted(world)
 
 
-def test_a_claim_that_is_released_calls_the_deletion_off() -> None:
+async def test_a_claim_that_is_released_calls_the_deletion_off(world: World) -> None:
     """cancel-eviction-remove-reservation."""
-
-    async def story(world: World) -> None:
-        await devices(world, gpu_0=[TAINT])
-        await user(world, "pod", tolerating(60))
-        await soon(30)
-        await world.merge(f"{CLAIMS}/pod/status", {"status": {"reservedFor": None}})
-        await soon(600)
-        assert not await deleted(world)
-        assert await world.events(EVENT) == ["Pod/pod Cancelling deletion"]
-
-    evicting(story)
+    await devices(world, gpu_0=[TAINT])
+    await user(world, "pod", tolerating(60))
+    await soon(30)
+    await world.merge(f"{CLAIMS}/pod/status", {"status": {"reservedFor": None}})
+    await soon(600)
+    assert not await deleted(world)
+    assert await world.events(EVENT) == ["Pod/pod Cancelling deletion"]
 
 
-def test_what_is_there_at_the_start_is_looked_at() -> None:
-    async def story(world: World) -> None:
+async def test_what_is_there_at_the_start_is_looked_at(env: Env) -> None:
+    async with node_world.world(env) as world:
         await devices(world, gpu_0=[TAINT])
         await user(world)
         await soon(60)
@@ -167,35 +175,26 @@ def test_what_is_there_at_the_start_is_looked_at() -> None:
         await soon()
         assert await deleted(world)
 
-    play(story)
-
 
 @pytest.mark.parametrize("fault", [fail(500), conflict(), lose_answer(), fail(404)], ids=["500", "409", "lost", "404"])
 @pytest.mark.parametrize("verb", ["get", "patch", "delete"])
-def test_an_eviction_that_fails_is_tried_again(verb: str, fault: Any) -> None:
-    async def story(world: World) -> None:
-        await devices(world, gpu_0=[TAINT])
-        world.faults.add(Rule(fault, verb=verb, resource="pods", name="pod", times=3))
-        await user(world)
-        await soon(30)
-        assert await deleted(world)
-
-    evicting(story)
+async def test_an_eviction_that_fails_is_tried_again(world: World, verb: str, fault: Any) -> None:
+    await devices(world, gpu_0=[TAINT])
+    world.faults.add(Rule(fault, verb=verb, resource="pods", name="pod", times=3))
+    await user(world)
+    await soon(30)
+    assert await deleted(world)
 
 
-def test_a_pod_of_the_same_name_is_another_one() -> None:
+async def test_a_pod_of_the_same_name_is_another_one(world: World) -> None:
     """The claim is still reserved for the first."""
-
-    async def story(world: World) -> None:
-        await devices(world, gpu_0=[TAINT])
-        await user(world, "pod", tolerating(60))
-        await soon(30)
-        await world.delete(f"{PODS}/pod", grace=0)
-        await world.pod("pod", node="node1")
-        await soon(600)
-        assert not await deleted(world)
-
-    evicting(story)
+    await devices(world, gpu_0=[TAINT])
+    await user(world, "pod", tolerating(60))
+    await soon(30)
+    await world.delete(f"{PODS}/pod", grace=0)
+    await world.pod("pod", node="node1")
+    await soon(600)
+    assert not await deleted(world)
 
 
 # Rules, behind their gate
@@ -261,10 +260,9 @@ async def status_of(world: World, name: str) -> tuple[str, str, str]:
     return condition["status"], condition["reason"], condition["message"]
 
 
-def test_a_rule_evicts_and_its_status_says_how_far_it_is() -> None:
+async def test_a_rule_evicts_and_its_status_says_how_far_it_is(env: Env) -> None:
     """evict-pod-rule, evict-pod-rule-later."""
-
-    async def story(world: World) -> None:
+    async with evicting(env, rules=True) as world:
         await user(world)
         await user(world, "patient", tolerating(60))
         await taint_rule(world, "rule", driver="gpu.example.com")
@@ -287,13 +285,10 @@ def test_a_rule_evicts_and_its_status_says_how_far_it_is() -> None:
         (body, *_more) = world.bodies("patch", "devicetaintrules/status")
         assert body["metadata"]["uid"] == (await world.see(f"{RULES}/rule"))["metadata"]["uid"]
 
-    evicting(story, rules=True)
 
-
-def test_a_rule_without_effect_says_what_it_would_do() -> None:
+async def test_a_rule_without_effect_says_what_it_would_do(env: Env) -> None:
     """none-pod-rule."""
-
-    async def story(world: World) -> None:
+    async with evicting(env, rules=True) as world:
         await devices(world, gpu_0=[], gpu_1=[])
         await user(world)
         await taint_rule(world, "rule", "None", driver="gpu.example.com")
@@ -306,11 +301,9 @@ def test_a_rule_without_effect_says_what_it_would_do() -> None:
         await soon(600)
         assert not await deleted(world)
 
-    evicting(story, rules=True)
 
-
-def test_a_rule_that_goes_calls_its_evictions_off() -> None:
-    async def story(world: World) -> None:
+async def test_a_rule_that_goes_calls_its_evictions_off(env: Env) -> None:
+    async with evicting(env, rules=True) as world:
         await user(world, "pod", tolerating(60))
         await taint_rule(world, "rule", device="gpu-0")
         await soon(30)
@@ -319,11 +312,9 @@ def test_a_rule_that_goes_calls_its_evictions_off() -> None:
         assert not await deleted(world)
         assert await world.events(EVENT) == ["Pod/pod Cancelling deletion"]
 
-    evicting(story, rules=True)
 
-
-def test_without_the_gate_rules_are_not_read() -> None:
-    async def story(world: World) -> None:
+async def test_without_the_gate_rules_are_not_read(env: Env) -> None:
+    async with node_world.world(env) as world:
         await serve_rules(world)
         await taint_rule(world, "rule", driver="gpu.example.com")
         await user(world)
@@ -331,5 +322,3 @@ def test_without_the_gate_rules_are_not_read() -> None:
         await soon(600)
         assert not await deleted(world)
         assert (await world.see(f"{RULES}/rule")).get("status") is None
-
-    play(story)

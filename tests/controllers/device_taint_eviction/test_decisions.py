@@ -21,7 +21,7 @@ from pilothouse.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR, DeviceTaintEvictionOptions
+from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR
 from pilothouse.controllers.devices.device_taint_eviction.decide import (
     Eviction,
     Reason,
@@ -336,7 +336,5 @@ def test_a_rules_status_is_written_every_ten_seconds_at_most() -> None:
     assert wait_seconds(rule(condition=known, generation=2), later(4)) == 0, "a changed rule does not wait"
 
 
-def test_the_number_of_workers_is_checked() -> None:
-    assert DeviceTaintEvictionOptions().problems() == []
-    assert DeviceTaintEvictionOptions(workers=0).problems() != []
+def test_the_gates_are_upstreams() -> None:
     assert DESCRIPTOR.gates == ("DynamicResourceAllocation", "DRADeviceTaints")

@@ -1,20 +1,17 @@
 """Since when a device is tainted is written down by the server where nobody says it (``SetDefaults_DeviceTaint``)."""
 
 from tests.controllers.device_taint_eviction.test_component import SLICES, TAINT, devices, soon
-from tests.controllers.node_world import World, play
+from tests.controllers.node_world import World
 
 
-def test_a_taint_gets_the_time_at_which_it_was_put_on() -> None:
-    async def story(world: World) -> None:
-        given = {**TAINT, "key": "given", "timeAdded": "2020-01-01T00:00:00Z"}
-        await devices(world, gpu_0=[TAINT, given])
-        (device,) = (await world.see(f"{SLICES}/slice"))["spec"]["devices"]
-        began = device["taints"][0]["timeAdded"]
-        assert device["taints"][1] == given
-        await soon(60)
-        await devices(world, gpu_0=[device["taints"][0], TAINT])
-        (device,) = (await world.see(f"{SLICES}/slice"))["spec"]["devices"]
-        assert device["taints"][0]["timeAdded"] == began
-        assert device["taints"][1]["timeAdded"] > began
-
-    play(story)
+async def test_a_taint_gets_the_time_at_which_it_was_put_on(world: World) -> None:
+    given = {**TAINT, "key": "given", "timeAdded": "2020-01-01T00:00:00Z"}
+    await devices(world, gpu_0=[TAINT, given])
+    (device,) = (await world.see(f"{SLICES}/slice"))["spec"]["devices"]
+    began = device["taints"][0]["timeAdded"]
+    assert device["taints"][1] == given
+    await soon(60)
+    await devices(world, gpu_0=[device["taints"][0], TAINT])
+    (device,) = (await world.see(f"{SLICES}/slice"))["spec"]["devices"]
+    assert device["taints"][0]["timeAdded"] == began
+    assert device["taints"][1]["timeAdded"] > began

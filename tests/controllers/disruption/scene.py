@@ -1,12 +1,15 @@
 """Budgets, workloads and pods on the embedded API server, with the disruption controller, in short words."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.controllers.node_world import PODS, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import PODS, Doc, World
 
 from pilothouse.controllers.policy.disruption import DESCRIPTOR
+from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 PDBS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -15,12 +18,11 @@ LABELS = {"app": "web"}
 UPDATE = "update poddisruptionbudgets/status web"
 
 
-def budgeting(story: Callable[[World], Awaitable[None]], *, seed: int = 0) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def budgeting(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR)
-        await story(world)
-
-    play(with_controller, seed=seed)
+        yield world
 
 
 async def budget(world: World, name: str = "web", **spec: Any) -> Doc:

@@ -10,7 +10,6 @@ from tests.controllers.disruption.scene import (
     PDBS,
     UPDATE,
     budget,
-    budgeting,
     condition,
     pods,
     reference,
@@ -21,24 +20,20 @@ from tests.controllers.disruption.scene import (
 from tests.controllers.node_world import PODS, Doc, World
 
 
-def test_a_number_that_must_be_there_is_of_the_pods_that_there_are() -> None:
+async def test_a_number_that_must_be_there_is_of_the_pods_that_there_are(world: World) -> None:
     """TestUnavailable."""
-
-    async def story(world: World) -> None:
-        await budget(world, minAvailable=3)
-        for number in range(5):
-            await asyncio.sleep(1)
-            assert await status(world) == (max(0, number - 3), number, 3, number)
-            await pods(world, count=1, first=number)
-        await report(world, "p0", ready=False)
-        await report(world, "p1", ready=False)
+    await budget(world, minAvailable=3)
+    for number in range(5):
         await asyncio.sleep(1)
-        assert await status(world) == (0, 3, 3, 5)
-        found = await condition(world)
-        assert (found["status"], found["reason"], found["message"]) == ("False", "InsufficientPods", "")
-        assert await world.events("NoPods") == ["PodDisruptionBudget/web No matching pods found"]
-
-    budgeting(story)
+        assert await status(world) == (max(0, number - 3), number, 3, number)
+        await pods(world, count=1, first=number)
+    await report(world, "p0", ready=False)
+    await report(world, "p1", ready=False)
+    await asyncio.sleep(1)
+    assert await status(world) == (0, 3, 3, 5)
+    found = await condition(world)
+    assert (found["status"], found["reason"], found["message"]) == ("False", "InsufficientPods", "")
+    assert await world.events("NoPods") == ["PodDisruptionBudget/web No matching pods found"]
 
 
 @pytest.mark.parametrize(
@@ -47,165 +42,133 @@ def test_a_number_that_must_be_there_is_of_the_pods_that_there_are() -> None:
     ids=["a share that must be there", "a number that may be missing", "a share that may be missing"],
 )
 @pytest.mark.parametrize(("plural", "kind"), [("replicasets", "ReplicaSet"), ("statefulsets", "StatefulSet")])
-def test_shares_are_of_the_size_of_the_workload(spec: Doc, desired: int, plural: str, kind: str) -> None:
+async def test_shares_are_of_the_size_of_the_workload(
+    world: World, spec: Doc, desired: int, plural: str, kind: str
+) -> None:
     """TestReplicaSet, TestStatefulSetController."""
-
-    async def story(world: World) -> None:
-        owner = await workload(world, plural, kind)
-        await budget(world, **spec)
+    owner = await workload(world, plural, kind)
+    await budget(world, **spec)
+    await asyncio.sleep(1)
+    assert await status(world) == (0, 0, 0, 0)
+    for number in range(3):
+        await pods(world, owner, count=1, first=number)
         await asyncio.sleep(1)
-        assert await status(world) == (0, 0, 0, 0)
-        for number in range(3):
-            await pods(world, owner, count=1, first=number)
-            await asyncio.sleep(1)
-            assert await status(world) == (max(0, number + 1 - desired), number + 1, desired, 3)
-        assert not [each for each in world.requests() if each.startswith("get")]
-
-    budgeting(story)
+        assert await status(world) == (max(0, number + 1 - desired), number + 1, desired, 3)
+    assert not [each for each in world.requests() if each.startswith("get")]
 
 
-def test_shares_are_of_replication_controllers_too_and_a_rogue_pod_counts_as_healthy() -> None:
+async def test_shares_are_of_replication_controllers_too_and_a_rogue_pod_counts_as_healthy(world: World) -> None:
     """TestReplicationController."""
-
-    async def story(world: World) -> None:
-        spec = {"replicas": 3, "selector": LABELS, "template": {"metadata": {"labels": LABELS}, "spec": {}}}
-        spec["template"]["spec"] = {"containers": [{"name": "main", "image": "pause"}]}  # type: ignore[index]
-        path = "/api/v1/namespaces/default/replicationcontrollers"
-        made = await world.request("POST", path, {"metadata": {"name": "web"}, "spec": spec})
-        await budget(world, minAvailable="34%")
-        await pods(world, reference("v1", "ReplicationController", made))
-        await pods(world, count=1, first=3)
-        await asyncio.sleep(1)
-        assert await status(world) == (2, 4, 2, 3)
-        (told,) = await world.events("UnmanagedPods")
-        assert "(selector: &LabelSelector{MatchLabels:map[string]string{app: web,}," in told
-        assert "MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. As a result, " in told
-
-    budgeting(story)
+    spec = {"replicas": 3, "selector": LABELS, "template": {"metadata": {"labels": LABELS}, "spec": {}}}
+    spec["template"]["spec"] = {"containers": [{"name": "main", "image": "pause"}]}  # type: ignore[index]
+    path = "/api/v1/namespaces/default/replicationcontrollers"
+    made = await world.request("POST", path, {"metadata": {"name": "web"}, "spec": spec})
+    await budget(world, minAvailable="34%")
+    await pods(world, reference("v1", "ReplicationController", made))
+    await pods(world, count=1, first=3)
+    await asyncio.sleep(1)
+    assert await status(world) == (2, 4, 2, 3)
+    (told,) = await world.events("UnmanagedPods")
+    assert "(selector: &LabelSelector{MatchLabels:map[string]string{app: web,}," in told
+    assert "MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. As a result, " in told
 
 
-def test_a_rollout_counts_once() -> None:
-    async def story(world: World) -> None:
-        above = await workload(world, "deployments", "Deployment", 3)
-        old = await workload(world, "replicasets", "ReplicaSet", 2, ownerReferences=[above])
-        new = await workload(world, "replicasets", "ReplicaSet", 2, ownerReferences=[above], name="web-2")
-        await budget(world, maxUnavailable=1)
-        await pods(world, old, count=2)
-        await pods(world, new, count=2, first=2)
-        await asyncio.sleep(1)
-        assert await status(world) == (2, 4, 2, 3)
-
-    budgeting(story)
+async def test_a_rollout_counts_once(world: World) -> None:
+    above = await workload(world, "deployments", "Deployment", 3)
+    old = await workload(world, "replicasets", "ReplicaSet", 2, ownerReferences=[above])
+    new = await workload(world, "replicasets", "ReplicaSet", 2, ownerReferences=[above], name="web-2")
+    await budget(world, maxUnavailable=1)
+    await pods(world, old, count=2)
+    await pods(world, new, count=2, first=2)
+    await asyncio.sleep(1)
+    assert await status(world) == (2, 4, 2, 3)
 
 
 @pytest.mark.parametrize("spec", [{"minAvailable": "28%"}, {"maxUnavailable": 1}], ids=["a share", "maxUnavailable"])
-def test_pods_that_nobody_owns_allow_nothing_and_are_told_of(spec: Doc) -> None:
+async def test_pods_that_nobody_owns_allow_nothing_and_are_told_of(world: World, spec: Doc) -> None:
     """TestNakedPod, TestIntegerMaxUnavailable, TestStatusForUnmanagedPod."""
-
-    async def story(world: World) -> None:
-        await budget(world, **spec)
-        await pods(world, count=1)
-        await asyncio.sleep(1)
-        assert (await status(world))[0] == 0
-        assert (await condition(world))["reason"] == "InsufficientPods"
-        assert len(await world.events("UnmanagedPods")) == 1
-
-    budgeting(story)
+    await budget(world, **spec)
+    await pods(world, count=1)
+    await asyncio.sleep(1)
+    assert (await status(world))[0] == 0
+    assert (await condition(world))["reason"] == "InsufficientPods"
+    assert len(await world.events("UnmanagedPods")) == 1
 
 
-def test_a_size_that_changes_is_noticed_before_any_pod_is() -> None:
+async def test_a_size_that_changes_is_noticed_before_any_pod_is(world: World) -> None:
     """TestIntegerMaxUnavailableWithScaling, without its sync by hand."""
-
-    async def story(world: World) -> None:
-        owner = await workload(world, "replicasets", "ReplicaSet", 3)
-        await budget(world, maxUnavailable=1)
-        await budget(world, "number", minAvailable=1)
-        await pods(world, owner)
-        await asyncio.sleep(1)
-        assert await status(world) == (1, 3, 2, 3)
-        await world.merge(f"{APPS}/replicasets/web", {"spec": {"replicas": 7}})
-        await asyncio.sleep(1)
-        assert await status(world) == (0, 3, 6, 7)
-        assert await status(world, "number") == (2, 3, 1, 3)
-
-    budgeting(story)
+    owner = await workload(world, "replicasets", "ReplicaSet", 3)
+    await budget(world, maxUnavailable=1)
+    await budget(world, "number", minAvailable=1)
+    await pods(world, owner)
+    await asyncio.sleep(1)
+    assert await status(world) == (1, 3, 2, 3)
+    await world.merge(f"{APPS}/replicasets/web", {"spec": {"replicas": 7}})
+    await asyncio.sleep(1)
+    assert await status(world) == (0, 3, 6, 7)
+    assert await status(world, "number") == (2, 3, 1, 3)
 
 
-def test_a_pod_that_leaves_the_budget_no_longer_counts() -> None:
-    async def story(world: World) -> None:
-        await budget(world, minAvailable=1)
-        await pods(world)
-        await asyncio.sleep(1)
-        await world.merge(f"{PODS}/p0", {"metadata": {"labels": {"app": "other"}}})
-        await asyncio.sleep(1)
-        assert await status(world) == (1, 2, 1, 2)
-
-    budgeting(story)
+async def test_a_pod_that_leaves_the_budget_no_longer_counts(world: World) -> None:
+    await budget(world, minAvailable=1)
+    await pods(world)
+    await asyncio.sleep(1)
+    await world.merge(f"{PODS}/p0", {"metadata": {"labels": {"app": "other"}}})
+    await asyncio.sleep(1)
+    assert await status(world) == (1, 2, 1, 2)
 
 
-def test_all_budgets_of_a_pod_are_counted_and_that_there_are_several_is_told() -> None:
-    async def story(world: World) -> None:
-        await budget(world, "b", minAvailable=1)
-        await budget(world, "a", minAvailable=0)
-        await pods(world, count=1)
-        await asyncio.sleep(1)
-        assert await status(world, "a") == (1, 1, 0, 1)
-        assert await status(world, "b") == (0, 1, 1, 1)
-        text = 'Pod/p0 Pod "default"/"p0" matches multiple PodDisruptionBudgets.  Chose "a" arbitrarily.'
-        assert await world.events("MultiplePodDisruptionBudgets") == [text]
-
-    budgeting(story)
+async def test_all_budgets_of_a_pod_are_counted_and_that_there_are_several_is_told(world: World) -> None:
+    await budget(world, "b", minAvailable=1)
+    await budget(world, "a", minAvailable=0)
+    await pods(world, count=1)
+    await asyncio.sleep(1)
+    assert await status(world, "a") == (1, 1, 0, 1)
+    assert await status(world, "b") == (0, 1, 1, 1)
+    text = 'Pod/p0 Pod "default"/"p0" matches multiple PodDisruptionBudgets.  Chose "a" arbitrarily.'
+    assert await world.events("MultiplePodDisruptionBudgets") == [text]
 
 
-def test_what_cannot_matter_wakes_nobody() -> None:
-    async def story(world: World) -> None:
-        await budget(world, minAvailable=1)
-        await pods(world)
-        await asyncio.sleep(1)
-        adds = world.metrics.value("workqueue_adds_total", "disruption")
-        for number in range(10):
-            await world.merge(f"{PODS}/p0", {"metadata": {"annotations": {"a": str(number)}}})
-        await asyncio.sleep(1)
-        assert world.metrics.value("workqueue_adds_total", "disruption") == adds
-
-    budgeting(story)
+async def test_what_cannot_matter_wakes_nobody(world: World) -> None:
+    await budget(world, minAvailable=1)
+    await pods(world)
+    await asyncio.sleep(1)
+    adds = world.metrics.value("workqueue_adds_total", "disruption")
+    for number in range(10):
+        await world.merge(f"{PODS}/p0", {"metadata": {"annotations": {"a": str(number)}}})
+    await asyncio.sleep(1)
+    assert world.metrics.value("workqueue_adds_total", "disruption") == adds
 
 
-def test_a_large_budget_is_looked_at_once_for_all_that_happens_within_a_moment() -> None:
-    async def story(world: World) -> None:
-        await budget(world, minAvailable=1)
-        await pods(world, count=600, ready=False)
-        await asyncio.sleep(1)
-        assert await status(world) == (0, 0, 1, 600)
-        before = world.requests().count(UPDATE)
-        for number in range(600):
-            await report(world, f"p{number}", ready=True)
-        assert (await status(world))[1] < 600
-        await asyncio.sleep(0.05)
-        assert await status(world) == (599, 600, 1, 600)
-        assert world.requests().count(UPDATE) - before < 5
-        for number in range(550):
-            await world.delete(f"{PODS}/p{number}", grace=0)
-        await asyncio.sleep(1)
-        await world.delete(f"{PDBS}/web")
-        await asyncio.sleep(1)
-        await budget(world, minAvailable=1)
-        await asyncio.sleep(0.001)
-        assert await status(world) == (49, 50, 1, 50)
-
-    budgeting(story)
+async def test_a_large_budget_is_looked_at_once_for_all_that_happens_within_a_moment(world: World) -> None:
+    await budget(world, minAvailable=1)
+    await pods(world, count=600, ready=False)
+    await asyncio.sleep(1)
+    assert await status(world) == (0, 0, 1, 600)
+    before = world.requests().count(UPDATE)
+    for number in range(600):
+        await report(world, f"p{number}", ready=True)
+    assert (await status(world))[1] < 600
+    await asyncio.sleep(0.05)
+    assert await status(world) == (599, 600, 1, 600)
+    assert world.requests().count(UPDATE) - before < 5
+    for number in range(550):
+        await world.delete(f"{PODS}/p{number}", grace=0)
+    await asyncio.sleep(1)
+    await world.delete(f"{PDBS}/web")
+    await asyncio.sleep(1)
+    await budget(world, minAvailable=1)
+    await asyncio.sleep(0.001)
+    assert await status(world) == (49, 50, 1, 50)
 
 
-def test_a_new_spec_is_observed() -> None:
-    async def story(world: World) -> None:
-        await budget(world, minAvailable=1)
-        await pods(world)
-        await asyncio.sleep(1)
-        await world.merge(f"{PDBS}/web", {"spec": {"minAvailable": 3}})
-        await asyncio.sleep(1)
-        found = (await world.see(f"{PDBS}/web"))["status"]
-        assert found["observedGeneration"] == 2
-        assert await status(world) == (0, 3, 3, 3)
-        assert (await condition(world))["observedGeneration"] == 2
-
-    budgeting(story)
+async def test_a_new_spec_is_observed(world: World) -> None:
+    await budget(world, minAvailable=1)
+    await pods(world)
+    await asyncio.sleep(1)
+    await world.merge(f"{PDBS}/web", {"spec": {"minAvailable": 3}})
+    await asyncio.sleep(1)
+    found = (await world.see(f"{PDBS}/web"))["status"]
+    assert found["observedGeneration"] == 2
+    assert await status(world) == (0, 3, 3, 3)
+    assert (await condition(world))["observedGeneration"] == 2

@@ -4,7 +4,7 @@ the embedded API server, in virtual time. Some rows mirror ``pkg/controller/disr
 import asyncio
 
 import pytest
-from tests.controllers.disruption.scene import budget, budgeting, disrupted, evict, note_evicted, pods, status
+from tests.controllers.disruption.scene import budget, disrupted, evict, note_evicted, pods, status
 from tests.controllers.node_world import PODS, World
 
 from pilothouse.client.errors import TooManyRequests
@@ -12,99 +12,82 @@ from pilothouse.client.interceptor import Action, Rule, conflict, fail, lose_ans
 from pilothouse.machinery.times import format_time
 
 
-def test_evictions_take_what_is_allowed_and_no_more() -> None:
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await budget(world, minAvailable=2)
-        await pods(world)
-        await asyncio.sleep(1)
-        await evict(world, "p0", gracePeriodSeconds=30)
-        with pytest.raises(TooManyRequests, match="would violate the pod's disruption budget"):
-            await evict(world, "p1")
-        await asyncio.sleep(1)
-        assert await disrupted(world) == []
-        assert await status(world) == (0, 2, 2, 3), "one that is being deleted is expected, and not healthy"
-        await pods(world, count=1, first=3)
-        await asyncio.sleep(1)
+async def test_evictions_take_what_is_allowed_and_no_more(world: World) -> None:
+    await world.node("n1")
+    await budget(world, minAvailable=2)
+    await pods(world)
+    await asyncio.sleep(1)
+    await evict(world, "p0", gracePeriodSeconds=30)
+    with pytest.raises(TooManyRequests, match="would violate the pod's disruption budget"):
         await evict(world, "p1")
+    await asyncio.sleep(1)
+    assert await disrupted(world) == []
+    assert await status(world) == (0, 2, 2, 3), "one that is being deleted is expected, and not healthy"
+    await pods(world, count=1, first=3)
+    await asyncio.sleep(1)
+    await evict(world, "p1")
+    await asyncio.sleep(1)
+    assert (await status(world))[0] == 0
+
+
+async def test_an_eviction_that_deleted_nothing_is_forgotten_after_two_minutes(world: World) -> None:
+    await budget(world, minAvailable=1)
+    await pods(world)
+    await asyncio.sleep(1)
+    assert await status(world) == (2, 3, 1, 3)
+    await note_evicted(world, "p0")
+    await asyncio.sleep(118)
+    assert await disrupted(world) == ["p0"]
+    assert await status(world) == (1, 2, 1, 3)
+    await asyncio.sleep(5)
+    assert await disrupted(world) == []
+    assert await status(world) == (2, 3, 1, 3)
+    text = "Pod was expected by PDB default/default to be deleted but it wasn't"
+    assert await world.events("NotDeleted") == [f"Pod/p0 {text}"]
+
+
+async def test_who_was_evicted_and_is_gone_is_forgotten_at_once(world: World) -> None:
+    await budget(world, minAvailable=1)
+    await pods(world)
+    await asyncio.sleep(1)
+    await note_evicted(world, "not there")
+    await asyncio.sleep(1)
+    assert await disrupted(world) == []
+    assert await status(world) == (2, 3, 1, 3)
+
+
+async def test_a_pod_that_the_cache_still_shows_counts_as_gone_once_it_was_evicted(world: World) -> None:
+    """The budget's event comes, the pod's does not: without the note it would be allowed to evict a second one."""
+    await world.node("n1")
+    await budget(world, minAvailable=2)
+    await pods(world)
+    await asyncio.sleep(1)
+    with world.faults.hold(resource="pods"):
+        await evict(world, "p0")
+        await asyncio.sleep(5)
+        assert await status(world) == (0, 2, 2, 3)
+        assert await disrupted(world) == ["p0"]
+        with pytest.raises(TooManyRequests):
+            await evict(world, "p1")
+    await asyncio.sleep(1)
+    assert await disrupted(world) == []
+
+
+async def test_a_status_is_not_written_over_evictions_that_came_between(world: World) -> None:
+    """TestUpdatePDBStatusRetries: with a cache that does not show them."""
+    await world.node("n1")
+    await budget(world, minAvailable=1)
+    await pods(world)
+    await asyncio.sleep(1)
+    assert (await status(world))[0] == 2
+    with world.faults.hold(resource="poddisruptionbudgets.policy"):
+        await evict(world, "p1")
+        await evict(world, "p2")
+        await world.delete(f"{PODS}/p0", grace=0)
         await asyncio.sleep(1)
         assert (await status(world))[0] == 0
-
-    budgeting(story)
-
-
-def test_an_eviction_that_deleted_nothing_is_forgotten_after_two_minutes() -> None:
-    async def story(world: World) -> None:
-        await budget(world, minAvailable=1)
-        await pods(world)
-        await asyncio.sleep(1)
-        assert await status(world) == (2, 3, 1, 3)
-        await note_evicted(world, "p0")
-        await asyncio.sleep(118)
-        assert await disrupted(world) == ["p0"]
-        assert await status(world) == (1, 2, 1, 3)
-        await asyncio.sleep(5)
-        assert await disrupted(world) == []
-        assert await status(world) == (2, 3, 1, 3)
-        text = "Pod was expected by PDB default/default to be deleted but it wasn't"
-        assert await world.events("NotDeleted") == [f"Pod/p0 {text}"]
-
-    budgeting(story)
-
-
-def test_who_was_evicted_and_is_gone_is_forgotten_at_once() -> None:
-    async def story(world: World) -> None:
-        await budget(world, minAvailable=1)
-        await pods(world)
-        await asyncio.sleep(1)
-        await note_evicted(world, "not there")
-        await asyncio.sleep(1)
-        assert await disrupted(world) == []
-        assert await status(world) == (2, 3, 1, 3)
-
-    budgeting(story)
-
-
-def test_a_pod_that_the_cache_still_shows_counts_as_gone_once_it_was_evicted() -> None:
-    """The budget's event comes, the pod's does not: without the note it would be allowed to evict a second one."""
-
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await budget(world, minAvailable=2)
-        await pods(world)
-        await asyncio.sleep(1)
-        with world.faults.hold(resource="pods"):
-            await evict(world, "p0")
-            await asyncio.sleep(5)
-            assert await status(world) == (0, 2, 2, 3)
-            assert await disrupted(world) == ["p0"]
-            with pytest.raises(TooManyRequests):
-                await evict(world, "p1")
-        await asyncio.sleep(1)
-        assert await disrupted(world) == []
-
-    budgeting(story)
-
-
-def test_a_status_is_not_written_over_evictions_that_came_between() -> None:
-    """TestUpdatePDBStatusRetries: with a cache that does not show them."""
-
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await budget(world, minAvailable=1)
-        await pods(world)
-        await asyncio.sleep(1)
-        assert (await status(world))[0] == 2
-        with world.faults.hold(resource="poddisruptionbudgets.policy"):
-            await evict(world, "p1")
-            await evict(world, "p2")
-            await world.delete(f"{PODS}/p0", grace=0)
-            await asyncio.sleep(1)
-            assert (await status(world))[0] == 0
-        await asyncio.sleep(2)
-        assert await status(world) == (0, 0, 1, 2)
-
-    budgeting(story)
+    await asyncio.sleep(2)
+    assert await status(world) == (0, 0, 1, 2)
 
 
 # Conditions that nobody acted upon
@@ -122,70 +105,56 @@ async def mark(world: World, name: str, reason: str = "EvictionByEvictionAPI") -
     await world.request("PATCH", f"{PODS}/{name}/status", body, "application/strategic-merge-patch+json")
 
 
-def test_a_disruption_that_does_not_come_is_called_off_on_the_pod() -> None:
+async def test_a_disruption_that_does_not_come_is_called_off_on_the_pod(world: World) -> None:
     """TestStalePodDisruption."""
-
-    async def story(world: World) -> None:
-        await pods(world)
-        await mark(world, "p0")
-        await mark(world, "p1", "TerminationByKubelet")
-        await asyncio.sleep(118)
-        assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "True"
-        await asyncio.sleep(4)
-        found = (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]
-        assert found["status"] == "False"
-        assert "reason" not in found
-        assert "message" not in found
-        assert sorted(await world.conditions(f"{PODS}/p0")) == ["DisruptionTarget", "Ready"]
-        assert (await world.conditions(f"{PODS}/p1"))["DisruptionTarget"]["status"] == "True"
-        await asyncio.sleep(3600)
-        assert world.requests() == ["patch pods/status p0"]
-
-    budgeting(story)
+    await pods(world)
+    await mark(world, "p0")
+    await mark(world, "p1", "TerminationByKubelet")
+    await asyncio.sleep(118)
+    assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "True"
+    await asyncio.sleep(4)
+    found = (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]
+    assert found["status"] == "False"
+    assert "reason" not in found
+    assert "message" not in found
+    assert sorted(await world.conditions(f"{PODS}/p0")) == ["DisruptionTarget", "Ready"]
+    assert (await world.conditions(f"{PODS}/p1"))["DisruptionTarget"]["status"] == "True"
+    await asyncio.sleep(3600)
+    assert world.requests() == ["patch pods/status p0"]
 
 
-def test_a_pod_that_is_being_deleted_keeps_it() -> None:
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await pods(world)
-        await mark(world, "p0")
-        await world.delete(f"{PODS}/p0", grace=3000)
-        await asyncio.sleep(300)
-        assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "True"
-
-    budgeting(story)
+async def test_a_pod_that_is_being_deleted_keeps_it(world: World) -> None:
+    await world.node("n1")
+    await pods(world)
+    await mark(world, "p0")
+    await world.delete(f"{PODS}/p0", grace=3000)
+    await asyncio.sleep(300)
+    assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "True"
 
 
-def test_a_condition_that_is_new_again_has_its_own_time() -> None:
+async def test_a_condition_that_is_new_again_has_its_own_time(world: World) -> None:
     """The cache shows the one that is stale; the patch carries its version and is refused."""
-
-    async def story(world: World) -> None:
-        await pods(world)
+    await pods(world)
+    await mark(world, "p0")
+    await asyncio.sleep(100)
+    with world.faults.hold(resource="pods"):
+        await world.merge(f"{PODS}/p0/status", {"status": {"conditions": []}})
         await mark(world, "p0")
-        await asyncio.sleep(100)
-        with world.faults.hold(resource="pods"):
-            await world.merge(f"{PODS}/p0/status", {"status": {"conditions": []}})
-            await mark(world, "p0")
-            await asyncio.sleep(60)
-            assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "True"
-        await asyncio.sleep(50)
+        await asyncio.sleep(60)
         assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "True"
-        await asyncio.sleep(30)
-        assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "False"
-        assert world.requests().count("patch pods/status p0") > 1
-
-    budgeting(story)
+    await asyncio.sleep(50)
+    assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "True"
+    await asyncio.sleep(30)
+    assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "False"
+    assert world.requests().count("patch pods/status p0") > 1
 
 
 @pytest.mark.parametrize("action", [fail(500), conflict(), lose_answer()], ids=["500", "409", "the answer is lost"])
-def test_a_reset_that_fails_is_tried_again(action: Action) -> None:
-    async def story(world: World) -> None:
-        rule = Rule(action, verb="patch", resource="pods", times=2)
-        world.faults.add(rule)
-        await pods(world)
-        await mark(world, "p0")
-        await asyncio.sleep(130)
-        assert rule.hits
-        assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "False"
-
-    budgeting(story)
+async def test_a_reset_that_fails_is_tried_again(world: World, action: Action) -> None:
+    rule = Rule(action, verb="patch", resource="pods", times=2)
+    world.faults.add(rule)
+    await pods(world)
+    await mark(world, "p0")
+    await asyncio.sleep(130)
+    assert rule.hits
+    assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "False"

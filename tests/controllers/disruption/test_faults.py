@@ -9,7 +9,6 @@ from tests.controllers.disruption.scene import (
     PDBS,
     UPDATE,
     budget,
-    budgeting,
     condition,
     define,
     disrupted,
@@ -19,7 +18,7 @@ from tests.controllers.disruption.scene import (
     widget,
     workload,
 )
-from tests.controllers.node_world import PODS, World, play
+from tests.controllers.node_world import PODS, World
 
 from pilothouse.client.interceptor import Action, Rule, conflict, fail, gone, lose_answer, lose_request, time_out
 from pilothouse.controllers.policy.disruption import DESCRIPTOR
@@ -37,116 +36,98 @@ from pilothouse.controllers.policy.disruption import DESCRIPTOR
     ],
 )
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_write_that_fails_is_made_good(action: Action, times: int) -> None:
-    async def story(world: World) -> None:
-        rule = Rule(action, verb="update", resource="poddisruptionbudgets.policy", times=times)
-        world.faults.add(rule)
-        await budget(world, minAvailable=2)
-        await pods(world)
-        await asyncio.sleep(120)
-        assert await status(world) == (1, 3, 2, 3)
-        assert (await condition(world))["reason"] == "SufficientPods"
-        assert rule.hits == times
-        asked = len(world.requests())
-        await asyncio.sleep(3600)
-        assert len(world.requests()) == asked
-
-    budgeting(story)
+async def test_a_write_that_fails_is_made_good(world: World, action: Action, times: int) -> None:
+    rule = Rule(action, verb="update", resource="poddisruptionbudgets.policy", times=times)
+    world.faults.add(rule)
+    await budget(world, minAvailable=2)
+    await pods(world)
+    await asyncio.sleep(120)
+    assert await status(world) == (1, 3, 2, 3)
+    assert (await condition(world))["reason"] == "SufficientPods"
+    assert rule.hits == times
+    asked = len(world.requests())
+    await asyncio.sleep(3600)
+    assert len(world.requests()) == asked
 
 
-def test_a_scale_that_cannot_be_had_now_allows_nothing_until_it_can() -> None:
-    async def story(world: World) -> None:
-        await define(world, scale=True)
-        owner = await widget(world)
-        rule = Rule(fail(503), verb="get", resource="widgets.example.com", times=12)
-        world.faults.add(rule)
-        await budget(world, maxUnavailable=9)
-        await pods(world, owner)
-        await asyncio.sleep(1)
-        found = await condition(world)
-        assert (found["reason"], found["status"]) == ("SyncFailed", "False")
-        assert (await status(world))[0] == 0
-        await asyncio.sleep(1200)
-        assert rule.hits == 12
-        assert await status(world) == (2, 3, 1, 10), "no event of a pod was needed"
-
-    budgeting(story)
+async def test_a_scale_that_cannot_be_had_now_allows_nothing_until_it_can(world: World) -> None:
+    await define(world, scale=True)
+    owner = await widget(world)
+    rule = Rule(fail(503), verb="get", resource="widgets.example.com", times=12)
+    world.faults.add(rule)
+    await budget(world, maxUnavailable=9)
+    await pods(world, owner)
+    await asyncio.sleep(1)
+    found = await condition(world)
+    assert (found["reason"], found["status"]) == ("SyncFailed", "False")
+    assert (await status(world))[0] == 0
+    await asyncio.sleep(1200)
+    assert rule.hits == 12
+    assert await status(world) == (2, 3, 1, 10), "no event of a pod was needed"
 
 
-def test_a_budget_that_goes_while_it_is_written_is_no_failure() -> None:
-    async def story(world: World) -> None:
-        await budget(world, minAvailable=2)
-        await pods(world)
-        await asyncio.sleep(1)
-        with world.faults.hold(resource="poddisruptionbudgets.policy"):
-            await world.delete(f"{PDBS}/web")
-            await world.delete(f"{PODS}/p0", grace=0)
-            await asyncio.sleep(60)
-            assert world.requests().count(UPDATE) <= 6
-        await asyncio.sleep(1)
-        assert world.metrics.value("pilothouse_reconcile_errors_total") == 0
-
-    budgeting(story)
+async def test_a_budget_that_goes_while_it_is_written_is_no_failure(world: World) -> None:
+    await budget(world, minAvailable=2)
+    await pods(world)
+    await asyncio.sleep(1)
+    with world.faults.hold(resource="poddisruptionbudgets.policy"):
+        await world.delete(f"{PDBS}/web")
+        await world.delete(f"{PODS}/p0", grace=0)
+        await asyncio.sleep(60)
+        assert world.requests().count(UPDATE) <= 6
+    await asyncio.sleep(1)
+    assert world.metrics.value("pilothouse_reconcile_errors_total") == 0
 
 
-def test_a_budget_made_anew_under_the_same_name_is_another_one() -> None:
-    async def story(world: World) -> None:
-        await budget(world, minAvailable=2)
-        await pods(world)
-        await asyncio.sleep(1)
-        with world.faults.hold(resource="poddisruptionbudgets.policy"):
-            await world.delete(f"{PDBS}/web")
-            await budget(world, minAvailable=3)
-            await world.delete(f"{PODS}/p0", grace=0)
-            await asyncio.sleep(10)
-            assert "observedGeneration" not in (await world.see(f"{PDBS}/web"))["status"] or (await status(world)) == (
-                0,
-                0,
-                0,
-                0,
-            )
-        await asyncio.sleep(20)
-        assert await status(world) == (0, 2, 3, 2)
-
-    budgeting(story)
+async def test_a_budget_made_anew_under_the_same_name_is_another_one(world: World) -> None:
+    await budget(world, minAvailable=2)
+    await pods(world)
+    await asyncio.sleep(1)
+    with world.faults.hold(resource="poddisruptionbudgets.policy"):
+        await world.delete(f"{PDBS}/web")
+        await budget(world, minAvailable=3)
+        await world.delete(f"{PODS}/p0", grace=0)
+        await asyncio.sleep(10)
+        assert "observedGeneration" not in (await world.see(f"{PDBS}/web"))["status"] or (await status(world)) == (
+            0,
+            0,
+            0,
+            0,
+        )
+    await asyncio.sleep(20)
+    assert await status(world) == (0, 2, 3, 2)
 
 
 @pytest.mark.parametrize("resource", ["pods", "poddisruptionbudgets.policy", "replicasets.apps"])
-def test_watches_that_end_in_410_lose_nothing(resource: str) -> None:
-    async def story(world: World) -> None:
-        owner = await workload(world, "replicasets", "ReplicaSet", 3)
-        await budget(world, maxUnavailable=1)
-        await pods(world, owner)
+async def test_watches_that_end_in_410_lose_nothing(world: World, resource: str) -> None:
+    owner = await workload(world, "replicasets", "ReplicaSet", 3)
+    await budget(world, maxUnavailable=1)
+    await pods(world, owner)
+    await asyncio.sleep(1)
+    with world.faults.hold(resource=resource):
+        await world.merge(f"{APPS}/replicasets/web", {"spec": {"replicas": 2}})
+        await world.delete(f"{PODS}/p0", grace=0)
+        await note_evicted(world, "p1")
         await asyncio.sleep(1)
-        with world.faults.hold(resource=resource):
-            await world.merge(f"{APPS}/replicasets/web", {"spec": {"replicas": 2}})
-            await world.delete(f"{PODS}/p0", grace=0)
-            await note_evicted(world, "p1")
-            await asyncio.sleep(1)
-            world.faults.end_watches(resource=resource, with_=gone())
-        await asyncio.sleep(200)
-        assert await status(world) == (1, 2, 1, 2)
-
-    budgeting(story)
+        world.faults.end_watches(resource=resource, with_=gone())
+    await asyncio.sleep(200)
+    assert await status(world) == (1, 2, 1, 2)
 
 
-def test_a_controller_that_starts_anew_takes_up_what_was_left() -> None:
-    async def story(world: World) -> None:
-        first = await world.start(DESCRIPTOR)
-        await budget(world, minAvailable=1)
-        await pods(world)
-        await asyncio.sleep(1)
-        first.cancel()
-        await asyncio.sleep(1)
-        await note_evicted(world, "p0")
-        await world.delete(f"{PODS}/p1", grace=0)
-        await asyncio.sleep(60)
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(1)
-        assert await status(world) == (0, 1, 1, 2)
-        await asyncio.sleep(70)
-        assert await status(world) == (1, 2, 1, 2)
-        await asyncio.sleep(1)
-        assert await disrupted(world) == []
-
-    play(story)
+async def test_a_controller_that_starts_anew_takes_up_what_was_left(world: World) -> None:
+    first = await world.start(DESCRIPTOR)
+    await budget(world, minAvailable=1)
+    await pods(world)
+    await asyncio.sleep(1)
+    first.cancel()
+    await asyncio.sleep(1)
+    await note_evicted(world, "p0")
+    await world.delete(f"{PODS}/p1", grace=0)
+    await asyncio.sleep(60)
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(1)
+    assert await status(world) == (0, 1, 1, 2)
+    await asyncio.sleep(70)
+    assert await status(world) == (1, 2, 1, 2)
+    await asyncio.sleep(1)
+    assert await disrupted(world) == []

@@ -8,7 +8,6 @@ from tests.controllers.disruption.scene import (
     APPS,
     LABELS,
     budget,
-    budgeting,
     condition,
     define,
     pods,
@@ -20,22 +19,18 @@ from tests.controllers.disruption.scene import (
 from tests.controllers.node_world import PODS, World
 
 
-def test_a_custom_workload_is_asked_for_its_scale() -> None:
+async def test_a_custom_workload_is_asked_for_its_scale(world: World) -> None:
     """TestScaleResource."""
-
-    async def story(world: World) -> None:
-        await define(world, scale=True)
-        owner = await widget(world)
-        await budget(world, maxUnavailable=5)
-        await pods(world, owner, count=4)
-        await asyncio.sleep(1)
-        assert await status(world) == (0, 4, 5, 10)
-        await pods(world, owner, count=4, first=4)
-        await asyncio.sleep(1)
-        assert await status(world) == (3, 8, 5, 10)
-        assert "get widgets/scale w" in world.requests()
-
-    budgeting(story)
+    await define(world, scale=True)
+    owner = await widget(world)
+    await budget(world, maxUnavailable=5)
+    await pods(world, owner, count=4)
+    await asyncio.sleep(1)
+    assert await status(world) == (0, 4, 5, 10)
+    await pods(world, owner, count=4, first=4)
+    await asyncio.sleep(1)
+    assert await status(world) == (3, 8, 5, 10)
+    assert "get widgets/scale w" in world.requests()
 
 
 @pytest.mark.parametrize(
@@ -45,79 +40,65 @@ def test_a_custom_workload_is_asked_for_its_scale() -> None:
         pytest.param(False, "widgets.example.com does not implement the scale subresource", id="the kind has none"),
     ],
 )
-def test_an_owner_without_a_scale_is_an_error(scale: bool, text: str) -> None:
+async def test_an_owner_without_a_scale_is_an_error(world: World, scale: bool, text: str) -> None:
     """TestScaleFinderNoResource."""
-
-    async def story(world: World) -> None:
-        await define(world, scale=scale)
-        owner = await widget(world)
-        if scale:
-            await world.delete("/apis/example.com/v1/namespaces/default/widgets/w")
-        await budget(world, maxUnavailable=1)
-        await pods(world, owner, count=1)
-        await asyncio.sleep(1)
-        found = await condition(world)
-        assert (found["status"], found["reason"], found["message"]) == ("False", "SyncFailed", text)
-        (told,) = await world.events("CalculateExpectedPodCountFailed")
-        assert told == f"PodDisruptionBudget/web Failed to calculate the number of expected pods: {text}"
-
-    budgeting(story)
+    await define(world, scale=scale)
+    owner = await widget(world)
+    if scale:
+        await world.delete("/apis/example.com/v1/namespaces/default/widgets/w")
+    await budget(world, maxUnavailable=1)
+    await pods(world, owner, count=1)
+    await asyncio.sleep(1)
+    found = await condition(world)
+    assert (found["status"], found["reason"], found["message"]) == ("False", "SyncFailed", text)
+    (told,) = await world.events("CalculateExpectedPodCountFailed")
+    assert told == f"PodDisruptionBudget/web Failed to calculate the number of expected pods: {text}"
 
 
-def test_an_owner_of_a_kind_that_nobody_serves_is_an_error_and_a_new_owner_ends_it() -> None:
+async def test_an_owner_of_a_kind_that_nobody_serves_is_an_error_and_a_new_owner_ends_it(world: World) -> None:
     """TestUnsupportedControllerPod."""
+    stranger = {
+        "apiVersion": "apps.test.io/v1",
+        "kind": "TestWorkload",
+        "name": "f",
+        "uid": "u",
+        "controller": True,
+    }
+    await budget(world, minAvailable="28%")
+    await pods(world, stranger, count=1)
+    await asyncio.sleep(1)
+    found = await condition(world)
+    assert found["message"] == 'no matches for kind "TestWorkload" in version "apps.test.io/v1"'
+    assert (await status(world))[0] == 0
+    asked = len(world.requests())
+    await asyncio.sleep(3600)
+    assert len(world.requests()) == asked, "it is not tried again and again"
+    await world.merge(f"{PODS}/p0", {"metadata": {"annotations": {"a": "b"}}})
+    await asyncio.sleep(1)
+    assert len(world.requests()) > asked, "but at the next event of a pod"
+    owner = await workload(world, "replicasets", "ReplicaSet", 1)
+    await world.merge(f"{PODS}/p0", {"metadata": {"ownerReferences": [owner]}})
+    await asyncio.sleep(1)
+    assert await status(world) == (0, 1, 1, 1)
+    assert (await condition(world))["reason"] == "InsufficientPods"
 
-    async def story(world: World) -> None:
-        stranger = {
-            "apiVersion": "apps.test.io/v1",
-            "kind": "TestWorkload",
-            "name": "f",
-            "uid": "u",
-            "controller": True,
-        }
-        await budget(world, minAvailable="28%")
-        await pods(world, stranger, count=1)
+
+async def test_a_daemon_sets_pods_have_no_size(world: World) -> None:
+    template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
+    spec = {"selector": {"matchLabels": LABELS}, "template": template}
+    made = await world.request("POST", f"{APPS}/daemonsets", {"metadata": {"name": "web"}, "spec": spec})
+    await budget(world, maxUnavailable=1)
+    await pods(world, reference("apps/v1", "DaemonSet", made), count=1)
+    await asyncio.sleep(1)
+    assert (await condition(world))["message"] == "daemonsets.apps does not implement the scale subresource"
+
+
+async def test_a_workload_that_the_cache_has_not_seen_is_asked_for_its_scale(world: World) -> None:
+    await budget(world, maxUnavailable=1)
+    with world.faults.hold(resource="replicasets.apps"):
+        owner = await workload(world, "replicasets", "ReplicaSet", 3)
+        await pods(world, owner)
         await asyncio.sleep(1)
-        found = await condition(world)
-        assert found["message"] == 'no matches for kind "TestWorkload" in version "apps.test.io/v1"'
-        assert (await status(world))[0] == 0
-        asked = len(world.requests())
-        await asyncio.sleep(3600)
-        assert len(world.requests()) == asked, "it is not tried again and again"
-        await world.merge(f"{PODS}/p0", {"metadata": {"annotations": {"a": "b"}}})
-        await asyncio.sleep(1)
-        assert len(world.requests()) > asked, "but at the next event of a pod"
-        owner = await workload(world, "replicasets", "ReplicaSet", 1)
-        await world.merge(f"{PODS}/p0", {"metadata": {"ownerReferences": [owner]}})
-        await asyncio.sleep(1)
-        assert await status(world) == (0, 1, 1, 1)
-        assert (await condition(world))["reason"] == "InsufficientPods"
-
-    budgeting(story)
-
-
-def test_a_daemon_sets_pods_have_no_size() -> None:
-    async def story(world: World) -> None:
-        template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
-        spec = {"selector": {"matchLabels": LABELS}, "template": template}
-        made = await world.request("POST", f"{APPS}/daemonsets", {"metadata": {"name": "web"}, "spec": spec})
-        await budget(world, maxUnavailable=1)
-        await pods(world, reference("apps/v1", "DaemonSet", made), count=1)
-        await asyncio.sleep(1)
-        assert (await condition(world))["message"] == "daemonsets.apps does not implement the scale subresource"
-
-    budgeting(story)
-
-
-def test_a_workload_that_the_cache_has_not_seen_is_asked_for_its_scale() -> None:
-    async def story(world: World) -> None:
-        await budget(world, maxUnavailable=1)
-        with world.faults.hold(resource="replicasets.apps"):
-            owner = await workload(world, "replicasets", "ReplicaSet", 3)
-            await pods(world, owner)
-            await asyncio.sleep(1)
-            assert await status(world) == (1, 3, 2, 3)
-        assert "get replicasets/scale web" in world.requests()
-        assert await world.events("CalculateExpectedPodCountFailed") == []
-
-    budgeting(story)
+        assert await status(world) == (1, 3, 2, 3)
+    assert "get replicasets/scale web" in world.requests()
+    assert await world.events("CalculateExpectedPodCountFailed") == []

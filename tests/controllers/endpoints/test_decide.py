@@ -273,8 +273,6 @@ def test_what_need_not_be_written() -> None:
     assert is_current(existing(web, pods, **{HEADLESS_LABEL: ""}), wanted), "whether it is headless does not count"
     assert not is_current(existing(web, pods, other="label"), wanted)
     assert not is_current(existing(web, pods[:1]), wanted)
-    annotated = replace(there, metadata=replace(there.metadata, annotations={OVER_CAPACITY: "truncated"}))
-    assert not is_current(annotated, wanted)
     [only] = there.subsets
     versioned = replace(
         only,
@@ -287,6 +285,19 @@ def test_what_need_not_be_written() -> None:
     # Another order, as another release sorts them.
     parts = (replace(only, addresses=()), replace(only, not_ready_addresses=()))
     assert is_current(replace(there, subsets=parts), wanted)
+
+
+@pytest.mark.parametrize("number", [2, 1001])
+@pytest.mark.parametrize("noted", [None, "truncated", "warning", ""])
+def test_the_note_of_too_many_must_be_right(noted: str | None, number: int) -> None:
+    """``capacityAnnotationSetCorrectly``; releases before v1.22 noted ``warning``."""
+    pods = [pod(each) for each in range(number)]
+    wanted, there = wanted_endpoints(service(), pods), existing(service(), pods)
+    annotations = {} if noted is None else {OVER_CAPACITY: noted}
+    there = replace(there, metadata=replace(there.metadata, annotations=annotations))
+    assert is_current(there, wanted) is (noted == ("truncated" if number > 1000 else None))
+    right = {OVER_CAPACITY: "truncated"} if number > 1000 else {}
+    assert annotations_of(annotations, wanted, "") == right
 
 
 def test_annotations_of_others_stay() -> None:

@@ -1,15 +1,30 @@
 """The controller against the embedded API server, in virtual time; also with faults. In the end endpoints converge."""
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import NODES, PODS, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import NODES, PODS, World
+from tests.controllers.remains import remains
 
-from pilothouse.client.interceptor import Action, Rule, conflict, delay, fail, lose_answer, lose_request, time_out
+from pilothouse.apiserver import ServerOptions
+from pilothouse.client.interceptor import (
+    Action,
+    Rule,
+    conflict,
+    delay,
+    delay_answer,
+    fail,
+    lose_answer,
+    lose_request,
+    time_out,
+)
 from pilothouse.controllers.network.endpointslice import DESCRIPTOR, EndpointSliceOptions
+from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 SERVICES = "/api/v1/namespaces/default/services"
@@ -17,13 +32,18 @@ SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 SPEC: dict[str, Any] = {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}
 
 
-def slicing(story: Callable[[World], Awaitable[None]], *, seed: int = 0, **options: Any) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def slicing(env: Env, *, server: ServerOptions | None = None, **options: Any) -> AsyncIterator[World]:
+    async with node_world.world(env, server) as world:
         await world.node("n1", labels={"topology.kubernetes.io/zone": "a"})
         await world.start(DESCRIPTOR, EndpointSliceOptions(**options))
-        await story(world)
+        yield world
 
-    play(with_controller, seed=seed)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with slicing(env) as world:
+        yield world
 
 
 async def pod(world: World, number: int, *, ready: bool = True, app: str = "web", node: str = "n1") -> None:
@@ -55,59 +75,52 @@ async def endpoints(world: World) -> list[tuple[str, bool]]:
     )
 
 
-def test_a_service_gets_its_slice_and_the_slice_its_pods() -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
-        await asyncio.sleep(1)
-        assert await endpoints(world) == []
-        assert len(await slices(world)) == 1
-        await pod(world, 1)
-        await pod(world, 2, ready=False)
-        await pod(world, 3, app="other")
-        await asyncio.sleep(5)
-        assert await endpoints(world) == [("p1", True), ("p2", False)]
-        [only] = await slices(world)
-        assert only["metadata"]["name"].startswith("web-")
-        assert only["ports"] == [{"name": "http", "protocol": "TCP", "port": 8080}]
-        assert {e["zone"] for e in only["endpoints"]} == {"a"}
-        await report(world, 2, ready=True)
-        await asyncio.sleep(1)
-        assert await endpoints(world) == [("p1", True), ("p2", True)]
-        assert world.metrics.value("endpoint_slice_controller_endpoints_desired") == 2
-        assert world.metrics.value("endpoint_slice_controller_num_endpoint_slices") == 1
-
-    slicing(story)
+async def test_a_service_gets_its_slice_and_the_slice_its_pods(world: World) -> None:
+    await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+    await asyncio.sleep(1)
+    assert await endpoints(world) == []
+    assert len(await slices(world)) == 1
+    await pod(world, 1)
+    await pod(world, 2, ready=False)
+    await pod(world, 3, app="other")
+    await asyncio.sleep(5)
+    assert await endpoints(world) == [("p1", True), ("p2", False)]
+    [only] = await slices(world)
+    assert only["metadata"]["name"].startswith("web-")
+    assert only["ports"] == [{"name": "http", "protocol": "TCP", "port": 8080}]
+    assert {e["zone"] for e in only["endpoints"]} == {"a"}
+    await report(world, 2, ready=True)
+    await asyncio.sleep(1)
+    assert await endpoints(world) == [("p1", True), ("p2", True)]
+    assert world.metrics.value("endpoint_slice_controller_endpoints_desired") == 2
+    assert world.metrics.value("endpoint_slice_controller_num_endpoint_slices") == 1
 
 
-def test_what_others_do_to_its_slices_is_put_right_and_theirs_are_left_alone() -> None:
+async def test_what_others_do_to_its_slices_is_put_right_and_theirs_are_left_alone(world: World) -> None:
     """kubernetes#85353."""
-
-    async def story(world: World) -> None:
-        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
-        theirs = {
-            "metadata": {"name": "theirs", "labels": {"kubernetes.io/service-name": "web"}},
-            "addressType": "IPv4",
-            "endpoints": [],
-            "ports": [],
-        }
-        await world.request("POST", SLICES, theirs)
-        await pod(world, 1)
-        await asyncio.sleep(5)
-        [ours] = [each for each in await slices(world) if each["metadata"]["name"] != "theirs"]
-        path = f"{SLICES}/{ours['metadata']['name']}"
-        await world.merge(path, {"endpoints": []})
-        await asyncio.sleep(5)
-        assert await endpoints(world) == [("p1", True)]
-        await world.delete(path)
-        await asyncio.sleep(5)
-        assert await endpoints(world) == [("p1", True)]
-        assert len(await slices(world)) == 2
-
-    slicing(story)
+    await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+    theirs = {
+        "metadata": {"name": "theirs", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "IPv4",
+        "endpoints": [],
+        "ports": [],
+    }
+    await world.request("POST", SLICES, theirs)
+    await pod(world, 1)
+    await asyncio.sleep(5)
+    [ours] = [each for each in await slices(world) if each["metadata"]["name"] != "theirs"]
+    path = f"{SLICES}/{ours['metadata']['name']}"
+    await world.merge(path, {"endpoints": []})
+    await asyncio.sleep(5)
+    assert await endpoints(world) == [("p1", True)]
+    await world.delete(path)
+    await asyncio.sleep(5)
+    assert await endpoints(world) == [("p1", True)]
+    assert len(await slices(world)) == 2
 
 
-def test_a_slice_that_an_earlier_process_wrote_comes_back_too() -> None:
-    async def story(world: World) -> None:
+async def test_a_slice_that_an_earlier_process_wrote_comes_back_too(env: Env) -> None:
+    async with node_world.world(env) as world:
         await world.node("n1")
         first = await world.start(DESCRIPTOR)
         await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
@@ -122,25 +135,62 @@ def test_a_slice_that_an_earlier_process_wrote_comes_back_too() -> None:
         await asyncio.sleep(5)
         assert await endpoints(world) == [("p1", True)]
 
-    play(story)
+
+async def test_a_pod_of_a_node_that_nobody_knows_is_told_of_and_taken_up_when_the_node_comes(world: World) -> None:
+    await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+    await pod(world, 1, node="late")
+    await asyncio.sleep(5)
+    assert await endpoints(world) == []
+    assert await world.events("FailedToUpdateEndpointSlices") != []
+    await world.node("late")
+    await asyncio.sleep(60)
+    assert await endpoints(world) == [("p1", True)]
 
 
-def test_a_pod_of_a_node_that_nobody_knows_is_told_of_and_taken_up_when_the_node_comes() -> None:
-    async def story(world: World) -> None:
+FAILED = "Service/web Error updating Endpoint Slices for Service default/web: "
+
+
+@pytest.mark.parametrize(
+    ("verb", "doing"),
+    [("create", "create EndpointSlice"), ("update", "update {} EndpointSlice"), ("delete", "delete {} EndpointSlice")],
+)
+async def test_a_write_that_fails_is_told_with_what_was_to_be_done(env: Env, verb: str, doing: str) -> None:
+    async with slicing(env, max_endpoints=1) as world:
         await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
-        await pod(world, 1, node="late")
+        for number in range(3):
+            await pod(world, number)
         await asyncio.sleep(5)
-        assert await endpoints(world) == []
-        assert await world.events("FailedToUpdateEndpointSlices") != []
-        await world.node("late")
-        await asyncio.sleep(60)
-        assert await endpoints(world) == [("p1", True)]
+        names = [each["metadata"]["name"] for each in await slices(world)]
+        world.faults.add(Rule(fail(500, "InternalError", "no room"), verb=verb, resource="endpointslices", times=1))
+        if verb == "create":
+            await pod(world, 7)
+        elif verb == "update":
+            await report(world, 0, ready=False)
+        else:
+            await world.merge(f"{PODS}/p0", {"metadata": {"labels": {"app": "other"}}})
+        await asyncio.sleep(10)
+        [told] = await world.events("FailedToUpdateEndpointSlices")
+        tail = " for Service default/web: no room"
+        assert told in [f"{FAILED}failed to {doing.format(name)}{tail}" for name in names]
 
-    slicing(story)
+
+async def test_what_is_wrong_in_both_families_is_told_once(env: Env) -> None:
+    """As upstream's ``aggregate.Error``: without what was said before."""
+    async with slicing(env, server=ServerOptions(service_range="10.0.0.0/24,fd00:10::/112")) as world:
+        dual = {**SPEC, "ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]}
+        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": dual})
+        for number in (1, 2):
+            await pod(world, number, node="late")
+        addresses = [{"ip": "10.1.0.1"}, {"ip": "fd00::1"}]
+        for number in (1, 2):
+            await world.merge(f"{PODS}/p{number}/status", {"status": {"podIPs": addresses}})
+        await asyncio.sleep(30)
+        skipped = [f"skipping Pod p{number} for Service default/web: Node late Not Found" for number in (1, 2)]
+        assert f"{FAILED}[{skipped[0]}, {skipped[1]}]" in await world.events("FailedToUpdateEndpointSlices")
 
 
-def test_changes_of_pods_are_collected_for_the_batch_period() -> None:
-    async def story(world: World) -> None:
+async def test_changes_of_pods_are_collected_for_the_batch_period(env: Env) -> None:
+    async with slicing(env, batch_seconds=10.0) as world:
         await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
         await asyncio.sleep(30)
         before = len(world.requests())
@@ -152,13 +202,10 @@ def test_changes_of_pods_are_collected_for_the_batch_period() -> None:
         assert len(await endpoints(world)) == 5
         assert len(world.requests()) == before + 1
 
-    slicing(story, batch_seconds=10.0)
 
-
-def test_pods_that_go_are_collected_too_and_each_batch_is_one_write() -> None:
+async def test_pods_that_go_are_collected_too_and_each_batch_is_one_write(env: Env) -> None:
     """TestPodDeleteBatching, "three deletes in one batch" and "three deletes in two batches"."""
-
-    async def story(world: World) -> None:
+    async with slicing(env, batch_seconds=1.0) as world:
         await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
         for number in range(10):
             await pod(world, number)
@@ -175,8 +222,6 @@ def test_pods_that_go_are_collected_too_and_each_batch_is_one_write() -> None:
         assert len(world.requests()) == before + 3
         assert [name for name, _ in await endpoints(world)] == ["p6", "p7", "p8", "p9"]
 
-    slicing(story, batch_seconds=1.0)
-
 
 @pytest.mark.parametrize(
     "spec",
@@ -188,104 +233,116 @@ def test_pods_that_go_are_collected_too_and_each_batch_is_one_write() -> None:
         )),
     ],
 )  # fmt: skip
-def test_some_services_have_no_slices(spec: dict[str, Any]) -> None:
+async def test_some_services_have_no_slices(world: World, spec: dict[str, Any]) -> None:
     """TestSyncServiceNoSelector; TestServiceExternalNameTypeSync."""
-
-    async def story(world: World) -> None:
-        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
-        await pod(world, 1)
-        await asyncio.sleep(60)
-        assert (await world.see(SLICES))["items"] == []
-        assert world.requests() == []
-
-    slicing(story)
+    await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
+    await pod(world, 1)
+    await asyncio.sleep(60)
+    assert (await world.see(SLICES))["items"] == []
+    assert world.requests() == []
 
 
-def test_a_service_that_goes_gets_no_slice_any_more_and_those_that_there_are_stay_right() -> None:
+async def test_a_service_that_goes_gets_no_slice_any_more_and_those_that_there_are_stay_right(world: World) -> None:
     """TestSyncServicePendingDeletion; TestReconcilerFinalizeSvcDeletionTimestamp."""
-
-    async def story(world: World) -> None:
-        held = {"name": "web", "finalizers": ["example.com/hold"]}
-        await world.request("POST", SERVICES, {"metadata": held, "spec": SPEC})
-        await pod(world, 1)
-        await asyncio.sleep(5)
-        await world.delete(f"{SERVICES}/web")
-        await pod(world, 2)
-        await asyncio.sleep(5)
-        assert await endpoints(world) == [("p1", True), ("p2", True)]
-        [only] = await slices(world)
-        await world.delete(f"{SLICES}/{only['metadata']['name']}")
-        await asyncio.sleep(60)
-        assert await slices(world) == []
-
-    slicing(story)
+    held = {"name": "web", "finalizers": ["example.com/hold"]}
+    await world.request("POST", SERVICES, {"metadata": held, "spec": SPEC})
+    await pod(world, 1)
+    await asyncio.sleep(5)
+    await world.delete(f"{SERVICES}/web")
+    await pod(world, 2)
+    await asyncio.sleep(5)
+    assert await endpoints(world) == [("p1", True), ("p2", True)]
+    [only] = await slices(world)
+    await world.delete(f"{SLICES}/{only['metadata']['name']}")
+    await asyncio.sleep(60)
+    assert await slices(world) == []
 
 
-def test_of_a_service_that_is_gone_nothing_is_written_any_more() -> None:
+async def test_of_a_service_that_is_gone_nothing_is_written_any_more(world: World) -> None:
     """TestSyncServiceMissing: its slices go by their owner, which is not this controller's work."""
-
-    async def story(world: World) -> None:
-        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
-        await pod(world, 1)
-        await asyncio.sleep(5)
-        await world.delete(f"{SERVICES}/web")
-        world.seen.clear()
-        await report(world, 1, ready=False)
-        [only] = await slices(world)
-        await world.delete(f"{SLICES}/{only['metadata']['name']}")
-        await asyncio.sleep(60)
-        assert world.requests() == []
-        assert await slices(world) == []
-
-    slicing(story)
+    await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+    await pod(world, 1)
+    await asyncio.sleep(5)
+    await world.delete(f"{SERVICES}/web")
+    world.seen.clear()
+    await report(world, 1, ready=False)
+    [only] = await slices(world)
+    await world.delete(f"{SLICES}/{only['metadata']['name']}")
+    await asyncio.sleep(60)
+    assert world.requests() == []
+    assert await slices(world) == []
 
 
-def test_a_slice_that_is_on_its_way_out_has_a_successor_and_is_left_alone() -> None:
+async def test_a_slice_that_is_on_its_way_out_has_a_successor_and_is_left_alone(world: World) -> None:
     """TestSyncServiceEndpointSlicePendingDeletion: here it was its service's only one."""
-
-    async def story(world: World) -> None:
-        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
-        await pod(world, 1)
-        await asyncio.sleep(5)
-        [old] = await slices(world)
-        path = f"{SLICES}/{old['metadata']['name']}"
-        await world.merge(path, {"metadata": {"finalizers": ["example.com/hold"]}})
-        await world.delete(path)
-        await pod(world, 2)
-        await asyncio.sleep(60)
-        [new] = [each for each in await slices(world) if each["metadata"]["uid"] != old["metadata"]["uid"]]
-        assert sorted(e["targetRef"]["name"] for e in new["endpoints"]) == ["p1", "p2"]
-        assert [e["targetRef"]["name"] for e in (await world.see(path))["endpoints"]] == ["p1"]
-
-    slicing(story)
+    await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+    await pod(world, 1)
+    await asyncio.sleep(5)
+    [old] = await slices(world)
+    path = f"{SLICES}/{old['metadata']['name']}"
+    await world.merge(path, {"metadata": {"finalizers": ["example.com/hold"]}})
+    await world.delete(path)
+    await pod(world, 2)
+    await asyncio.sleep(60)
+    [new] = [each for each in await slices(world) if each["metadata"]["uid"] != old["metadata"]["uid"]]
+    assert sorted(e["targetRef"]["name"] for e in new["endpoints"]) == ["p1", "p2"]
+    assert [e["targetRef"]["name"] for e in (await world.see(path))["endpoints"]] == ["p1"]
 
 
-def test_hints_come_and_go_with_the_annotation_and_are_told_of() -> None:
-    async def story(world: World) -> None:
-        await world.node("n2", labels={"topology.kubernetes.io/zone": "b"})
-        for name in ("n1", "n2"):
-            await world.merge(f"{NODES}/{name}/status", {"status": {"allocatable": {"cpu": "4"}}})
-        # Allocatable alone wakes nobody, as upstream; readiness does.
-        await world.report_node("n1", {"Ready": "False"})
-        await world.report_node("n1", {"Ready": "True"})
-        annotated = {"name": "web", "annotations": {"service.kubernetes.io/topology-mode": "Auto"}}
-        await world.request("POST", SERVICES, {"metadata": annotated, "spec": SPEC})
-        for number in range(4):
-            await pod(world, number, node=f"n{number % 2 + 1}")
-        await asyncio.sleep(10)
+async def test_a_slice_that_goes_before_the_answer_to_its_create_is_not_waited_for(world: World) -> None:
+    world.faults.add(Rule(delay_answer(5.0), verb="create", resource="endpointslices", times=1))
+    await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+    await asyncio.sleep(1)
+    [first] = await slices(world)
+    await world.delete(f"{SLICES}/{first['metadata']['name']}")
+    await pod(world, 1)
+    await asyncio.sleep(60)
+    assert await endpoints(world) == [("p1", True)]
 
-        async def hints() -> list[Any]:
-            return [e.get("hints") for each in await slices(world) for e in each["endpoints"] or ()]
 
-        assert [each["forZones"][0]["name"] for each in await hints()] == ["a", "b", "a", "b"]
-        await world.merge(f"{SERVICES}/web", {"metadata": {"annotations": None}})
-        await asyncio.sleep(10)
-        assert await hints() == [None] * 4
-        told = [event.partition(" ")[2] for event in await world.events()]
-        assert "Topology Aware Hints has been enabled, addressType: IPv4" in told
-        assert "Topology Aware Hints has been disabled, addressType: IPv4" in told
+async def test_hints_come_and_go_with_the_annotation_and_are_told_of(world: World) -> None:
+    await world.node("n2", labels={"topology.kubernetes.io/zone": "b"})
+    for name in ("n1", "n2"):
+        await world.merge(f"{NODES}/{name}/status", {"status": {"allocatable": {"cpu": "4"}}})
+    # Allocatable alone wakes nobody, as upstream; readiness does.
+    await world.report_node("n1", {"Ready": "False"})
+    await world.report_node("n1", {"Ready": "True"})
+    annotated = {"name": "web", "annotations": {"service.kubernetes.io/topology-mode": "Auto"}}
+    await world.request("POST", SERVICES, {"metadata": annotated, "spec": SPEC})
+    for number in range(4):
+        await pod(world, number, node=f"n{number % 2 + 1}")
+    await asyncio.sleep(10)
 
-    slicing(story)
+    async def hints() -> list[Any]:
+        return [e.get("hints") for each in await slices(world) for e in each["endpoints"] or ()]
+
+    assert [each["forZones"][0]["name"] for each in await hints()] == ["a", "b", "a", "b"]
+    await world.merge(f"{SERVICES}/web", {"metadata": {"annotations": None}})
+    await asyncio.sleep(10)
+    assert await hints() == [None] * 4
+    told = [event.partition(" ")[2] for event in await world.events()]
+    assert "Topology Aware Hints has been enabled, addressType: IPv4" in told
+    assert "Topology Aware Hints has been disabled, addressType: IPv4" in told
+
+
+async def test_nothing_remains_of_a_service_with_hints(world: World) -> None:
+    """Upstream goes on waking it with every node, and tells a successor of its name nothing of its hints."""
+    await world.node("n2", labels={"topology.kubernetes.io/zone": "b"})
+    for name in ("n1", "n2"):
+        await world.merge(f"{NODES}/{name}/status", {"status": {"allocatable": {"cpu": "4"}}})
+    await world.report_node("n1", {"Ready": "False"})
+    await world.report_node("n1", {"Ready": "True"})
+    annotated = {"name": "web", "annotations": {"service.kubernetes.io/topology-mode": "Auto"}}
+    made = await world.request("POST", SERVICES, {"metadata": annotated, "spec": SPEC})
+    for number in range(4):
+        await pod(world, number, node=f"n{number % 2 + 1}")
+    await asyncio.sleep(10)
+    assert await world.events("TopologyAwareHintsEnabled")
+    await world.delete(f"{SERVICES}/web")
+    for each in await slices(world):  # what the garbage collector does
+        await world.delete(f"{SLICES}/{each['metadata']['name']}")
+    await asyncio.sleep(10)
+    assert remains(world.controllers[-1], made["metadata"]["uid"], "default/web") == []
 
 
 def trouble(chance: random.Random) -> list[Rule]:
@@ -305,10 +362,9 @@ def trouble(chance: random.Random) -> list[Rule]:
     return [Rule(a, verb=verb, probability=p) for a, verb, p in chance.sample(kinds, 3)]
 
 
-def test_endpoints_converge_whatever_happens_on_the_way(seed: int) -> None:
+async def test_endpoints_converge_whatever_happens_on_the_way(env: Env, seed: int) -> None:
     """Every pod is in exactly one slice in the end, no slice is too full, and then nothing is written any more."""
-
-    async def story(world: World) -> None:
+    async with slicing(env, max_endpoints=5) as world:
         chance = random.Random(seed)
         await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
         for rule in trouble(chance):
@@ -337,39 +393,30 @@ def test_endpoints_converge_whatever_happens_on_the_way(seed: int) -> None:
         await asyncio.sleep(600)
         assert len(world.requests()) == written
 
-    slicing(story, seed=seed, max_endpoints=5)
+
+async def test_a_refused_write_is_told_of_and_tried_again(world: World) -> None:
+    world.faults.add(Rule(fail(500), verb="create", resource="endpointslices"))
+    await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+    await asyncio.sleep(10)
+    assert any("Error updating Endpoint Slices for Service default/web" in e for e in await world.events())
+    world.faults.clear()
+    await asyncio.sleep(60)
+    assert len(await slices(world)) == 1
 
 
-def test_a_refused_write_is_told_of_and_tried_again() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="create", resource="endpointslices"))
-        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
-        await asyncio.sleep(10)
-        assert any("Error updating Endpoint Slices for Service default/web" in e for e in await world.events())
-        world.faults.clear()
-        await asyncio.sleep(60)
-        assert len(await slices(world)) == 1
-
-    slicing(story)
-
-
-def test_a_slice_that_is_given_away_is_replaced() -> None:
+async def test_a_slice_that_is_given_away_is_replaced(world: World) -> None:
     """To another manager, or to another service: what we wrote is not waited for any more."""
-
-    async def story(world: World) -> None:
-        await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
-        await pod(world, 1)
+    await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
+    await pod(world, 1)
+    await asyncio.sleep(5)
+    for label, value in (
+        ("endpointslice.kubernetes.io/managed-by", "me"),
+        ("kubernetes.io/service-name", "other"),
+    ):
+        [only] = await slices(world)
+        await world.merge(f"{SLICES}/{only['metadata']['name']}", {"metadata": {"labels": {label: value}}})
         await asyncio.sleep(5)
-        for label, value in (
-            ("endpointslice.kubernetes.io/managed-by", "me"),
-            ("kubernetes.io/service-name", "other"),
-        ):
-            [only] = await slices(world)
-            await world.merge(f"{SLICES}/{only['metadata']['name']}", {"metadata": {"labels": {label: value}}})
-            await asyncio.sleep(5)
-            ours = [each for each in await slices(world) if each["metadata"]["name"] != only["metadata"]["name"]]
-            assert [len(each["endpoints"]) for each in ours] == [1]
-            await world.delete(f"{SLICES}/{only['metadata']['name']}")
-            await asyncio.sleep(5)
-
-    slicing(story)
+        ours = [each for each in await slices(world) if each["metadata"]["name"] != only["metadata"]["name"]]
+        assert [len(each["endpoints"]) for each in ours] == [1]
+        await world.delete(f"{SLICES}/{only['metadata']['name']}")
+        await asyncio.sleep(5)

@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from pilothouse.api.core import EndpointAddress, Endpoints, EndpointsPort, EndpointSubset, ObjectReference
-from pilothouse.api.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
+from pilothouse.api.discovery import LABEL_SKIP_MIRROR, Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from pilothouse.api.meta import ObjectMeta, OwnerReference
-from pilothouse.controllers.network.endpointslice_mirroring import SKIP
 from pilothouse.controllers.network.endpointslice_mirroring.decide import (
     LAST_APPLIED,
     MANAGER,
@@ -349,8 +348,8 @@ def test_an_address_as_an_endpoint(ip: str, family: str, written: str) -> None:
     ("labels", "annotations", "expected"),
     [
         pytest.param({}, {}, True, id="usual ones"),
-        pytest.param({SKIP: "true"}, {}, False, id="to be skipped"),
-        pytest.param({SKIP: "invalid"}, {}, True, id="something else in the label"),
+        pytest.param({LABEL_SKIP_MIRROR: "true"}, {}, False, id="to be skipped"),
+        pytest.param({LABEL_SKIP_MIRROR: "invalid"}, {}, True, id="something else in the label"),
         pytest.param({}, {LEADER: ""}, False, id="a lock"),
     ],
 )

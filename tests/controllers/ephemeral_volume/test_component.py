@@ -1,14 +1,17 @@
 """The controller against the embedded API server, in virtual time: what wakes it, what it asks, and faults."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import PODS, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import PODS, Doc, World
 
 from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
 from pilothouse.controllers.volumes.ephemeral_volume import DESCRIPTOR, EphemeralVolumeOptions
+from pilothouse.env import Env
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 SPEC: Doc = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "x"}
@@ -32,21 +35,24 @@ async def names(world: World) -> list[str]:
     return [each["metadata"]["name"] for each in (await world.see(CLAIMS))["items"]]
 
 
-def with_controller(
-    story: Callable[[World], Awaitable[None]], *, before: Callable[[World], Awaitable[Any]] | None = None
-) -> None:
-    async def whole(world: World) -> None:
+@contextlib.asynccontextmanager
+async def controlled(env: Env, *, before: Callable[[World], Awaitable[Any]] | None = None) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         if before is not None:
             await before(world)
         await world.start(DESCRIPTOR, EphemeralVolumeOptions())
-        await story(world)
+        yield world
 
-    play(whole)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with controlled(env) as world:
+        yield world
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["the pod was there", "the pod comes"])
-def test_a_pod_gets_its_claim_once(early: bool) -> None:
-    async def story(world: World) -> None:
+async def test_a_pod_gets_its_claim_once(env: Env, early: bool) -> None:
+    async with controlled(env, before=pod if early else None) as world:
         owner = await world.see(f"{PODS}/p") if early else await pod(world)
         await soon()
         claim = await world.see(f"{CLAIMS}/p-scratch")
@@ -68,11 +74,9 @@ def test_a_pod_gets_its_claim_once(early: bool) -> None:
         assert world.metrics.value("ephemeral_volume_controller_create_total") == 1
         assert world.metrics.value("ephemeral_volume_controller_create_failures_total") == 0
 
-    with_controller(story, before=pod if early else None)
 
-
-def test_a_claim_that_somebody_deletes_comes_again() -> None:
-    async def story(world: World) -> None:
+async def test_a_claim_that_somebody_deletes_comes_again(env: Env) -> None:
+    async with controlled(env, before=pod) as world:
         await soon()
         await world.merge(f"{CLAIMS}/p-scratch", {"metadata": {"finalizers": None}})
         await world.delete(f"{CLAIMS}/p-scratch")
@@ -85,11 +89,14 @@ def test_a_claim_that_somebody_deletes_comes_again() -> None:
         await soon(60)
         assert await names(world) == [], "nobody wants it any more"
 
-    with_controller(story, before=pod)
 
+async def test_somebody_elses_claim_is_left_alone_and_the_pod_is_told(env: Env) -> None:
 
-def test_somebody_elses_claim_is_left_alone_and_the_pod_is_told() -> None:
-    async def story(world: World) -> None:
+    async def before(world: World) -> None:
+        await world.request("POST", CLAIMS, {"metadata": {"name": "p-scratch"}, "spec": SPEC})
+        await pod(world)
+
+    async with controlled(env, before=before) as world:
         await soon(30)
         assert world.requests() == []
         why = "PVC default/p-scratch was not created for pod default/p (pod is not owner)"
@@ -98,12 +105,6 @@ def test_somebody_elses_claim_is_left_alone_and_the_pod_is_told() -> None:
         await world.delete(f"{CLAIMS}/p-scratch")
         await soon()
         assert world.requests() == [CREATE]
-
-    async def before(world: World) -> None:
-        await world.request("POST", CLAIMS, {"metadata": {"name": "p-scratch"}, "spec": SPEC})
-        await pod(world)
-
-    with_controller(story, before=before)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +116,13 @@ def test_somebody_elses_claim_is_left_alone_and_the_pod_is_told() -> None:
         pytest.param(lose_answer(), True, id="the answer is lost"),
     ],
 )
-def test_a_claim_that_cannot_be_made_is_tried_again(fault: Any, told: bool) -> None:
-    async def story(world: World) -> None:
+async def test_a_claim_that_cannot_be_made_is_tried_again(env: Env, fault: Any, told: bool) -> None:
+
+    async def before(world: World) -> None:
+        await pod(world)
+        world.faults.add(Rule(fault, verb="create", resource="persistentvolumeclaims", times=2))
+
+    async with controlled(env, before=before) as world:
         await soon(30)
         assert await names(world) == ["p-scratch"]
         told_of = [line for line in await world.events("FailedBinding") if "create PVC p-scratch: " in line]
@@ -125,33 +131,23 @@ def test_a_claim_that_cannot_be_made_is_tried_again(fault: Any, told: bool) -> N
         assert failures >= 1
         assert world.metrics.value("ephemeral_volume_controller_create_total") >= failures
 
-    async def before(world: World) -> None:
-        await pod(world)
-        world.faults.add(Rule(fault, verb="create", resource="persistentvolumeclaims", times=2))
 
-    with_controller(story, before=before)
-
-
-def test_a_claim_that_the_cache_does_not_know_yet_is_nothing_to_complain_of() -> None:
+async def test_a_claim_that_the_cache_does_not_know_yet_is_nothing_to_complain_of(world: World) -> None:
     """The second volume fails at first; by then the first one is there, and the cache may not know."""
-
-    async def story(world: World) -> None:
-        with world.faults.hold(resource="persistentvolumeclaims"):
-            world.faults.add(Rule(fail(500), verb="create", resource="persistentvolumeclaims", nth=2))
-            await pod(world, "scratch", "more")
-            await soon(5)
-            assert len(world.requests()) > 2
-        await soon(60)
-        assert await names(world) == ["p-more", "p-scratch"]
-        lines = await world.events("FailedBinding")
-        assert len(lines) == 1
-        assert "ephemeral volume more: create PVC p-more: " in lines[0]
-
-    with_controller(story)
+    with world.faults.hold(resource="persistentvolumeclaims"):
+        world.faults.add(Rule(fail(500), verb="create", resource="persistentvolumeclaims", nth=2))
+        await pod(world, "scratch", "more")
+        await soon(5)
+        assert len(world.requests()) > 2
+    await soon(60)
+    assert await names(world) == ["p-more", "p-scratch"]
+    lines = await world.events("FailedBinding")
+    assert len(lines) == 1
+    assert "ephemeral volume more: create PVC p-more: " in lines[0]
 
 
-def test_a_pod_that_took_the_place_of_another_one_unseen_gets_its_claim() -> None:
-    async def story(world: World) -> None:
+async def test_a_pod_that_took_the_place_of_another_one_unseen_gets_its_claim(env: Env) -> None:
+    async with controlled(env, before=pod) as world:
         await soon()
         with world.faults.hold(resource="pods"), world.faults.hold(resource="persistentvolumeclaims"):
             await world.delete(f"{PODS}/p", grace=0)
@@ -165,5 +161,3 @@ def test_a_pod_that_took_the_place_of_another_one_unseen_gets_its_claim() -> Non
         await soon(5)
         claim = await world.see(f"{CLAIMS}/p-scratch")
         assert claim["metadata"]["ownerReferences"][0]["uid"] == again["metadata"]["uid"]
-
-    with_controller(story, before=pod)

@@ -1,9 +1,11 @@
 """The garbage collector against the embedded API server, in virtual time. The state of the world is what is checked."""
 
 import asyncio
+import logging
 from typing import Any
 
 import msgspec
+import pytest
 from tests.controllers.garbage_collector.cluster import Cluster, owner_reference, running
 
 from pilothouse.api import wire
@@ -12,6 +14,7 @@ from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR, Garbage
 from pilothouse.env import Env, virtual
 
 CM = "/api/v1/namespaces/default/configmaps"
+ACCEPT = {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
 FOREIGN = "example.com/hold"
 
 
@@ -163,18 +166,15 @@ def test_orphans_lose_their_references_before_the_owner_goes() -> None:
     in_cluster(story)
 
 
-def test_an_owner_that_was_made_again_under_its_name_is_another_one() -> None:
-    async def main(env: Env) -> None:
-        async with running(env) as (cluster, group):
-            owner = await cluster.configmap("owner")
-            await cluster.configmap("child", owner)
-            await cluster.delete(f"{CM}/owner")
-            await cluster.configmap("owner")
-            await cluster.run(group, DESCRIPTOR)
-            await asyncio.sleep(5)
-            assert await cluster.configmaps() == ["owner"]
-
-    virtual.run(main)
+async def test_an_owner_that_was_made_again_under_its_name_is_another_one(env: Env) -> None:
+    async with running(env) as (cluster, group):
+        owner = await cluster.configmap("owner")
+        await cluster.configmap("child", owner)
+        await cluster.delete(f"{CM}/owner")
+        await cluster.configmap("owner")
+        await cluster.run(group, DESCRIPTOR)
+        await asyncio.sleep(5)
+        assert await cluster.configmaps() == ["owner"]
 
 
 def test_an_owner_in_another_namespace_is_no_owner_whoever_is_seen_first() -> None:
@@ -309,24 +309,20 @@ def test_objects_that_own_each_other_can_be_deleted_in_the_foreground() -> None:
     in_cluster(story)
 
 
-def test_a_circle_that_waits_already_when_we_look_is_broken() -> None:
+async def test_a_circle_that_waits_already_when_we_look_is_broken(env: Env) -> None:
     """All of them are being deleted in the foreground before one is looked at. Upstream waits for ever."""
-
-    async def main(env: Env) -> None:
-        async with running(env) as (cluster, group):
-            first = await cluster.configmap("first")
-            second = await cluster.configmap("second", first)
-            third = await cluster.configmap("third", second)
-            await cluster.patch(f"{CM}/first", {"metadata": {"ownerReferences": [owner_reference(third)]}})
-            lonely = await cluster.configmap("owns-itself")
-            await cluster.patch(f"{CM}/owns-itself", {"metadata": {"ownerReferences": [owner_reference(lonely)]}})
-            for name in ("first", "second", "third", "owns-itself"):
-                await cluster.delete(f"{CM}/{name}", "Foreground")
-            await cluster.run(group, DESCRIPTOR)
-            await asyncio.sleep(60)
-            assert await cluster.configmaps() == []
-
-    virtual.run(main)
+    async with running(env) as (cluster, group):
+        first = await cluster.configmap("first")
+        second = await cluster.configmap("second", first)
+        third = await cluster.configmap("third", second)
+        await cluster.patch(f"{CM}/first", {"metadata": {"ownerReferences": [owner_reference(third)]}})
+        lonely = await cluster.configmap("owns-itself")
+        await cluster.patch(f"{CM}/owns-itself", {"metadata": {"ownerReferences": [owner_reference(lonely)]}})
+        for name in ("first", "second", "third", "owns-itself"):
+            await cluster.delete(f"{CM}/{name}", "Foreground")
+        await cluster.run(group, DESCRIPTOR)
+        await asyncio.sleep(60)
+        assert await cluster.configmaps() == []
 
 
 def test_a_ring_of_three_can_be_deleted_in_the_foreground() -> None:
@@ -343,20 +339,17 @@ def test_a_ring_of_three_can_be_deleted_in_the_foreground() -> None:
     in_cluster(story)
 
 
-def test_what_was_under_way_when_we_started_is_finished() -> None:
-    async def main(env: Env) -> None:
-        async with running(env) as (cluster, group):
-            going = await cluster.configmap("going")
-            await cluster.configmap("child", going)
-            freed = await cluster.configmap("freed")
-            await cluster.configmap("orphan", freed)
-            await cluster.delete(f"{CM}/going", "Foreground")
-            await cluster.delete(f"{CM}/freed", "Orphan")
-            await cluster.run(group, DESCRIPTOR)
-            await asyncio.sleep(5)
-            assert await cluster.configmaps() == ["orphan"]
-
-    virtual.run(main)
+async def test_what_was_under_way_when_we_started_is_finished(env: Env) -> None:
+    async with running(env) as (cluster, group):
+        going = await cluster.configmap("going")
+        await cluster.configmap("child", going)
+        freed = await cluster.configmap("freed")
+        await cluster.configmap("orphan", freed)
+        await cluster.delete(f"{CM}/going", "Foreground")
+        await cluster.delete(f"{CM}/freed", "Orphan")
+        await cluster.run(group, DESCRIPTOR)
+        await asyncio.sleep(5)
+        assert await cluster.configmaps() == ["orphan"]
 
 
 def test_a_404_that_does_not_name_the_object_proves_nothing() -> None:
@@ -415,22 +408,19 @@ def test_killed_between_any_two_requests_it_finishes_after_a_restart() -> None:
         virtual.run(lambda env, count=survives: main(env, count))  # type: ignore[misc]
 
 
-def test_a_start_with_a_settled_cluster_asks_for_no_object() -> None:
-    async def main(env: Env) -> None:
-        async with running(env) as (cluster, group):
-            # Whichever of the two kinds is listed first, one half sees its children before their owners.
-            secrets = "/api/v1/namespaces/default/secrets"
-            for number in range(20):
-                owner = await cluster.configmap(f"owner-{number}")
-                references = [owner_reference(owner)]
-                await cluster.create(secrets, metadata={"name": f"child-{number}", "ownerReferences": references})
-                secret = await cluster.create(secrets, metadata={"name": f"owner-{number}"})
-                await cluster.configmap(f"child-{number}", {"apiVersion": "v1", "kind": "Secret", **secret})
-            await cluster.run(group, DESCRIPTOR)
-            await asyncio.sleep(60)
-            assert cluster.requests() == []
-
-    virtual.run(main)
+async def test_a_start_with_a_settled_cluster_asks_for_no_object(env: Env) -> None:
+    async with running(env) as (cluster, group):
+        # Whichever of the two kinds is listed first, one half sees its children before their owners.
+        secrets = "/api/v1/namespaces/default/secrets"
+        for number in range(20):
+            owner = await cluster.configmap(f"owner-{number}")
+            references = [owner_reference(owner)]
+            await cluster.create(secrets, metadata={"name": f"child-{number}", "ownerReferences": references})
+            secret = await cluster.create(secrets, metadata={"name": f"owner-{number}"})
+            await cluster.configmap(f"child-{number}", {"apiVersion": "v1", "kind": "Secret", **secret})
+        await cluster.run(group, DESCRIPTOR)
+        await asyncio.sleep(60)
+        assert cluster.requests() == []
 
 
 def test_a_change_that_leaves_the_owners_alone_does_not_stop_a_deletion() -> None:
@@ -474,7 +464,7 @@ def test_an_object_that_finds_a_new_owner_in_the_last_moment_stays() -> None:
     in_cluster(story)
 
 
-CRD = {
+CRD: dict[str, Any] = {
     "metadata": {"name": "things.example.com"},
     "spec": {
         "group": "example.com",
@@ -526,6 +516,114 @@ def test_custom_resources_are_followed_as_they_come_and_go() -> None:
         assert "things" not in [key.resource for key in cluster.controller.monitors.watched]
 
     in_cluster(story)
+
+
+def thing(name: str, *owners: Any) -> dict[str, Any]:
+    metadata = {"name": name, "ownerReferences": [owner_reference(owner) for owner in owners]}
+    return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata}
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [str(record.msg) for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_what_a_fresh_definition_owns_is_collected_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """As an operator's test does it: the definition, an object, what belongs to it, all in one moment."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.create(CRDS, **CRD)
+        owner = await cluster.create(THINGS, **thing("t"))
+        await cluster.configmap("child", owner)
+        await cluster.delete(f"{THINGS}/t")
+        await asyncio.sleep(1)
+        assert await cluster.configmaps() == []
+        assert "things" in [key.resource for key in cluster.controller.monitors.watched]
+
+    in_cluster(story)
+    assert warnings_in(caplog) == []
+
+
+def test_objects_of_a_fresh_definition_are_collected_at_once() -> None:
+    async def story(cluster: Cluster) -> None:
+        owner = await cluster.configmap("owner")
+        await cluster.create(CRDS, **CRD)
+        await cluster.create(THINGS, **thing("t", owner))
+        await cluster.delete(f"{CM}/owner")
+        await asyncio.sleep(1)
+        assert await cluster.names(THINGS) == []
+
+    in_cluster(story)
+
+
+def test_a_definition_that_discovery_shows_late_is_asked_for_again() -> None:
+    """As in front of several API servers, or of an aggregator that asks the others now and then."""
+
+    async def story(cluster: Cluster) -> None:
+        before = {
+            path: await cluster.transport.request(wire.Request("GET", path, ACCEPT)) for path in ("/api", "/apis")
+        }
+        begun = cluster.env.monotonic()
+
+        async def late(request: wire.Request) -> wire.Response | None:
+            return before.get(request.target) if cluster.env.monotonic() < begun + 0.5 else None
+
+        cluster.transport.hook = late
+        await cluster.create(CRDS, **CRD)
+        owner = await cluster.create(THINGS, **thing("t"))
+        await cluster.configmap("child", owner)
+        await cluster.delete(f"{THINGS}/t")
+        await asyncio.sleep(2)
+        assert await cluster.configmaps() == []
+
+    in_cluster(story)
+
+
+def test_definitions_cost_few_questions() -> None:
+    """Discovery is asked for what is new, a bounded number of times also where that never comes."""
+
+    async def story(cluster: Cluster) -> None:
+        def asked() -> int:
+            return sum(request.target == "/apis" for request in cluster.transport.sent)
+
+        before = asked()
+        for number in range(20):
+            names = {"plural": f"things{number}", "kind": f"Thing{number}", "listKind": f"Thing{number}List"}
+            spec = {**CRD["spec"], "names": names}
+            await cluster.create(CRDS, metadata={"name": f"things{number}.example.com"}, spec=spec)
+        await asyncio.sleep(10)
+        assert asked() - before <= 3
+        before = asked()
+        await cluster.patch(f"{CRDS}/things0.example.com", {"metadata": {"labels": {"a": "b"}}})
+        await asyncio.sleep(5)
+        assert asked() == before, "nothing that discovery would show"
+        # The kind of another definition: its names are never accepted.
+        taken = {**CRD["spec"]["names"], "kind": "Thing0"}
+        await cluster.create(CRDS, metadata=CRD["metadata"], spec={**CRD["spec"], "names": taken})
+        before = asked()
+        await asyncio.sleep(300)
+        assert asked() - before <= 10 + 3
+
+    in_cluster(story)
+
+
+def test_an_owner_of_a_kind_that_is_not_served_waits_for_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(cluster: Cluster) -> None:
+        owner = {**thing("t"), "metadata": {"name": "t", "uid": "11111111-1111-1111-1111-111111111111"}}
+        await cluster.configmap("a", owner)
+        await cluster.configmap("b", owner)
+        await asyncio.sleep(600)
+        assert await cluster.configmaps() == ["a", "b"]
+        asked = len(cluster.requests())
+        await asyncio.sleep(600)
+        assert len(cluster.requests()) == asked, "they are not looked at in vain"
+        await cluster.create(CRDS, **CRD)
+        await asyncio.sleep(1)
+        assert await cluster.configmaps() == [], "there is no such thing"
+
+    in_cluster(story)
+    (told,) = warnings_in(caplog)
+    assert 'kind="Thing"' in told
+    assert "waiting=1" in told, "the owner that nobody has seen: the others are looked at when it is known"
 
 
 def test_a_discovery_that_fails_is_counted_and_changes_nothing() -> None:
@@ -593,35 +691,31 @@ def test_an_owner_that_was_replaced_while_nobody_watched_takes_its_children_alon
     in_cluster(story)
 
 
-def test_an_owner_that_an_informer_shows_while_its_lookup_fails_is_looked_at_again() -> None:
+async def test_an_owner_that_an_informer_shows_while_its_lookup_fails_is_looked_at_again(env: Env) -> None:
     """It is shown as being deleted in the foreground, nothing that happens to its dependents would tell of it, and the
     one worker is busy with them when the retry is due."""
+    async with running(env, DESCRIPTOR, GarbageCollectorOptions(concurrent_syncs=1)) as (cluster, _group):
+        gc = cluster.controller
+        owner, other = await cluster.configmap("owner"), await cluster.configmap("other")
+        await asyncio.sleep(1)
+        meta = msgspec.convert(owner["metadata"], ObjectMeta, strict=False)
+        gc._apply(gc.graph.forget("v1", "ConfigMap", meta))  # as if its informer had not come that far
+        lookups = 0
 
-    async def main(env: Env) -> None:
-        async with running(env, DESCRIPTOR, GarbageCollectorOptions(concurrent_syncs=1)) as (cluster, _group):
-            gc = cluster.controller
-            owner, other = await cluster.configmap("owner"), await cluster.configmap("other")
-            await asyncio.sleep(1)
-            meta = msgspec.convert(owner["metadata"], ObjectMeta, strict=False)
-            gc._apply(gc.graph.forget("v1", "ConfigMap", meta))  # as if its informer had not come that far
-            lookups = 0
-
-            async def fails_once(request: wire.Request) -> wire.Response | None:
-                nonlocal lookups
-                if request.method != "GET":
-                    return None
-                await asyncio.sleep(1)
-                if request.target.endswith("/owner"):
-                    lookups += 1
-                    if lookups == 1:
-                        await cluster.delete(f"{CM}/owner", "Foreground")
-                        await asyncio.sleep(1)
-                        return wire.Response(500, {}, b"{}")
+        async def fails_once(request: wire.Request) -> wire.Response | None:
+            nonlocal lookups
+            if request.method != "GET":
                 return None
+            await asyncio.sleep(1)
+            if request.target.endswith("/owner"):
+                lookups += 1
+                if lookups == 1:
+                    await cluster.delete(f"{CM}/owner", "Foreground")
+                    await asyncio.sleep(1)
+                    return wire.Response(500, {}, b"{}")
+            return None
 
-            cluster.transport.hook = fails_once
-            await cluster.configmap("child", owner, other, blocking=False)
-            await asyncio.sleep(60)
-            assert await cluster.configmaps() == ["child", "other"]
-
-    virtual.run(main)
+        cluster.transport.hook = fails_once
+        await cluster.configmap("child", owner, other, blocking=False)
+        await asyncio.sleep(60)
+        assert await cluster.configmaps() == ["child", "other"]

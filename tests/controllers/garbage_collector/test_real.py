@@ -11,6 +11,7 @@ from tests.real_cluster import RealCluster, RequestFailed
 from pilothouse.client import Client
 from pilothouse.client.connect import connect
 from pilothouse.controllers.cleanup import garbage_collector, namespace
+from pilothouse.controllers.shared.monitors import SYNC_SECONDS
 from pilothouse.env import Env, TaskGroup, loops
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.descriptor import Descriptor
@@ -151,6 +152,48 @@ def test_custom_resources_get_a_json_merge_patch(real_cluster: RealCluster) -> N
 
     try:
         asyncio.run(until(served))
+        run(real_cluster, garbage_collector.DESCRIPTOR, "generic-garbage-collector", story)
+    finally:
+        real_cluster.request("DELETE", f"{crds}/things.{group}")
+
+
+def test_what_a_fresh_definition_owns_does_not_wait_for_the_next_sync(real_cluster: RealCluster) -> None:
+    """The definition comes while the controller works, and its discovery later than its events."""
+    crds, group = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", f"fresh{os.getpid()}.example.com"
+    spec = {
+        "group": group,
+        "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        ],
+    }
+    space = real_cluster.namespace("gc")
+    maps, things = f"/api/v1/namespaces/{space}/configmaps", f"/apis/{group}/v1/namespaces/{space}/things"
+
+    def made() -> bool:
+        try:
+            real_cluster.request("POST", things, {"apiVersion": f"{group}/v1", "kind": "Thing", **owned("t")})
+        except RequestFailed:
+            return False
+        return True
+
+    def names() -> list[str]:
+        found = [item["metadata"]["name"] for item in real_cluster.request("GET", maps)["items"]]
+        return [name for name in found if name != "kube-root-ca.crt"]
+
+    async def story() -> None:
+        await asyncio.sleep(2)
+        real_cluster.request("POST", crds, {"metadata": {"name": f"things.{group}"}, "spec": spec})
+        await until(made)
+        thing = {"apiVersion": f"{group}/v1", "kind": "Thing", **real_cluster.request("GET", f"{things}/t")}
+        real_cluster.request("POST", maps, owned("child", thing))
+        real_cluster.request("DELETE", f"{things}/t")
+        began = time.monotonic()
+        await until(lambda: names() == [])
+        assert time.monotonic() - began < SYNC_SECONDS / 2
+
+    try:
         run(real_cluster, garbage_collector.DESCRIPTOR, "generic-garbage-collector", story)
     finally:
         real_cluster.request("DELETE", f"{crds}/things.{group}")

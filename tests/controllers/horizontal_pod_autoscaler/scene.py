@@ -5,13 +5,16 @@ The stories of ``test_sizes``, ``test_metrics``, ``test_targets``, ``test_writes
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
+from tests.controllers import node_world
 from tests.controllers.horizontal_pod_autoscaler.metrics_apis import Meter, MetricsServer
-from tests.controllers.node_world import PODS, World, play
+from tests.controllers.node_world import PODS, World
 
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import DESCRIPTOR, HorizontalPodAutoscalerOptions
+from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 Doc = dict[str, Any]
@@ -38,13 +41,21 @@ class Scene:
         await self.world.request("POST", f"{APPS}/deployments", {"metadata": {"name": name}, "spec": spec})
 
     async def pods(
-        self, count: int, *, app: str = "web", request: str = "100m", first: int = 0, ready: bool = True
+        self,
+        count: int,
+        *,
+        app: str = "web",
+        request: str = "100m",
+        first: int = 0,
+        ready: bool = True,
+        whole: str = "",
     ) -> None:
-        """Pods that have just begun to run, each with a request for cpu."""
+        """Pods that have just begun to run, each with a request for cpu, of its container and maybe as a ``whole``."""
         world, now = self.world, format_time(self.world.env.now())
         for number in range(first, first + count):
             name = f"{app}-{number}"
-            spec = {"containers": [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": request}}}]}
+            containers = [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": request}}}]
+            spec = {"containers": containers, **({"resources": {"requests": {"cpu": whole}}} if whole else {})}
             await world.request("POST", PODS, {"metadata": {"name": name, "labels": {"app": app}}, "spec": spec})
             condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": now}
             status = {"phase": "Running", "startTime": now, "conditions": [condition]}
@@ -73,16 +84,12 @@ class Scene:
         return str((await self.world.conditions(HPA))[condition]["message"])
 
 
-def scaling(
-    story: Callable[[Scene], Awaitable[None]],
-    *,
-    options: HorizontalPodAutoscalerOptions | None = None,
-    metered: bool = True,
-    settle: float = 3600.0,
-) -> None:
+@contextlib.asynccontextmanager
+async def scaling(
+    env: Env, *, options: HorizontalPodAutoscalerOptions | None = None, metered: bool = True, settle: float = 3600.0
+) -> AsyncIterator[Scene]:
     """The controller is started first, an hour before the story, so that pods made by then are old."""
-
-    async def main(world: World) -> None:
+    async with node_world.world(env) as world:
         meter = Meter()
         if metered:
             world.server.serve_resource_metrics(meter)
@@ -90,9 +97,7 @@ def scaling(
         options_ = options or HorizontalPodAutoscalerOptions(cpu_initialization_period=0.0)
         await world.start(DESCRIPTOR, options_)
         await asyncio.sleep(settle)
-        await story(Scene(world, meter))
-
-    play(main)
+        yield Scene(world, meter)
 
 
 def external(name: str = "qps", **target: Any) -> Doc:

@@ -150,6 +150,14 @@ def test_requests(pods: list[Pod], container: str, expected: dict[str, int]) -> 
     assert requests_of(pods, "cpu", container) == expected
 
 
+def test_the_pods_own_requests_are_behind_a_gate() -> None:
+    """TestCalculateRequests, ``PodLevelResources`` disabled."""
+    whole = pod("a", requests=TWO, whole={"cpu": "800m"})
+    assert requests_of([whole], "cpu", pod_level_resources=False) == {"a": 150}
+    with pytest.raises(Unmeasured, match="missing request for cpu in container c1 of Pod a"):
+        requests_of([pod("a", requests={"c1": ""}, whole={"cpu": "800m"})], "cpu", pod_level_resources=False)
+
+
 @pytest.mark.parametrize(
     ("made", "container", "why"),
     [

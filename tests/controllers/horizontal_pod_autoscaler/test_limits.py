@@ -12,7 +12,7 @@ from tests.controllers.horizontal_pod_autoscaler.builders import behavior, recen
 
 from pilothouse.api.autoscaling import HPAScalingRules
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.limits import (
-    Wish,
+    NormalizationArg,
     bound,
     bound_by,
     highest_allowed,
@@ -27,22 +27,22 @@ NOW = 10_000.0
 MINUTE = 60.0
 
 
-def wish(current: int, desired: int, least: int = 1, most: int = 1000) -> Wish:
-    return Wish(current=current, desired=desired, min_replicas=least, max_replicas=most)
+def arg(current: int, desired: int, least: int = 1, most: int = 1000) -> NormalizationArg:
+    return NormalizationArg(current=current, desired=desired, min_replicas=least, max_replicas=most)
 
 
 @pytest.mark.parametrize(
     ("asked", "replicas", "reason"),
     [
-        pytest.param(wish(5, 7, 3, 8), 7, "DesiredWithinRange", id="within"),
-        pytest.param(wish(3, 1, 2, 8), 2, "TooFewReplicas", id="below the minimum"),
-        pytest.param(wish(1, 0, 0, 10), 0, "DesiredWithinRange", id="0 is within where the minimum is 0"),
-        pytest.param(wish(20, 1000, 1, 10), 10, "TooManyReplicas", id="above the maximum"),
-        pytest.param(wish(3, 1000, 1, 2000), 6, "ScaleUpLimit", id="no more than twice"),
-        pytest.param(wish(1, 1000, 1, 2000), 4, "ScaleUpLimit", id="or four"),
+        pytest.param(arg(5, 7, 3, 8), 7, "DesiredWithinRange", id="within"),
+        pytest.param(arg(3, 1, 2, 8), 2, "TooFewReplicas", id="below the minimum"),
+        pytest.param(arg(1, 0, 0, 10), 0, "DesiredWithinRange", id="0 is within where the minimum is 0"),
+        pytest.param(arg(20, 1000, 1, 10), 10, "TooManyReplicas", id="above the maximum"),
+        pytest.param(arg(3, 1000, 1, 2000), 6, "ScaleUpLimit", id="no more than twice"),
+        pytest.param(arg(1, 1000, 1, 2000), 4, "ScaleUpLimit", id="or four"),
     ],
 )
-def test_bounds_without_a_behavior(asked: Wish, replicas: int, reason: str) -> None:
+def test_bounds_without_a_behavior(asked: NormalizationArg, replicas: int, reason: str) -> None:
     found = bound(asked)
     assert (found.replicas, found.reason) == (replicas, reason)
 
@@ -59,7 +59,7 @@ def test_bounds_without_a_behavior(asked: Wish, replicas: int, reason: str) -> N
 )
 def test_the_window_without_a_behavior(known: list[tuple[int, float]], desired: int, replicas: int, left: int) -> None:
     memory = recent(*known, now=NOW)
-    found = stabilize(wish(100, desired), memory, 300.0, NOW)
+    found = stabilize(arg(100, desired), memory, 300.0, NOW)
     assert found.replicas == replicas
     assert found.reason == ("ReadyForNewScale" if replicas == desired else "ScaleDownStabilized")
     assert len(memory.recommendations) == left
@@ -84,7 +84,7 @@ def case(
     id: str,  # noqa: A002  # as pytest.param has it
 ) -> Any:
     memory = recent(ups=spread(ups or [], 120, NOW), downs=spread(downs or [], 120, NOW))
-    return pytest.param(wish(current, desired, least, most), up, down, memory, replicas, reason, id=id)
+    return pytest.param(arg(current, desired, least, most), up, down, memory, replicas, reason, id=id)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,12 @@ def case(
     ],
 )
 def test_bounds_with_a_behavior(
-    asked: Wish, up: HPAScalingRules | None, down: HPAScalingRules | None, memory: Recent, replicas: int, reason: str
+    asked: NormalizationArg,
+    up: HPAScalingRules | None,
+    down: HPAScalingRules | None,
+    memory: Recent,
+    replicas: int,
+    reason: str,
 ) -> None:
     found = bound_by(asked, behavior(up, down), memory, NOW)
     assert (found.replicas, found.reason) == (replicas, reason)
@@ -229,7 +234,7 @@ def test_windows_with_a_behavior(
     known: list[tuple[int, float]], current: int, desired: int, window: Any, replicas: int, left: list[int]
 ) -> None:
     memory = recent(*known, now=NOW)
-    found = stabilize_by(wish(current, desired), window, memory, 300.0, NOW)
+    found = stabilize_by(arg(current, desired), window, memory, 300.0, NOW)
     assert found.replicas == replicas
     assert [each.replicas for each in memory.recommendations] == left
     if replicas != desired:
@@ -239,13 +244,13 @@ def test_windows_with_a_behavior(
 def test_the_window_for_down_is_that_of_all_where_the_spec_has_none() -> None:
     """``maybeInitScaleDownStabilizationWindow``."""
     memory = recent((9, 299), now=NOW)
-    assert stabilize_by(wish(9, 2), behavior(), memory, 300.0, NOW).replicas == 9
-    assert stabilize_by(wish(9, 2), behavior(), recent((9, 299), now=NOW), 100.0, NOW).replicas == 2
+    assert stabilize_by(arg(9, 2), behavior(), memory, 300.0, NOW).replicas == 9
+    assert stabilize_by(arg(9, 2), behavior(), recent((9, 299), now=NOW), 100.0, NOW).replicas == 2
 
 
 def test_what_the_window_gave_is_what_the_bounds_are_about() -> None:
     """Upstream compares with the stabilized wish, so that a fall that is held up is not called limited."""
-    found = limit(wish(4, 1), None, recent((4, 60), now=NOW), 300.0, NOW)
+    found = limit(arg(4, 1), None, recent((4, 60), now=NOW), 300.0, NOW)
     assert (found.replicas, found.stabilized.reason, found.is_bounded) == (4, "ScaleDownStabilized", False)
     assert found.bounded.reason == "DesiredWithinRange"
 
@@ -278,7 +283,7 @@ def test_whatever_the_metrics_ask_for(
     memory.begin(current, now)
     for desired, pause in wishes:
         now += pause
-        found = limit(wish(current, desired, least, most), chosen, memory, 300.0, now).replicas
+        found = limit(arg(current, desired, least, most), chosen, memory, 300.0, now).replicas
         assert least <= found <= most
         if found != current:
             memory.changed(chosen, current, found, now)

@@ -22,11 +22,12 @@ from tests.controllers.horizontal_pod_autoscaler.scene import (
 from tests.controllers.node_world import PODS
 
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import HorizontalPodAutoscalerOptions
+from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 
-def test_without_a_metrics_server_nothing_moves_and_it_is_said() -> None:
-    async def story(scene: Scene) -> None:
+async def test_without_a_metrics_server_nothing_moves_and_it_is_said(env: Env) -> None:
+    async with scaling(env, metered=False) as scene:
         await scene.deploy(3)
         await scene.pods(3)
         await scene.autoscale(1, 5)
@@ -47,8 +48,6 @@ def test_without_a_metrics_server_nothing_moves_and_it_is_said() -> None:
         assert (status["currentReplicas"], status["desiredReplicas"]) == (3, 0)
         assert status["currentMetrics"] == [{"type": ""}]
         assert await scene.size() == 3
-
-    scaling(story, metered=False)
 
 
 @pytest.mark.parametrize(
@@ -116,85 +115,72 @@ def test_without_a_metrics_server_nothing_moves_and_it_is_said() -> None:
         ),
     ],
 )
-def test_metrics_of_other_apis(
-    metric: Doc, path: str, values: list[Doc], size: int, asked: str, name: str, current: Doc
+async def test_metrics_of_other_apis(
+    scene: Scene, metric: Doc, path: str, values: list[Doc], size: int, asked: str, name: str, current: Doc
 ) -> None:
-    async def story(scene: Scene) -> None:
-        scene.apis.values[path] = values
-        await scene.deploy(3)
-        await scene.pods(3)
-        await scene.autoscale(2, 6, metric)
-        await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == size
-        assert scene.apis.asked == [asked]
-        assert await scene.message("ScalingActive") == (
-            f"the HPA was able to successfully calculate a replica count from {name}"
-        )
-        status = (await scene.status())["currentMetrics"][0]
-        inner = status[status["type"][0].lower() + status["type"][1:]]
-        assert inner["current"] == current
-        assert inner["metric"] == {"name": "qps"}
-
-    scaling(story)
+    scene.apis.values[path] = values
+    await scene.deploy(3)
+    await scene.pods(3)
+    await scene.autoscale(2, 6, metric)
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.size() == size
+    assert scene.apis.asked == [asked]
+    assert await scene.message("ScalingActive") == (
+        f"the HPA was able to successfully calculate a replica count from {name}"
+    )
+    status = (await scene.status())["currentMetrics"][0]
+    inner = status[status["type"][0].lower() + status["type"][1:]]
+    assert inner["current"] == current
+    assert inner["metric"] == {"name": "qps"}
 
 
-def test_the_newest_version_of_the_custom_api_is_asked_and_found_out_once_per_period() -> None:
-    async def story(scene: Scene) -> None:
-        scene.apis.versions = ("v1beta1",)
-        scene.apis.values[f"{CUSTOM}/pods/*/qps"] = measured("15", "15")
-        await scene.deploy(2)
-        await scene.pods(2)
-        await scene.autoscale(1, 5, per_pod("15"))
-        await asyncio.sleep(PERIOD + 1)
-        assert scene.apis.asked[-1].startswith("v1beta1 ")
-        scene.apis.versions = ("v1beta1", "v1beta2")
-        await asyncio.sleep(PERIOD)
-        assert scene.apis.asked[-1].startswith("v1beta2 ")
-        scene.apis.versions = ()
-        await asyncio.sleep(2 * PERIOD)
-        assert (await scene.reasons())["ScalingActive"] == "False FailedGetPodsMetric"
-
-    scaling(story)
+async def test_the_newest_version_of_the_custom_api_is_asked_and_found_out_once_per_period(scene: Scene) -> None:
+    scene.apis.versions = ("v1beta1",)
+    scene.apis.values[f"{CUSTOM}/pods/*/qps"] = measured("15", "15")
+    await scene.deploy(2)
+    await scene.pods(2)
+    await scene.autoscale(1, 5, per_pod("15"))
+    await asyncio.sleep(PERIOD + 1)
+    assert scene.apis.asked[-1].startswith("v1beta1 ")
+    scene.apis.versions = ("v1beta1", "v1beta2")
+    await asyncio.sleep(PERIOD)
+    assert scene.apis.asked[-1].startswith("v1beta2 ")
+    scene.apis.versions = ()
+    await asyncio.sleep(2 * PERIOD)
+    assert (await scene.reasons())["ScalingActive"] == "False FailedGetPodsMetric"
 
 
-def test_one_metric_that_fails_stops_a_fall_and_not_a_rise() -> None:
+async def test_one_metric_that_fails_stops_a_fall_and_not_a_rise(scene: Scene) -> None:
     """TestScaleUpOneMetricEmpty, TestNoScaleDownOneMetricEmpty."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(3)
-        await scene.pods(3)
-        scene.meter.cpu = 10
-        await scene.autoscale(1, 6, external(type="Value", value="1"), CPU_50)
-        await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == 3
-        assert (await scene.reasons())["ScalingActive"] == "False FailedGetExternalMetric"
-        assert [each["type"] for each in (await scene.status())["currentMetrics"]] == ["", "Resource"]
-        assert len(await scene.world.events("FailedComputeMetricsReplicas")) == 1
-        scene.meter.cpu = 90
-        await asyncio.sleep(PERIOD)
-        assert await scene.size() == 6
-        assert (await scene.reasons())["ScalingActive"] == "True ValidMetricFound"
-
-    scaling(story)
+    await scene.deploy(3)
+    await scene.pods(3)
+    scene.meter.cpu = 10
+    await scene.autoscale(1, 6, external(type="Value", value="1"), CPU_50)
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.size() == 3
+    assert (await scene.reasons())["ScalingActive"] == "False FailedGetExternalMetric"
+    assert [each["type"] for each in (await scene.status())["currentMetrics"]] == ["", "Resource"]
+    assert len(await scene.world.events("FailedComputeMetricsReplicas")) == 1
+    scene.meter.cpu = 90
+    await asyncio.sleep(PERIOD)
+    assert await scene.size() == 6
+    assert (await scene.reasons())["ScalingActive"] == "True ValidMetricFound"
 
 
-def test_the_largest_proposal_counts() -> None:
-    async def story(scene: Scene) -> None:
-        scene.apis.values[EXTERNAL] = measured("7")
-        await scene.deploy(3)
-        await scene.pods(3)
-        scene.meter.cpu = 60
-        await scene.autoscale(1, 20, CPU_50, external(type="AverageValue", averageValue="1"))
-        await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == 6  # seven are asked for, twice as many are allowed
-        assert (await scene.world.events("SuccessfulRescale"))[0].endswith("external metric qps(nil) above target")
-        assert await scene.reasons() == {
-            "AbleToScale": "True SucceededRescale",
-            "ScalingActive": "True ValidMetricFound",
-            "ScalingLimited": "True ScaleUpLimit",
-        }
-
-    scaling(story)
+async def test_the_largest_proposal_counts(scene: Scene) -> None:
+    scene.apis.values[EXTERNAL] = measured("7")
+    await scene.deploy(3)
+    await scene.pods(3)
+    scene.meter.cpu = 60
+    await scene.autoscale(1, 20, CPU_50, external(type="AverageValue", averageValue="1"))
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.size() == 6  # seven are asked for, twice as many are allowed
+    assert (await scene.world.events("SuccessfulRescale"))[0].endswith("external metric qps(nil) above target")
+    assert await scene.reasons() == {
+        "AbleToScale": "True SucceededRescale",
+        "ScalingActive": "True ValidMetricFound",
+        "ScalingLimited": "True ScaleUpLimit",
+    }
 
 
 @pytest.mark.parametrize(
@@ -230,20 +216,17 @@ def test_the_largest_proposal_counts() -> None:
         ),
     ],
 )
-def test_resources_of_pods_and_containers(metric: Doc, size: int, current: Doc, name: str) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.deploy(2)
-        await scene.pods(2)
-        scene.meter.cpu = 50
-        await scene.autoscale(1, 9, metric)
-        await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == size
-        (status,) = (await scene.status())["currentMetrics"]
-        inner = status["containerResource" if status["type"] == "ContainerResource" else "resource"]
-        assert inner["current"] == current
-        assert (await scene.message("ScalingActive")).endswith(f"calculate a replica count from {name}")
-
-    scaling(story)
+async def test_resources_of_pods_and_containers(scene: Scene, metric: Doc, size: int, current: Doc, name: str) -> None:
+    await scene.deploy(2)
+    await scene.pods(2)
+    scene.meter.cpu = 50
+    await scene.autoscale(1, 9, metric)
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.size() == size
+    (status,) = (await scene.status())["currentMetrics"]
+    inner = status["containerResource" if status["type"] == "ContainerResource" else "resource"]
+    assert inner["current"] == current
+    assert (await scene.message("ScalingActive")).endswith(f"calculate a replica count from {name}")
 
 
 @pytest.mark.parametrize(
@@ -286,26 +269,23 @@ def test_resources_of_pods_and_containers(metric: Doc, size: int, current: Doc, 
         ),
     ],
 )
-def test_every_kind_of_metric_says_why_it_is_not_there(metric: Doc, reason: str, why: str) -> None:
+async def test_every_kind_of_metric_says_why_it_is_not_there(scene: Scene, metric: Doc, reason: str, why: str) -> None:
     """TestConditionFailedGetMetrics."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(2)
-        await scene.pods(2)
-        scene.meter.unmeasured = {"web-0", "web-1"}
-        await scene.autoscale(1, 9, metric)
-        await asyncio.sleep(PERIOD + 1)
-        assert (await scene.reasons())["ScalingActive"] == f"False {reason}"
-        assert await scene.message("ScalingActive") == f"the HPA was unable to compute the replica count: {why}"
-        assert await scene.world.events(reason) == [f"HorizontalPodAutoscaler/web {why}"]
-
-    scaling(story)
+    await scene.deploy(2)
+    await scene.pods(2)
+    scene.meter.unmeasured = {"web-0", "web-1"}
+    await scene.autoscale(1, 9, metric)
+    await asyncio.sleep(PERIOD + 1)
+    assert (await scene.reasons())["ScalingActive"] == f"False {reason}"
+    assert await scene.message("ScalingActive") == f"the HPA was unable to compute the replica count: {why}"
+    assert await scene.world.events(reason) == [f"HorizontalPodAutoscaler/web {why}"]
 
 
-def test_pods_without_requests_have_no_utilization() -> None:
+async def test_pods_without_requests_have_no_utilization(env: Env) -> None:
     """TestEmptyCPURequest."""
-
-    async def story(scene: Scene) -> None:
+    async with scaling(
+        env, options=HorizontalPodAutoscalerOptions(cpu_initialization_period=0.0, initial_readiness_delay=0.0)
+    ) as scene:
         await scene.deploy(1)
         await scene.world.pod("bare", labels={"app": "web"}, ready=True)
         started = format_time(scene.world.env.now())
@@ -315,19 +295,13 @@ def test_pods_without_requests_have_no_utilization() -> None:
         why = "failed to get cpu utilization: missing request for cpu in container main of Pod bare"
         assert (await scene.message("ScalingActive")).endswith(why)
 
-    scaling(story, options=HorizontalPodAutoscalerOptions(cpu_initialization_period=0.0, initial_readiness_delay=0.0))
 
-
-def test_a_pod_without_a_sample_counts_as_idle_on_the_way_up_and_as_busy_on_the_way_down() -> None:
+async def test_a_pod_without_a_sample_counts_as_idle_on_the_way_up_and_as_busy_on_the_way_down(scene: Scene) -> None:
     """TestMissingMetrics, TestMissingReports."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(3)
-        await scene.pods(3)
-        scene.meter.unmeasured = {"web-2"}
-        scene.meter.cpu = 100
-        await scene.autoscale(1, 9)
-        await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == 4  # 200 of 300 are used, twice of 50 %, less for the one that is not known
-
-    scaling(story)
+    await scene.deploy(3)
+    await scene.pods(3)
+    scene.meter.unmeasured = {"web-2"}
+    scene.meter.cpu = 100
+    await scene.autoscale(1, 9)
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.size() == 4  # 200 of 300 are used, twice of 50 %, less for the one that is not known

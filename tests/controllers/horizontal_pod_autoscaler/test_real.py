@@ -145,10 +145,10 @@ class Scene:
         return await self.size() == size
 
 
-async def eventually(look: Callable[..., Awaitable[bool]], *of: Any) -> None:
+async def eventually(sync: Callable[..., Awaitable[bool]], *of: Any) -> None:
     """The server is a program of its own: nobody tells when something has come about."""
     async with asyncio.timeout(30):
-        while not await look(*of):  # noqa: ASYNC110  # see above
+        while not await sync(*of):  # noqa: ASYNC110  # see above
             await asyncio.sleep(0.1)
 
 

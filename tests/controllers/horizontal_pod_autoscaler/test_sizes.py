@@ -4,154 +4,127 @@ their docstrings."""
 
 import asyncio
 
+import pytest
 from tests.controllers.horizontal_pod_autoscaler.scene import HPA, PERCENT, PERIOD, WEB, Scene, scaling
 
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import HorizontalPodAutoscalerOptions
+from pilothouse.env import Env
 
 
-def test_the_first_look_comes_after_one_period_and_scales_in_proportion() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.deploy(2)
-        await scene.pods(2)
-        scene.meter.cpu = 80
-        await scene.autoscale(1, 10)
-        await asyncio.sleep(PERIOD - 0.5)
-        assert "conditions" not in await scene.status()
-        assert await scene.size() == 2
-        await asyncio.sleep(1)
-        assert await scene.size() == 4  # 80 % of 50 %, of two: 3.2
-        status = await scene.status()
-        assert (status["currentReplicas"], status["desiredReplicas"]) == (2, 4)
-        current = {"averageUtilization": 80, "averageValue": "80m"}
-        assert status["currentMetrics"] == [{"type": "Resource", "resource": {"name": "cpu", "current": current}}]
-        assert "observedGeneration" not in status
-        assert await scene.reasons() == {
-            "AbleToScale": "True SucceededRescale",
-            "ScalingActive": "True ValidMetricFound",
-            "ScalingLimited": "False DesiredWithinRange",
-        }
-        assert await scene.world.events("SuccessfulRescale") == [
-            f"HorizontalPodAutoscaler/web New size: 4; reason: {PERCENT} above target"
-        ]
-
-    scaling(story)
+async def test_the_first_look_comes_after_one_period_and_scales_in_proportion(scene: Scene) -> None:
+    await scene.deploy(2)
+    await scene.pods(2)
+    scene.meter.cpu = 80
+    await scene.autoscale(1, 10)
+    await asyncio.sleep(PERIOD - 0.5)
+    assert "conditions" not in await scene.status()
+    assert await scene.size() == 2
+    await asyncio.sleep(1)
+    assert await scene.size() == 4  # 80 % of 50 %, of two: 3.2
+    status = await scene.status()
+    assert (status["currentReplicas"], status["desiredReplicas"]) == (2, 4)
+    current = {"averageUtilization": 80, "averageValue": "80m"}
+    assert status["currentMetrics"] == [{"type": "Resource", "resource": {"name": "cpu", "current": current}}]
+    assert "observedGeneration" not in status
+    assert await scene.reasons() == {
+        "AbleToScale": "True SucceededRescale",
+        "ScalingActive": "True ValidMetricFound",
+        "ScalingLimited": "False DesiredWithinRange",
+    }
+    assert await scene.world.events("SuccessfulRescale") == [
+        f"HorizontalPodAutoscaler/web New size: 4; reason: {PERCENT} above target"
+    ]
 
 
-def test_load_comes_and_goes_and_the_size_follows_after_the_window() -> None:
+async def test_load_comes_and_goes_and_the_size_follows_after_the_window(scene: Scene) -> None:
     """TestStabilizeDownscale. The window is five minutes; the size goes down when the last look at a high load is
     older."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(2)
-        await scene.pods(2)
-        scene.meter.cpu = 50
-        await scene.autoscale(1, 10)
-        await asyncio.sleep(PERIOD + 1)
-        scene.meter.cpu = 5
-        await asyncio.sleep(PERIOD)
-        assert await scene.size() == 2
-        assert await scene.reasons() == {
-            "AbleToScale": "True ScaleDownStabilized",
-            "ScalingActive": "True ValidMetricFound",
-            "ScalingLimited": "False DesiredWithinRange",
-        }
-        await asyncio.sleep(300 - PERIOD)
-        assert await scene.size() == 2  # the look that still found load is exactly as old as the window
-        await asyncio.sleep(PERIOD)
-        assert await scene.size() == 1
-        assert (await scene.world.events("SuccessfulRescale"))[-1].endswith(
-            "New size: 1; reason: All metrics below target"
-        )
-
-    scaling(story)
+    await scene.deploy(2)
+    await scene.pods(2)
+    scene.meter.cpu = 50
+    await scene.autoscale(1, 10)
+    await asyncio.sleep(PERIOD + 1)
+    scene.meter.cpu = 5
+    await asyncio.sleep(PERIOD)
+    assert await scene.size() == 2
+    assert await scene.reasons() == {
+        "AbleToScale": "True ScaleDownStabilized",
+        "ScalingActive": "True ValidMetricFound",
+        "ScalingLimited": "False DesiredWithinRange",
+    }
+    await asyncio.sleep(300 - PERIOD)
+    assert await scene.size() == 2  # the look that still found load is exactly as old as the window
+    await asyncio.sleep(PERIOD)
+    assert await scene.size() == 1
+    assert (await scene.world.events("SuccessfulRescale"))[-1].endswith("New size: 1; reason: All metrics below target")
 
 
-def test_a_size_outside_the_bounds_is_put_right_without_a_look_at_metrics() -> None:
+async def test_a_size_outside_the_bounds_is_put_right_without_a_look_at_metrics(scene: Scene) -> None:
     """TestScaleUpRCImmediately, TestScaleDownRCImmediately, TestMinReplicas…"""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(1)
-        await scene.autoscale(2, 5)
-        await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == 2
-        assert await scene.reasons() == {"AbleToScale": "True SucceededRescale"}
-        assert (await scene.status()).get("currentMetrics") is None
-        await scene.world.merge(WEB, {"spec": {"replicas": 9}})
-        await asyncio.sleep(PERIOD)
-        assert await scene.size() == 5
-        assert [each.partition("; ")[2] for each in await scene.world.events("SuccessfulRescale")] == [
-            "reason: Current number of replicas below Spec.MinReplicas",
-            "reason: Current number of replicas above Spec.MaxReplicas",
-        ]
-
-    scaling(story)
+    await scene.deploy(1)
+    await scene.autoscale(2, 5)
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.size() == 2
+    assert await scene.reasons() == {"AbleToScale": "True SucceededRescale"}
+    assert (await scene.status()).get("currentMetrics") is None
+    await scene.world.merge(WEB, {"spec": {"replicas": 9}})
+    await asyncio.sleep(PERIOD)
+    assert await scene.size() == 5
+    assert [each.partition("; ")[2] for each in await scene.world.events("SuccessfulRescale")] == [
+        "reason: Current number of replicas below Spec.MinReplicas",
+        "reason: Current number of replicas above Spec.MaxReplicas",
+    ]
 
 
-def test_zero_by_hand_switches_it_off() -> None:
+async def test_zero_by_hand_switches_it_off(scene: Scene) -> None:
     """TestZeroReplicas, and 10b-hpa-no-metrics of the traces."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(0)
-        await scene.autoscale(3, 5)
-        await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == 0
-        assert await scene.reasons() == {
-            "AbleToScale": "True SucceededGetScale",
-            "ScalingActive": "False ScalingDisabled",
-        }
-        assert await scene.world.events() == []
-
-    scaling(story)
+    await scene.deploy(0)
+    await scene.autoscale(3, 5)
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.size() == 0
+    assert await scene.reasons() == {
+        "AbleToScale": "True SucceededGetScale",
+        "ScalingActive": "False ScalingDisabled",
+    }
+    assert await scene.world.events() == []
 
 
-def test_many_are_looked_at_within_one_period() -> None:
+async def test_many_are_looked_at_within_one_period(scene: Scene) -> None:
     """TestMultipleHPAs: with five workers, a hundred autoscalers."""
-
-    async def story(scene: Scene) -> None:
-        for number in range(100):
-            await scene.deploy(1, name=f"w{number}")
-            await scene.autoscale(2, 5, name=f"w{number}")
-        await asyncio.sleep(PERIOD + 1)
-        assert {await scene.size(f"w{number}") for number in range(100)} == {2}
-
-    scaling(story)
+    for number in range(100):
+        await scene.deploy(1, name=f"w{number}")
+        await scene.autoscale(2, 5, name=f"w{number}")
+    await asyncio.sleep(PERIOD + 1)
+    assert {await scene.size(f"w{number}") for number in range(100)} == {2}
 
 
-def test_a_tolerance_of_its_own() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.deploy(10)
-        await scene.pods(10)
-        scene.meter.cpu = 53
-        await scene.autoscale(1, 20)
-        await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == 10
-        await scene.world.merge(HPA, {"spec": {"behavior": {"scaleUp": {"tolerance": "50m"}}}})
-        await asyncio.sleep(PERIOD)
-        assert await scene.size() == 11
-
-    scaling(story)
+async def test_a_tolerance_of_its_own(scene: Scene) -> None:
+    await scene.deploy(10)
+    await scene.pods(10)
+    scene.meter.cpu = 53
+    await scene.autoscale(1, 20)
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.size() == 10
+    await scene.world.merge(HPA, {"spec": {"behavior": {"scaleUp": {"tolerance": "50m"}}}})
+    await asyncio.sleep(PERIOD)
+    assert await scene.size() == 11
 
 
-def test_a_restart_keeps_the_size_for_the_window() -> None:
+async def test_a_restart_keeps_the_size_for_the_window(scene: Scene) -> None:
     """kubernetes#68826: without a memory the first look after a restart must not take a lower recommendation."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(5)
-        await scene.pods(5)
-        await scene.autoscale(1, 5)
-        # The controller sees it for the first time, with no load, as one does that was started just now.
-        await asyncio.sleep(PERIOD + 300 - 1)
-        assert await scene.size() == 5
-        await asyncio.sleep(2 * PERIOD)
-        assert await scene.size() == 1
-
-    scaling(story)
+    await scene.deploy(5)
+    await scene.pods(5)
+    await scene.autoscale(1, 5)
+    # The controller sees it for the first time, with no load, as one does that was started just now.
+    await asyncio.sleep(PERIOD + 300 - 1)
+    assert await scene.size() == 5
+    await asyncio.sleep(2 * PERIOD)
+    assert await scene.size() == 1
 
 
-def test_pods_of_a_rollout_that_are_not_ready_yet_do_not_scale_it_up() -> None:
+async def test_pods_of_a_rollout_that_are_not_ready_yet_do_not_scale_it_up(env: Env) -> None:
     """kubernetes#98914: new pods burn cpu while they start, and come on top of the old ones."""
-
-    async def story(scene: Scene) -> None:
+    async with scaling(env, options=HorizontalPodAutoscalerOptions()) as scene:
         await scene.deploy(4)
         await scene.pods(4)
         scene.meter.cpu = 50
@@ -164,34 +137,29 @@ def test_pods_of_a_rollout_that_are_not_ready_yet_do_not_scale_it_up() -> None:
         assert await scene.size() == 4
         assert (await scene.status())["currentMetrics"][0]["resource"]["current"]["averageUtilization"] == 50
 
-    scaling(story, options=HorizontalPodAutoscalerOptions())
 
-
-def test_a_new_one_of_the_same_name_does_not_inherit() -> None:
+async def test_a_new_one_of_the_same_name_does_not_inherit(scene: Scene) -> None:
     """Upstream's memory is by name: an autoscaler that is deleted and made again within a period keeps the
     recommendations of the one before."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(4)
-        await scene.pods(4)
-        scene.meter.cpu = 100
-        await scene.autoscale(1, 8)
-        await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == 8
-        await scene.world.delete(HPA)
-        await scene.world.merge(WEB, {"spec": {"replicas": 2}})
-        scene.meter.cpu = 50
-        await scene.autoscale(1, 8)
-        await asyncio.sleep(2 * PERIOD)
-        assert await scene.size() <= 4
-
-    scaling(story)
+    await scene.deploy(4)
+    await scene.pods(4)
+    scene.meter.cpu = 100
+    await scene.autoscale(1, 8)
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.size() == 8
+    await scene.world.delete(HPA)
+    await scene.world.merge(WEB, {"spec": {"replicas": 2}})
+    scene.meter.cpu = 50
+    await scene.autoscale(1, 8)
+    await asyncio.sleep(2 * PERIOD)
+    assert await scene.size() <= 4
 
 
-def test_a_tolerance_of_its_own_counts_only_where_the_gate_is_on() -> None:
+async def test_a_tolerance_of_its_own_counts_only_where_the_gate_is_on(env: Env) -> None:
     """TestConfigurableTolerance."""
-
-    async def story(scene: Scene) -> None:
+    async with scaling(
+        env, options=HorizontalPodAutoscalerOptions(own_tolerance=False, cpu_initialization_period=0.0)
+    ) as scene:
         await scene.deploy(10)
         await scene.pods(10)
         scene.meter.cpu = 53
@@ -199,16 +167,29 @@ def test_a_tolerance_of_its_own_counts_only_where_the_gate_is_on() -> None:
         await asyncio.sleep(PERIOD + 1)
         assert await scene.size() == 10
 
-    scaling(story, options=HorizontalPodAutoscalerOptions(own_tolerance=False, cpu_initialization_period=0.0))
+
+@pytest.mark.parametrize(("enabled", "size"), [(True, 1), (False, 4)])
+async def test_requests_of_the_whole_pod_count_where_the_gate_is_on(env: Env, enabled: bool, size: int) -> None:
+    """``PodLevelResources``: 100m of 800m, or of the container's 100m."""
+
+    options = HorizontalPodAutoscalerOptions(pod_level_resources=enabled, cpu_initialization_period=0.0)
+    async with scaling(env, options=options) as scene:
+        await scene.deploy(2)
+        await scene.pods(2, request="100m", whole="800m")
+        scene.meter.cpu = 100
+        down = {"stabilizationWindowSeconds": 0}
+        await scene.autoscale(1, 9, behavior={"scaleDown": down})
+        await asyncio.sleep(PERIOD + 1)
+        assert await scene.size() == size
 
 
-def test_the_tolerance_of_all_is_a_flag() -> None:
-    async def story(scene: Scene) -> None:
+async def test_the_tolerance_of_all_is_a_flag(env: Env) -> None:
+    async with scaling(
+        env, options=HorizontalPodAutoscalerOptions(tolerance=0.05, cpu_initialization_period=0.0)
+    ) as scene:
         await scene.deploy(10)
         await scene.pods(10)
         scene.meter.cpu = 53
         await scene.autoscale(1, 20)
         await asyncio.sleep(PERIOD + 1)
         assert await scene.size() == 11
-
-    scaling(story, options=HorizontalPodAutoscalerOptions(tolerance=0.05, cpu_initialization_period=0.0))

@@ -5,8 +5,10 @@ names stand in their docstrings."""
 import asyncio
 
 import pytest
-from tests.controllers.horizontal_pod_autoscaler.scene import CPU_50, HPAS, PERIOD, Doc, Scene, scaling
+from tests.controllers.horizontal_pod_autoscaler.scene import CPU_50, HPAS, PERIOD, Doc, Scene
 from tests.controllers.node_world import PODS
+
+from pilothouse.client.interceptor import Rule, delay
 
 
 @pytest.mark.parametrize(
@@ -32,49 +34,41 @@ from tests.controllers.node_world import PODS
         ),
     ],
 )
-def test_a_target_that_is_not_there(target: Doc, text: str, error: str) -> None:
+async def test_a_target_that_is_not_there(scene: Scene, target: Doc, text: str, error: str) -> None:
     """TestConditionFailedGetScale."""
-
-    async def story(scene: Scene) -> None:
-        spec = {"scaleTargetRef": target, "maxReplicas": 5}
-        try:
-            await scene.world.request("POST", HPAS, {"metadata": {"name": "web"}, "spec": spec})
-        except Exception:  # noqa: BLE001  # some of these the server does not take; then there is nothing to see
-            return
-        await asyncio.sleep(PERIOD + 1)
-        assert await scene.reasons() == {"AbleToScale": "False FailedGetScale"}
-        why = "the HPA controller was unable to get the target's current scale"
-        assert await scene.message("AbleToScale") == f"{why}: {text}"
-        assert await scene.world.events("FailedGetScale") == [f"HorizontalPodAutoscaler/web {text}"]
-        shown = scene.world.metrics.exposition()
-        name = "horizontal_pod_autoscaler_controller_reconciliations_total"
-        assert f'{name}{{action="none",error="{error}"}} 1' in shown
-
-    scaling(story)
+    spec = {"scaleTargetRef": target, "maxReplicas": 5}
+    try:
+        await scene.world.request("POST", HPAS, {"metadata": {"name": "web"}, "spec": spec})
+    except Exception:  # noqa: BLE001  # some of these the server does not take; then there is nothing to see
+        return
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.reasons() == {"AbleToScale": "False FailedGetScale"}
+    why = "the HPA controller was unable to get the target's current scale"
+    assert await scene.message("AbleToScale") == f"{why}: {text}"
+    assert await scene.world.events("FailedGetScale") == [f"HorizontalPodAutoscaler/web {text}"]
+    shown = scene.world.metrics.exposition()
+    name = "horizontal_pod_autoscaler_controller_reconciliations_total"
+    assert f'{name}{{action="none",error="{error}"}} 1' in shown
 
 
-def test_two_autoscalers_of_the_same_pods_do_nothing() -> None:
+async def test_two_autoscalers_of_the_same_pods_do_nothing(scene: Scene) -> None:
     """TestConditionAmbiguous…: upstream since v1.27."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(3)
-        await scene.deploy(3, name="twin", labels={"app": "web"})
-        await scene.pods(3)
-        scene.meter.cpu = 90
-        await scene.autoscale(1, 9)
-        await scene.autoscale(1, 9, name="twin")
-        await asyncio.sleep(2 * PERIOD + 1)
-        why = "pods by selector app=web are controlled by multiple HPAs: [default/twin default/web]"
-        assert (await scene.reasons("twin"))["ScalingActive"] == "False AmbiguousSelector"
-        assert await scene.message("ScalingActive") == why
-        assert f"HorizontalPodAutoscaler/web {why}" in await scene.world.events("AmbiguousSelector")
-        sizes = await scene.size(), await scene.size("twin")
-        await scene.world.delete(f"{HPAS}/twin")
-        await asyncio.sleep(2 * PERIOD)
-        assert (await scene.reasons())["ScalingActive"] == "True ValidMetricFound"
-        assert await scene.size("twin") == sizes[1]
-
-    scaling(story)
+    await scene.deploy(3)
+    await scene.deploy(3, name="twin", labels={"app": "web"})
+    await scene.pods(3)
+    scene.meter.cpu = 90
+    await scene.autoscale(1, 9)
+    await scene.autoscale(1, 9, name="twin")
+    await asyncio.sleep(2 * PERIOD + 1)
+    why = "pods by selector app=web are controlled by multiple HPAs: [default/twin default/web]"
+    assert (await scene.reasons("twin"))["ScalingActive"] == "False AmbiguousSelector"
+    assert await scene.message("ScalingActive") == why
+    assert f"HorizontalPodAutoscaler/web {why}" in await scene.world.events("AmbiguousSelector")
+    sizes = await scene.size(), await scene.size("twin")
+    await scene.world.delete(f"{HPAS}/twin")
+    await asyncio.sleep(2 * PERIOD)
+    assert (await scene.reasons())["ScalingActive"] == "True ValidMetricFound"
+    assert await scene.size("twin") == sizes[1]
 
 
 SLOOPS = "/apis/sea.example/v1/namespaces/default/sloops"
@@ -113,15 +107,11 @@ async def define_sloops(scene: Scene, *, selector: str = "app=web") -> None:
     await asyncio.sleep(PERIOD + 1)
 
 
-def test_any_scale_subresource_will_do() -> None:
+async def test_any_scale_subresource_will_do(scene: Scene) -> None:
     """A custom resource with a scale is found by discovery, and written in its own words."""
-
-    async def story(scene: Scene) -> None:
-        scene.meter.cpu = 100
-        await define_sloops(scene)
-        assert (await scene.world.see(f"{SLOOPS}/web"))["spec"] == {"crew": 4}
-
-    scaling(story)
+    scene.meter.cpu = 100
+    await define_sloops(scene)
+    assert (await scene.world.see(f"{SLOOPS}/web"))["spec"] == {"crew": 4}
 
 
 @pytest.mark.parametrize(
@@ -143,18 +133,17 @@ def test_any_scale_subresource_will_do() -> None:
         ),
     ],
 )
-def test_a_selector_that_selects_nobody_can_tell_whom(selector: str, event: str, told: str, message: str) -> None:
-    async def story(scene: Scene) -> None:
-        await define_sloops(scene, selector=selector)
-        assert (await scene.reasons())["ScalingActive"] == "False InvalidSelector"
-        assert (await scene.message("ScalingActive")).startswith(message)
-        assert (await scene.world.events(event))[0].startswith(f"HorizontalPodAutoscaler/web {told}")
-        assert (await scene.world.events("FailedComputeMetricsReplicas"))[0].startswith(
-            f"HorizontalPodAutoscaler/web {told}"
-        )
-        assert (await scene.world.see(f"{SLOOPS}/web"))["spec"] == {"crew": 2}
-
-    scaling(story)
+async def test_a_selector_that_selects_nobody_can_tell_whom(
+    scene: Scene, selector: str, event: str, told: str, message: str
+) -> None:
+    await define_sloops(scene, selector=selector)
+    assert (await scene.reasons())["ScalingActive"] == "False InvalidSelector"
+    assert (await scene.message("ScalingActive")).startswith(message)
+    assert (await scene.world.events(event))[0].startswith(f"HorizontalPodAutoscaler/web {told}")
+    assert (await scene.world.events("FailedComputeMetricsReplicas"))[0].startswith(
+        f"HorizontalPodAutoscaler/web {told}"
+    )
+    assert (await scene.world.see(f"{SLOOPS}/web"))["spec"] == {"crew": 2}
 
 
 @pytest.mark.parametrize(
@@ -165,19 +154,31 @@ def test_a_selector_that_selects_nobody_can_tell_whom(selector: str, event: str,
         pytest.param({"app": "other"}, "True ValidMetricFound", id="no overlap"),
     ],
 )
-def test_only_autoscalers_that_share_pods_are_rivals(other: Doc, reason: str) -> None:
+async def test_only_autoscalers_that_share_pods_are_rivals(scene: Scene, other: Doc, reason: str) -> None:
     """TestCondition(No)AmbiguousSelectorWhen…OverlapBetweenHPAs."""
+    await scene.deploy(2)
+    await scene.deploy(2, name="twin", labels=other)
+    await scene.pods(2)
+    await scene.world.merge(f"{PODS}/web-1", {"metadata": {"labels": {"tier": "front"}}})
+    scene.meter.cpu = 50
+    await scene.autoscale(1, 9, name="twin")
+    await asyncio.sleep(PERIOD / 2)
+    await scene.autoscale(1, 9)
+    await asyncio.sleep(PERIOD + 1)
+    assert (await scene.reasons())["ScalingActive"] == reason
 
-    async def story(scene: Scene) -> None:
-        await scene.deploy(2)
-        await scene.deploy(2, name="twin", labels=other)
-        await scene.pods(2)
-        await scene.world.merge(f"{PODS}/web-1", {"metadata": {"labels": {"tier": "front"}}})
-        scene.meter.cpu = 50
-        await scene.autoscale(1, 9, name="twin")
-        await asyncio.sleep(PERIOD / 2)
-        await scene.autoscale(1, 9)
-        await asyncio.sleep(PERIOD + 1)
-        assert (await scene.reasons())["ScalingActive"] == reason
 
-    scaling(story)
+async def test_an_autoscaler_deleted_during_its_sync_does_not_block_its_successor(scene: Scene) -> None:
+    """Upstream stores the selector only of an autoscaler that is still registered (v1.36 ``horizontal.go``,
+    ``validateAndParseSelector``)."""
+    await scene.deploy(3)
+    await scene.pods(3)
+    scene.meter.cpu = 50
+    scene.world.faults.add(Rule(delay(2.0), verb="get", subresource="scale", times=1))
+    await scene.autoscale(1, 9, name="old", target="web")
+    await asyncio.sleep(PERIOD + 1)
+    assert not [each for each in scene.world.requests() if "/scale" in each], "the sync waits for the scale"
+    await scene.world.delete(f"{HPAS}/old")
+    await scene.autoscale(1, 9)
+    await asyncio.sleep(2 * PERIOD + 1)
+    assert (await scene.reasons())["ScalingActive"] == "True ValidMetricFound"

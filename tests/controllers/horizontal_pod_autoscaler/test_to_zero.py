@@ -3,6 +3,7 @@
 
 import asyncio
 
+import pytest
 from tests.controllers.horizontal_pod_autoscaler.scene import (
     EXTERNAL,
     HPA,
@@ -16,6 +17,7 @@ from tests.controllers.horizontal_pod_autoscaler.scene import (
 
 from pilothouse.apiserver.objects import with_revision
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import HorizontalPodAutoscalerOptions
+from pilothouse.env import Env
 
 ZERO = HorizontalPodAutoscalerOptions(scale_to_zero=True, cpu_initialization_period=0.0)
 
@@ -33,10 +35,9 @@ async def allow_zero(scene: Scene) -> None:
     await store.commit(staged)
 
 
-def test_to_zero_and_back_where_that_is_switched_on() -> None:
+async def test_to_zero_and_back_where_that_is_switched_on(env: Env) -> None:
     """The gate HPAScaleToZero (alpha): what it set to 0 itself it wakes again, what a hand set to 0 stays."""
-
-    async def story(scene: Scene) -> None:
+    async with scaling(env, options=ZERO) as scene:
         values = scene.apis.values
         values[EXTERNAL] = measured("0")
         await scene.deploy(2)
@@ -61,11 +62,9 @@ def test_to_zero_and_back_where_that_is_switched_on() -> None:
         assert await scene.size() == 0
         assert (await scene.reasons())["ScalingActive"] == "False ScalingDisabled"
 
-    scaling(story, options=ZERO)
 
-
-def test_a_minimum_that_is_raised_at_zero_wakes_it() -> None:
-    async def story(scene: Scene) -> None:
+async def test_a_minimum_that_is_raised_at_zero_wakes_it(env: Env) -> None:
+    async with scaling(env, options=ZERO) as scene:
         scene.apis.values[EXTERNAL] = measured("0")
         await scene.deploy(1)
         await scene.pods(1)
@@ -79,13 +78,10 @@ def test_a_minimum_that_is_raised_at_zero_wakes_it() -> None:
         assert await scene.size() == 3
         assert (await scene.world.events("SuccessfulRescale"))[-1].endswith("below Spec.MinReplicas")
 
-    scaling(story, options=ZERO)
 
-
-def test_zero_that_nobody_wrote_down_is_left_alone() -> None:
+async def test_zero_that_nobody_wrote_down_is_left_alone(env: Env) -> None:
     """TestScaleUpFromZeroWithoutCondition."""
-
-    async def story(scene: Scene) -> None:
+    async with scaling(env, options=ZERO) as scene:
         scene.apis.values[EXTERNAL] = measured("500")
         await scene.deploy(0)
         await scene.autoscale(1, 9, external(type="Value", value="100"))
@@ -94,19 +90,29 @@ def test_zero_that_nobody_wrote_down_is_left_alone() -> None:
         assert await scene.size() == 0
         assert (await scene.reasons())["ScalingActive"] == "False ScalingDisabled"
 
-    scaling(story, options=ZERO)
 
-
-def test_the_condition_of_the_gate_goes_when_it_is_off() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.deploy(2)
-        await scene.pods(2)
-        scene.meter.cpu = 50
-        await scene.autoscale(1, 9)
-        condition = {"type": "ScaledToZero", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        status = {"currentReplicas": 0, "desiredReplicas": 0, "conditions": [condition]}
-        await scene.world.merge(f"{HPA}/status", {"status": status})
-        await asyncio.sleep(PERIOD + 1)
-        assert "ScaledToZero" not in await scene.reasons()
-
-    scaling(story)
+@pytest.mark.parametrize(
+    ("replicas", "cpu", "stays"),
+    [
+        pytest.param(2, 50, True, id="nothing changes: it stays"),
+        pytest.param(2, 100, False, id="with a change of the size"),
+        pytest.param(0, 50, False, id="at 0"),
+    ],
+)
+async def test_the_condition_of_the_gate_goes_when_it_is_off(
+    scene: Scene, replicas: int, cpu: int, stays: bool
+) -> None:
+    await scene.deploy(replicas)
+    await scene.pods(replicas)
+    scene.meter.cpu = cpu
+    await scene.autoscale(1, 9)
+    condition = {
+        "type": "ScaledToZero",
+        "status": "True",
+        "reason": "ScaledToZero",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {"currentReplicas": 0, "desiredReplicas": 0, "conditions": [condition]}
+    await scene.world.merge(f"{HPA}/status", {"status": status})
+    await asyncio.sleep(PERIOD + 1)
+    assert ("ScaledToZero" in await scene.reasons()) is stays

@@ -24,7 +24,7 @@ _SELECTOR = "test_a_selector_that_selects_nobody_can_tell_whom"
 _METRICS = "test_its_metrics_are_upstreams"
 _FIRST = "test_the_first_look_comes_after_one_period_and_scales_in_proportion"
 _NO_BEHAVIOR = "test_bounds_without_a_behavior"
-_NEXT = NOT + "it is of v1.37, which looks at new autoscalers at once and has a consistency guard for them"
+_NEXT = NOT + "it is of v1.37, which looks at new autoscalers at once and has a consistency store for them"
 
 COVERED: Cases = {
     # horizontal_test.go

@@ -4,163 +4,145 @@ against the embedded API server in virtual time. Many stories mirror v1.36
 
 import asyncio
 
-from tests.controllers.horizontal_pod_autoscaler.scene import CPU_50, HPA, PERCENT, PERIOD, Scene, external, scaling
+from tests.controllers.horizontal_pod_autoscaler.scene import CPU_50, HPA, PERCENT, PERIOD, Scene, external
 
 from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer
 
 
-def test_a_size_that_somebody_else_writes_meanwhile_is_set_all_the_same() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.deploy(1)
-        scene.world.faults.add(Rule(conflict(), verb="update", subresource="scale", times=4))
-        await scene.autoscale(2, 5)
-        await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == 2
-        assert [each for each in scene.world.requests() if "/scale" in each] == [
-            "get deployments/scale web",
-            *["update deployments/scale web", "get deployments/scale web"] * 4,
-            "update deployments/scale web",
-        ]
-
-    scaling(story)
+async def test_a_size_that_somebody_else_writes_meanwhile_is_set_all_the_same(scene: Scene) -> None:
+    await scene.deploy(1)
+    scene.world.faults.add(Rule(conflict(), verb="update", subresource="scale", times=4))
+    await scene.autoscale(2, 5)
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.size() == 2
+    assert [each for each in scene.world.requests() if "/scale" in each] == [
+        "get deployments/scale web",
+        *["update deployments/scale web", "get deployments/scale web"] * 4,
+        "update deployments/scale web",
+    ]
 
 
-def test_a_size_that_cannot_be_set() -> None:
+async def test_a_scale_that_cannot_be_read_again_is_written_as_it_was(scene: Scene) -> None:
+    """Upstream reports the error and goes on with what it has."""
+    await scene.deploy(2)
+    await scene.pods(2)
+    scene.meter.cpu = 100
+    scene.world.faults.add(Rule(conflict(), verb="update", subresource="scale", times=1))
+    scene.world.faults.add(Rule(fail(500), verb="get", subresource="scale", nth=2))
+    await scene.autoscale(1, 9)
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.size() == 4
+    assert await scene.world.events("FailedRescale") == []
+
+
+async def test_a_size_that_cannot_be_set(scene: Scene) -> None:
     """TestConditionFailedUpdateScale."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(3)
-        await scene.pods(3)
-        scene.meter.cpu = 75
-        scene.world.faults.add(
-            Rule(fail(500, "InternalError", "something went wrong"), verb="update", subresource="scale")
-        )
-        await scene.autoscale(1, 5)
-        await asyncio.sleep(PERIOD + 1)
-        assert (await scene.reasons())["AbleToScale"] == "False FailedUpdateScale"
-        assert await scene.world.events("FailedRescale") == [
-            f"HorizontalPodAutoscaler/web New size: 5; reason: {PERCENT} above target; error: something went wrong"
-        ]
-        status = await scene.status()
-        assert (status["currentReplicas"], status["desiredReplicas"], status.get("lastScaleTime")) == (3, 0, None)
-
-    scaling(story)
+    await scene.deploy(3)
+    await scene.pods(3)
+    scene.meter.cpu = 75
+    scene.world.faults.add(Rule(fail(500, "InternalError", "something went wrong"), verb="update", subresource="scale"))
+    await scene.autoscale(1, 5)
+    await asyncio.sleep(PERIOD + 1)
+    assert (await scene.reasons())["AbleToScale"] == "False FailedUpdateScale"
+    assert await scene.world.events("FailedRescale") == [
+        f"HorizontalPodAutoscaler/web New size: 5; reason: {PERCENT} above target; error: something went wrong"
+    ]
+    status = await scene.status()
+    assert (status["currentReplicas"], status["desiredReplicas"], status.get("lastScaleTime")) == (3, 0, None)
 
 
-def test_what_was_done_and_not_heard_of_is_not_done_twice() -> None:
+async def test_what_was_done_and_not_heard_of_is_not_done_twice(scene: Scene) -> None:
     """The answer to the write of the scale is lost: the next look finds the new size, and goes on from there."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(2)
-        await scene.pods(2)
-        scene.meter.cpu = 100
-        scene.world.faults.add(Rule(lose_answer(), verb="update", subresource="scale", times=1))
-        await scene.autoscale(1, 100)
-        await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == 4
-        await scene.pods(2, first=2)
-        scene.meter.cpu = 50
-        await asyncio.sleep(PERIOD)
-        assert await scene.size() == 4
-        assert (await scene.reasons())["AbleToScale"] == "True ReadyForNewScale"
-
-    scaling(story)
+    await scene.deploy(2)
+    await scene.pods(2)
+    scene.meter.cpu = 100
+    scene.world.faults.add(Rule(lose_answer(), verb="update", subresource="scale", times=1))
+    await scene.autoscale(1, 100)
+    await asyncio.sleep(PERIOD + 1)
+    assert await scene.size() == 4
+    await scene.pods(2, first=2)
+    scene.meter.cpu = 50
+    await asyncio.sleep(PERIOD)
+    assert await scene.size() == 4
+    assert (await scene.reasons())["AbleToScale"] == "True ReadyForNewScale"
 
 
-def test_where_nothing_changes_nothing_is_written() -> None:
+async def test_where_nothing_changes_nothing_is_written(scene: Scene) -> None:
     """TestAvoidUnnecessaryUpdates."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(2)
-        await scene.pods(2)
-        scene.meter.cpu = 50
-        await scene.autoscale(1, 5)
-        await asyncio.sleep(2 * PERIOD + 1)
-        scene.world.seen.clear()
-        await asyncio.sleep(10 * PERIOD)
-        assert scene.world.requests(reads=False) == []
-        assert scene.world.requests() == ["get deployments/scale web"] * 10
-
-    scaling(story)
+    await scene.deploy(2)
+    await scene.pods(2)
+    scene.meter.cpu = 50
+    await scene.autoscale(1, 5)
+    await asyncio.sleep(2 * PERIOD + 1)
+    scene.world.seen.clear()
+    await asyncio.sleep(10 * PERIOD)
+    assert scene.world.requests(reads=False) == []
+    assert scene.world.requests() == ["get deployments/scale web"] * 10
 
 
-def test_a_status_that_cannot_be_written_is_said_and_tried_again() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.deploy(2)
-        await scene.pods(2)
-        scene.meter.cpu = 50
-        await scene.autoscale(1, 5)
-        rule = Rule(conflict(), verb="update", resource="horizontalpodautoscalers", times=1)
-        scene.world.faults.add(rule)
-        await asyncio.sleep(PERIOD + 1)
-        assert len(await scene.world.events("FailedUpdateStatus")) == 1
-        await asyncio.sleep(PERIOD)
-        assert (await scene.reasons())["AbleToScale"] == "True ReadyForNewScale"
-
-    scaling(story)
+async def test_a_status_that_cannot_be_written_is_said_and_tried_again(scene: Scene) -> None:
+    await scene.deploy(2)
+    await scene.pods(2)
+    scene.meter.cpu = 50
+    await scene.autoscale(1, 5)
+    rule = Rule(conflict(), verb="update", resource="horizontalpodautoscalers", times=1)
+    scene.world.faults.add(rule)
+    await asyncio.sleep(PERIOD + 1)
+    assert len(await scene.world.events("FailedUpdateStatus")) == 1
+    await asyncio.sleep(PERIOD)
+    assert (await scene.reasons())["AbleToScale"] == "True ReadyForNewScale"
 
 
-def test_what_this_controller_does_not_know_of_a_status_stays_in_the_spec() -> None:
+async def test_what_this_controller_does_not_know_of_a_status_stays_in_the_spec(scene: Scene) -> None:
     """The whole object is written back, so that its spec must be as it came."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(2)
-        await scene.pods(2)
-        scene.meter.cpu = 100
-        rules = {"tolerance": "50m", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}
-        await scene.autoscale(1, 9, behavior={"scaleUp": rules})
-        await asyncio.sleep(PERIOD + 1)
-        sent = scene.world.bodies("update", "horizontalpodautoscalers/status")[-1]
-        found = await scene.world.see(HPA)
-        assert sent["spec"] == found["spec"]
-        assert await scene.size() == 3
-        await asyncio.sleep(2 * PERIOD)
-        assert await scene.size() == 3
-        assert (await scene.reasons())["ScalingLimited"] == "True ScaleUpLimit"
-        await asyncio.sleep(2 * PERIOD)
-        assert await scene.size() == 4
-
-    scaling(story)
+    await scene.deploy(2)
+    await scene.pods(2)
+    scene.meter.cpu = 100
+    rules = {"tolerance": "50m", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}
+    await scene.autoscale(1, 9, behavior={"scaleUp": rules})
+    await asyncio.sleep(PERIOD + 1)
+    sent = scene.world.bodies("update", "horizontalpodautoscalers/status")[-1]
+    found = await scene.world.see(HPA)
+    assert sent["spec"] == found["spec"]
+    assert await scene.size() == 3
+    await asyncio.sleep(2 * PERIOD)
+    assert await scene.size() == 3
+    assert (await scene.reasons())["ScalingLimited"] == "True ScaleUpLimit"
+    await asyncio.sleep(2 * PERIOD)
+    assert await scene.size() == 4
 
 
-def test_the_time_of_the_last_change_stays_when_nothing_is_changed() -> None:
+async def test_the_time_of_the_last_change_stays_when_nothing_is_changed(scene: Scene) -> None:
     """kubernetes#16275."""
-
-    async def story(scene: Scene) -> None:
-        await scene.deploy(1)
-        await scene.autoscale(2, 5)
-        await asyncio.sleep(PERIOD + 1)
-        at = (await scene.status())["lastScaleTime"]
-        await scene.pods(2)
-        scene.meter.cpu = 50
-        await asyncio.sleep(2 * PERIOD)
-        status = await scene.status()
-        assert status["lastScaleTime"] == at
-        assert status["currentMetrics"] is not None
-
-    scaling(story)
+    await scene.deploy(1)
+    await scene.autoscale(2, 5)
+    await asyncio.sleep(PERIOD + 1)
+    at = (await scene.status())["lastScaleTime"]
+    await scene.pods(2)
+    scene.meter.cpu = 50
+    await asyncio.sleep(2 * PERIOD)
+    status = await scene.status()
+    assert status["lastScaleTime"] == at
+    assert status["currentMetrics"] is not None
 
 
-def test_its_metrics_are_upstreams() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.deploy(2)
-        await scene.pods(2)
-        scene.meter.cpu = 100
-        await scene.autoscale(1, 9, CPU_50, external(type="Value", value="1"))
-        await asyncio.sleep(PERIOD + 1)
-        prefix, shown = "horizontal_pod_autoscaler_controller", scene.world.metrics.exposition()
-        for line in (
-            f'{prefix}_reconciliations_total{{action="scale_up",error="internal"}} 1',
-            f'{prefix}_metric_computation_total{{action="scale_up",error="none",metric_type="Resource"}} 1',
-            f'{prefix}_metric_computation_total{{action="none",error="internal",metric_type="External"}} 1',
-            f"{prefix}_num_horizontal_pod_autoscalers 1",
-            f'{prefix}_desired_replicas{{namespace="default",hpa_name="web"}} 4',
-        ):
-            assert line in shown, line
-        await scene.world.delete(HPA)
-        await asyncio.sleep(PERIOD + 1)
-        shown = scene.world.metrics.exposition()
-        assert f"{prefix}_num_horizontal_pod_autoscalers 0" in shown
-        assert f"{prefix}_desired_replicas{{" not in shown
-
-    scaling(story)
+async def test_its_metrics_are_upstreams(scene: Scene) -> None:
+    await scene.deploy(2)
+    await scene.pods(2)
+    scene.meter.cpu = 100
+    await scene.autoscale(1, 9, CPU_50, external(type="Value", value="1"))
+    await asyncio.sleep(PERIOD + 1)
+    prefix, shown = "horizontal_pod_autoscaler_controller", scene.world.metrics.exposition()
+    for line in (
+        f'{prefix}_reconciliations_total{{action="scale_up",error="internal"}} 1',
+        f'{prefix}_metric_computation_total{{action="scale_up",error="none",metric_type="Resource"}} 1',
+        f'{prefix}_metric_computation_total{{action="none",error="internal",metric_type="External"}} 1',
+        f"{prefix}_num_horizontal_pod_autoscalers 1",
+        f'{prefix}_desired_replicas{{namespace="default",hpa_name="web"}} 4',
+    ):
+        assert line in shown, line
+    await scene.world.delete(HPA)
+    await asyncio.sleep(PERIOD + 1)
+    shown = scene.world.metrics.exposition()
+    assert f"{prefix}_num_horizontal_pod_autoscalers 0" in shown
+    assert f"{prefix}_desired_replicas{{" not in shown

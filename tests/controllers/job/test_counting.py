@@ -36,7 +36,7 @@ Counts = tuple[Uids, Uids, int, int]
 """Uids of pods that succeeded and failed and are not yet in the counters; the counters of both."""
 
 
-def look(owner: Job, pods: list[Pod], awaited: Uids = ()) -> tuple[Seen, Census]:
+def sync(owner: Job, pods: list[Pod], awaited: Uids = ()) -> tuple[Seen, Census]:
     tracked = frozenset(each.metadata.uid for each in pods if each.metadata.finalizers)
     seen = Seen(job=owner, pods=tuple(pods), tracked=tracked - set(awaited), now=T0)
     return seen, take_census(seen)
@@ -166,7 +166,7 @@ def test_counting(
     then: Counts,
 ) -> None:
     """TestTrackJobStatusAndRemoveFinalizers: the first status, and the second once the finalizers are gone."""
-    seen, census = look(job(before), pods, awaited)
+    seen, census = sync(job(before), pods, awaited)
     decided = plan(seen, census, before, ending)
     assert len(decided.release) == released
     assert counts(decided.status) == first
@@ -177,7 +177,7 @@ def test_counting(
 def test_what_could_not_be_released_is_not_counted_yet() -> None:
     """TestTrackJobStatusAndRemoveFinalizers, "pod patch errors with partial success"."""
     before = status(good=("a",), bad=("b",))
-    seen, census = look(job(before), [pod("a", S, tracked=False), pod("c", S), pod("d", F)])
+    seen, census = sync(job(before), [pod("a", S, tracked=False), pod("c", S), pod("d", F)])
     decided = plan(seen, census, before, None)
     assert counts(decided.status) == (("c",), ("d",), 1, 1)
     assert settle(decided.status, seen.tracked) == decided.status
@@ -185,7 +185,7 @@ def test_what_could_not_be_released_is_not_counted_yet() -> None:
 
 def test_of_a_deleted_job_all_finalizers_go_and_what_runs_has_not_failed() -> None:
     """TestTrackJobStatusAndRemoveFinalizers, "deleted job"."""
-    seen, census = look(job(deleted=True), [pod("a", S), pod("b", F), pod("c", R)])
+    seen, census = sync(job(deleted=True), [pod("a", S), pod("b", F), pod("c", R)])
     decided = plan(seen, census, status(), None)
     assert len(decided.release) == 3
     assert counts(decided.status) == (("a",), ("b",), 0, 0)
@@ -273,7 +273,7 @@ def test_counting_indexes(
     completions: int, before: JobStatus, pods: list[Pod], released: int, completed: str, expected: Counts
 ) -> None:
     """TestTrackJobStatusAndRemoveFinalizers, its indexed Jobs."""
-    seen, census = look(job(before, completion_mode="Indexed", completions=completions), pods)
+    seen, census = sync(job(before, completion_mode="Indexed", completions=completions), pods)
     decided = plan(seen, census, before, None)
     assert (len(decided.release), decided.status.completed_indexes) == (released, completed)
     assert counts(decided.status) == expected
@@ -296,7 +296,7 @@ def test_counting_indexes(
 )
 def test_counting_with_a_limit_per_index(pods: list[Pod], released: int, failed_indexes: str, bad: Uids) -> None:
     """TestTrackJobStatusAndRemoveFinalizers, with JobBackoffLimitPerIndex."""
-    seen, census = look(job(completion_mode="Indexed", completions=6, backoff_limit_per_index=1), pods)
+    seen, census = sync(job(completion_mode="Indexed", completions=6, backoff_limit_per_index=1), pods)
     decided = plan(seen, census, status(), None)
     assert (len(decided.release), decided.status.failed_indexes) == (released, failed_indexes)
     assert counts(decided.status)[1] == bad
@@ -315,7 +315,7 @@ def test_counting_with_a_limit_per_index(pods: list[Pod], released: int, failed_
 )
 def test_when_it_has_ended(after: JobStatus, ending: Ending | None, expected: bool) -> None:
     """TestTrackJobStatusAndRemoveFinalizers: "condition is delayed"; ``enactJobFinished``."""
-    seen, census = look(job(), [])
+    seen, census = sync(job(), [])
     assert has_ended(plan(seen, census, after, None), after, ending) is expected
 
 
@@ -414,7 +414,7 @@ def test_actions_of_the_policy_are_told_once_for_each_pod() -> None:
     codes = ExitCodesRequirement(operator="In", values=(5,))
     rules = (PodFailurePolicyRule(action="Ignore", on_exit_codes=codes),)
     pods = [pod("a", F, containers=(ended("c", 5),)), pod("b", F), pod("c", F, containers=(ended("c", 5),))]
-    seen, census = look(job(pod_failure_policy=PodFailurePolicy(rules=rules)), pods)
+    seen, census = sync(job(pod_failure_policy=PodFailurePolicy(rules=rules)), pods)
     decided = plan(seen, census, status(), None)
     assert decided.handled == ("Ignore", "Ignore")
     assert counts(decided.status) == ((), ("b",), 0, 0)

@@ -279,8 +279,8 @@ def test_how_it_ends(spec: dict[str, Any], status: JobStatus, pods: list[Pod], e
     """TestControllerSyncJob, TestSyncJobPastDeadline, TestJobBackoffForOnFailure, TestJobBackoffOnRestartPolicyNever,
     TestSyncJobWithJobPodFailurePolicy, TestSyncJobWithJobBackoffLimitPerIndex, TestSyncJobWithJobSuccessPolicy."""
     owner = job(status, **{"template": NEVER, **spec})
-    look = seen(owner, pods, now=at(100))
-    assert decide_ending(look, take_census(look), T0) == expected
+    sync = seen(owner, pods, now=at(100))
+    assert decide_ending(sync, take_census(sync), T0) == expected
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ from pilothouse.controllers.workloads.job.decide import FAILURE_COUNT, Seen, tak
         pytest.param(0, None, [pod("a", F, index=1)], "", "1", id="none before"),
         pytest.param(0, None, [pod("a", F, index=1)], "9", "1", id="one before that is past the last index"),
         pytest.param(0, None, [pod("a", R, index=1)], None, "", id="one that runs"),
+        pytest.param(0, None, [pod("a", F, index=1), pod("b", S, index=1)], None, "", id="one that has completed, too"),
     ],
 )
 def test_failed_indexes(
@@ -95,9 +96,9 @@ def counted(name: str, index: int, count: int, phase: str = F, **more: Any) -> P
 def test_who_is_kept_for_its_index(limit: int, pods: list[Pod], awaited: tuple[str, ...], expected: list[str]) -> None:
     """TestGetPodsWithDelayedDeletionPerIndex."""
     owner = job(completion_mode="Indexed", completions=3, backoff_limit_per_index=limit)
-    look = seen(owner, pods)
-    look = Seen(job=owner, pods=look.pods, tracked=look.tracked - set(awaited), now=T0)
-    assert sorted(kept.metadata.name for kept in take_census(look).kept.values()) == expected
+    sync = seen(owner, pods)
+    sync = Seen(job=owner, pods=sync.pods, tracked=sync.tracked - set(awaited), now=T0)
+    assert sorted(kept.metadata.name for kept in take_census(sync).kept.values()) == expected
 
 
 @pytest.mark.parametrize(
@@ -168,8 +169,8 @@ def test_what_has_ended(
     status: JobStatus, pods: list[Pod], awaited: tuple[str, ...], expected: tuple[int, int]
 ) -> None:
     """TestGetNewFinshedPods."""
-    look = seen(job(status), pods)
-    census = take_census(Seen(job=look.job, pods=look.pods, tracked=look.tracked - set(awaited), now=T0))
+    sync = seen(job(status), pods)
+    census = take_census(Seen(job=sync.job, pods=sync.pods, tracked=sync.tracked - set(awaited), now=T0))
     assert (census.succeeded, census.failed) == expected
 
 

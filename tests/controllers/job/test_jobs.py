@@ -11,7 +11,7 @@ import pytest
 from tests.controllers.node_world import PODS, World, play
 
 from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, lose_request
-from pilothouse.controllers.workloads.job import DESCRIPTOR, TRACKING
+from pilothouse.controllers.workloads.job import DESCRIPTOR, TRACKING, JobOptions
 from pilothouse.env import TaskGroup
 
 Doc = dict[str, Any]
@@ -35,10 +35,10 @@ class Kubelet:
     async def run(self) -> None:
         while True:
             for pod in (await self._world.see(PODS))["items"]:
-                await self._look(pod)
+                await self._sync_job(pod)
             await asyncio.sleep(0.2)
 
-    async def _look(self, pod: Doc) -> None:
+    async def _sync_job(self, pod: Doc) -> None:
         meta, phase = pod["metadata"], pod["status"].get("phase", "Pending")
         path, uid = f"{PODS}/{meta['name']}", meta["uid"]
         now = self._world.env.monotonic()
@@ -66,9 +66,10 @@ def telling(
     code: Callable[[Doc], int] = lambda _pod: 0,
     seconds: float = 1.0,
     seed: int = 0,
+    options: JobOptions | None = None,
 ) -> None:
     async def with_controller(world: World) -> None:
-        await world.start(DESCRIPTOR)
+        await world.start(DESCRIPTOR, options)
         kubelet = Kubelet(world, code, seconds)
         async with TaskGroup("kubelet") as group:
             group.start(kubelet.run(), name="kubelet")
@@ -236,6 +237,54 @@ def test_a_suspended_job_has_no_pods_and_none_of_them_failed() -> None:
         assert (await world.see(PODS))["items"] == []
         order = [line.partition(" work")[0] for line in world.requests() if "pods" in line]
         assert order[-4:] == ["patch pods", "patch pods", "delete pods", "delete pods"]
+
+    telling(story, seconds=1000)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "expected"),
+    [
+        pytest.param(300, ["Suspended JobResumed"], id="in time: it begins anew"),
+        pytest.param(
+            30,
+            ["Suspended JobSuspended", "FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"],
+            id="too late: the time that it was suspended counts once it is resumed",
+        ),
+    ],
+)
+def test_a_suspended_job_keeps_its_start_time_without_the_gate(deadline: int, expected: list[str]) -> None:
+    """``MutableSchedulingDirectivesForSuspendedJobs=false`` (``syncJob`` looks at the deadline before it resumes)."""
+
+    async def story(world: World, kubelet: Kubelet) -> None:
+        await make(world, parallelism=2, completions=2, activeDeadlineSeconds=deadline)
+        await asyncio.sleep(5)
+        began = (await status_of(world))["startTime"]
+        await world.merge(WORK, {"spec": {"suspend": True}})
+        await asyncio.sleep(60)
+        status = await status_of(world)
+        assert types(status) == ["Suspended JobSuspended"] and status["startTime"] == began
+        await world.merge(WORK, {"spec": {"suspend": False}})
+        await asyncio.sleep(5)
+        status = await status_of(world)
+        assert types(status) == expected
+        assert (status["startTime"] > began) == (expected == ["Suspended JobResumed"])
+
+    telling(story, seconds=1000, options=JobOptions(clear_start_time=False))
+
+
+def test_a_job_is_suspended_once_all_its_pods_are_removed() -> None:
+    """Also if there are more than one look makes or removes otherwise (v1.36 ``manageJob``)."""
+
+    async def story(world: World, kubelet: Kubelet) -> None:
+        await make(world, parallelism=501, completions=501)
+        await asyncio.sleep(60)
+        assert (await status_of(world))["active"] == 501
+        world.seen.clear()
+        await world.merge(WORK, {"spec": {"suspend": True}})
+        await asyncio.sleep(60)
+        said = [each["status"] for each in world.bodies("update", "jobs/status")]
+        assert next(each for each in said if types(each) == ["Suspended JobSuspended"]).get("active", 0) == 0
+        assert len([line for line in world.requests() if line.startswith("delete pods ")]) == 501
 
     telling(story, seconds=1000)
 

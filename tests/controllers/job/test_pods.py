@@ -116,6 +116,9 @@ from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes
         pytest.param({"completions": 5}, [succeeded(5)], NONE, 0, id="all done"),
         pytest.param({"completions": 5, "suspend": True}, [running(2)], NONE, -2, id="suspended: none runs"),
         pytest.param({"completions": 5, "suspend": True}, [], NONE, 0, id="suspended, and none runs"),
+        pytest.param(
+            {"completions": 700, "suspend": True}, [running(700)], NONE, -700, id="suspended: all go, however many"
+        ),
         pytest.param({"parallelism": 0, "completions": 5}, [running(2)], NONE, -2, id="no parallelism"),
         pytest.param({"parallelism": 700, "completions": 700}, [], NONE, 500, id="not more than a burst"),
         pytest.param({"parallelism": 0, "completions": 700}, [running(700)], NONE, -500, id="nor removed"),
@@ -126,8 +129,8 @@ def test_which_pods_to_make_and_to_remove(
 ) -> None:
     """TestControllerSyncJob, its rows without indexes: more than 0 are made, less removed, a fraction is a wait."""
     owner = job(**{"parallelism": 2, "backoff_limit": 6, "template": NEVER, **spec})
-    look = seen(owner, *groups, failures=failures)
-    match decide_pods(look, take_census(look)):
+    sync = seen(owner, *groups, failures=failures)
+    match decide_pods(sync, take_census(sync)):
         case None:
             got: float = 0
         case CreatePods(count):
@@ -172,8 +175,8 @@ def test_which_indexes(
     owner = job(
         parallelism=parallelism, completions=completions, backoff_limit=6, completion_mode="Indexed", template=NEVER
     )
-    look = seen(owner, indexed(*pods))
-    got = decide_pods(look, take_census(look))
+    sync = seen(owner, indexed(*pods))
+    got = decide_pods(sync, take_census(sync))
     if isinstance(got, RemovePods):
         assert [victim.metadata.name for victim in got.pods] == expected
     else:
@@ -190,8 +193,8 @@ def test_which_indexes(
 def test_an_index_whose_pod_goes(policy: str, expected: CreatePods) -> None:
     """TestControllerSyncJob, "indexed job with some pods deleted"."""
     owner = job(parallelism=2, completions=5, completion_mode="Indexed", template=NEVER, pod_replacement_policy=policy)
-    look = seen(owner, [pod("a", index=0, deleted=0)])
-    assert decide_pods(look, take_census(look)) == expected
+    sync = seen(owner, [pod("a", index=0, deleted=0)])
+    assert decide_pods(sync, take_census(sync)) == expected
 
 
 @pytest.mark.parametrize(
@@ -208,8 +211,8 @@ def test_each_index_waits_for_itself(now: float, expected: CreatePods | Wait) ->
     owner = job(parallelism=2, completions=2, completion_mode="Indexed", template=NEVER, backoff_limit_per_index=5)
     first = pod("a", "Failed", index=0, finished=0, notes={FAILURE_COUNT: "0"})
     second = pod("b", "Failed", index=1, finished=0, notes={FAILURE_COUNT: "1"})
-    look = seen(owner, [first, second], now=at(now))
-    assert decide_pods(look, take_census(look)) == expected
+    sync = seen(owner, [first, second], now=at(now))
+    assert decide_pods(sync, take_census(sync)) == expected
 
 
 @pytest.mark.parametrize(
@@ -288,7 +291,7 @@ def test_why_pods_are_made(policy: str, pods: list[Pod], expected: str) -> None:
 
 
 def test_pods_without_index_are_in_no_set() -> None:
-    look = seen(job(**INDEXED), indexed((None, S), (-2, S), (7, S)))
-    census = take_census(look)
+    sync = seen(job(**INDEXED), indexed((None, S), (-2, S), (7, S)))
+    census = take_census(sync)
     assert (census.completed, census.succeeded, census.new_succeeded) == (Indexes(), 0, ())
     assert UNKNOWN not in census.completed

@@ -4,7 +4,8 @@
 import datetime
 
 import pytest
-from tests.controllers.job.builders import T0, at, ended, pod
+from tests.controllers.job.builders import T0, at, ended, job, pod
+from tests.controllers.job.looks import INDEXED, seen
 
 from pilothouse.api.batch import (
     ExitCodesRequirement,
@@ -16,8 +17,9 @@ from pilothouse.api.batch import (
 )
 from pilothouse.api.core import ContainerStatus, Pod, PodCondition
 from pilothouse.controllers.workloads.job.backoff import NONE, Failures, after, finished_at, remaining
+from pilothouse.controllers.workloads.job.decide import decide_ending, failure_counts, take_census
 from pilothouse.controllers.workloads.job.indexes import Indexes
-from pilothouse.controllers.workloads.job.pod_failure_policy import NO_RULE, Verdict, judge
+from pilothouse.controllers.workloads.job.pod_failure_policy import NO_RULE, Verdict, match_pod_failure_policy
 from pilothouse.controllers.workloads.job.success_policy import met_rule
 
 
@@ -172,15 +174,21 @@ def fails(text: str) -> Verdict:
 )
 def test_what_becomes_of_a_failed_pod(rules: list[PodFailurePolicyRule], failed: Pod, expected: Verdict) -> None:
     """TestMatchPodFailurePolicy."""
-    assert judge(PodFailurePolicy(rules=tuple(rules)), failed) == expected
+    assert match_pod_failure_policy(PodFailurePolicy(rules=tuple(rules)), failed) == expected
 
 
+@pytest.mark.parametrize("limit", [None, 1])
 @pytest.mark.parametrize("rule", [codes("FailIndex", "In", 2), condition("FailIndex", "DisruptionTarget")])
-def test_without_a_limit_per_index_no_index_fails(rule: PodFailurePolicyRule) -> None:
-    """TestMatchPodFailurePolicy, the rows without JobBackoffLimitPerIndex; and no policy at all."""
+def test_a_rule_that_fails_an_index_is_the_last_that_is_read(rule: PodFailurePolicyRule, limit: int | None) -> None:
+    """``matchPodFailurePolicy``, also of a Job that has no limit per index, and so no indexes that can fail."""
     failed = pod("p", "Failed", containers=EXIT_2.status.container_statuses, conditions=EVICTED.status.conditions)
-    assert judge(PodFailurePolicy(rules=(rule,)), failed, per_index=False) == NO_RULE
-    assert judge(None, failed) == NO_RULE
+    policy = PodFailurePolicy(rules=(rule, codes("Ignore", "In", 2), codes("FailJob", "In", 2)))
+    assert match_pod_failure_policy(policy, failed) == Verdict(action="FailIndex")
+    assert match_pod_failure_policy(None, failed) == NO_RULE
+    looked_at = seen(job(**INDEXED, backoff_limit_per_index=limit, pod_failure_policy=policy), [failed])
+    census = take_census(looked_at)
+    assert failure_counts(looked_at.job, failed)
+    assert decide_ending(looked_at, census, None) is None
 
 
 @pytest.mark.parametrize(
@@ -289,6 +297,30 @@ def test_failures_in_a_row(before: Failures, succeeded: list[int], failed: list[
             ),
             at(8),
             id="a sidecar ends last; other init containers do not count",
+        ),
+        pytest.param(
+            pod(
+                "p",
+                "Failed",
+                containers=(ended("a", 1, seconds=5), ContainerStatus(name="b")),
+                init_containers=(ended("s", 0, seconds=8),),
+                sidecars=("s",),
+                deleted=30,
+            ),
+            at(8),
+            id="a container runs on, all sidecars have ended: the last of them",
+        ),
+        pytest.param(
+            pod(
+                "p",
+                "Failed",
+                containers=(ended("a", 1, seconds=5),),
+                init_containers=(ContainerStatus(name="s"),),
+                sidecars=("s",),
+                deleted=30,
+            ),
+            at(30),
+            id="a sidecar runs on: to be deleted",
         ),
         pytest.param(pod("p", "Failed"), T0, id="made"),
     ],

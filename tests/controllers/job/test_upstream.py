@@ -86,7 +86,7 @@ COVERED: Cases = {
     "TestPodGenerateNameWithIndex": "test_long_names_are_cut_before_the_index",
     # pod_failure_policy_test.go, success_policy_test.go, backoff_utils_test.go
     "TestMatchPodFailurePolicy": "test_what_becomes_of_a_failed_pod",
-    "TestMatchPodFailurePolicy: no JobBackoffLimitPerIndex": "test_without_a_limit_per_index_no_index_fails",
+    "TestMatchPodFailurePolicy: FailIndex": "test_a_rule_that_fails_an_index_is_the_last_that_is_read",
     "TestMatchSuccessPolicy": "test_which_rule_is_met",
     "TestNewBackoffRecord": "test_failures_in_a_row",
     "TestGetFinishedTime": "test_when_a_pod_ended",

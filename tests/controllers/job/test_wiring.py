@@ -6,25 +6,33 @@ pending.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import PODS, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import PODS, Doc, World
 
 from pilothouse.client.interceptor import Rule, fail, namespace_ends
 from pilothouse.controllers.workloads.job import DESCRIPTOR, TRACKING
+from pilothouse.env import Env
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 APP = {"app": "work"}
 
 
-def working(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def working(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR)
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with working(env) as world:
+        yield world
 
 
 async def make(world: World, name: str = "work", labels: Doc = APP, **spec: Any) -> Doc:
@@ -65,175 +73,137 @@ async def soon() -> None:
     await asyncio.sleep(3.0)
 
 
-def test_what_fits_is_adopted_with_the_finalizer() -> None:
+async def test_what_fits_is_adopted_with_the_finalizer(world: World) -> None:
     """(GetPodsForJob, "adopt", "only matching"; AddPodOrphan)"""
-
-    async def story(world: World) -> None:
-        other = await make(world, "other", {"of": "other"}, parallelism=1, completions=1)
-        await make_pod(world, "theirs", other, {**APP, "of": "other"})
-        await make_pod(world, "loose")
-        await make_pod(world, "stranger", labels={"app": "y"})
-        await make(world, parallelism=2, completions=2)
-        await soon()
-        found = await owners(world)
-        assert found["loose"] == ("work", True)
-        assert found["theirs"] == ("other", True)
-        assert found["stranger"] == ("", False)
-        assert [name for name, (owner, _) in found.items() if owner == "work" and name != "loose"] != []
-        assert sum(1 for owner, _ in found.values() if owner == "work") == 2
-
-    working(story)
+    other = await make(world, "other", {"of": "other"}, parallelism=1, completions=1)
+    await make_pod(world, "theirs", other, {**APP, "of": "other"})
+    await make_pod(world, "loose")
+    await make_pod(world, "stranger", labels={"app": "y"})
+    await make(world, parallelism=2, completions=2)
+    await soon()
+    found = await owners(world)
+    assert found["loose"] == ("work", True)
+    assert found["theirs"] == ("other", True)
+    assert found["stranger"] == ("", False)
+    assert [name for name, (owner, _) in found.items() if owner == "work" and name != "loose"] != []
+    assert sum(1 for owner, _ in found.values() if owner == "work") == 2
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["as the cache knows", "before the cache knows"])
-def test_a_job_that_is_being_deleted_adopts_nothing(late: bool) -> None:
+async def test_a_job_that_is_being_deleted_adopts_nothing(world: World, late: bool) -> None:
     """(GetPodsForJob, "no adopt when deleting", "no adopt when deleting race")"""
-
-    async def story(world: World) -> None:
-        await make(world, parallelism=1, completions=1)
-        await soon()
-        hold = world.faults.hold(resource="jobs") if late else None
-        if hold is not None:
-            hold.__enter__()
-        await world.merge(f"{JOBS}/work", {"metadata": {"finalizers": ["example.com/wait"]}})
-        await world.request("DELETE", f"{JOBS}/work", {"propagationPolicy": "Orphan"})
-        world.seen.clear()
-        await make_pod(world, "loose")
-        await soon()
-        assert ("get jobs work" in world.requests()) is late
-        if hold is not None:
-            hold.__exit__(None, None, None)
-        await soon()
-        assert (await owners(world))["loose"] == ("", False)
-
-    working(story)
+    await make(world, parallelism=1, completions=1)
+    await soon()
+    hold = world.faults.hold(resource="jobs") if late else None
+    if hold is not None:
+        hold.__enter__()
+    await world.merge(f"{JOBS}/work", {"metadata": {"finalizers": ["example.com/wait"]}})
+    await world.request("DELETE", f"{JOBS}/work", {"propagationPolicy": "Orphan"})
+    world.seen.clear()
+    await make_pod(world, "loose")
+    await soon()
+    assert ("get jobs work" in world.requests()) is late
+    if hold is not None:
+        hold.__exit__(None, None, None)
+    await soon()
+    assert (await owners(world))["loose"] == ("", False)
 
 
-def test_what_does_not_fit_any_more_is_let_go_without_the_finalizer() -> None:
+async def test_what_does_not_fit_any_more_is_let_go_without_the_finalizer(world: World) -> None:
     """(GetPodsForJob, "release"; UpdatePodOrphanWithNewLabels, once it fits again)"""
-
-    async def story(world: World) -> None:
-        await make(world, parallelism=1, completions=1)
-        await soon()
-        (name,) = await owners(world)
-        await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "elsewhere"}}})
-        await soon()
-        found = await owners(world)
-        assert found.pop(name) == ("", False)
-        assert list(found.values()) == [("work", True)], "another one has its place"
-        await world.merge(f"{JOBS}/work", {"spec": {"parallelism": 2}})
-        await world.merge(f"{PODS}/{name}", {"metadata": {"labels": APP}})
-        await asyncio.sleep(0.1)
-        assert "patch" in {sent.call.verb for sent in world.seen}
-        await soon()
-        assert sum(1 for owner, _ in (await owners(world)).values() if owner == "work") == 1, (
-            "one completion is missing"
-        )
-
-    working(story)
+    await make(world, parallelism=1, completions=1)
+    await soon()
+    (name,) = await owners(world)
+    await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "elsewhere"}}})
+    await soon()
+    found = await owners(world)
+    assert found.pop(name) == ("", False)
+    assert list(found.values()) == [("work", True)], "another one has its place"
+    await world.merge(f"{JOBS}/work", {"spec": {"parallelism": 2}})
+    await world.merge(f"{PODS}/{name}", {"metadata": {"labels": APP}})
+    await asyncio.sleep(0.1)
+    assert "patch" in {sent.call.verb for sent in world.seen}
+    await soon()
+    assert sum(1 for owner, _ in (await owners(world)).values() if owner == "work") == 1, "one completion is missing"
 
 
-def test_one_that_changes_hands_wakes_both() -> None:
+async def test_one_that_changes_hands_wakes_both(world: World) -> None:
     """(UpdatePodChangeControllerRef): the former Job makes another one, the other one has one too many."""
-
-    async def story(world: World) -> None:
-        await make(world, "one", parallelism=1, completions=1)
-        second = await make(world, "two", parallelism=1, completions=1)
-        await soon()
-        mine = next(name for name, (owner, _) in (await owners(world)).items() if owner == "one")
-        await world.merge(f"{PODS}/{mine}", {"metadata": {"ownerReferences": [reference_to(second)]}})
-        await soon()
-        pods = await world.pods()
-        found = {name: owner for name, (owner, _) in (await owners(world)).items() if name in pods}
-        assert sorted(found.values()) == ["one", "two"]
-
-    working(story)
+    await make(world, "one", parallelism=1, completions=1)
+    second = await make(world, "two", parallelism=1, completions=1)
+    await soon()
+    mine = next(name for name, (owner, _) in (await owners(world)).items() if owner == "one")
+    await world.merge(f"{PODS}/{mine}", {"metadata": {"ownerReferences": [reference_to(second)]}})
+    await soon()
+    pods = await world.pods()
+    found = {name: owner for name, (owner, _) in (await owners(world)).items() if name in pods}
+    assert sorted(found.values()) == ["one", "two"]
 
 
-def test_one_that_is_let_go_by_hand_is_taken_up_again() -> None:
+async def test_one_that_is_let_go_by_hand_is_taken_up_again(world: World) -> None:
     """(UpdatePodRelease)"""
-
-    async def story(world: World) -> None:
-        await make(world, parallelism=1, completions=1)
-        await soon()
-        (name,) = await owners(world)
-        await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": None, "finalizers": None}})
-        await soon()
-        assert (await owners(world))[name] == ("work", True)
-
-    working(story)
+    await make(world, parallelism=1, completions=1)
+    await soon()
+    (name,) = await owners(world)
+    await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": None, "finalizers": None}})
+    await soon()
+    assert (await owners(world))[name] == ("work", True)
 
 
-def test_nobodys_pod_that_was_deleted_wakes_nobody_and_ones_own_is_replaced() -> None:
+async def test_nobodys_pod_that_was_deleted_wakes_nobody_and_ones_own_is_replaced(world: World) -> None:
     """(DeletePod, DeletePodOrphan)"""
-
-    async def story(world: World) -> None:
-        await make(world, parallelism=1, completions=1)
-        await make_pod(world, "stranger", labels={"app": "y"})
-        await soon()
-        world.seen.clear()
-        await world.delete(f"{PODS}/stranger", grace=0)
-        await soon()
-        assert world.requests() == []
-        (name,) = await owners(world)
-        await world.delete(f"{PODS}/{name}", grace=0)
-        await asyncio.sleep(15.0)
-        (other,) = await owners(world)
-        assert other != name
-
-    working(story)
+    await make(world, parallelism=1, completions=1)
+    await make_pod(world, "stranger", labels={"app": "y"})
+    await soon()
+    world.seen.clear()
+    await world.delete(f"{PODS}/stranger", grace=0)
+    await soon()
+    assert world.requests() == []
+    (name,) = await owners(world)
+    await world.delete(f"{PODS}/{name}", grace=0)
+    await asyncio.sleep(15.0)
+    (other,) = await owners(world)
+    assert other != name
 
 
-def test_a_change_of_the_spec_is_looked_at_at_once_and_what_pods_do_is_gathered() -> None:
+async def test_a_change_of_the_spec_is_looked_at_at_once_and_what_pods_do_is_gathered(world: World) -> None:
     """(UpdateJobRequeue; JobBackoff, "failure with pod updates batching")"""
-
-    async def story(world: World) -> None:
-        await make(world, parallelism=1, completions=3)
-        await soon()
-        world.seen.clear()
-        await world.merge(f"{JOBS}/work", {"spec": {"parallelism": 2}})
-        await asyncio.sleep(0.1)
-        assert "create pods " in world.requests()
-        await soon()
-        world.seen.clear()
-        (name, *_) = await world.pods()
-        await world.merge(f"{PODS}/{name}/status", {"status": {"phase": "Succeeded"}})
-        await asyncio.sleep(0.9)
-        assert world.requests() == []
-        await asyncio.sleep(0.2)
-        assert "update jobs/status work" in world.requests()
-
-    working(story)
+    await make(world, parallelism=1, completions=3)
+    await soon()
+    world.seen.clear()
+    await world.merge(f"{JOBS}/work", {"spec": {"parallelism": 2}})
+    await asyncio.sleep(0.1)
+    assert "create pods " in world.requests()
+    await soon()
+    world.seen.clear()
+    (name, *_) = await world.pods()
+    await world.merge(f"{PODS}/{name}/status", {"status": {"phase": "Succeeded"}})
+    await asyncio.sleep(0.9)
+    assert world.requests() == []
+    await asyncio.sleep(0.2)
+    assert "update jobs/status work" in world.requests()
 
 
-def test_a_failure_is_tried_again_later_each_time() -> None:
+async def test_a_failure_is_tried_again_later_each_time(world: World) -> None:
     """(JobApiBackoffReset, SyncJobUpdateRequeue)"""
-
-    async def story(world: World) -> None:
-        refused = Rule(fail(500), verb="create", resource="pods", times=3)
-        world.faults.add(refused)
-        await make(world, parallelism=1, completions=1)
-        await asyncio.sleep(0.5)
-        assert len(world.bodies("create", "pods")) == 1
-        await asyncio.sleep(1.0)  # after 1 s
-        assert len(world.bodies("create", "pods")) == 2
-        await asyncio.sleep(1.0)  # after 2 s more, not yet
-        assert len(world.bodies("create", "pods")) == 2
-        await asyncio.sleep(10.0)
-        assert len(world.bodies("create", "pods")) == 4
-        assert len(await world.pods()) == 1
-
-    working(story)
+    refused = Rule(fail(500), verb="create", resource="pods", times=3)
+    world.faults.add(refused)
+    await make(world, parallelism=1, completions=1)
+    await asyncio.sleep(0.5)
+    assert len(world.bodies("create", "pods")) == 1
+    await asyncio.sleep(1.0)  # after 1 s
+    assert len(world.bodies("create", "pods")) == 2
+    await asyncio.sleep(1.0)  # after 2 s more, not yet
+    assert len(world.bodies("create", "pods")) == 2
+    await asyncio.sleep(10.0)
+    assert len(world.bodies("create", "pods")) == 4
+    assert len(await world.pods()) == 1
 
 
-def test_in_a_namespace_that_goes_away_one_pod_is_tried() -> None:
+async def test_in_a_namespace_that_goes_away_one_pod_is_tried(world: World) -> None:
     """No event, and nothing more for five minutes."""
-
-    async def story(world: World) -> None:
-        refused = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
-        await make(world, parallelism=5, completions=5)
-        await asyncio.sleep(200)
-        assert refused.hits == 1
-        assert (await world.see("/api/v1/namespaces/default/events"))["items"] == []
-
-    working(story)
+    refused = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
+    await make(world, parallelism=5, completions=5)
+    await asyncio.sleep(200)
+    assert refused.hits == 1
+    assert (await world.see("/api/v1/namespaces/default/events"))["items"] == []

@@ -2,20 +2,23 @@
 ``pkg/controller/certificates/clustertrustbundlepublisher/publisher_test.go`` of v1.36."""
 
 import asyncio
+import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import pytest
+from tests.controllers import node_world
 from tests.controllers.certificate_kinds import allow_any_name, serve
-from tests.controllers.node_world import World, play
+from tests.controllers.node_world import World
 
-from pilothouse.client.interceptor import Rule, fail
+from pilothouse.api.certificates import KUBE_APISERVER_SERVING_SIGNER
+from pilothouse.client.interceptor import Action, Rule, fail, lose_request
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import (
     DESCRIPTOR,
-    SIGNER,
     TrustBundleOptions,
 )
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher.decide import name_of
+from pilothouse.env import Env
 
 BUNDLES = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles"
 BUNDLE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
@@ -34,8 +37,9 @@ def test_a_bundle_is_named_after_its_signer_and_its_content() -> None:
     assert f"kubernetes.io:kube-apiserver-serving:{digest[:24]}" == NAME
 
 
-def playing(story: Callable[[World], Awaitable[None]], *bundles: tuple[str, str, str]) -> None:
-    async def with_bundles(world: World) -> None:
+@contextlib.asynccontextmanager
+async def playing(env: Env, *bundles: tuple[str, str, str]) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         selectable = (".spec.signerName",)
         await serve(world, "clustertrustbundles", "ClusterTrustBundle", namespaced=False, selectable=selectable)
         await asyncio.sleep(2)
@@ -43,9 +47,13 @@ def playing(story: Callable[[World], Awaitable[None]], *bundles: tuple[str, str,
             spec = {"signerName": signer, "trustBundle": content}
             head = {"apiVersion": "certificates.k8s.io/v1beta1", "kind": "ClusterTrustBundle"}
             await world.request("POST", BUNDLES, {**head, "metadata": {"name": name}, "spec": spec})
-        await story(world)
+        yield world
 
-    play(with_bundles)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with playing(env) as world:
+        yield world
 
 
 @pytest.mark.parametrize(
@@ -53,58 +61,55 @@ def playing(story: Callable[[World], Awaitable[None]], *bundles: tuple[str, str,
     [
         pytest.param((), [CREATE], id="no bundles"),
         pytest.param((("nosigner", "", "x"), ("signer:one", "signer", "y")), [CREATE], id="none of this signer"),
-        pytest.param(((NAME, SIGNER, "olddata"),), [UPDATE], id="another content"),
+        pytest.param(((NAME, KUBE_APISERVER_SERVING_SIGNER, "olddata"),), [UPDATE], id="another content"),
         pytest.param(
-            ((NAME, SIGNER, BUNDLE), (OTHER, SIGNER, BUNDLE)),
+            ((NAME, KUBE_APISERVER_SERVING_SIGNER, BUNDLE), (OTHER, KUBE_APISERVER_SERVING_SIGNER, BUNDLE)),
             [f"delete clustertrustbundles {OTHER}"],
             id="one too many",
         ),
         pytest.param(
-            ((NAME, SIGNER, "olddata"), (OTHER, SIGNER, BUNDLE)),
+            ((NAME, KUBE_APISERVER_SERVING_SIGNER, "olddata"), (OTHER, KUBE_APISERVER_SERVING_SIGNER, BUNDLE)),
             [UPDATE, f"delete clustertrustbundles {OTHER}"],
             id="the one needs changing, the other goes",
         ),
         pytest.param(
-            ((OTHER, SIGNER, BUNDLE),), [CREATE, f"delete clustertrustbundles {OTHER}"], id="under another name"
+            ((OTHER, KUBE_APISERVER_SERVING_SIGNER, BUNDLE),),
+            [CREATE, f"delete clustertrustbundles {OTHER}"],
+            id="under another name",
         ),
         pytest.param(
-            (("nosigner", "", "x"), ("signer:one", "signer", "y"), (NAME, SIGNER, BUNDLE)),
+            (("nosigner", "", "x"), ("signer:one", "signer", "y"), (NAME, KUBE_APISERVER_SERVING_SIGNER, BUNDLE)),
             [],
             id="all is as it should be",
         ),
     ],
 )
-def test_what_is_done_about_the_bundles_there_are(
-    bundles: tuple[tuple[str, str, str], ...], expected: list[str]
+async def test_what_is_done_about_the_bundles_there_are(
+    env: Env, bundles: tuple[tuple[str, str, str], ...], expected: list[str]
 ) -> None:
-    async def story(world: World) -> None:
+    async with playing(env, *bundles) as world:
         await world.start(DESCRIPTOR, TrustBundleOptions(authority=BUNDLE))
         await asyncio.sleep(60)
         assert world.requests() == expected
         left = {each["metadata"]["name"]: each["spec"] for each in (await world.see(BUNDLES))["items"]}
-        assert left.pop(NAME) == {"signerName": SIGNER, "trustBundle": BUNDLE}
-        assert set(left) == {name for name, signer, _content in bundles if signer != SIGNER}
-
-    playing(story, *bundles)
+        assert left.pop(NAME) == {"signerName": KUBE_APISERVER_SERVING_SIGNER, "trustBundle": BUNDLE}
+        assert set(left) == {name for name, signer, _content in bundles if signer != KUBE_APISERVER_SERVING_SIGNER}
 
 
-def test_a_bundle_that_is_changed_or_deleted_is_put_right() -> None:
-    async def story(world: World) -> None:
-        await world.start(DESCRIPTOR, TrustBundleOptions(authority=BUNDLE))
-        await asyncio.sleep(1)
-        await world.merge(f"{BUNDLES}/{NAME}", {"metadata": {"labels": {"a": "b"}}, "spec": {"trustBundle": "x"}})
-        await asyncio.sleep(1)
-        found = await world.see(f"{BUNDLES}/{NAME}")
-        assert (found["spec"]["trustBundle"], found["metadata"]["labels"]) == (BUNDLE, {"a": "b"})
-        await world.delete(f"{BUNDLES}/{NAME}")
-        await asyncio.sleep(1)
-        assert world.requests() == [CREATE, UPDATE, CREATE]
-
-    playing(story)
+async def test_a_bundle_that_is_changed_or_deleted_is_put_right(world: World) -> None:
+    await world.start(DESCRIPTOR, TrustBundleOptions(authority=BUNDLE))
+    await asyncio.sleep(1)
+    await world.merge(f"{BUNDLES}/{NAME}", {"metadata": {"labels": {"a": "b"}}, "spec": {"trustBundle": "x"}})
+    await asyncio.sleep(1)
+    found = await world.see(f"{BUNDLES}/{NAME}")
+    assert (found["spec"]["trustBundle"], found["metadata"]["labels"]) == (BUNDLE, {"a": "b"})
+    await world.delete(f"{BUNDLES}/{NAME}")
+    await asyncio.sleep(1)
+    assert world.requests() == [CREATE, UPDATE, CREATE]
 
 
-def test_what_fails_is_tried_again_and_counted() -> None:
-    async def story(world: World) -> None:
+async def test_what_fails_is_tried_again_and_counted(env: Env) -> None:
+    async with playing(env, (OTHER, KUBE_APISERVER_SERVING_SIGNER, "x")) as world:
         world.faults.add(Rule(fail(403, "Forbidden"), verb="create", resource="clustertrustbundles", nth=1))
         world.faults.add(Rule(fail(500), verb="delete", resource="clustertrustbundles", times=1))
         await world.start(DESCRIPTOR, TrustBundleOptions(authority=BUNDLE))
@@ -115,7 +120,16 @@ def test_what_fails_is_tried_again_and_counted() -> None:
         assert 'clustertrustbundle_publisher_sync_total{code="500"} 1' in text
         assert 'clustertrustbundle_publisher_sync_duration_seconds_count{code="200"}' in text
 
-    playing(story, (OTHER, SIGNER, "x"))
+
+@pytest.mark.parametrize("failure", [fail(500), lose_request()])
+async def test_a_bundle_that_can_not_be_removed_keeps_no_other_one(env: Env, failure: Action) -> None:
+    others = [f"{OTHER}{number}" for number in range(3)]
+    async with playing(env, *((name, KUBE_APISERVER_SERVING_SIGNER, "x") for name in others)) as world:
+        world.faults.add(Rule(failure, verb="delete", resource="clustertrustbundles", times=1))
+        await world.start(DESCRIPTOR, TrustBundleOptions(authority=BUNDLE))
+        await asyncio.sleep(5)
+        tried = [text.split()[-1] for text in world.requests() if text.startswith("delete")]
+        assert tried[-3:] == [others[1], others[2], others[0]], "in the next look what was left"
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,18 @@
 """The cleaner before an API server whose tracking the test plays."""
 
 import asyncio
+import contextlib
 import datetime
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import World
 
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner import DESCRIPTOR, LegacyTokenCleanerOptions
+from pilothouse.env import Env
 from pilothouse.semantics.service_accounts import ACCOUNT_NAME, INVALID_SINCE, LAST_USED, SECRET_TYPE, TRACKING
 
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -38,15 +41,20 @@ async def labels(world: World, name: str) -> dict[str, str]:
     return found
 
 
-def tracked(story: Callable[[World], Awaitable[None]], since: str | None = "2000-01-01") -> None:
-    async def begin(world: World) -> None:
+@contextlib.asynccontextmanager
+async def tracked(env: Env, since: str | None = "2000-01-01") -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         if since is None:
             await world.delete(f"{MAPS}/{TRACKING}")
         else:
             await world.merge(f"{MAPS}/{TRACKING}", {"data": {"since": since}})
-        await story(world)
+        yield world
 
-    play(begin)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with tracked(env) as world:
+        yield world
 
 
 def day(world: World, days: float = 0.0) -> str:
@@ -54,124 +62,103 @@ def day(world: World, days: float = 0.0) -> str:
     return (world.env.now() + datetime.timedelta(days=days)).date().isoformat()
 
 
-def test_an_unused_token_is_marked_after_one_period_and_deleted_after_another() -> None:
-    async def story(world: World) -> None:
-        made = await token(world, "old")
-        await token(world, "by-hand", generated=False)
-        await world.start(DESCRIPTOR, OPTIONS)
-        await asyncio.sleep(1.5 * DAY)
-        assert await labels(world, "old") == {}
-        await asyncio.sleep(1 * DAY)
-        assert (await labels(world, "old"))[INVALID_SINCE] == day(world)
-        (patch,) = world.bodies("patch", "secrets")
-        assert patch == {
-            "kind": "Secret",
-            "apiVersion": "v1",
-            "metadata": {
-                "name": "old-token",
-                "namespace": "default",
-                "uid": made["metadata"]["uid"],
-                "labels": {INVALID_SINCE: day(world)},
-            },
-        }
-        before = await world.see(f"{SECRETS}/old-token")
-        await asyncio.sleep(2 * DAY)
-        assert await world.get(f"{SECRETS}/old-token")
-        await asyncio.sleep(2 * DAY)
-        assert await world.get(f"{SECRETS}/old-token") is None
-        (body,) = world.bodies("delete", "secrets")
-        assert body["preconditions"] == {"resourceVersion": before["metadata"]["resourceVersion"]}
-        assert await labels(world, "by-hand") == {}
-        assert set(world.requests()) == {READ, "patch secrets old-token", "delete secrets old-token"}
-
-    tracked(story)
+async def test_an_unused_token_is_marked_after_one_period_and_deleted_after_another(world: World) -> None:
+    made = await token(world, "old")
+    await token(world, "by-hand", generated=False)
+    await world.start(DESCRIPTOR, OPTIONS)
+    await asyncio.sleep(1.5 * DAY)
+    assert await labels(world, "old") == {}
+    await asyncio.sleep(1 * DAY)
+    assert (await labels(world, "old"))[INVALID_SINCE] == day(world)
+    (patch,) = world.bodies("patch", "secrets")
+    assert patch == {
+        "kind": "Secret",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "old-token",
+            "namespace": "default",
+            "uid": made["metadata"]["uid"],
+            "labels": {INVALID_SINCE: day(world)},
+        },
+    }
+    before = await world.see(f"{SECRETS}/old-token")
+    await asyncio.sleep(2 * DAY)
+    assert await world.get(f"{SECRETS}/old-token")
+    await asyncio.sleep(2 * DAY)
+    assert await world.get(f"{SECRETS}/old-token") is None
+    (body,) = world.bodies("delete", "secrets")
+    assert body["preconditions"] == {"resourceVersion": before["metadata"]["resourceVersion"]}
+    assert await labels(world, "by-hand") == {}
+    assert set(world.requests()) == {READ, "patch secrets old-token", "delete secrets old-token"}
 
 
-def test_a_token_that_is_used_stays_and_so_does_one_that_a_pod_names() -> None:
-    async def story(world: World) -> None:
-        for name in ("used", "mounted", "idle"):
-            await token(world, name)
-        volumes = [{"name": "v", "secret": {"secretName": "mounted-token"}}]
-        spec = {"containers": [{"name": "main", "image": "pause"}], "volumes": volumes}
-        await world.request("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
-        await world.start(DESCRIPTOR, OPTIONS)
-        for _ in range(4):
-            await world.merge(f"{SECRETS}/used-token", {"metadata": {"labels": {LAST_USED: day(world)}}})
-            await asyncio.sleep(DAY)
-        assert INVALID_SINCE not in await labels(world, "used")
-        assert await labels(world, "mounted") == {}
-        assert INVALID_SINCE in await labels(world, "idle")
-        await world.delete(f"{PODS}/p", grace=0)
-        await asyncio.sleep(1.5 * DAY)
-        assert INVALID_SINCE in await labels(world, "mounted"), "the pod was all that kept it"
-
-    tracked(story)
+async def test_a_token_that_is_used_stays_and_so_does_one_that_a_pod_names(world: World) -> None:
+    for name in ("used", "mounted", "idle"):
+        await token(world, name)
+    volumes = [{"name": "v", "secret": {"secretName": "mounted-token"}}]
+    spec = {"containers": [{"name": "main", "image": "pause"}], "volumes": volumes}
+    await world.request("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
+    await world.start(DESCRIPTOR, OPTIONS)
+    for _ in range(4):
+        await world.merge(f"{SECRETS}/used-token", {"metadata": {"labels": {LAST_USED: day(world)}}})
+        await asyncio.sleep(DAY)
+    assert INVALID_SINCE not in await labels(world, "used")
+    assert await labels(world, "mounted") == {}
+    assert INVALID_SINCE in await labels(world, "idle")
+    await world.delete(f"{PODS}/p", grace=0)
+    await asyncio.sleep(1.5 * DAY)
+    assert INVALID_SINCE in await labels(world, "mounted"), "the pod was all that kept it"
 
 
-def test_who_takes_the_mark_off_keeps_the_token_for_another_period() -> None:
-    async def story(world: World) -> None:
-        await token(world, "missed")
-        await world.start(DESCRIPTOR, OPTIONS)
-        await asyncio.sleep(2.5 * DAY)
-        assert INVALID_SINCE in await labels(world, "missed")
-        changes = {"labels": {INVALID_SINCE: None, LAST_USED: day(world)}}
-        await world.merge(f"{SECRETS}/missed-token", {"metadata": changes})
-        await asyncio.sleep(1.6 * DAY)
-        assert INVALID_SINCE not in await labels(world, "missed")
-
-    tracked(story)
+async def test_who_takes_the_mark_off_keeps_the_token_for_another_period(world: World) -> None:
+    await token(world, "missed")
+    await world.start(DESCRIPTOR, OPTIONS)
+    await asyncio.sleep(2.5 * DAY)
+    assert INVALID_SINCE in await labels(world, "missed")
+    changes = {"labels": {INVALID_SINCE: None, LAST_USED: day(world)}}
+    await world.merge(f"{SECRETS}/missed-token", {"metadata": changes})
+    await asyncio.sleep(1.6 * DAY)
+    assert INVALID_SINCE not in await labels(world, "missed")
 
 
 @pytest.mark.parametrize("since", [None, "", "2000-01-01-1"], ids=["no map", "no date", "not a date"])
-def test_without_a_date_to_go_by_nothing_is_touched(since: str | None) -> None:
-    async def story(world: World) -> None:
+async def test_without_a_date_to_go_by_nothing_is_touched(env: Env, since: str | None) -> None:
+    async with tracked(env, since) as world:
         await token(world, "old")
         await world.start(DESCRIPTOR, OPTIONS)
         await asyncio.sleep(5 * DAY)
         assert await labels(world, "old") == {}
         assert set(world.requests()) == {READ}
 
-    tracked(story, since)
+
+async def test_a_map_that_cannot_be_read_is_read_again_the_next_day(world: World) -> None:
+    await token(world, "old")
+    world.faults.add(Rule(fail(500), verb="get", resource="configmaps", times=5))
+    await world.start(DESCRIPTOR, OPTIONS)
+    await asyncio.sleep(7.5 * DAY)
+    assert INVALID_SINCE in await labels(world, "old")
+    assert world.requests().count(READ) == 8
 
 
-def test_a_map_that_cannot_be_read_is_read_again_the_next_day() -> None:
-    async def story(world: World) -> None:
-        await token(world, "old")
-        world.faults.add(Rule(fail(500), verb="get", resource="configmaps", times=5))
-        await world.start(DESCRIPTOR, OPTIONS)
-        await asyncio.sleep(7.5 * DAY)
-        assert INVALID_SINCE in await labels(world, "old")
-        assert world.requests().count(READ) == 8
-
-    tracked(story)
-
-
-def test_one_secret_that_cannot_be_written_does_not_keep_the_others() -> None:
-    async def story(world: World) -> None:
-        for name in ("a", "b"):
-            await token(world, name)
-        await world.start(DESCRIPTOR, OPTIONS)
-        world.faults.add(Rule(fail(500), verb="patch", resource="secrets", name="a-token", times=1))
-        await asyncio.sleep(2.5 * DAY)
-        assert INVALID_SINCE not in await labels(world, "a")
-        assert INVALID_SINCE in await labels(world, "b")
-        await asyncio.sleep(DAY)
-        assert INVALID_SINCE in await labels(world, "a")
-
-    tracked(story)
+async def test_one_secret_that_cannot_be_written_does_not_keep_the_others(world: World) -> None:
+    for name in ("a", "b"):
+        await token(world, name)
+    await world.start(DESCRIPTOR, OPTIONS)
+    world.faults.add(Rule(fail(500), verb="patch", resource="secrets", name="a-token", times=1))
+    await asyncio.sleep(2.5 * DAY)
+    assert INVALID_SINCE not in await labels(world, "a")
+    assert INVALID_SINCE in await labels(world, "b")
+    await asyncio.sleep(DAY)
+    assert INVALID_SINCE in await labels(world, "a")
 
 
-def test_a_secret_that_has_just_changed_is_not_deleted() -> None:
+async def test_a_secret_that_has_just_changed_is_not_deleted(world: World) -> None:
     """By its resource version: who has used it or taken the mark off meanwhile is heard."""
-
-    async def story(world: World) -> None:
-        await token(world, "old")
-        await world.start(DESCRIPTOR, OPTIONS)
-        await asyncio.sleep(4.5 * DAY)
-        with world.faults.hold(resource="secrets"):
-            await world.merge(f"{SECRETS}/old-token", {"metadata": {"labels": {INVALID_SINCE: None}}})
-            await asyncio.sleep(3 * DAY)
-            assert await world.get(f"{SECRETS}/old-token")
-        assert "delete secrets old-token" in world.requests()
-
-    tracked(story)
+    await token(world, "old")
+    await world.start(DESCRIPTOR, OPTIONS)
+    await asyncio.sleep(4.5 * DAY)
+    with world.faults.hold(resource="secrets"):
+        await world.merge(f"{SECRETS}/old-token", {"metadata": {"labels": {INVALID_SINCE: None}}})
+        await asyncio.sleep(3 * DAY)
+        assert await world.get(f"{SECRETS}/old-token")
+    assert "delete secrets old-token" in world.requests()

@@ -152,9 +152,9 @@ def test_a_secret_that_names_no_account_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("period", "problems"),
+    ("period", "errors"),
     [(1.0, []), (0.0, ["invalid CleanUpPeriod: 0s"]), (-60.0, ["invalid CleanUpPeriod: -1m0s"])],
     ids=["a period", "none", "a negative one"],
 )
-def test_a_period_must_be_one(period: float, problems: list[str]) -> None:
-    assert LegacyTokenCleanerOptions(period=period).problems() == problems
+def test_a_period_must_be_one(period: float, errors: list[str]) -> None:
+    assert LegacyTokenCleanerOptions(period=period).validate() == errors

@@ -296,15 +296,12 @@ def test_many_namespaces_go_at_the_same_time() -> None:
     in_cluster(story)
 
 
-def test_a_namespace_that_was_terminating_when_we_started_goes() -> None:
-    async def main(env: Env) -> None:
-        async with running(env) as (cluster, group):
-            await cluster.create("/api/v1/namespaces", metadata={"name": "going"})
-            await cluster.configmap("a", namespace="going")
-            await cluster.delete(NS, "")
-            await asyncio.sleep(100)
-            await cluster.run(group, DESCRIPTOR)
-            await asyncio.sleep(6)
-            assert await cluster.get(NS) is None
-
-    virtual.run(main)
+async def test_a_namespace_that_was_terminating_when_we_started_goes(env: Env) -> None:
+    async with running(env) as (cluster, group):
+        await cluster.create("/api/v1/namespaces", metadata={"name": "going"})
+        await cluster.configmap("a", namespace="going")
+        await cluster.delete(NS, "")
+        await asyncio.sleep(100)
+        await cluster.run(group, DESCRIPTOR)
+        await asyncio.sleep(6)
+        assert await cluster.get(NS) is None

@@ -12,9 +12,9 @@ from pilothouse.controllers.cleanup.namespace.decide import (
     Resource,
     Totals,
     UnexpectedRemainder,
+    decide_remainder,
     estimate_grace,
     finalizers_left,
-    judge_remainder,
     pause_seconds,
 )
 
@@ -58,12 +58,12 @@ def test_estimate_grace(pods: list[Pod], seconds_later: int, expected: int) -> N
     ],
 )
 def test_judge_remainder(items: list[Object], estimate: int, expected: Remainder) -> None:
-    assert judge_remainder(WIDGETS, "ns", items, estimate) == expected
+    assert decide_remainder(WIDGETS, "ns", items, estimate) == expected
 
 
 def test_objects_without_a_reason_to_remain_are_an_error() -> None:
     with pytest.raises(UnexpectedRemainder) as caught:
-        judge_remainder(WIDGETS, "ns", [held()], 0)
+        decide_remainder(WIDGETS, "ns", [held()], 0)
     assert caught.value.remainder == Remainder(1)
     assert str(caught.value) == (
         "unexpected items still remain in namespace: ns for gvr: example.com/v1, Resource=widgets"
@@ -80,7 +80,7 @@ def test_totals_add_up_counts_and_finalizers_and_keep_the_longest_estimate() -> 
     assert totals.estimate_seconds == 30
 
 
-@pytest.mark.parametrize(("estimate", "expected"), [(1, 1), (15, 8), (30, 16)])
+@pytest.mark.parametrize(("estimate", "expected"), [(1, 1), (15, 8), (30, 16), (2**63 - 1, 3600)])
 def test_the_pause_is_half_of_the_estimate_and_a_second(estimate: int, expected: int) -> None:
     assert pause_seconds(estimate) == expected
 

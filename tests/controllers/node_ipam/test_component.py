@@ -1,17 +1,20 @@
 """The controller on the embedded server in virtual time: requests, failures, restarts, a watch that lags."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import NODES, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import NODES, Doc, World
 
 from pilothouse.client import Client
 from pilothouse.client.interceptor import Action, Rule, conflict, delay, fail, lose_answer, lose_request, time_out
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
+from pilothouse.env import Env
 from pilothouse.runtime import ControllerContext, InformerFactory
-from pilothouse.runtime.guards import CannotRun
+from pilothouse.runtime.errors import CannotRun
 
 FOUR = NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/24", mask_size=26)
 ONE = NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/26", mask_size=26)
@@ -35,40 +38,41 @@ async def all_ranges(world: World) -> dict[str, list[str]]:
     return {item["metadata"]["name"]: item["spec"].get("podCIDRs", []) for item in (await world.see(NODES))["items"]}
 
 
-def managed(story: Callable[[World], Awaitable[None]], options: NodeIpamOptions = FOUR, *, seed: int = 0) -> None:
+@contextlib.asynccontextmanager
+async def managed(env: Env, options: NodeIpamOptions = FOUR) -> AsyncIterator[World]:
     """With the controller started on an empty cluster."""
-
-    async def tell(world: World) -> None:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR, options)
         await asyncio.sleep(1)
-        await story(world)
+        yield world
 
-    play(tell, seed=seed)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with managed(env) as world:
+        yield world
 
 
 def used(world: World, cluster: str = "10.0.0.0/24") -> float:
     return world.metrics.value("node_ipam_controller_cidrset_usage_cidrs", cluster)
 
 
-def test_every_node_gets_a_range_with_one_request() -> None:
-    async def story(world: World) -> None:
-        made = [await new_node(world, name) for name in ("a", "b")]
-        await asyncio.sleep(1)
-        assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "b": ["10.0.0.64/26"]}
-        assert (await world.see(f"{NODES}/a"))["spec"]["podCIDR"] == "10.0.0.0/26"
-        assert world.requests() == ["patch nodes a", "patch nodes b"]
-        body = {
-            "metadata": {"uid": made[0]["metadata"]["uid"]},
-            "spec": {"podCIDR": "10.0.0.0/26", "podCIDRs": ["10.0.0.0/26"]},
-        }
-        assert world.bodies("patch", "nodes")[0] == body
-        assert world.seen[-1].request.headers["content-type"] == "application/strategic-merge-patch+json"
-        await world.report_node("a", {"Ready": "True"})
-        await asyncio.sleep(3600)
-        assert len(world.requests()) == 2, "that was all"
-        assert await world.events() == []
-
-    managed(story)
+async def test_every_node_gets_a_range_with_one_request(world: World) -> None:
+    made = [await new_node(world, name) for name in ("a", "b")]
+    await asyncio.sleep(1)
+    assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "b": ["10.0.0.64/26"]}
+    assert (await world.see(f"{NODES}/a"))["spec"]["podCIDR"] == "10.0.0.0/26"
+    assert world.requests() == ["patch nodes a", "patch nodes b"]
+    body = {
+        "metadata": {"uid": made[0]["metadata"]["uid"]},
+        "spec": {"podCIDR": "10.0.0.0/26", "podCIDRs": ["10.0.0.0/26"]},
+    }
+    assert world.bodies("patch", "nodes")[0] == body
+    assert world.seen[-1].request.headers["content-type"] == "application/strategic-merge-patch+json"
+    await world.report_node("a", {"Ready": "True"})
+    await asyncio.sleep(3600)
+    assert len(world.requests()) == 2, "that was all"
+    assert await world.events() == []
 
 
 @pytest.mark.parametrize(
@@ -82,18 +86,18 @@ def test_every_node_gets_a_range_with_one_request() -> None:
         ),
     ],
 )
-def test_with_two_families_a_node_gets_one_of_each(options: NodeIpamOptions, expected: list[str]) -> None:
-    async def story(world: World) -> None:
+async def test_with_two_families_a_node_gets_one_of_each(
+    env: Env, options: NodeIpamOptions, expected: list[str]
+) -> None:
+    async with managed(env, options) as world:
         await new_node(world, "a")
         await asyncio.sleep(1)
         spec = (await world.see(f"{NODES}/a"))["spec"]
         assert (spec["podCIDR"], spec["podCIDRs"]) == (expected[0], expected)
 
-    managed(story, options)
 
-
-def test_what_nodes_have_when_the_manager_starts_stays_and_is_not_given_out() -> None:
-    async def story(world: World) -> None:
+async def test_what_nodes_have_when_the_manager_starts_stays_and_is_not_given_out(env: Env) -> None:
+    async with node_world.world(env) as world:
         await new_node(world, "a", "10.0.0.0/26")
         await new_node(world, "b")
         await new_node(world, "c", "10.0.0.128/26")
@@ -108,11 +112,9 @@ def test_what_nodes_have_when_the_manager_starts_stays_and_is_not_given_out() ->
         await asyncio.sleep(1)
         assert await all_ranges(world) == expected | {"d": ["10.0.0.192/26"]}
 
-    play(story)
 
-
-def test_what_a_former_leader_wrote_last_is_read_from_the_server_not_from_the_cache() -> None:
-    async def story(world: World) -> None:
+async def test_what_a_former_leader_wrote_last_is_read_from_the_server_not_from_the_cache(env: Env) -> None:
+    async with node_world.world(env) as world:
         for name in ("a", "b"):
             await new_node(world, name)
         first_list = world.faults.add(Rule(fail(503), verb="list", resource="nodes", times=1))
@@ -125,11 +127,9 @@ def test_what_a_former_leader_wrote_last_is_read_from_the_server_not_from_the_ca
         await asyncio.sleep(1)
         assert world.requests() == ["patch nodes a"]
 
-    play(story)
 
-
-def test_a_cache_that_shows_the_former_node_of_a_name_takes_nothing_from_the_present_one() -> None:
-    async def story(world: World) -> None:
+async def test_a_cache_that_shows_the_former_node_of_a_name_takes_nothing_from_the_present_one(env: Env) -> None:
+    async with node_world.world(env) as world:
         for name in ("a", "waiting"):
             await new_node(world, name)
         world.faults.add(Rule(fail(503), verb="list", resource="nodes", times=1))
@@ -146,8 +146,6 @@ def test_a_cache_that_shows_the_former_node_of_a_name_takes_nothing_from_the_pre
         assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "waiting": []}
         assert world.requests() == []
 
-    play(story)
-
 
 @pytest.mark.parametrize(
     ("action", "freed"),
@@ -160,30 +158,28 @@ def test_a_cache_that_shows_the_former_node_of_a_name_takes_nothing_from_the_pre
         pytest.param(conflict(), True, id="it met conflicts"),
     ],
 )
-def test_a_block_is_free_again_only_if_it_was_certainly_not_written(action: Action, freed: bool) -> None:
-    async def story(world: World) -> None:
-        rule = world.faults.add(Rule(action, verb="patch", resource="nodes", name="a", times=3))
-        with world.faults.hold(resource="nodes") as hold:
-            await new_node(world, "a")
-            await new_node(world, "b")
-            hold.release(2)  # the nodes are seen, what is written on them is not
-            await asyncio.sleep(5)
+async def test_a_block_is_free_again_only_if_it_was_certainly_not_written(
+    world: World, action: Action, freed: bool
+) -> None:
+    rule = world.faults.add(Rule(action, verb="patch", resource="nodes", name="a", times=3))
+    with world.faults.hold(resource="nodes") as hold:
+        await new_node(world, "a")
+        await new_node(world, "b")
+        hold.release(2)  # the nodes are seen, what is written on them is not
         await asyncio.sleep(5)
-        assert rule.hits == 3
-        assert await world.events() == ["Node/a Node a status is now: CIDRAssignmentFailed"]
-        first, *_rest = await ranges_of(world, "a")
-        assert (first != "10.0.0.0/26") is freed
-        assert await ranges_of(world, "b") == ["10.0.0.64/26"]
-        assert used(world) == 0.5
-
-    managed(story)
+    await asyncio.sleep(5)
+    assert rule.hits == 3
+    assert await world.events() == ["Node/a Node a status is now: CIDRAssignmentFailed"]
+    first, *_rest = await ranges_of(world, "a")
+    assert (first != "10.0.0.0/26") is freed
+    assert await ranges_of(world, "b") == ["10.0.0.64/26"]
+    assert used(world) == 0.5
 
 
 @pytest.mark.parametrize("code", [403, 404])
-def test_a_refusal_says_nothing_of_earlier_tries(code: int) -> None:
+async def test_a_refusal_says_nothing_of_earlier_tries(env: Env, code: int) -> None:
     """Nor does a 404 that does not name the node: some proxy's."""
-
-    async def story(world: World) -> None:
+    async with managed(env, NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/24", mask_size=25)) as world:
         world.faults.add(Rule(lose_answer(), verb="patch", resource="nodes", name="a", times=3))
         world.faults.add(Rule(fail(code), verb="patch", resource="nodes", name="a"))
         with world.faults.hold(resource="nodes") as hold:
@@ -193,96 +189,77 @@ def test_a_refusal_says_nothing_of_earlier_tries(code: int) -> None:
             await asyncio.sleep(60)
             assert await all_ranges(world) == {"a": ["10.0.0.0/25"], "b": ["10.0.0.128/25"], "c": []}
 
-    managed(story, NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/24", mask_size=25))
+
+async def test_two_failures_are_no_more_than_two_requests(world: World) -> None:
+    world.faults.add(Rule(conflict(), verb="patch", resource="nodes", times=2))
+    await new_node(world, "a")
+    await asyncio.sleep(5)
+    assert await ranges_of(world, "a") == ["10.0.0.0/26"]
+    assert world.requests() == ["patch nodes a"] * 3
+    assert len({str(body) for body in world.bodies("patch", "nodes")}) == 1
+    assert await world.events() == []
 
 
-def test_two_failures_are_no_more_than_two_requests() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(conflict(), verb="patch", resource="nodes", times=2))
-        await new_node(world, "a")
-        await asyncio.sleep(5)
-        assert await ranges_of(world, "a") == ["10.0.0.0/26"]
-        assert world.requests() == ["patch nodes a"] * 3
-        assert len({str(body) for body in world.bodies("patch", "nodes")}) == 1
-        assert await world.events() == []
-
-    managed(story)
+async def test_a_node_that_goes_while_it_is_written_to_leaves_nothing_behind(world: World) -> None:
+    world.faults.add(Rule(delay(2.0), verb="patch", resource="nodes"))
+    await new_node(world, "a")
+    await asyncio.sleep(1)
+    await world.delete(f"{NODES}/a")
+    await asyncio.sleep(5)
+    assert used(world) == 0
+    assert world.requests() == ["patch nodes a"]
+    assert await world.events() == []
 
 
-def test_a_node_that_goes_while_it_is_written_to_leaves_nothing_behind() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(delay(2.0), verb="patch", resource="nodes"))
-        await new_node(world, "a")
-        await asyncio.sleep(1)
-        await world.delete(f"{NODES}/a")
-        await asyncio.sleep(5)
-        assert used(world) == 0
-        assert world.requests() == ["patch nodes a"]
-        assert await world.events() == []
-
-    managed(story)
-
-
-def test_a_late_write_does_not_meet_the_next_node_of_that_name() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(delay(2.0), verb="patch", resource="nodes", times=1))
-        await new_node(world, "a")
-        await asyncio.sleep(1)
-        await world.delete(f"{NODES}/a")
-        await new_node(world, "a")
-        await new_node(world, "b")
-        await asyncio.sleep(0.5)
-        assert await all_ranges(world) == {"a": [], "b": ["10.0.0.64/26"]}, "the new a waits for the old one's write"
-        await asyncio.sleep(10)
-        assert await all_ranges(world) == {"a": ["10.0.0.128/26"], "b": ["10.0.0.64/26"]}
-        assert used(world) == 0.5
-
-    managed(story)
+async def test_a_late_write_does_not_meet_the_next_node_of_that_name(world: World) -> None:
+    world.faults.add(Rule(delay(2.0), verb="patch", resource="nodes", times=1))
+    await new_node(world, "a")
+    await asyncio.sleep(1)
+    await world.delete(f"{NODES}/a")
+    await new_node(world, "a")
+    await new_node(world, "b")
+    await asyncio.sleep(0.5)
+    assert await all_ranges(world) == {"a": [], "b": ["10.0.0.64/26"]}, "the new a waits for the old one's write"
+    await asyncio.sleep(10)
+    assert await all_ranges(world) == {"a": ["10.0.0.128/26"], "b": ["10.0.0.64/26"]}
+    assert used(world) == 0.5
 
 
-def test_whoever_nothing_is_left_for_gets_the_next_block_that_is_free() -> None:
+async def test_whoever_nothing_is_left_for_gets_the_next_block_that_is_free(world: World) -> None:
     """Upstream's node would wait for its back-off, which has grown to minutes by then."""
-
-    async def story(world: World) -> None:
-        for number in range(4):
-            await new_node(world, f"n{number}")
-        await asyncio.sleep(1)
-        await new_node(world, "late")
-        await new_node(world, "later")
-        await asyncio.sleep(3600)
-        events = await world.events("CIDRNotAvailable")
-        assert set(events) == {f"Node/{n} Node {n} status is now: CIDRNotAvailable" for n in ("late", "later")}
-        assert used(world) == 1
-        for gone, gets in (("n2", "late"), ("n0", "later")):
-            freed = await ranges_of(world, gone)
-            await world.delete(f"{NODES}/{gone}")
-            await asyncio.sleep(0.1)
-            assert await ranges_of(world, gets) == freed
-
-    managed(story)
+    for number in range(4):
+        await new_node(world, f"n{number}")
+    await asyncio.sleep(1)
+    await new_node(world, "late")
+    await new_node(world, "later")
+    await asyncio.sleep(3600)
+    events = await world.events("CIDRNotAvailable")
+    assert set(events) == {f"Node/{n} Node {n} status is now: CIDRNotAvailable" for n in ("late", "later")}
+    assert used(world) == 1
+    for gone, gets in (("n2", "late"), ("n0", "later")):
+        freed = await ranges_of(world, gone)
+        await world.delete(f"{NODES}/{gone}")
+        await asyncio.sleep(0.1)
+        assert await ranges_of(world, gets) == freed
 
 
-def test_what_goes_while_the_watch_is_broken_is_free_too() -> None:
-    async def story(world: World) -> None:
-        for number in range(4):
-            await new_node(world, f"n{number}")
-        await asyncio.sleep(1)
-        with world.faults.hold(resource="nodes"):
-            for number in (0, 1, 2):
-                await world.delete(f"{NODES}/n{number}")
-            await new_node(world, "n1")  # of the same name, and another one
-            world.faults.end_watches(resource="nodes")
-        await asyncio.sleep(30)
-        assert await ranges_of(world, "n1") == ["10.0.0.0/26"]
-        assert used(world) == 0.5
-
-    managed(story)
+async def test_what_goes_while_the_watch_is_broken_is_free_too(world: World) -> None:
+    for number in range(4):
+        await new_node(world, f"n{number}")
+    await asyncio.sleep(1)
+    with world.faults.hold(resource="nodes"):
+        for number in (0, 1, 2):
+            await world.delete(f"{NODES}/n{number}")
+        await new_node(world, "n1")  # of the same name, and another one
+        world.faults.end_watches(resource="nodes")
+    await asyncio.sleep(30)
+    assert await ranges_of(world, "n1") == ["10.0.0.0/26"]
+    assert used(world) == 0.5
 
 
-def test_a_node_that_came_and_went_while_nobody_watched_keeps_nothing() -> None:
+async def test_a_node_that_came_and_went_while_nobody_watched_keeps_nothing(env: Env) -> None:
     """It was listed at the start. No event ever tells of it."""
-
-    async def story(world: World) -> None:
+    async with node_world.world(env) as world:
         world.faults.add(Rule(fail(503), verb="list", resource="nodes", times=1))
         await world.start(DESCRIPTOR, ONE)
         with world.faults.hold(resource="nodes"):
@@ -297,13 +274,10 @@ def test_a_node_that_came_and_went_while_nobody_watched_keeps_nothing() -> None:
         assert await ranges_of(world, "a") == ["10.0.0.0/26"]
         assert await world.events() == []
 
-    play(story)
 
-
-def test_a_node_that_a_finalizer_keeps_keeps_its_block() -> None:
+async def test_a_node_that_a_finalizer_keeps_keeps_its_block(env: Env) -> None:
     """Upstream gives its block back when it is marked for deletion, and so to another node."""
-
-    async def story(world: World) -> None:
+    async with managed(env, ONE) as world:
         await new_node(world, "a", finalizers=["example.com/hold"])
         await asyncio.sleep(1)
         await world.delete(f"{NODES}/a")
@@ -314,29 +288,22 @@ def test_a_node_that_a_finalizer_keeps_keeps_its_block() -> None:
         await asyncio.sleep(1)
         assert await all_ranges(world) == {"b": ["10.0.0.0/26"]}
 
-    managed(story, ONE)
 
-
-def test_a_node_that_is_being_deleted_gets_none() -> None:
-    async def story(world: World) -> None:
+async def test_a_node_that_is_being_deleted_gets_none(env: Env) -> None:
+    async with node_world.world(env) as world:
         await new_node(world, "a", finalizers=["example.com/hold"])
         await world.delete(f"{NODES}/a")
         await world.start(DESCRIPTOR, FOUR)
         await asyncio.sleep(10)
         assert world.requests() == []
 
-    play(story)
 
-
-def test_ranges_that_fit_nowhere_trouble_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(world: World) -> None:
-        await new_node(world, "stranger", "172.16.0.0/26")
-        await new_node(world, "a")
-        await new_node(world, "twin", "10.0.0.0/26")
-        await asyncio.sleep(3600)
-        assert await ranges_of(world, "a") == ["10.0.0.0/26"]
-
-    managed(story)
+async def test_ranges_that_fit_nowhere_trouble_nobody_else(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    await new_node(world, "stranger", "172.16.0.0/26")
+    await new_node(world, "a")
+    await new_node(world, "twin", "10.0.0.0/26")
+    await asyncio.sleep(3600)
+    assert await ranges_of(world, "a") == ["10.0.0.0/26"]
     said = [record.getMessage() for record in caplog.records]
     assert sum("is out the range of cluster cidr 10.0.0.0/24" in str(record.__dict__) for record in caplog.records) == 1
     assert any("Nodes have the same pod addresses" in message for message in said)
@@ -357,20 +324,17 @@ async def run_alone(world: World) -> None:
         watching.cancel()
 
 
-def test_nodes_that_do_not_fit_end_the_program_at_its_start() -> None:
+async def test_nodes_that_do_not_fit_end_the_program_at_its_start(env: Env) -> None:
     """TestOccupyPreExistingCIDR: the allocator cannot be made."""
-
-    async def story(world: World) -> None:
+    async with node_world.world(env) as world:
         await new_node(world, "stranger", "172.16.0.0/26")
         with pytest.raises(CannotRun) as caught:
             await run_alone(world)
         assert "failed to mark cidr[172.16.0.0/26] at idx [0] as occupied for node: stranger" in str(caught.value)
 
-    play(story)
 
-
-def test_nodes_are_listed_every_ten_seconds_for_ten_minutes() -> None:
-    async def story(world: World) -> None:
+async def test_nodes_are_listed_every_ten_seconds_for_ten_minutes(env: Env) -> None:
+    async with node_world.world(env) as world:
         rule = world.faults.add(Rule(fail(500), verb="list", resource="nodes"))
         began = world.env.monotonic()
         with pytest.raises(CannotRun, match="failed to list all nodes in 10m0s"):
@@ -378,12 +342,8 @@ def test_nodes_are_listed_every_ten_seconds_for_ten_minutes() -> None:
         assert rule.hits == 61
         assert world.env.monotonic() - began == pytest.approx(600, abs=1)
 
-    play(story)
 
-
-def test_settings_that_make_no_sense_build_nothing() -> None:
-    async def story(world: World) -> None:
+async def test_settings_that_make_no_sense_build_nothing(env: Env) -> None:
+    async with node_world.world(env) as world:
         with pytest.raises(ValueError, match="Must specify --cluster-cidr"):
             await world.start(DESCRIPTOR, NodeIpamOptions(allocate=True))
-
-    play(story)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from tests.controllers.node_ipam.test_component import all_ranges, new_node
-from tests.controllers.node_world import NODES, World, play
+from tests.controllers.node_world import NODES, World
 
 from pilothouse.client.errors import ApiError
 from pilothouse.client.interceptor import Action, Rule, conflict, delay, fail, lose_answer, lose_request, time_out
@@ -101,36 +101,32 @@ async def live(world: World, chance: random.Random, options: NodeIpamOptions) ->
 
 
 @pytest.mark.parametrize("case", sorted(FAMILIES))
-def test_no_two_nodes_ever_have_the_same_addresses(case: str, seed: int) -> None:
+async def test_no_two_nodes_ever_have_the_same_addresses(world: World, case: str, seed: int) -> None:
     options = FAMILIES[case]
-
-    async def story(world: World) -> None:
-        chance = random.Random(seed)
-        judge = Apart(world)
-        for rule in trouble(chance):
-            world.faults.add(rule)
-        await live(world, chance, options)
-        world.faults.clear()
-        for name in NAMES:
-            if await world.get(f"{NODES}/{name}") is not None:
-                await world.merge(f"{NODES}/{name}", {"metadata": {"finalizers": None}})
-        for name in NAMES[4:]:
-            if await world.get(f"{NODES}/{name}") is not None:
-                await world.delete(f"{NODES}/{name}")
-        for name in NAMES[:4]:
-            if await world.get(f"{NODES}/{name}") is None:
-                await new_node(world, name)
-        await asyncio.sleep(1100)  # longer than any back-off
-        found = await all_ranges(world)
-        count = len(options.cluster_cidr.split(","))
-        assert {name: len(ranges) for name, ranges in found.items()} == dict.fromkeys(NAMES[:4], count)
-        services = [parse_cidr(text) for text in options.service_ranges.split(",") if text]
-        ranges = [parse_cidr(text) for each in found.values() for text in each]
-        assert not any(overlap(one, service) for one in ranges for service in services)
-        world.seen.clear()
-        await asyncio.sleep(1100)
-        assert world.requests() == [], "the end is quiet"
-        assert judge.wrong == []
-        assert judge.given >= 4
-
-    play(story, seed=seed)
+    chance = random.Random(seed)
+    judge = Apart(world)
+    for rule in trouble(chance):
+        world.faults.add(rule)
+    await live(world, chance, options)
+    world.faults.clear()
+    for name in NAMES:
+        if await world.get(f"{NODES}/{name}") is not None:
+            await world.merge(f"{NODES}/{name}", {"metadata": {"finalizers": None}})
+    for name in NAMES[4:]:
+        if await world.get(f"{NODES}/{name}") is not None:
+            await world.delete(f"{NODES}/{name}")
+    for name in NAMES[:4]:
+        if await world.get(f"{NODES}/{name}") is None:
+            await new_node(world, name)
+    await asyncio.sleep(1100)  # longer than any back-off
+    found = await all_ranges(world)
+    count = len(options.cluster_cidr.split(","))
+    assert {name: len(ranges) for name, ranges in found.items()} == dict.fromkeys(NAMES[:4], count)
+    services = [parse_cidr(text) for text in options.service_ranges.split(",") if text]
+    ranges = [parse_cidr(text) for each in found.values() for text in each]
+    assert not any(overlap(one, service) for one in ranges for service in services)
+    world.seen.clear()
+    await asyncio.sleep(1100)
+    assert world.requests() == [], "the end is quiet"
+    assert judge.wrong == []
+    assert judge.given >= 4

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pilothouse.controllermanager.options import flag_set, options_from
+from pilothouse.controllermanager.flags import flag_set, options_from
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
-from pilothouse.controllers.node.node_ipam.settings import problems_of, settings_from
+from pilothouse.controllers.node.node_ipam.settings import settings_from, validate_options
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.machinery.cidrs import overlap, parse_cidr
 from pilothouse.machinery.flags import FlagError
@@ -133,7 +133,7 @@ def test_sizes_of_blocks(changes: dict[str, Any], clusters: list[str] | None, ma
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
-    (problem,) = problems_of(options(**changes))
+    (problem,) = validate_options(options(**changes))
     assert message in problem
 
 

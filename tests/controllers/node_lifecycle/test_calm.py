@@ -5,7 +5,7 @@ import datetime
 
 import msgspec
 import pytest
-from tests.controllers.node_world import HEALTHY, World, play
+from tests.controllers.node_world import HEALTHY, World
 
 from pilothouse.api.coordination import Lease, LeaseSpec
 from pilothouse.api.core import Node, NodeCondition, NodeStatus
@@ -99,17 +99,14 @@ def test_a_node_outside_the_zones_is_calm_and_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 7])
-def test_every_node_of_every_pass_is_measured(count: int) -> None:
-    async def story(world: World) -> None:
-        for number in range(count):
-            await world.node(f"n{number}", conditions=HEALTHY)
-            await world.renew(f"n{number}")
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(26)
-        family = world.metrics.histogram("node_collector_update_node_health_duration_seconds", "", buckets=())
-        found = family.labels_of()
-        assert isinstance(found, Histogram)
-        assert found.count == 6 * count
-        assert world.metrics.value("node_collector_zone_size", "") == count
-
-    play(story)
+async def test_every_node_of_every_pass_is_measured(world: World, count: int) -> None:
+    for number in range(count):
+        await world.node(f"n{number}", conditions=HEALTHY)
+        await world.renew(f"n{number}")
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(26)
+    family = world.metrics.histogram("node_collector_update_node_health_duration_seconds", "", buckets=())
+    found = family.labels_of()
+    assert isinstance(found, Histogram)
+    assert found.count == 6 * count
+    assert world.metrics.value("node_collector_zone_size", "") == count

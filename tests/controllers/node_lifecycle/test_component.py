@@ -400,18 +400,15 @@ def test_a_pod_that_comes_to_a_silent_node_is_not_ready() -> None:
     monitored(story)
 
 
-def test_a_new_manager_finishes_what_the_last_one_began() -> None:
-    async def story(world: World) -> None:
-        await world.node("n1", conditions=dict.fromkeys(HEALTHY, "Unknown"))
-        await world.node("n2")
-        await world.renew("n2")
-        await world.pod("p", node="n1", ready=True)
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(6)
-        assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False"
-        assert sorted(await world.taints("n1")) == sorted(SILENT)
-
-    play(story)
+async def test_a_new_manager_finishes_what_the_last_one_began(world: World) -> None:
+    await world.node("n1", conditions=dict.fromkeys(HEALTHY, "Unknown"))
+    await world.node("n2")
+    await world.renew("n2")
+    await world.pod("p", node="n1", ready=True)
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(6)
+    assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False"
+    assert sorted(await world.taints("n1")) == sorted(SILENT)
 
 
 def test_a_node_outside_the_zones_does_not_count_but_is_tainted() -> None:

@@ -258,19 +258,28 @@ def test_a_zone_is_large_above_the_threshold_not_at_it() -> None:
     assert plan({"a": NORMAL}, {"a": at_threshold}, OPTIONS).rates == {"a": 0.0}
 
 
-def test_zones_are_named_by_region_and_zone() -> None:
-    beta = Node(
-        metadata=ObjectMeta(
-            labels={
-                "failure-domain.beta.kubernetes.io/region": "old",
-                "topology.kubernetes.io/region": "new",
-                "topology.kubernetes.io/zone": "z",
-            }
-        )
-    )
-    assert zone_of(beta) == "old:\0:z"
-    assert zone_of(Node()) == ""
-    assert zone_of(Node(metadata=ObjectMeta(labels={"topology.kubernetes.io/zone": "z"}))) == ":\0:z"
+BETA, STABLE = "failure-domain.beta.kubernetes.io", "topology.kubernetes.io"
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param({}, "", id="neither"),
+        pytest.param({f"{STABLE}/zone": "z"}, ":\0:z", id="a zone without a region"),
+        pytest.param(
+            {f"{BETA}/region": "old", f"{STABLE}/region": "new", f"{STABLE}/zone": "z"},
+            "old:\0:z",
+            id="the old name first",
+        ),
+        pytest.param({f"{BETA}/zone": "", f"{STABLE}/zone": "z"}, "", id="an empty old one is a value"),
+        pytest.param(
+            {f"{BETA}/zone": "", f"{STABLE}/zone": "z", f"{STABLE}/region": "r"}, "r:\0:", id="each for itself"
+        ),
+    ],
+)
+def test_zones_are_named_by_region_and_zone(labels: dict[str, str], expected: str) -> None:
+    """``GetZoneKey`` (component-helpers ``node/topology``, v0.36)."""
+    assert zone_of(Node(metadata=ObjectMeta(labels=labels))) == expected
 
 
 def test_a_label_keeps_a_node_out_of_the_zones() -> None:
@@ -403,6 +412,17 @@ def test_a_token_every_ten_seconds() -> None:
     limiter = TaintQueue(0.1, 0.0).limiter
     granted = [tick / 10 for tick in range(400) if limiter.take(tick / 10)]
     assert granted == pytest.approx([0.0, 10.0, 20.0, 30.0])
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0])
+def test_at_no_rate_a_new_zone_has_the_token_that_it_starts_with_and_no_other(rate: float) -> None:
+    """A bucket is full when it is made (golang.org/x/time ``rate.NewLimiter``); one that is swapped in never is."""
+    queue = TaintQueue(rate, 0.0)
+    queue.set_rate(rate, 0.0)
+    assert [queue.limiter.take(at) for at in (0.0, 1.0, 1e6)] == [True, False, False]
+    swapped = TaintQueue(0.1, 0.0)
+    swapped.set_rate(rate, 0.0)
+    assert not swapped.limiter.take(1e6)
 
 
 def test_changing_the_rate() -> None:

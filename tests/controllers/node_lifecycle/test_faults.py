@@ -7,7 +7,7 @@ import asyncio
 import random
 
 import msgspec
-from tests.controllers.node_world import HEALTHY, NODES, PODS, World, play, toleration
+from tests.controllers.node_world import HEALTHY, NODES, PODS, World, toleration
 
 from pilothouse.client.errors import ApiError
 from pilothouse.client.interceptor import Observation, Rule, Sent, conflict, delay, fail, lose_answer
@@ -124,32 +124,29 @@ def trouble(chance: random.Random) -> list[Rule]:
     ]
 
 
-def test_nobody_is_deleted_who_must_not_be_and_it_ends_quietly(seed: int) -> None:
-    async def tell(world: World) -> None:
-        chance = world.env.stream("story")
-        story = Story(world, chance)
+async def test_nobody_is_deleted_who_must_not_be_and_it_ends_quietly(world: World, seed: int) -> None:
+    chance = world.env.stream("story")
+    story = Story(world, chance)
+    for name in NAMES:
+        await world.node(name)
+        await world.renew(name)
+        story.alive[name] = None
+    for descriptor in (NODE_LIFECYCLE, TAINT_EVICTION, POD_GARBAGE_COLLECTOR):
+        await world.start(descriptor)
+    async with TaskGroup("kubelets") as group:
+        group.start(story.renew())
+        group.start(story.kubelets())
+        for rule in trouble(chance):
+            world.faults.add(rule)
+        await story.run()
+        world.faults.clear()
         for name in NAMES:
-            await world.node(name)
-            await world.renew(name)
-            story.alive[name] = None
-        for descriptor in (NODE_LIFECYCLE, TAINT_EVICTION, POD_GARBAGE_COLLECTOR):
-            await world.start(descriptor)
-        async with TaskGroup("kubelets") as group:
-            group.start(story.renew())
-            group.start(story.kubelets())
-            for rule in trouble(chance):
-                world.faults.add(rule)
-            await story.run()
-            world.faults.clear()
-            for name in NAMES:
-                await story.come_back(name)
-            await asyncio.sleep(400)
-            world.seen.clear()
-            await asyncio.sleep(300)
-            assert world.requests(reads=False) == [], "the end is quiet"
-            assert [await world.taints(name) for name in NAMES] == [[], [], [], []]
-            assert all("deletionTimestamp" not in pod["metadata"] for pod in (await world.see(PODS))["items"])
-            group.cancel()
-        assert story.wrong == []
-
-    play(tell, seed=seed)
+            await story.come_back(name)
+        await asyncio.sleep(400)
+        world.seen.clear()
+        await asyncio.sleep(300)
+        assert world.requests(reads=False) == [], "the end is quiet"
+        assert [await world.taints(name) for name in NAMES] == [[], [], [], []]
+        assert all("deletionTimestamp" not in pod["metadata"] for pod in (await world.see(PODS))["items"])
+        group.cancel()
+    assert story.wrong == []

@@ -1,91 +1,86 @@
 """A cache that is late does not make a node that is ready lose its pods."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
-from tests.controllers.node_world import HEALTHY, NODES, PODS, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import HEALTHY, NODES, PODS, World
 
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR
+from pilothouse.env import Env
 
 DOWN = {**HEALTHY, "Ready": "False"}
 TAINT = "not-ready:NoExecute"
 
 
-def monitored(story: Callable[[World], Awaitable[None]]) -> None:
-    async def started(world: World) -> None:
+@contextlib.asynccontextmanager
+async def monitored(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         for name in ("n1", "n2", "n3", "n4"):
             await world.node(name)
         await world.start(DESCRIPTOR)
         await asyncio.sleep(1)
-        await story(world)
-
-    play(started)
+        yield world
 
 
-def test_a_node_that_is_ready_again_gets_no_taint() -> None:
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with monitored(env) as world:
+        yield world
+
+
+async def test_a_node_that_is_ready_again_gets_no_taint(world: World) -> None:
     """Its turn comes while the cache still says that it is not ready."""
-
-    async def story(world: World) -> None:
-        for name in ("n1", "n2"):
-            await world.report_node(name, DOWN)
-        await asyncio.sleep(6)
-        assert [TAINT in await world.taints(name) for name in ("n1", "n2")] == [True, False], "the second one waits"
-        with world.faults.hold(resource="nodes"):
-            await world.report_node("n2", HEALTHY)
-            await asyncio.sleep(20)
-            assert TAINT not in await world.taints("n2")
-        assert world.metrics.value("node_collector_evictions_total", "") == 1
-
-    monitored(story)
+    for name in ("n1", "n2"):
+        await world.report_node(name, DOWN)
+    await asyncio.sleep(6)
+    assert [TAINT in await world.taints(name) for name in ("n1", "n2")] == [True, False], "the second one waits"
+    with world.faults.hold(resource="nodes"):
+        await world.report_node("n2", HEALTHY)
+        await asyncio.sleep(20)
+        assert TAINT not in await world.taints("n2")
+    assert world.metrics.value("node_collector_evictions_total", "") == 1
 
 
-def test_a_taint_is_not_swapped_for_one_that_is_no_longer_right() -> None:
-    async def story(world: World) -> None:
+async def test_a_taint_is_not_swapped_for_one_that_is_no_longer_right(world: World) -> None:
+    await world.report_node("n1", DOWN)
+    await asyncio.sleep(6)
+    assert TAINT in await world.taints("n1")
+    with world.faults.hold(resource="nodes"):
+        await world.report_node("n1", {**HEALTHY, "Ready": "Unknown"})
+    with world.faults.hold(resource="nodes"):
         await world.report_node("n1", DOWN)
         await asyncio.sleep(6)
         assert TAINT in await world.taints("n1")
-        with world.faults.hold(resource="nodes"):
-            await world.report_node("n1", {**HEALTHY, "Ready": "Unknown"})
-        with world.faults.hold(resource="nodes"):
-            await world.report_node("n1", DOWN)
-            await asyncio.sleep(6)
-            assert TAINT in await world.taints("n1")
-            assert "unreachable:NoExecute" not in await world.taints("n1")
-
-    monitored(story)
+        assert "unreachable:NoExecute" not in await world.taints("n1")
 
 
 @pytest.mark.parametrize("ready", [True, False], ids=["ready by now", "not ready"])
-def test_a_pod_that_comes_is_marked_only_if_its_node_is_down_now(ready: bool) -> None:
-    async def story(world: World) -> None:
-        await world.report_node("n1", DOWN)
-        await asyncio.sleep(6)
-        with world.faults.hold(resource="nodes"):
-            if ready:
-                await world.report_node("n1", HEALTHY)
-            with world.faults.hold(resource="pods"):
-                await world.pod("late", node="n1", ready=True)
-            await asyncio.sleep(1)
-            assert (await world.conditions(f"{PODS}/late"))["Ready"]["status"] == str(ready)
-
-    monitored(story)
-
-
-def test_pods_whose_marking_failed_are_spared_if_the_node_is_back() -> None:
-    async def story(world: World) -> None:
-        await world.pod("p", node="n1", ready=True)
-        rule = world.faults.add(Rule(fail(500), verb="update", resource="pods"))
-        for _ in range(7):
-            for name in ("n2", "n3", "n4"):
-                await world.renew(name)
-            await asyncio.sleep(10)
-        assert (await world.see(f"{NODES}/n1"))["status"]["conditions"][0]["status"] == "Unknown"
-        with world.faults.hold(resource="nodes"):
+async def test_a_pod_that_comes_is_marked_only_if_its_node_is_down_now(world: World, ready: bool) -> None:
+    await world.report_node("n1", DOWN)
+    await asyncio.sleep(6)
+    with world.faults.hold(resource="nodes"):
+        if ready:
             await world.report_node("n1", HEALTHY)
-            world.faults.remove(rule)
-            await asyncio.sleep(11)
-            assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "True"
+        with world.faults.hold(resource="pods"):
+            await world.pod("late", node="n1", ready=True)
+        await asyncio.sleep(1)
+        assert (await world.conditions(f"{PODS}/late"))["Ready"]["status"] == str(ready)
 
-    monitored(story)
+
+async def test_pods_whose_marking_failed_are_spared_if_the_node_is_back(world: World) -> None:
+    await world.pod("p", node="n1", ready=True)
+    rule = world.faults.add(Rule(fail(500), verb="update", resource="pods"))
+    for _ in range(7):
+        for name in ("n2", "n3", "n4"):
+            await world.renew(name)
+        await asyncio.sleep(10)
+    assert (await world.see(f"{NODES}/n1"))["status"]["conditions"][0]["status"] == "Unknown"
+    with world.faults.hold(resource="nodes"):
+        await world.report_node("n1", HEALTHY)
+        world.faults.remove(rule)
+        await asyncio.sleep(11)
+        assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "True"

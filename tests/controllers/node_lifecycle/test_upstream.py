@@ -2,13 +2,15 @@
 ``scheduler/rate_limited_queue_test.go``, in our words, and where each of them is."""
 
 import asyncio
+import contextlib
 import datetime
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from tests.controllers.node_world import HEALTHY, NODES, PODS, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import HEALTHY, NODES, PODS, World
 from tests.controllers.upstream_coverage import NOT, Cases, missing
 
 from pilothouse.api.coordination import Lease, LeaseSpec
@@ -19,6 +21,7 @@ from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR, NodeLifecycle
 from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, is_silent, observe, unknown_conditions
 from pilothouse.controllers.node.node_lifecycle.taint_queue import TaintQueue
 from pilothouse.controllers.node.node_lifecycle.zones import ZoneState, counts_in_its_zone, plan, report, zone_of
+from pilothouse.env import Env
 
 HEALTH, LEASE = "test_the_states_of_zones_in_two_passes", "test_what_is_written_of_a_node"
 QUEUE = "rate_limited_queue_test.go "
@@ -232,13 +235,18 @@ def ready_since(seconds: float) -> NodeCondition:
     return NodeCondition(type="Ready", status="True", last_heartbeat_time=at(seconds), last_transition_time=at(seconds))
 
 
-def monitored(story: Callable[[World], Awaitable[None]], *, eviction_rate: float = 100.0) -> None:
-    async def started(world: World) -> None:
+@contextlib.asynccontextmanager
+async def monitored(env: Env, *, eviction_rate: float = 100.0) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR, NodeLifecycleOptions(eviction_rate=eviction_rate))
         await asyncio.sleep(1)
-        await story(world)
+        yield world
 
-    play(started)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with monitored(env) as world:
+        yield world
 
 
 async def keep_alive(world: World, *names: str, seconds: float) -> None:
@@ -256,57 +264,44 @@ async def keep_alive(world: World, *names: str, seconds: float) -> None:
         pytest.param(HEALTHY, 70, True, id="reported too long ago"),
     ],
 )
-def test_whose_pods_are_marked(conditions: dict[str, str], seconds: float, marked: bool) -> None:
+async def test_whose_pods_are_marked(world: World, conditions: dict[str, str], seconds: float, marked: bool) -> None:
     """TestMonitorNodeHealthMarkPodsNotReady."""
-
-    async def story(world: World) -> None:
-        await world.node("other")
-        await world.node("n1", conditions=conditions)
-        await world.pod("p", node="n1", ready=True)
-        await keep_alive(world, "other", seconds=seconds)
-        assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == str(not marked)
-
-    monitored(story)
+    await world.node("other")
+    await world.node("n1", conditions=conditions)
+    await world.pod("p", node="n1", ready=True)
+    await keep_alive(world, "other", seconds=seconds)
+    assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == str(not marked)
 
 
-def test_all_pods_of_many_nodes_are_marked() -> None:
+async def test_all_pods_of_many_nodes_are_marked(world: World) -> None:
     """TestMonitorNodeHealthMarkPodsNotReadyWithWorkerSize; how many are looked at together is no option here."""
-
-    async def story(world: World) -> None:
-        await world.node("other")
-        for number in range(20):
-            await world.node(f"n{number}")
-            for serial in range(5):
-                await world.pod(f"p-{number}-{serial}", node=f"n{number}", ready=True)
-        await keep_alive(world, "other", seconds=70)
-        assert len([text for text in world.requests() if text.startswith("update pods/status")]) == 100
-
-    monitored(story)
+    await world.node("other")
+    for number in range(20):
+        await world.node(f"n{number}")
+        for serial in range(5):
+            await world.pod(f"p-{number}-{serial}", node=f"n{number}", ready=True)
+    await keep_alive(world, "other", seconds=70)
+    assert len([text for text in world.requests() if text.startswith("update pods/status")]) == 100
 
 
 @pytest.mark.parametrize(("failures", "writes"), [pytest.param(0, 1, id="no retry"), pytest.param(1, 2, id="a retry")])
-def test_how_often_a_pod_is_marked(failures: int, writes: int) -> None:
+async def test_how_often_a_pod_is_marked(world: World, failures: int, writes: int) -> None:
     """TestMonitorNodeHealthMarkPodsNotReadyRetry."""
-
-    async def story(world: World) -> None:
-        await world.node("other")
-        await world.node("n1")
-        await world.pod("p", node="n1", ready=True)
-        if failures:
-            world.faults.add(Rule(fail(500), verb="update", resource="pods", nth=1))
-        await keep_alive(world, "other", seconds=70)
-        await world.report_node("n1", {**HEALTHY, "Ready": "False"})
-        await keep_alive(world, "other", "n1", seconds=30)
-        assert len([text for text in world.requests() if text.startswith("update pods/status")]) == writes
-        assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False"
-
-    monitored(story)
+    await world.node("other")
+    await world.node("n1")
+    await world.pod("p", node="n1", ready=True)
+    if failures:
+        world.faults.add(Rule(fail(500), verb="update", resource="pods", nth=1))
+    await keep_alive(world, "other", seconds=70)
+    await world.report_node("n1", {**HEALTHY, "Ready": "False"})
+    await keep_alive(world, "other", "n1", seconds=30)
+    assert len([text for text in world.requests() if text.startswith("update pods/status")]) == writes
+    assert (await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False"
 
 
-def test_a_condition_that_vanishes_while_the_node_waits() -> None:
+async def test_a_condition_that_vanishes_while_the_node_waits(env: Env) -> None:
     """TestApplyNoExecuteTaints, its fourth node; the others are in ``test_component``."""
-
-    async def story(world: World) -> None:
+    async with monitored(env, eviction_rate=0.05) as world:
         for name in ("other", "n1", "n2"):
             await world.node(name)
         for name in ("n1", "n2"):
@@ -318,13 +313,10 @@ def test_a_condition_that_vanishes_while_the_node_waits() -> None:
         await keep_alive(world, "other", "n1", "n2", seconds=40)
         assert await world.taints("n2") == []
 
-    monitored(story, eviction_rate=0.05)
 
-
-def test_who_is_ready_again_does_not_hold_up_the_others() -> None:
+async def test_who_is_ready_again_does_not_hold_up_the_others(env: Env) -> None:
     """TestApplyNoExecuteTaintsToNodesEnqueueTwice."""
-
-    async def story(world: World) -> None:
+    async with monitored(env, eviction_rate=0.05) as world:
         names = ("other", "more", "most", "n1", "n2", "n3")
         for name in names:
             await world.node(name)
@@ -337,41 +329,31 @@ def test_who_is_ready_again_does_not_hold_up_the_others() -> None:
         assert await world.taints("n2") == []
         assert "not-ready:NoExecute" in await world.taints("n3"), "the next token is for the next one"
 
-    monitored(story, eviction_rate=0.05)
 
-
-def test_the_event_of_a_new_node_has_its_uid() -> None:
+async def test_the_event_of_a_new_node_has_its_uid(world: World) -> None:
     """TestNodeEventGeneration."""
-
-    async def story(world: World) -> None:
-        made = await world.node("n1")
-        await asyncio.sleep(6)
-        [event] = (await world.see("/api/v1/events"))["items"]
-        assert (event["reason"], event["involvedObject"]["uid"]) == ("RegisteredNode", made["metadata"]["uid"])
-
-    monitored(story)
+    made = await world.node("n1")
+    await asyncio.sleep(6)
+    [event] = (await world.see("/api/v1/events"))["items"]
+    assert (event["reason"], event["involvedObject"]["uid"]) == ("RegisteredNode", made["metadata"]["uid"])
 
 
 @pytest.mark.parametrize("status", ["True", "False", "Unknown", "none"])
 @pytest.mark.parametrize("after", [False, True], ids=["in time", "after the grace period"])
-def test_what_is_remembered_is_what_was_seen_or_written(status: str, after: bool) -> None:
+async def test_what_is_remembered_is_what_was_seen_or_written(world: World, status: str, after: bool) -> None:
     """TestTryUpdateNodeHealth, seen from outside: a pod that comes is marked if and only if what the node says now, or
     what was written on it, is not ready."""
-
-    async def story(world: World) -> None:
-        await world.node("other")
-        await world.node("n1", conditions={} if status == "none" else {**HEALTHY, "Ready": status})
-        await keep_alive(world, "other", seconds=70 if after else 10)
-        await world.pod("p", node="n1")
-        with world.faults.hold(resource="pods"):
-            await world.pod("late", node="n1", ready=True)
-        await asyncio.sleep(1)
-        now = (await world.conditions(f"{NODES}/n1")).get("Ready")
-        down = now is not None and now["status"] != "True"
-        assert down is (after or status in ("False", "Unknown"))
-        assert ((await world.conditions(f"{PODS}/late"))["Ready"]["status"] == "False") is down
-
-    monitored(story)
+    await world.node("other")
+    await world.node("n1", conditions={} if status == "none" else {**HEALTHY, "Ready": status})
+    await keep_alive(world, "other", seconds=70 if after else 10)
+    await world.pod("p", node="n1")
+    with world.faults.hold(resource="pods"):
+        await world.pod("late", node="n1", ready=True)
+    await asyncio.sleep(1)
+    now = (await world.conditions(f"{NODES}/n1")).get("Ready")
+    down = now is not None and now["status"] != "True"
+    assert down is (after or status in ("False", "Unknown"))
+    assert ((await world.conditions(f"{PODS}/late"))["Ready"]["status"] == "False") is down
 
 
 @pytest.mark.parametrize(
@@ -382,18 +364,14 @@ def test_what_is_remembered_is_what_was_seen_or_written(status: str, after: bool
         pytest.param({**HEALTHY, "Ready": "False"}, True, True, id="its node is not ready"),
     ],
 )
-def test_a_pod_that_comes(conditions: dict[str, str], known: bool, marked: bool) -> None:
+async def test_a_pod_that_comes(world: World, conditions: dict[str, str], known: bool, marked: bool) -> None:
     """TestProcessPodMarkPodNotReady. Passes are in seconds 0, 5, 10, …"""
-
-    async def story(world: World) -> None:
-        await world.node("n1", conditions=conditions)
-        await asyncio.sleep(7 if known else 1)
-        with world.faults.hold(resource="pods"):
-            await world.pod("p", node="n1", ready=True)
-        await asyncio.sleep(1)
-        assert ((await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False") is marked
-
-    monitored(story)
+    await world.node("n1", conditions=conditions)
+    await asyncio.sleep(7 if known else 1)
+    with world.faults.hold(resource="pods"):
+        await world.pod("p", node="n1", ready=True)
+    await asyncio.sleep(1)
+    assert ((await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False") is marked
 
 
 @pytest.mark.parametrize("gone", ["first", "second", "third"])

@@ -1,17 +1,19 @@
 """The controller between the embedded API server and a simulated cloud, in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
-from tests.controllers.node_world import NODES, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import NODES, Doc, World
 
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.cloud.node_route import DESCRIPTOR, NodeRouteOptions
 from pilothouse.controllers.shared.cloud import Route
 from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud, SimulatedRoutes
+from pilothouse.env import Env
 
-Story = Callable[[World, SimulatedCloud], Awaitable[None]]
 A, B = "10.120.0.0/24", "10.120.1.0/24"
 
 
@@ -26,16 +28,14 @@ class Refusing(SimulatedRoutes):
         await super().create(cluster, name_hint, route)
 
 
-def routing(story: Story) -> None:
-    """Tell a story in which the controller runs."""
-
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def routing(env: Env) -> AsyncIterator[tuple[World, SimulatedCloud]]:
+    """A world in which the controller runs."""
+    async with node_world.world(env) as world:
         cloud = SimulatedCloud(world.env)
         options = NodeRouteOptions(provider=cloud, allocate=True, cluster_cidr="10.120.0.0/16")
         await world.start(DESCRIPTOR, options)
-        await story(world, cloud)
-
-    play(with_controller)
+        yield world, cloud
 
 
 async def soon(seconds: float = 11.0) -> None:
@@ -56,8 +56,8 @@ def destinations(cloud: SimulatedCloud) -> dict[str, str]:
     return {route.destination: route.node for route in cloud.known_routes.values()}
 
 
-def test_nodes_get_routes_and_say_so() -> None:
-    async def story(world: World, cloud: SimulatedCloud) -> None:
+async def test_nodes_get_routes_and_say_so(env: Env) -> None:
+    async with routing(env) as (world, cloud):
         await node(world, "a", A)
         await node(world, "b", B)
         await node(world, "c")
@@ -76,41 +76,34 @@ def test_nodes_get_routes_and_say_so() -> None:
         await soon()
         assert destinations(cloud) == {A: "a"}
 
-    routing(story)
+
+async def test_a_route_that_cannot_be_made_is_told_and_tried_again(world: World) -> None:
+    cloud = SimulatedCloud(world.env)
+    refusing = Refusing(cloud.known_routes)
+    cloud.routes = refusing
+    options = NodeRouteOptions(provider=cloud, allocate=True, cluster_cidr="10.120.0.0/16")
+    await node(world, "a", A)
+    await world.start(DESCRIPTOR, options)
+    await soon(25)
+    found = await network(world, "a")
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("True", "NoRouteCreated")
+    (told,) = set(await world.events("FailedToCreateRoute"))
+    assert told.startswith("Node/a Could not create route ")
+    assert told.endswith(f" {A} for node a after 0s: no quota")
+    refusing.refuses = False
+    await soon()
+    found = await network(world, "a")
+    assert found is not None
+    assert found["status"] == "False"
 
 
-def test_a_route_that_cannot_be_made_is_told_and_tried_again() -> None:
-    async def with_controller(world: World) -> None:
-        cloud = SimulatedCloud(world.env)
-        refusing = Refusing(cloud.known_routes)
-        cloud.routes = refusing
-        options = NodeRouteOptions(provider=cloud, allocate=True, cluster_cidr="10.120.0.0/16")
-        await node(world, "a", A)
-        await world.start(DESCRIPTOR, options)
-        await soon(25)
-        found = await network(world, "a")
-        assert found is not None
-        assert (found["status"], found["reason"]) == ("True", "NoRouteCreated")
-        (told,) = set(await world.events("FailedToCreateRoute"))
-        assert told.startswith("Node/a Could not create route ")
-        assert told.endswith(f" {A} for node a after 0s: no quota")
-        refusing.refuses = False
-        await soon()
-        found = await network(world, "a")
-        assert found is not None
-        assert found["status"] == "False"
-
-    play(with_controller)
-
-
-def test_a_status_that_cannot_be_written_is_written_in_the_next_pass() -> None:
-    async def story(world: World, cloud: SimulatedCloud) -> None:
+async def test_a_status_that_cannot_be_written_is_written_in_the_next_pass(env: Env) -> None:
+    async with routing(env) as (world, _cloud):
         world.faults.add(Rule(fail(500), verb="patch", resource="nodes", times=2))
         await node(world, "a", A)
         await soon(35)
         assert await network(world, "a") is not None
-
-    routing(story)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +114,9 @@ def test_a_status_that_cannot_be_written_is_written_in_the_next_pass() -> None:
     ],
     ids=["nodes are given no ranges", "no routes are wanted"],
 )
-def test_it_may_have_nothing_to_do(options: dict[str, bool | str]) -> None:
-    async def with_controller(world: World) -> None:
-        cloud = SimulatedCloud(world.env)
-        await world.start(DESCRIPTOR, NodeRouteOptions(provider=cloud, **options))  # type: ignore[arg-type]  # a table
-        await node(world, "a", A)
-        await soon(60)
-        assert cloud.known_routes == {}
-
-    play(with_controller)
+async def test_it_may_have_nothing_to_do(world: World, options: dict[str, bool | str]) -> None:
+    cloud = SimulatedCloud(world.env)
+    await world.start(DESCRIPTOR, NodeRouteOptions(provider=cloud, **options))  # type: ignore[arg-type]  # a table
+    await node(world, "a", A)
+    await soon(60)
+    assert cloud.known_routes == {}

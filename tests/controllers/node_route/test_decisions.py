@@ -132,9 +132,9 @@ def test_whether_a_node_says_so_already(found: tuple[str, str] | None, routed: b
 
 
 def test_the_ranges_are_read_at_the_start() -> None:
-    assert NodeRouteOptions(provider="simulated").problems() == [], "nodes are given no ranges"
-    assert NodeRouteOptions(allocate=True).problems() == [], "there is no provider"
-    (problem,) = NodeRouteOptions(provider="simulated", allocate=True).problems()
+    assert NodeRouteOptions(provider="simulated").validate() == [], "nodes are given no ranges"
+    assert NodeRouteOptions(allocate=True).validate() == [], "there is no provider"
+    (problem,) = NodeRouteOptions(provider="simulated", allocate=True).validate()
     assert problem == "RouteController: Must specify clusterCIDR."
-    (problem,) = NodeRouteOptions(provider="simulated", allocate=True, cluster_cidr="x").problems()
+    (problem,) = NodeRouteOptions(provider="simulated", allocate=True, cluster_cidr="x").validate()
     assert problem.startswith('failed to parse cidr value:"x"')

@@ -14,7 +14,7 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach.operations im
     Operation,
     Operations,
 )
-from pilothouse.env import Env, virtual
+from pilothouse.env import Env
 from pilothouse.semantics.attachments import Disk
 
 DISK, OTHER = Disk("v1", "pv1", "d", "h1", True), Disk("v2", "pv2", "d", "h2", False)
@@ -196,58 +196,49 @@ def operation(kind: str = ATTACH, pair: Pair = HERE, *, exclusive: bool = True) 
     return Operation(kind, pair, DISK, exclusive, 0.0)
 
 
-def test_one_thing_at_a_time_for_a_volume_that_one_node_may_have() -> None:
-    async def main(env: Env) -> None:
-        operations = Operations(env)
-        begun = operation()
-        operations.begin(begun)
-        assert not operations.may_begin(ATTACH, THERE, exclusive=True)
-        assert not operations.may_begin(DETACH, HERE, exclusive=True)
-        assert operations.may_begin(ATTACH, ("v2", "n1"), exclusive=True)
-        operations.end(begun, failed=False)
-        assert operations.may_begin(ATTACH, THERE, exclusive=True)
-
-    virtual.run(main)
+async def test_one_thing_at_a_time_for_a_volume_that_one_node_may_have(env: Env) -> None:
+    operations = Operations(env)
+    begun = operation()
+    operations.begin(begun)
+    assert not operations.may_begin(ATTACH, THERE, exclusive=True)
+    assert not operations.may_begin(DETACH, HERE, exclusive=True)
+    assert operations.may_begin(ATTACH, ("v2", "n1"), exclusive=True)
+    operations.end(begun, failed=False)
+    assert operations.may_begin(ATTACH, THERE, exclusive=True)
 
 
-def test_for_others_one_thing_at_a_time_on_each_node() -> None:
-    async def main(env: Env) -> None:
-        operations = Operations(env)
-        operations.begin(operation(exclusive=False))
-        assert not operations.may_begin(DETACH, HERE, exclusive=False)
-        assert operations.may_begin(ATTACH, THERE, exclusive=False)
-        assert not operations.may_begin(ATTACH, THERE, exclusive=True), "more is known of it by now"
-
-    virtual.run(main)
+async def test_for_others_one_thing_at_a_time_on_each_node(env: Env) -> None:
+    operations = Operations(env)
+    operations.begin(operation(exclusive=False))
+    assert not operations.may_begin(DETACH, HERE, exclusive=False)
+    assert operations.may_begin(ATTACH, THERE, exclusive=False)
+    assert not operations.may_begin(ATTACH, THERE, exclusive=True), "more is known of it by now"
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-def test_what_failed_rests_twice_as_long_each_time(exclusive: bool) -> None:
+async def test_what_failed_rests_twice_as_long_each_time(env: Env, exclusive: bool) -> None:
     import asyncio
 
-    async def main(env: Env) -> None:
-        operations = Operations(env)
-        rests = []
-        for _ in range(10):
-            begun = operation(exclusive=exclusive)
-            operations.begin(begun)
-            operations.end(begun, failed=True)
-            until = operations.rests_until(HERE, exclusive=exclusive)
-            assert until is not None
-            rests.append(until - env.monotonic())
-            assert not operations.may_begin(ATTACH, HERE, exclusive=exclusive)
-            assert operations.may_begin(DETACH, HERE, exclusive=exclusive), "another thing may begin"
-            await asyncio.sleep(rests[-1])
-            assert operations.may_begin(ATTACH, HERE, exclusive=exclusive)
-        assert rests == pytest.approx([0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122])
-        other = operation(DETACH, exclusive=exclusive)
-        operations.begin(other)
-        operations.end(other, failed=True)
+    operations = Operations(env)
+    rests = []
+    for _ in range(10):
+        begun = operation(exclusive=exclusive)
+        operations.begin(begun)
+        operations.end(begun, failed=True)
         until = operations.rests_until(HERE, exclusive=exclusive)
         assert until is not None
-        assert until - env.monotonic() == pytest.approx(0.5), "and begins anew"
-        operations.begin(other)
-        operations.end(other, failed=False)
-        assert operations.rests_until(HERE, exclusive=exclusive) is None
-
-    virtual.run(main)
+        rests.append(until - env.monotonic())
+        assert not operations.may_begin(ATTACH, HERE, exclusive=exclusive)
+        assert operations.may_begin(DETACH, HERE, exclusive=exclusive), "another thing may begin"
+        await asyncio.sleep(rests[-1])
+        assert operations.may_begin(ATTACH, HERE, exclusive=exclusive)
+    assert rests == pytest.approx([0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122])
+    other = operation(DETACH, exclusive=exclusive)
+    operations.begin(other)
+    operations.end(other, failed=True)
+    until = operations.rests_until(HERE, exclusive=exclusive)
+    assert until is not None
+    assert until - env.monotonic() == pytest.approx(0.5), "and begins anew"
+    operations.begin(other)
+    operations.end(other, failed=False)
+    assert operations.rests_until(HERE, exclusive=exclusive) is None

@@ -8,7 +8,6 @@ from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume, StorageClass
 from pilothouse.controllers.shared.volume_links import Known, bound_volume, known
 from pilothouse.controllers.volumes.persistentvolume_binder import links
-from pilothouse.controllers.volumes.persistentvolume_binder.books import Book, ClaimBook, VolumeBook
 from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
     Bind,
     ClaimStep,
@@ -18,6 +17,7 @@ from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
     UseClass,
     decide_claim,
 )
+from pilothouse.controllers.volumes.persistentvolume_binder.stores import ClaimStore, Store, VolumeStore
 from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
     Reclaim,
     SetPhase,
@@ -122,7 +122,7 @@ class Desk:
     """A binder on paper: decides and carries out, in its books only."""
 
     def __init__(self, volumes: list[Doc], claims: list[Doc], classes: list[StorageClass], pods: list[str]) -> None:
-        self.volumes, self.claims = VolumeBook(), ClaimBook()
+        self.volumes, self.claims = VolumeStore(), ClaimStore()
         self._classes = {each.metadata.name: each for each in classes}
         self._pods = pods
         self.told: list[str] = []
@@ -217,9 +217,9 @@ def _marks(annotations: dict[str, str]) -> str:
     return "+".join(names[each] for each in names if each in annotations)
 
 
-def _write(book: Book[Any], found: Known[Any], body: bytes | None) -> Known[Any]:
+def _write(store: Store[Any], found: Known[Any], body: bytes | None) -> Known[Any]:
     if body is None:
         return found
     written = known(body, type(found.object))
-    book.put(written)
+    store.put(written)
     return written

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import Doc, World, play
+from tests.controllers.node_world import Doc, World
 from tests.controllers.persistentvolume_binder.world import (
     CLAIMS,
     VOLUMES,
@@ -17,8 +17,9 @@ from tests.controllers.persistentvolume_binder.world import (
     soon,
 )
 
-from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer
+from pilothouse.client.interceptor import Rule, conflict, delay_answer, fail, lose_answer
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR, BinderOptions
+from pilothouse.env import Env
 
 BOUND_BY = "pv.kubernetes.io/bound-by-controller"
 COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -26,162 +27,139 @@ HOST_PATHS = BinderOptions(hostpath_provisioner=True)
 PROVISIONERS = ("volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner")
 
 
-def test_a_volume_and_a_claim_find_each_other_in_four_writes() -> None:
-    async def story(world: World) -> None:
-        await make_volume(world)
-        await soon()
-        assert await phases(world) == {"v": "Available"}
-        world.seen.clear()
-        await make_claim(world)
-        await soon()
-        assert await phases(world) == {"c": "Bound", "v": "Bound"}
-        assert world.requests() == [
-            "update persistentvolumes v",
-            "update persistentvolumes/status v",
-            "update persistentvolumeclaims c",
-            "update persistentvolumeclaims/status c",
-        ]
-        claim, volume = await world.see(f"{CLAIMS}/c"), await world.see(f"{VOLUMES}/v")
-        assert claim["metadata"]["annotations"] == {BOUND_BY: "yes", COMPLETED: "yes"}
-        assert volume["metadata"]["annotations"] == {BOUND_BY: "yes"}
-        assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
-        assert claim["status"] == {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
-        world.seen.clear()
-        await asyncio.sleep(120)
-        assert world.requests() == [], "the resync finds nothing to do"
-
-    binding(story)
+async def test_a_volume_and_a_claim_find_each_other_in_four_writes(world: World) -> None:
+    await make_volume(world)
+    await soon()
+    assert await phases(world) == {"v": "Available"}
+    world.seen.clear()
+    await make_claim(world)
+    await soon()
+    assert await phases(world) == {"c": "Bound", "v": "Bound"}
+    assert world.requests() == [
+        "update persistentvolumes v",
+        "update persistentvolumes/status v",
+        "update persistentvolumeclaims c",
+        "update persistentvolumeclaims/status c",
+    ]
+    claim, volume = await world.see(f"{CLAIMS}/c"), await world.see(f"{VOLUMES}/v")
+    assert claim["metadata"]["annotations"] == {BOUND_BY: "yes", COMPLETED: "yes"}
+    assert volume["metadata"]["annotations"] == {BOUND_BY: "yes"}
+    assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
+    assert claim["status"] == {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+    world.seen.clear()
+    await asyncio.sleep(120)
+    assert world.requests() == [], "the resync finds nothing to do"
 
 
-def test_a_claim_that_nothing_serves_waits_and_says_why() -> None:
+async def test_a_claim_that_nothing_serves_waits_and_says_why(world: World) -> None:
     """20.8, 20.7."""
-
-    async def story(world: World) -> None:
-        await make_volume(world, "small")
-        await make_claim(world, size="5Gi")
-        await make_claim(world, "named", size="5Gi", volumeName="small")
-        await soon()
-        assert await phases(world) == {"c": "Pending", "named": "Pending", "small": "Available"}
-        why = "no persistent volumes available for this claim and no storage class is set"
-        assert await world.events("FailedBinding") == [f"PersistentVolumeClaim/c {why}"]
-        why = 'Cannot bind to requested volume "small": requested PV is too small'
-        assert await world.events("VolumeMismatch") == [f"PersistentVolumeClaim/named {why}"]
-        await make_volume(world, "large", "10Gi")
-        await asyncio.sleep(16)
-        assert (await phases(world))["c"] == "Bound", "found with the resync"
-
-    binding(story)
+    await make_volume(world, "small")
+    await make_claim(world, size="5Gi")
+    await make_claim(world, "named", size="5Gi", volumeName="small")
+    await soon()
+    assert await phases(world) == {"c": "Pending", "named": "Pending", "small": "Available"}
+    why = "no persistent volumes available for this claim and no storage class is set"
+    assert await world.events("FailedBinding") == [f"PersistentVolumeClaim/c {why}"]
+    why = 'Cannot bind to requested volume "small": requested PV is too small'
+    assert await world.events("VolumeMismatch") == [f"PersistentVolumeClaim/named {why}"]
+    await make_volume(world, "large", "10Gi")
+    await asyncio.sleep(16)
+    assert (await phases(world))["c"] == "Bound", "found with the resync"
 
 
-def test_a_claim_gets_the_default_class_that_came_later() -> None:
+async def test_a_claim_gets_the_default_class_that_came_later(world: World) -> None:
     """20.13."""
-
-    async def story(world: World) -> None:
-        await make_claim(world)
-        await make_claim(world, "none", storageClassName="")
-        await soon()
-        await make_class(world, "std", default=True)
-        await asyncio.sleep(16)
-        assert (await world.see(f"{CLAIMS}/c"))["spec"]["storageClassName"] == "std"
-        assert (await world.see(f"{CLAIMS}/none"))["spec"]["storageClassName"] == ""
-        assert world.metrics.value("retroactive_storageclass_total") == 1.0
-        assert world.metrics.value("retroactive_storageclass_errors_total") == 0.0
-
-    binding(story)
+    await make_claim(world)
+    await make_claim(world, "none", storageClassName="")
+    await soon()
+    await make_class(world, "std", default=True)
+    await asyncio.sleep(16)
+    assert (await world.see(f"{CLAIMS}/c"))["spec"]["storageClassName"] == "std"
+    assert (await world.see(f"{CLAIMS}/none"))["spec"]["storageClassName"] == ""
+    assert world.metrics.value("retroactive_storageclass_total") == 1.0
+    assert world.metrics.value("retroactive_storageclass_errors_total") == 0.0
 
 
-def test_an_external_provisioner_is_told_and_its_volume_bound() -> None:
-    async def story(world: World) -> None:
-        await make_class(world)
-        made = await make_claim(world, storageClassName="gold")
-        await soon()
-        claim = await world.see(f"{CLAIMS}/c")
-        assert {claim["metadata"]["annotations"][each] for each in PROVISIONERS} == {"vendor.com/x"}
-        assert await world.events("ExternalProvisioning") == [
-            "PersistentVolumeClaim/c Waiting for a volume to be created either by the external provisioner "
-            "'vendor.com/x' or manually by the system administrator. If volume creation is delayed, please verify that "
-            "the provisioner is running and correctly registered."
-        ]
-        world.seen.clear()
-        await asyncio.sleep(31)
-        assert world.requests() == [], "told again, but not written"
-        (event,) = (await world.see("/api/v1/events"))["items"]
-        assert event["count"] >= 3
-        reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
-        await make_volume(
-            world, "pvc-1", csi={"driver": "vendor.com", "volumeHandle": "1"}, storageClassName="gold",
-            persistentVolumeReclaimPolicy="Delete", claimRef={**reference, "uid": made["metadata"]["uid"]},
-            annotations={"pv.kubernetes.io/provisioned-by": "vendor.com/x"},
-        )  # fmt: skip
-        await soon()
-        assert await phases(world) == {"c": "Bound", "pvc-1": "Bound"}
-        volume = await world.see(f"{VOLUMES}/pvc-1")
-        assert BOUND_BY not in volume["metadata"]["annotations"], "the provisioner chose"
-        assert world.metrics.value("volume_operation_total_seconds", "vendor.com/x", "provision") == 1.0
-        await remove(world, f"{CLAIMS}/c")
-        await soon()
-        assert await phases(world) == {"pvc-1": "Released"}, "whoever made it deletes it"
-
-    binding(story)
+async def test_an_external_provisioner_is_told_and_its_volume_bound(world: World) -> None:
+    await make_class(world)
+    made = await make_claim(world, storageClassName="gold")
+    await soon()
+    claim = await world.see(f"{CLAIMS}/c")
+    assert {claim["metadata"]["annotations"][each] for each in PROVISIONERS} == {"vendor.com/x"}
+    assert await world.events("ExternalProvisioning") == [
+        "PersistentVolumeClaim/c Waiting for a volume to be created either by the external provisioner "
+        "'vendor.com/x' or manually by the system administrator. If volume creation is delayed, please verify that "
+        "the provisioner is running and correctly registered."
+    ]
+    world.seen.clear()
+    await asyncio.sleep(31)
+    assert world.requests() == [], "told again, but not written"
+    (event,) = (await world.see("/api/v1/events"))["items"]
+    assert event["count"] >= 3
+    reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
+    await make_volume(
+        world, "pvc-1", csi={"driver": "vendor.com", "volumeHandle": "1"}, storageClassName="gold",
+        persistentVolumeReclaimPolicy="Delete", claimRef={**reference, "uid": made["metadata"]["uid"]},
+        annotations={"pv.kubernetes.io/provisioned-by": "vendor.com/x"},
+    )  # fmt: skip
+    await soon()
+    assert await phases(world) == {"c": "Bound", "pvc-1": "Bound"}
+    volume = await world.see(f"{VOLUMES}/pvc-1")
+    assert BOUND_BY not in volume["metadata"]["annotations"], "the provisioner chose"
+    assert world.metrics.value("volume_operation_total_seconds", "vendor.com/x", "provision") == 1.0
+    await remove(world, f"{CLAIMS}/c")
+    await soon()
+    assert await phases(world) == {"pvc-1": "Released"}, "whoever made it deletes it"
 
 
-def test_a_claim_that_waits_for_its_first_consumer() -> None:
+async def test_a_claim_that_waits_for_its_first_consumer(world: World) -> None:
     """20.12."""
-
-    async def story(world: World) -> None:
-        await make_class(world, volumeBindingMode="WaitForFirstConsumer")
-        await make_volume(world, storageClassName="gold")
-        await make_claim(world, storageClassName="gold")
-        await soon()
-        assert await phases(world) == {"c": "Pending", "v": "Available"}
-        waiting = "PersistentVolumeClaim/c waiting for first consumer to be created before binding"
-        assert await world.events("WaitForFirstConsumer") == [waiting]
-        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]
-        spec = {"containers": [{"name": "main", "image": "pause"}], "volumes": volumes}
-        for name in ("p", "q"):
-            await world.request("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": name}, "spec": spec})
-        await asyncio.sleep(16)
-        told = await world.events("WaitForPodScheduled")
-        assert told == ["PersistentVolumeClaim/c waiting for pods p,q to be scheduled"]
-        await world.merge(f"{CLAIMS}/c", {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n"}}})
-        await soon()
-        assert len(await world.events("ExternalProvisioning")) == 1
-
-    binding(story)
+    await make_class(world, volumeBindingMode="WaitForFirstConsumer")
+    await make_volume(world, storageClassName="gold")
+    await make_claim(world, storageClassName="gold")
+    await soon()
+    assert await phases(world) == {"c": "Pending", "v": "Available"}
+    waiting = "PersistentVolumeClaim/c waiting for first consumer to be created before binding"
+    assert await world.events("WaitForFirstConsumer") == [waiting]
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]
+    spec = {"containers": [{"name": "main", "image": "pause"}], "volumes": volumes}
+    for name in ("p", "q"):
+        await world.request("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": name}, "spec": spec})
+    await asyncio.sleep(16)
+    told = await world.events("WaitForPodScheduled")
+    assert told == ["PersistentVolumeClaim/c waiting for pods p,q to be scheduled"]
+    await world.merge(f"{CLAIMS}/c", {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n"}}})
+    await soon()
+    assert len(await world.events("ExternalProvisioning")) == 1
 
 
 @pytest.mark.parametrize(
     ("provisioner", "why"),
     [
         ("kubernetes.io/no-provisioner", "no volume plugin matched name: kubernetes.io/no-provisioner"),
-        ("kubernetes.io/host-path", "no volume plugin matched name: kubernetes.io/host-path"),
+        ("kubernetes.io/nfs", "no provisionable volume plugin matched"),
         ("", 'storageclass.storage.k8s.io "gold" not found'),
     ],
 )
-def test_nobody_can_make_a_volume(provisioner: str, why: str) -> None:
-    async def story(world: World) -> None:
-        if provisioner:
-            await make_class(world, provisioner=provisioner)
-        await make_claim(world, storageClassName="gold")
-        await soon()
-        assert await world.events("ProvisioningFailed") == [f"PersistentVolumeClaim/c {why}"]
-        assert world.requests() == []
-
-    binding(story)
+async def test_nobody_can_make_a_volume(world: World, provisioner: str, why: str) -> None:
+    if provisioner:
+        await make_class(world, provisioner=provisioner)
+    await make_claim(world, storageClassName="gold")
+    await soon()
+    assert await world.events("ProvisioningFailed") == [f"PersistentVolumeClaim/c {why}"]
+    assert world.requests() == []
 
 
-def test_without_dynamic_provisioning_nobody_is_told() -> None:
-    async def story(world: World) -> None:
+async def test_without_dynamic_provisioning_nobody_is_told(env: Env) -> None:
+    async with binding(env, options=BinderOptions(dynamic_provisioning=False)) as world:
         await make_class(world)
         await make_claim(world, storageClassName="gold")
         await asyncio.sleep(20)
         assert (world.requests(), await world.events()) == ([], [])
 
-    binding(story, options=BinderOptions(dynamic_provisioning=False))
 
-
-def test_host_paths_are_made_bound_and_deleted() -> None:
-    async def story(world: World) -> None:
+async def test_host_paths_are_made_bound_and_deleted(env: Env) -> None:
+    async with binding(env, options=HOST_PATHS) as world:
         await make_class(world, "hp", "kubernetes.io/host-path")
         made = await make_claim(world, storageClassName="hp")
         await soon()
@@ -205,26 +183,20 @@ def test_host_paths_are_made_bound_and_deleted() -> None:
         await soon()
         assert world.metrics.value("volume_operation_total_seconds", "kubernetes.io/host-path", "delete") == 1.0
 
-    binding(story, options=HOST_PATHS)
 
-
-def test_a_host_path_is_made_once() -> None:
+async def test_a_host_path_is_made_once(env: Env) -> None:
     """11-8, 11-19: the answer to the first try is lost, the second finds what the first has made."""
-
-    async def story(world: World) -> None:
+    async with binding(env, options=HOST_PATHS) as world:
         world.faults.add(Rule(lose_answer(), verb="create", resource="persistentvolumes", times=1))
         await make_class(world, "hp", "kubernetes.io/host-path")
         await make_claim(world, storageClassName="hp")
         await asyncio.sleep(30)
         assert sorted((await phases(world)).values()) == ["Bound", "Bound"]
 
-    binding(story, options=HOST_PATHS)
 
-
-def test_a_host_path_that_cannot_be_saved() -> None:
+async def test_a_host_path_that_cannot_be_saved(env: Env) -> None:
     """11-9: five tries, ten seconds apart; then again."""
-
-    async def story(world: World) -> None:
+    async with binding(env, options=HOST_PATHS) as world:
         rule = Rule(fail(500, "InternalError", "no"), verb="create", resource="persistentvolumes", times=5)
         world.faults.add(rule)
         await make_class(world, "hp", "kubernetes.io/host-path")
@@ -236,8 +208,6 @@ def test_a_host_path_that_cannot_be_saved() -> None:
         assert world.metrics.value("volume_operation_errors_total", "kubernetes.io/host-path", "provision") == 1.0
         await asyncio.sleep(20)
         assert sorted((await phases(world)).values()) == ["Bound", "Bound"]
-
-    binding(story, options=HOST_PATHS)
 
 
 @pytest.mark.parametrize(
@@ -264,37 +234,45 @@ def test_a_host_path_that_cannot_be_saved() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_a_host_path_cannot_do(of_class: Doc, of_claim: Doc, why: str) -> None:
-    async def story(world: World) -> None:
+async def test_what_a_host_path_cannot_do(env: Env, of_class: Doc, of_claim: Doc, why: str) -> None:
+    async with binding(env, options=HOST_PATHS) as world:
         await make_class(world, "hp", "kubernetes.io/host-path", **of_class)
         await make_claim(world, storageClassName="hp", **of_claim)
         await soon()
         assert set(await world.events("ProvisioningFailed")) == {f"PersistentVolumeClaim/c {why}"}
         assert await phases(world) == {"c": "Pending"}
 
-    binding(story, options=HOST_PATHS)
+
+async def test_host_paths_are_made_only_with_the_flag(world: World) -> None:
+    """``hostPathPlugin.NewProvisioner``: the plugin is there, and refuses."""
+    await make_class(world, "hp", "kubernetes.io/host-path")
+    await make_claim(world, storageClassName="hp")
+    await soon()
+    why = 'Failed to create provisioner: provisioning in volume plugin "kubernetes.io/host-path" is disabled'
+    assert set(await world.events("ProvisioningFailed")) == {f"PersistentVolumeClaim/c {why}"}
+    annotations = (await world.see(f"{CLAIMS}/c"))["metadata"]["annotations"]
+    assert annotations["volume.kubernetes.io/storage-provisioner"] == "kubernetes.io/host-path"
+    assert await phases(world) == {"c": "Pending"}
+    errors = "volume_operation_total_errors"
+    assert world.metrics.value(errors, "kubernetes.io/host-path", "provision") >= 1
 
 
-def test_what_is_retained_is_kept_until_a_user_frees_it() -> None:
+async def test_what_is_retained_is_kept_until_a_user_frees_it(world: World) -> None:
     """20.10."""
-
-    async def story(world: World) -> None:
-        await make_volume(world)
-        await make_claim(world)
-        await soon()
-        world.seen.clear()
-        await remove(world, f"{CLAIMS}/c")
-        await soon()
-        assert await phases(world) == {"v": "Released"}
-        assert world.requests() == ["get persistentvolumeclaims c", "update persistentvolumes/status v"], "asked first"
-        await make_claim(world)
-        await soon()
-        assert await phases(world) == {"c": "Pending", "v": "Released"}, "another claim of that name gets nothing"
-        await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": None}})
-        await asyncio.sleep(16)
-        assert await phases(world) == {"c": "Bound", "v": "Bound"}
-
-    binding(story)
+    await make_volume(world)
+    await make_claim(world)
+    await soon()
+    world.seen.clear()
+    await remove(world, f"{CLAIMS}/c")
+    await soon()
+    assert await phases(world) == {"v": "Released"}
+    assert world.requests() == ["get persistentvolumeclaims c", "update persistentvolumes/status v"], "asked first"
+    await make_claim(world)
+    await soon()
+    assert await phases(world) == {"c": "Pending", "v": "Released"}, "another claim of that name gets nothing"
+    await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": None}})
+    await asyncio.sleep(16)
+    assert await phases(world) == {"c": "Bound", "v": "Bound"}
 
 
 @pytest.mark.parametrize(
@@ -303,6 +281,10 @@ def test_what_is_retained_is_kept_until_a_user_frees_it() -> None:
         pytest.param(
             "Delete", {"nfs": {"server": "s", "path": "/"}}, "VolumeFailedDelete",
             'error getting deleter volume plugin for volume "v": no deletable volume plugin matched', id="8-3",
+        ),
+        pytest.param(
+            "Delete", {"iscsi": {"targetPortal": "p", "iqn": "iqn.2001-04.com.example:s"}}, "VolumeFailedDelete",
+            'error getting deleter volume plugin for volume "v": no volume plugin matched', id="no plugin",
         ),
         pytest.param(
             "Delete", {"path": "/data/v"}, "VolumeFailedDelete",
@@ -314,113 +296,96 @@ def test_what_is_retained_is_kept_until_a_user_frees_it() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_volume_that_cannot_be_reclaimed_has_failed(policy: str, source: Doc, reason: str, why: str) -> None:
-    async def story(world: World) -> None:
-        await make_volume(world, persistentVolumeReclaimPolicy=policy, **source)
-        await make_claim(world)
-        await soon()
-        await remove(world, f"{CLAIMS}/c")
-        await soon()
-        volume = await world.see(f"{VOLUMES}/v")
-        assert (volume["status"]["phase"], volume["status"]["message"]) == ("Failed", why)
-        assert await world.events(reason) == [f"PersistentVolume/v {why}"]
-        await asyncio.sleep(60)
-        assert await world.events(reason) == [f"PersistentVolume/v {why}"], "told once"
+async def test_a_volume_that_cannot_be_reclaimed_has_failed(
+    world: World, policy: str, source: Doc, reason: str, why: str
+) -> None:
+    await make_volume(world, persistentVolumeReclaimPolicy=policy, **source)
+    await make_claim(world)
+    await soon()
+    await remove(world, f"{CLAIMS}/c")
+    await soon()
+    volume = await world.see(f"{VOLUMES}/v")
+    assert (volume["status"]["phase"], volume["status"]["message"]) == ("Failed", why)
+    assert await world.events(reason) == [f"PersistentVolume/v {why}"]
+    await asyncio.sleep(60)
+    assert await world.events(reason) == [f"PersistentVolume/v {why}"], "told once"
 
-    binding(story)
 
-
-def test_a_volume_that_pods_still_use_is_not_recycled() -> None:
+async def test_a_volume_that_pods_still_use_is_not_recycled(world: World) -> None:
     """6-11."""
-
-    async def story(world: World) -> None:
-        await make_volume(world, persistentVolumeReclaimPolicy="Recycle")
-        await make_claim(world)
-        await soon()
-        spec = {
-            "nodeName": "n", "containers": [{"name": "main", "image": "pause"}],
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}],
-        }  # fmt: skip
-        await world.request("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
-        await remove(world, f"{CLAIMS}/c")
-        await soon()
-        assert await phases(world) == {"v": "Released"}
-        told = await world.events("VolumeFailedRecycle")
-        assert told == ["PersistentVolume/v Volume is used by pods: default/p"]
-        await world.delete("/api/v1/namespaces/default/pods/p", grace=0)
-        await asyncio.sleep(16)
-        assert await phases(world) == {"v": "Failed"}
-
-    binding(story)
+    await make_volume(world, persistentVolumeReclaimPolicy="Recycle")
+    await make_claim(world)
+    await soon()
+    spec = {
+        "nodeName": "n", "containers": [{"name": "main", "image": "pause"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}],
+    }  # fmt: skip
+    await world.request("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
+    await remove(world, f"{CLAIMS}/c")
+    await soon()
+    assert await phases(world) == {"v": "Released"}
+    told = await world.events("VolumeFailedRecycle")
+    assert told == ["PersistentVolume/v Volume is used by pods: default/p"]
+    await world.delete("/api/v1/namespaces/default/pods/p", grace=0)
+    await asyncio.sleep(16)
+    assert await phases(world) == {"v": "Failed"}
 
 
-def test_a_claim_that_loses_its_volume_is_lost_at_once_and_found_again() -> None:
+async def test_a_claim_that_loses_its_volume_is_lost_at_once_and_found_again(world: World) -> None:
     """20.11."""
-
-    async def story(world: World) -> None:
-        made = await make_volume(world)
-        await make_claim(world)
-        await soon()
-        bound = await world.see(f"{VOLUMES}/v")
-        await remove(world, f"{VOLUMES}/v")
-        await soon()
-        claim = await world.see(f"{CLAIMS}/c")
-        assert claim["status"] == {"phase": "Lost"}
-        told = "PersistentVolumeClaim/c Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-        assert await world.events("ClaimLost") == [told]
-        again = {"metadata": {"name": "v"}, "spec": bound["spec"]}
-        assert made["spec"]["capacity"] == again["spec"]["capacity"]
-        await world.request("POST", VOLUMES, again)
-        await asyncio.sleep(16)
-        assert await phases(world) == {"c": "Bound", "v": "Bound"}
-
-    binding(story)
+    made = await make_volume(world)
+    await make_claim(world)
+    await soon()
+    bound = await world.see(f"{VOLUMES}/v")
+    await remove(world, f"{VOLUMES}/v")
+    await soon()
+    claim = await world.see(f"{CLAIMS}/c")
+    assert claim["status"] == {"phase": "Lost"}
+    told = "PersistentVolumeClaim/c Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+    assert await world.events("ClaimLost") == [told]
+    again = {"metadata": {"name": "v"}, "spec": bound["spec"]}
+    assert made["spec"]["capacity"] == again["spec"]["capacity"]
+    await world.request("POST", VOLUMES, again)
+    await asyncio.sleep(16)
+    assert await phases(world) == {"c": "Bound", "v": "Bound"}
 
 
 @pytest.mark.parametrize("other", [False, True], ids=["not known", "known as somebody else's"])
-def test_a_claim_is_not_lost_because_the_list_of_volumes_is_old(other: bool) -> None:
+async def test_a_claim_is_not_lost_because_the_list_of_volumes_is_old(world: World, other: bool) -> None:
     """Upstream would call it Lost until the volume is shown."""
-
-    async def story(world: World) -> None:
-        if other:
-            reference = {"namespace": "default", "name": "gone", "uid": "x"}
-            await make_volume(world, claimRef=reference, persistentVolumeReclaimPolicy="Retain")
-            await soon()
-        with world.faults.hold(resource="persistentvolumes"):
-            if other:
-                await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": None}})
-            else:
-                await make_volume(world)
-            done = {BOUND_BY: "yes", COMPLETED: "yes"}
-            claim = await make_claim(world, volumeName="v", annotations=done)
-            reference = {"namespace": "default", "name": "c", "uid": claim["metadata"]["uid"]}
-            await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": reference}})
-            await world.merge(f"{CLAIMS}/c/status", {"status": {"phase": "Bound"}})
-            await asyncio.sleep(40)
-            assert (await phases(world))["c"] == "Bound"
-            assert await world.events("ClaimLost") == await world.events("ClaimMisbound") == []
-        await asyncio.sleep(16)
-        assert await phases(world) == {"c": "Bound", "v": "Bound"}
-
-    binding(story)
-
-
-def test_files_and_blocks_are_told_of_each_other() -> None:
-    """4-9."""
-
-    async def story(world: World) -> None:
-        made = await make_claim(world, storageClassName="")
-        reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
-        await make_volume(world, volumeMode="Block", claimRef={**reference, "uid": made["metadata"]["uid"]})
+    if other:
+        reference = {"namespace": "default", "name": "gone", "uid": "x"}
+        await make_volume(world, claimRef=reference, persistentVolumeReclaimPolicy="Retain")
         await soon()
-        assert sorted(await world.events("VolumeMismatch")) == [
-            'PersistentVolume/v Cannot bind PersistentVolume to requested PersistentVolumeClaim "c" due to '
-            "incompatible volumeMode.",
-            'PersistentVolumeClaim/c Cannot bind PersistentVolume "v" to requested PersistentVolumeClaim due to '
-            "incompatible volumeMode.",
-        ]
+    with world.faults.hold(resource="persistentvolumes"):
+        if other:
+            await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": None}})
+        else:
+            await make_volume(world)
+        done = {BOUND_BY: "yes", COMPLETED: "yes"}
+        claim = await make_claim(world, volumeName="v", annotations=done)
+        reference = {"namespace": "default", "name": "c", "uid": claim["metadata"]["uid"]}
+        await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": reference}})
+        await world.merge(f"{CLAIMS}/c/status", {"status": {"phase": "Bound"}})
+        await asyncio.sleep(40)
+        assert (await phases(world))["c"] == "Bound"
+        assert await world.events("ClaimLost") == await world.events("ClaimMisbound") == []
+    await asyncio.sleep(16)
+    assert await phases(world) == {"c": "Bound", "v": "Bound"}
 
-    binding(story)
+
+async def test_files_and_blocks_are_told_of_each_other(world: World) -> None:
+    """4-9."""
+    made = await make_claim(world, storageClassName="")
+    reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
+    await make_volume(world, volumeMode="Block", claimRef={**reference, "uid": made["metadata"]["uid"]})
+    await soon()
+    assert sorted(await world.events("VolumeMismatch")) == [
+        'PersistentVolume/v Cannot bind PersistentVolume to requested PersistentVolumeClaim "c" due to '
+        "incompatible volumeMode.",
+        'PersistentVolumeClaim/c Cannot bind PersistentVolume "v" to requested PersistentVolumeClaim due to '
+        "incompatible volumeMode.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -430,95 +395,93 @@ def test_files_and_blocks_are_told_of_each_other() -> None:
 @pytest.mark.parametrize(
     "what", [conflict, lambda: fail(500, "InternalError"), lose_answer], ids=["conflict", "error", "no answer"]
 )
-def test_a_binding_that_breaks_off_is_finished(write: str, what: Any) -> None:
+async def test_a_binding_that_breaks_off_is_finished(world: World, write: str, what: Any) -> None:
     resource, _slash, subresource = write.partition("/")
-
-    async def story(world: World) -> None:
-        await make_volume(world)
-        await make_volume(world, "w")
-        await soon()
-        world.faults.add(Rule(what(), verb="update", resource=resource, subresource=subresource, times=1))
-        await make_claim(world)
-        await asyncio.sleep(40)
-        found = await phases(world)
-        assert found["c"] == "Bound"
-        assert sorted(found[name] for name in "vw") == ["Available", "Bound"]
-        claim = await world.see(f"{CLAIMS}/c")
-        volume = await world.see(f"{VOLUMES}/{claim['spec']['volumeName']}")
-        assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
-
-    binding(story)
+    await make_volume(world)
+    await make_volume(world, "w")
+    await soon()
+    world.faults.add(Rule(what(), verb="update", resource=resource, subresource=subresource, times=1))
+    await make_claim(world)
+    await asyncio.sleep(40)
+    found = await phases(world)
+    assert found["c"] == "Bound"
+    assert sorted(found[name] for name in "vw") == ["Available", "Bound"]
+    claim = await world.see(f"{CLAIMS}/c")
+    volume = await world.see(f"{VOLUMES}/{claim['spec']['volumeName']}")
+    assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
 
 
-def test_after_a_restart_nothing_is_written() -> None:
-    async def story(world: World) -> None:
-        await make_volume(world)
-        await make_claim(world)
-        task = await world.start(DESCRIPTOR)
-        await soon(20)
-        task.cancel()
-        await soon()
-        world.seen.clear()
-        await world.start(DESCRIPTOR)
-        await soon(20)
-        assert world.requests() == []
-        assert await phases(world) == {"c": "Bound", "v": "Bound"}
-
-    play(story)
+async def test_after_a_restart_nothing_is_written(world: World) -> None:
+    await make_volume(world)
+    await make_claim(world)
+    task = await world.start(DESCRIPTOR)
+    await soon(20)
+    task.cancel()
+    await soon()
+    world.seen.clear()
+    await world.start(DESCRIPTOR)
+    await soon(20)
+    assert world.requests() == []
+    assert await phases(world) == {"c": "Bound", "v": "Bound"}
 
 
-def test_a_volume_is_not_released_for_a_claim_that_is_only_late() -> None:
+async def test_a_volume_is_not_released_for_a_claim_that_is_only_late(world: World) -> None:
     """The claim's watch lags; the provisioner's volume is here already."""
-
-    async def story(world: World) -> None:
-        await make_class(world)
-        with world.faults.hold(resource="persistentvolumeclaims"):
-            made = await make_claim(world, storageClassName="gold")
-            reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
-            await make_volume(
-                world, storageClassName="gold", claimRef={**reference, "uid": made["metadata"]["uid"]},
-                annotations={"pv.kubernetes.io/provisioned-by": "vendor.com/x"}, persistentVolumeReclaimPolicy="Delete",
-                csi={"driver": "vendor.com", "volumeHandle": "1"},
-            )  # fmt: skip
-            await asyncio.sleep(40)
-            assert (await phases(world))["v"] == "Pending", "not Released: the server has the claim"
-        await asyncio.sleep(20)
-        assert await phases(world) == {"c": "Bound", "v": "Bound"}
-
-    binding(story)
+    await make_class(world)
+    with world.faults.hold(resource="persistentvolumeclaims"):
+        made = await make_claim(world, storageClassName="gold")
+        reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
+        await make_volume(
+            world, storageClassName="gold", claimRef={**reference, "uid": made["metadata"]["uid"]},
+            annotations={"pv.kubernetes.io/provisioned-by": "vendor.com/x"}, persistentVolumeReclaimPolicy="Delete",
+            csi={"driver": "vendor.com", "volumeHandle": "1"},
+        )  # fmt: skip
+        await asyncio.sleep(40)
+        assert (await phases(world))["v"] == "Pending", "not Released: the server has the claim"
+    await asyncio.sleep(20)
+    assert await phases(world) == {"c": "Bound", "v": "Bound"}
 
 
-def test_what_there_is_is_counted() -> None:
-    async def story(world: World) -> None:
-        await make_volume(world)
-        await make_volume(world, "w", csi={"driver": "d", "volumeHandle": "h"}, storageClassName="gold")
-        await make_claim(world)
-        await make_claim(world, "d", storageClassName="gold", accessModes=["ReadWriteMany"])
-        await soon()
-        value = world.metrics.value
-        assert value("pv_collector_total_pv_count", "kubernetes.io/host-path", "Filesystem") == 1.0
-        assert value("pv_collector_total_pv_count", "kubernetes.io/csi:d", "Filesystem") == 1.0
-        assert value("pv_collector_bound_pv_count", "") == 1.0
-        assert value("pv_collector_unbound_pv_count", "gold") == 1.0
-        assert value("pv_collector_bound_pvc_count", "default", "", "") == 1.0
-        assert value("pv_collector_unbound_pvc_count", "default", "gold", "") == 1.0
-        await remove(world, f"{CLAIMS}/d")
-        await soon()
-        assert 'namespace="default",storage_class="gold"' not in world.metrics.exposition()
-
-    binding(story)
+async def test_a_volume_that_goes_before_the_answer_to_a_write_of_it_is_not_bound(world: World) -> None:
+    """It would be the claim's own, and the best match for ever."""
+    rule = Rule(delay_answer(2.0), verb="update", resource="persistentvolumes", subresource="", name="v")
+    world.faults.add(rule)
+    await make_volume(world, "v", "1Gi")
+    await make_volume(world, "w", "10Gi")
+    await soon()
+    await make_claim(world, size="1Gi")
+    await soon()
+    assert rule.hits == 1, "it is being bound"
+    await remove(world, f"{VOLUMES}/v")
+    await asyncio.sleep(60)
+    assert await phases(world) == {"c": "Bound", "w": "Bound"}
 
 
-def test_volumes_of_plugins_that_have_moved_say_where() -> None:
-    async def story(world: World) -> None:
-        disk = {"gcePersistentDisk": {"pdName": "d"}}
-        body: Doc = {
-            "metadata": {"name": "v", "annotations": {"pv.kubernetes.io/provisioned-by": "kubernetes.io/gce-pd"}},
-            "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, **disk},
-        }
-        await world.request("POST", VOLUMES, body)
-        await soon()
-        annotations = (await world.see(f"{VOLUMES}/v"))["metadata"]["annotations"]
-        assert annotations["pv.kubernetes.io/migrated-to"] == "pd.csi.storage.gke.io"
+async def test_what_there_is_is_counted(world: World) -> None:
+    await make_volume(world)
+    await make_volume(world, "w", csi={"driver": "d", "volumeHandle": "h"}, storageClassName="gold")
+    await make_claim(world)
+    await make_claim(world, "d", storageClassName="gold", accessModes=["ReadWriteMany"])
+    await soon()
+    value = world.metrics.value
+    assert value("pv_collector_total_pv_count", "kubernetes.io/host-path", "Filesystem") == 1.0
+    assert value("pv_collector_total_pv_count", "kubernetes.io/csi:d", "Filesystem") == 1.0
+    assert value("pv_collector_bound_pv_count", "") == 1.0
+    assert value("pv_collector_unbound_pv_count", "gold") == 1.0
+    assert value("pv_collector_bound_pvc_count", "default", "", "") == 1.0
+    assert value("pv_collector_unbound_pvc_count", "default", "gold", "") == 1.0
+    await remove(world, f"{CLAIMS}/d")
+    await soon()
+    assert 'namespace="default",storage_class="gold"' not in world.metrics.exposition()
 
-    binding(story)
+
+async def test_volumes_of_plugins_that_have_moved_say_where(world: World) -> None:
+    disk = {"gcePersistentDisk": {"pdName": "d"}}
+    body: Doc = {
+        "metadata": {"name": "v", "annotations": {"pv.kubernetes.io/provisioned-by": "kubernetes.io/gce-pd"}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, **disk},
+    }
+    await world.request("POST", VOLUMES, body)
+    await soon()
+    annotations = (await world.see(f"{VOLUMES}/v"))["metadata"]["annotations"]
+    assert annotations["pv.kubernetes.io/migrated-to"] == "pd.csi.storage.gke.io"

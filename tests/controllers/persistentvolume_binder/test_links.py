@@ -115,10 +115,10 @@ def test_a_phase_without_volume_forgets_what_there_was() -> None:
 
 def test_who_is_to_make_a_volume_is_said_twice_and_once() -> None:
     """The older annotation is for older provisioners."""
-    told = links.told_claim(a_claim(claim("c")), "vendor.com/x")
+    told = links.claim_with_provisioner(a_claim(claim("c")), "vendor.com/x")
     assert told is not None
     assert decoded(told)["metadata"]["annotations"] == {
         "volume.beta.kubernetes.io/storage-provisioner": "vendor.com/x",
         "volume.kubernetes.io/storage-provisioner": "vendor.com/x",
     }
-    assert links.told_claim(known(told, PersistentVolumeClaim), "vendor.com/x") is None
+    assert links.claim_with_provisioner(known(told, PersistentVolumeClaim), "vendor.com/x") is None

@@ -13,8 +13,8 @@ from tests.controllers.persistentvolume_binder.builders import Doc, as_claim, as
 
 from pilothouse.api.storage import PersistentVolume
 from pilothouse.controllers.shared.volume_links import known
-from pilothouse.controllers.volumes.persistentvolume_binder import books
-from pilothouse.controllers.volumes.persistentvolume_binder.books import VolumeBook, mode_set
+from pilothouse.controllers.volumes.persistentvolume_binder import stores
+from pilothouse.controllers.volumes.persistentvolume_binder.stores import VolumeStore, mode_set
 from pilothouse.machinery.labels import SelectorError
 from pilothouse.semantics.volumes import find_match
 
@@ -22,8 +22,8 @@ RWO, ROX, RWX, RWOP = "ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWri
 TWO, THREE = (RWO, ROX), (RWO, ROX, RWX)
 
 
-def book(*docs: Doc) -> VolumeBook:
-    made = VolumeBook()
+def store(*docs: Doc) -> VolumeStore:
+    made = VolumeStore()
     for doc in docs:
         made.put(known(msgspec.json.encode(doc), PersistentVolume))
     return made
@@ -70,25 +70,25 @@ def asks(size: str, modes: tuple[str, ...] = TWO, **more: Any) -> Doc:
     ],
 )
 def test_the_best_match(asked: Doc, found: str) -> None:
-    match = book(*SHELF).best_match(as_claim(asked), delayed=False)
+    match = store(*SHELF).best_match(as_claim(asked), delayed=False)
     assert (match.metadata.name if match else "") == found
 
 
 def test_of_two_alike_the_free_one_is_taken() -> None:
-    shelf = book(volume("gce001", "1G", "abc123", "other", modes=TWO), volume("gce002", "1G", modes=TWO))
+    shelf = store(volume("gce001", "1G", "abc123", "other", modes=TWO), volume("gce002", "1G", modes=TWO))
     match = shelf.best_match(as_claim(asks("1G")), delayed=False)
     assert match is not None
     assert match.metadata.name == "gce002"
 
 
 def test_volumes_are_found_by_their_very_modes() -> None:
-    shelf = book(*SHELF)
+    shelf = store(*SHELF)
     assert [each.metadata.name for each in shelf.of_modes(ROX, RWO)] == ["gce001", "gce002", "gce003", "gce004"]
     assert [each.metadata.name for each in shelf.of_modes(*THREE)] == ["nfs001", "nfs002", "nfs003"]
 
 
 def test_sets_with_the_fewest_modes_come_first() -> None:
-    shelf = book(*SHELF)
+    shelf = store(*SHELF)
     assert shelf.possible_modes((RWO,)) == [(RWO,), TWO, THREE]
     assert shelf.possible_modes((RWX,)) == [THREE]
     assert shelf.possible_modes((RWOP,)) == []
@@ -96,7 +96,7 @@ def test_sets_with_the_fewest_modes_come_first() -> None:
 
 
 def test_a_volume_that_gets_other_modes_is_found_by_those() -> None:
-    shelf = book(volume("a", modes=(RWO,)))
+    shelf = store(volume("a", modes=(RWO,)))
     newer = volume("a", modes=(RWX,))
     newer["metadata"]["resourceVersion"] = "2"
     assert shelf.put(known(msgspec.json.encode(newer), PersistentVolume))
@@ -121,7 +121,7 @@ def test_a_volume_that_gets_other_modes_is_found_by_those() -> None:
 )
 def test_access_modes(modes: tuple[str, ...], taken: tuple[str, ...], found: str) -> None:
     of = {"ebs": (RWO,), "gce": TWO, "nfs": THREE}
-    shelf = book(
+    shelf = store(
         *(
             volume(name, "10G", "x" if name in taken else "", "other" if name in taken else "", modes=each)
             for name, each in of.items()
@@ -134,7 +134,7 @@ def test_access_modes(modes: tuple[str, ...], taken: tuple[str, ...], found: str
 
 def test_fewer_modes_win_over_a_better_size() -> None:
     """10Gi with one mode before 5Gi with two."""
-    shelf = book(volume("ten", "10Gi"), volume("five", "5Gi", modes=(RWO, RWX)))
+    shelf = store(volume("ten", "10Gi"), volume("five", "5Gi", modes=(RWO, RWX)))
     match = shelf.best_match(as_claim(asks("4Gi", (RWO,))), delayed=False)
     assert match is not None
     assert match.metadata.name == "ten"
@@ -158,20 +158,20 @@ RESERVED = volume("reserved", "10Gi", "", "c", "Pending")
     ],
 )
 def test_volumes_that_are_reserved(doc: Doc, delayed: bool, found: bool) -> None:
-    assert bool(book(doc).best_match(as_claim(claim("c", size="5Gi")), delayed=delayed)) is found
+    assert bool(store(doc).best_match(as_claim(claim("c", size="5Gi")), delayed=delayed)) is found
 
 
 def test_what_is_being_deleted_is_nobodys() -> None:
     doc = volume("v", "10Gi", "", "c")
     doc["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert book(doc).best_match(as_claim(claim("c")), delayed=False) is None
+    assert store(doc).best_match(as_claim(claim("c")), delayed=False) is None
 
 
 def test_a_selector_that_nobody_understands_is_an_error() -> None:
     doc = claim("c")
     doc["spec"]["selector"] = {"matchExpressions": [{"key": "a", "operator": "Like"}]}
     with pytest.raises(SelectorError):
-        book(volume("v")).best_match(as_claim(doc), delayed=False)
+        store(volume("v")).best_match(as_claim(doc), delayed=False)
 
 
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -186,7 +186,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def watched(asked: Any, volumes: Iterable[PersistentVolume], **more: Any) -> PersistentVolume | None:
         return find_match(asked, noted(volumes), **more)
 
-    monkeypatch.setattr(books, "find_match", watched)
+    monkeypatch.setattr(stores, "find_match", watched)
     return looked_at
 
 
@@ -200,7 +200,7 @@ def test_volumes_of_others_cost_a_claim_nothing(delayed: bool, monkeypatch: pyte
     better = [volume(f"better{n}", modes=TWO, volumeAttributesClassName="gold") for n in range(50)]
     not_yet = [volume(f"new{n}", modes=TWO, phase="Pending") for n in range(50)]
     mine = volume("mine", "1Gi", "", "c", "Pending", modes=THREE)
-    shelf = book(*in_use, *others, *blocks, *better, *not_yet, volume("free", modes=TWO), mine)
+    shelf = store(*in_use, *others, *blocks, *better, *not_yet, volume("free", modes=TWO), mine)
     match = shelf.best_match(as_claim(asks("1Gi")), delayed=delayed)
     assert match is not None
     assert match.metadata.name == ("mine" if delayed else "free")
@@ -211,7 +211,7 @@ def test_of_many_free_volumes_only_the_best_is_looked_at(monkeypatch: pytest.Mon
     """And of those with the wrong labels as many as it takes."""
     looked_at = looks(monkeypatch)
     free = [volume(f"v{n:02}", f"{10 - n % 10}Gi", labels={"even": str(n % 2)}) for n in range(50)]
-    shelf = book(*free)
+    shelf = store(*free)
     match = shelf.best_match(as_claim(claim("c", size="3500Mi")), delayed=False)
     assert match is not None
     assert (match.metadata.name, looked_at) == ("v06", ["v06"]), "the first of 4Gi"
@@ -239,7 +239,7 @@ def test_the_index_finds_what_a_look_at_each_volume_finds(round_: int) -> None:
             made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         return made
 
-    shelf, present = VolumeBook(), dict[str, PersistentVolume]()
+    shelf, present = VolumeStore(), dict[str, PersistentVolume]()
     for revision in range(1, 120):
         name = f"v{chance.randrange(25)}"
         if chance.random() < 0.2:
@@ -262,7 +262,7 @@ def test_the_index_finds_what_a_look_at_each_volume_finds(round_: int) -> None:
 
 
 def test_what_was_let_go_may_be_had_again() -> None:
-    shelf = book(volume("v", "1Gi", "u1", "other"))
+    shelf = store(volume("v", "1Gi", "u1", "other"))
     assert shelf.best_match(as_claim(claim("c")), delayed=False) is None
     newer = volume("v", "1Gi")
     newer["metadata"]["resourceVersion"] = "2"

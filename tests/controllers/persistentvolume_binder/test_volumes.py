@@ -2,6 +2,7 @@
 TestModifyDeletionFinalizers and TestAnnealMigrationAnnotations of ``pv_controller_test.go`` (v1.36
 ``pkg/controller/volume/persistentvolume``); the numbers are upstream's."""
 
+import re
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.controllers.persistentvolume_binder.builders import (
     volume,
 )
 
+from pilothouse.api.storage import PersistentVolume
 from pilothouse.controllers.shared.volume_plugins import HOST_PATH
 from pilothouse.controllers.volumes.persistentvolume_binder.plugins import (
     NoPlugin,
@@ -26,8 +28,8 @@ from pilothouse.controllers.volumes.persistentvolume_binder.plugins import (
 )
 from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
     Reclaim,
+    RecordModeMismatch,
     SetPhase,
-    TellModes,
     Unbind,
     VolumeStep,
     WakeClaim,
@@ -73,7 +75,7 @@ from pilothouse.semantics.volumes import EXTERNAL_FINALIZER, IN_TREE_FINALIZER, 
             id="4-8 the claim has another one: a user's link stays, without the uid",
         ),
         pytest.param(
-            volume("v", "1Gi", "u", "c", "Bound", volumeMode="Block"), claim("c"), TellModes(), "Bound c#u",
+            volume("v", "1Gi", "u", "c", "Bound", volumeMode="Block"), claim("c"), RecordModeMismatch(), "Bound c#u",
             id="4-9 one for files, one for blocks",
         ),
         pytest.param(
@@ -174,12 +176,14 @@ def test_migration(annotations: dict[str, str], provisioner: str | None, then: d
 
 
 def test_who_makes_volumes() -> None:
-    assert provisioner_of("vendor.com/x", host_paths=False) == "vendor.com/x"
-    assert provisioner_of(MIGRATED, host_paths=False) == "pd.csi.storage.gke.io"
-    assert provisioner_of(HOST_PATH, host_paths=True) == HOST_PATH
-    for name, on in ((HOST_PATH, False), ("kubernetes.io/no-provisioner", True), ("kubernetes.io/glusterfs", True)):
+    assert provisioner_of("vendor.com/x") == "vendor.com/x"
+    assert provisioner_of(MIGRATED) == "pd.csi.storage.gke.io"
+    assert provisioner_of(HOST_PATH) == HOST_PATH
+    for name in ("kubernetes.io/no-provisioner", "kubernetes.io/glusterfs", "kubernetes.io/local-volume"):
         with pytest.raises(NoPlugin, match=f"^no volume plugin matched name: {name}$"):
-            provisioner_of(name, host_paths=on)
+            provisioner_of(name)
+    with pytest.raises(NoPlugin, match="no provisionable volume plugin matched"):
+        provisioner_of("kubernetes.io/nfs")
 
 
 def test_who_deletes_volumes() -> None:
@@ -189,11 +193,38 @@ def test_who_deletes_volumes() -> None:
     assert deleter_of(as_volume(volume("v", csi={"driver": "d", "volumeHandle": "h"}))) == ""
     assert deleter_of(made_by(HOST_PATH)) == HOST_PATH
     assert deleter_of(as_volume(volume("v", hostPath={"path": "/tmp/x"}))) == HOST_PATH
-    with pytest.raises(NoPlugin, match=r"^no volume plugin matched name: kubernetes\.io/glusterfs$"):
-        deleter_of(made_by("kubernetes.io/glusterfs"))
-    text = '^error getting deleter volume plugin for volume "v": no deletable volume plugin matched$'
-    with pytest.raises(NoPlugin, match=text):
-        deleter_of(as_volume(volume("v", nfs={"server": "s", "path": "/"})))
+    assert deleter_of(as_volume(volume("v", "1Gi", "", "", "Available", MIGRATED_TO, iscsi={}))) == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        pytest.param(
+            made_by("kubernetes.io/glusterfs"),
+            "no volume plugin matched name: kubernetes.io/glusterfs",
+            id="made by one that is gone",
+        ),
+        pytest.param(
+            made_by("kubernetes.io/nfs"), "no deletable volume plugin matched", id="made by one that deletes none"
+        ),
+        pytest.param(
+            as_volume(volume("v", nfs={"server": "s", "path": "/"})),
+            'error getting deleter volume plugin for volume "v": no deletable volume plugin matched',
+            id="of one that deletes none",
+        ),
+        *(
+            pytest.param(
+                as_volume(volume("v", **source)),
+                'error getting deleter volume plugin for volume "v": no volume plugin matched',
+                id=f"of none that is there: {next(iter(source))}",
+            )
+            for source in ({"local": {"path": "/data"}}, {"iscsi": {"iqn": "i"}}, {"fc": {"wwids": ["w"]}})
+        ),
+    ],
+)
+def test_what_nobody_deletes(found: PersistentVolume, why: str) -> None:
+    with pytest.raises(NoPlugin, match=f"^{re.escape(why)}$"):
+        deleter_of(found)
 
 
 def test_host_paths_are_deleted_only_below_tmp() -> None:

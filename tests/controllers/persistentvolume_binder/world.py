@@ -2,27 +2,27 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.controllers.node_world import Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import Doc, World
 
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR, BinderOptions
+from pilothouse.env import Env
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 
-def binding(story: Callable[[World], Awaitable[None]], *, seed: int = 0, options: BinderOptions | None = None) -> None:
+@contextlib.asynccontextmanager
+async def binding(env: Env, *, options: BinderOptions | None = None) -> AsyncIterator[World]:
     """Tell a story in which the binder runs."""
-
-    async def with_binder(world: World) -> None:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR, options)
-        await story(world)
-
-    play(with_binder, seed=seed)
+        yield world
 
 
 async def make_claim(world: World, name: str = "c", size: str = "1Gi", **parts: Any) -> Doc:
@@ -36,7 +36,7 @@ async def make_volume(world: World, name: str = "v", size: str = "1Gi", **parts:
     """A volume. ``parts``: ``annotations``, ``finalizers``, ``path`` or ``csi``, and anything for the spec."""
     meta = {"name": name, "annotations": parts.pop("annotations", {}), "finalizers": parts.pop("finalizers", [])}
     spec: Doc = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}}
-    if not ({"csi", "nfs"} & parts.keys()):
+    if not ({"csi", "iscsi", "nfs"} & parts.keys()):
         spec["hostPath"] = {"path": parts.pop("path", f"/data/{name}")}
     return await world.request("POST", VOLUMES, {"metadata": meta, "spec": {**spec, **parts}})
 

@@ -1,14 +1,17 @@
 """The controller against the embedded API server, in virtual time: what wakes it, what it asks, and faults."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import Doc, World
 
 from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.volumes.persistentvolume_expander import DESCRIPTOR
+from pilothouse.env import Env
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -43,48 +46,48 @@ async def soon(seconds: float = 1.0) -> None:
     await asyncio.sleep(seconds)
 
 
-def told(story: Callable[[World], Awaitable[None]], **how: Any) -> None:
-    async def whole(world: World) -> None:
+@contextlib.asynccontextmanager
+async def told(env: Env, **how: Any) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await bound(world, **how)
         await world.start(DESCRIPTOR)
         await soon()
-        await story(world)
-
-    play(whole)
+        yield world
 
 
-def test_a_claim_that_asks_for_more_is_told_whom_to_wait_for() -> None:
-    async def story(world: World) -> None:
-        assert world.requests() == [GET]
-        assert await world.events() == []
-        await ask_for(world, "2Gi")
-        await soon()
-        assert world.requests() == [GET] * 2
-        assert await world.events("ExternalExpanding") == [EXTERNAL]
-        await world.merge(f"{CLAIMS}/c", {"metadata": {"labels": {"a": "b"}}})
-        await soon(600)
-        assert world.requests() == [GET] * 2, "nothing of that has changed"
-        await world.merge(f"{CLAIMS}/c/status", {"status": {"capacity": {"storage": "2Gi"}}})
-        await soon(600)
-        assert world.requests() == [GET] * 3
-        assert len(await world.events()) == 1, "it has what it asked for"
-
-    told(story)
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with told(env) as world:
+        yield world
 
 
-def test_a_claim_that_has_asked_before_the_controller_came_is_told() -> None:
-    async def story(world: World) -> None:
+async def test_a_claim_that_asks_for_more_is_told_whom_to_wait_for(world: World) -> None:
+    assert world.requests() == [GET]
+    assert await world.events() == []
+    await ask_for(world, "2Gi")
+    await soon()
+    assert world.requests() == [GET] * 2
+    assert await world.events("ExternalExpanding") == [EXTERNAL]
+    await world.merge(f"{CLAIMS}/c", {"metadata": {"labels": {"a": "b"}}})
+    await soon(600)
+    assert world.requests() == [GET] * 2, "nothing of that has changed"
+    await world.merge(f"{CLAIMS}/c/status", {"status": {"capacity": {"storage": "2Gi"}}})
+    await soon(600)
+    assert world.requests() == [GET] * 3
+    assert len(await world.events()) == 1, "it has what it asked for"
+
+
+async def test_a_claim_that_has_asked_before_the_controller_came_is_told(env: Env) -> None:
+    async with node_world.world(env) as world:
         await bound(world)
         await ask_for(world, "2Gi")
         await world.start(DESCRIPTOR)
         await soon()
         assert await world.events("ExternalExpanding") == [EXTERNAL]
 
-    play(story)
 
-
-def test_for_a_migrated_plugin_the_driver_is_named() -> None:
-    async def story(world: World) -> None:
+async def test_for_a_migrated_plugin_the_driver_is_named(env: Env) -> None:
+    async with told(env, source=EBS) as world:
         await ask_for(world, "2Gi")
         await soon()
         assert world.requests() == [GET, GET, PATCH]
@@ -101,19 +104,15 @@ def test_for_a_migrated_plugin_the_driver_is_named() -> None:
             "waiting for external resizer to expand the pvc"
         ]
 
-    told(story, source=EBS)
 
-
-def test_a_claim_that_is_not_bound_is_nobodys_business() -> None:
-    async def story(world: World) -> None:
+async def test_a_claim_that_is_not_bound_is_nobodys_business(env: Env) -> None:
+    async with told(env, phase="Pending") as world:
         assert world.requests() == []
-
-    told(story, phase="Pending")
 
 
 @pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), conflict()], ids=["403", "500", "409"])
-def test_a_name_that_cannot_be_written_is_tried_again(fault: Any) -> None:
-    async def story(world: World) -> None:
+async def test_a_name_that_cannot_be_written_is_tried_again(env: Env, fault: Any) -> None:
+    async with told(env, source=EBS) as world:
         world.faults.add(Rule(fault, verb="patch", resource="persistentvolumeclaims", times=2))
         await ask_for(world, "2Gi")
         await soon(30)
@@ -122,13 +121,10 @@ def test_a_name_that_cannot_be_written_is_tried_again(fault: Any) -> None:
         lines = await world.events("ExternalExpanding")
         assert any("error setting resizer annotation to pvc default/c, with error " in line for line in lines)
 
-    told(story, source=EBS)
 
-
-def test_a_volume_that_is_not_the_claims_is_waited_for() -> None:
+async def test_a_volume_that_is_not_the_claims_is_waited_for(env: Env) -> None:
     """when pvc has no PV binding: an error, and another look."""
-
-    async def story(world: World) -> None:
+    async with told(env, linked=False) as world:
         assert len(world.requests()) > 3
         assert set(world.requests()) == {GET}
         await ask_for(world, "2Gi")
@@ -136,5 +132,3 @@ def test_a_volume_that_is_not_the_claims_is_waited_for() -> None:
         await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": {"namespace": "default", "name": "c", "uid": uid}}})
         await soon(1200)
         assert await world.events("ExternalExpanding") == [EXTERNAL]
-
-    told(story, linked=False)

@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import World, play
+from tests.controllers.node_world import World
 
 from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.volumes.persistentvolume_protection import DESCRIPTOR
@@ -42,65 +42,54 @@ async def prepare(world: World, *, phase: str, protected: bool, deleted: bool) -
         pytest.param("Pending", True, True, WRITE, id="never looked at"),
     ],
 )
-def test_what_becomes_of_a_volume(phase: str, protected: bool, deleted: bool, expected: list[str]) -> None:
-    async def story(world: World) -> None:
-        await prepare(world, phase=phase, protected=protected, deleted=deleted)
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(3600)
-        assert world.requests() == expected
-        found = await world.get(f"{VOLUMES}/pv")
-        if deleted and expected:
-            assert found is None
-        else:
-            assert found is not None
-            assert found["metadata"]["finalizers"] == [FINALIZER]
-            assert (found["status"]["phase"], found["spec"]["hostPath"]["path"]) == (phase, "/data")
-
-    play(story)
+async def test_what_becomes_of_a_volume(
+    world: World, phase: str, protected: bool, deleted: bool, expected: list[str]
+) -> None:
+    await prepare(world, phase=phase, protected=protected, deleted=deleted)
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(3600)
+    assert world.requests() == expected
+    found = await world.get(f"{VOLUMES}/pv")
+    if deleted and expected:
+        assert found is None
+    else:
+        assert found is not None
+        assert found["metadata"]["finalizers"] == [FINALIZER]
+        assert (found["status"]["phase"], found["spec"]["hostPath"]["path"]) == (phase, "/data")
 
 
 @pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), conflict()], ids=["403", "500", "409"])
 @pytest.mark.parametrize("deleted", [False, True], ids=["saving PVC finalizer fails", "finalizer removal fails"])
-def test_a_write_that_fails_is_tried_again(deleted: bool, fault: Any) -> None:
-    async def story(world: World) -> None:
-        await prepare(world, phase="Available", protected=deleted, deleted=deleted)
-        world.faults.add(Rule(fault, verb="update", resource="persistentvolumes", times=2))
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(30)
-        assert world.requests() == WRITE * 3
-        found = await world.get(f"{VOLUMES}/pv")
-        assert found is None if deleted else found is not None and found["metadata"]["finalizers"] == [FINALIZER]
-
-    play(story)
+async def test_a_write_that_fails_is_tried_again(world: World, deleted: bool, fault: Any) -> None:
+    await prepare(world, phase="Available", protected=deleted, deleted=deleted)
+    world.faults.add(Rule(fault, verb="update", resource="persistentvolumes", times=2))
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(30)
+    assert world.requests() == WRITE * 3
+    found = await world.get(f"{VOLUMES}/pv")
+    assert found is None if deleted else found is not None and found["metadata"]["finalizers"] == [FINALIZER]
 
 
-def test_a_bound_volume_goes_when_it_is_let_go() -> None:
-    async def story(world: World) -> None:
-        await prepare(world, phase="Bound", protected=True, deleted=False)
-        await world.start(DESCRIPTOR)
-        await world.delete(f"{VOLUMES}/pv")
-        await asyncio.sleep(60)
-        assert world.requests() == []
-        await world.merge(f"{VOLUMES}/pv/status", {"status": {"phase": "Released"}})
-        await asyncio.sleep(1)
-        assert await world.get(f"{VOLUMES}/pv") is None
-
-    play(story)
+async def test_a_bound_volume_goes_when_it_is_let_go(world: World) -> None:
+    await prepare(world, phase="Bound", protected=True, deleted=False)
+    await world.start(DESCRIPTOR)
+    await world.delete(f"{VOLUMES}/pv")
+    await asyncio.sleep(60)
+    assert world.requests() == []
+    await world.merge(f"{VOLUMES}/pv/status", {"status": {"phase": "Released"}})
+    await asyncio.sleep(1)
+    assert await world.get(f"{VOLUMES}/pv") is None
 
 
-def test_a_volume_that_is_bound_behind_the_caches_back_stays() -> None:
+async def test_a_volume_that_is_bound_behind_the_caches_back_stays(world: World) -> None:
     """The binder's write changed it, so that ours is refused."""
-
-    async def story(world: World) -> None:
-        await prepare(world, phase="Available", protected=True, deleted=False)
-        await world.start(DESCRIPTOR)
-        with world.faults.hold(resource="persistentvolumes") as hold:
-            await world.delete(f"{VOLUMES}/pv")
-            await world.merge(f"{VOLUMES}/pv/status", {"status": {"phase": "Bound"}})
-            hold.release(1)
-            await asyncio.sleep(5)
-            assert set(world.requests()) == set(WRITE)
-        await asyncio.sleep(60)
-        assert (await world.see(f"{VOLUMES}/pv"))["metadata"]["finalizers"] == [FINALIZER]
-
-    play(story)
+    await prepare(world, phase="Available", protected=True, deleted=False)
+    await world.start(DESCRIPTOR)
+    with world.faults.hold(resource="persistentvolumes") as hold:
+        await world.delete(f"{VOLUMES}/pv")
+        await world.merge(f"{VOLUMES}/pv/status", {"status": {"phase": "Bound"}})
+        hold.release(1)
+        await asyncio.sleep(5)
+        assert set(world.requests()) == set(WRITE)
+    await asyncio.sleep(60)
+    assert (await world.see(f"{VOLUMES}/pv"))["metadata"]["finalizers"] == [FINALIZER]

@@ -6,15 +6,18 @@ or first lines.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import PODS, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import PODS, Doc, World
 
 from pilothouse.client.interceptor import Break, Rule, conflict, fail, gone, lose_answer
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection import DESCRIPTOR
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import FINALIZER
+from pilothouse.env import Env
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 ELSEWHERE = "/api/v1/namespaces/elsewhere/persistentvolumeclaims"
@@ -54,16 +57,20 @@ def asked(world: World) -> list[str]:
     return [f"{call.verb} {call.resource} {call.name}".strip() for call in calls]
 
 
-def protecting(story: Step, *, before: Step | None = None) -> None:
-    """Tell a story in which the controller runs."""
-
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def protecting(env: Env, *, before: Step | None = None) -> AsyncIterator[World]:
+    """A world in which the controller runs."""
+    async with node_world.world(env) as world:
         if before is not None:
             await before(world)
         await world.start(DESCRIPTOR)
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with protecting(env) as world:
+        yield world
 
 
 async def unprotected_claim(world: World) -> None:
@@ -117,8 +124,8 @@ async def claim_and_pod(world: World, *claims: str, **pod: Any) -> None:
         ),
     ],
 )
-def test_what_is_there_when_it_starts(before: Step, expected: list[str]) -> None:
-    async def story(world: World) -> None:
+async def test_what_is_there_when_it_starts(env: Env, before: Step, expected: list[str]) -> None:
+    async with protecting(env, before=before) as world:
         was = await world.see(f"{CLAIMS}/pvc1")
         await soon()
         assert asked(world) == expected
@@ -132,8 +139,6 @@ def test_what_is_there_when_it_starts(before: Step, expected: list[str]) -> None
         await soon(3600)
         assert asked(world) == expected, "and that is all"
 
-    protecting(story, before=before)
-
 
 @pytest.mark.parametrize(
     "fault", [fail(403, "Forbidden"), fail(500), conflict(), lose_answer()], ids=["403", "500", "409", "lost"]
@@ -145,10 +150,14 @@ def test_what_is_there_when_it_starts(before: Step, expected: list[str]) -> None
         pytest.param(deleted_claim, [LIST, LET_GO], id="finalizer removal fails -> controller retries"),
     ],
 )
-def test_a_write_that_fails(before: Step, once: list[str], fault: Any) -> None:
+async def test_a_write_that_fails(env: Env, before: Step, once: list[str], fault: Any) -> None:
     """Twice; the third succeeds. If only the answer was lost the cache may show it before the second one."""
 
-    async def story(world: World) -> None:
+    async def failing(world: World) -> None:
+        await before(world)
+        world.faults.add(Rule(fault, verb="update", resource="persistentvolumeclaims", times=2))
+
+    async with protecting(env, before=failing) as world:
         await soon(30)
         if isinstance(fault, Break):
             assert asked(world)[: len(once)] == once
@@ -157,64 +166,48 @@ def test_a_write_that_fails(before: Step, once: list[str], fault: Any) -> None:
         found = await world.get(f"{CLAIMS}/pvc1")
         assert found is None if LIST in once else found is not None and found["metadata"]["finalizers"] == [FINALIZER]
 
-    async def failing(world: World) -> None:
-        await before(world)
-        world.faults.add(Rule(fault, verb="update", resource="persistentvolumeclaims", times=2))
 
-    protecting(story, before=failing)
-
-
-def test_a_list_that_fails_keeps_the_claim() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="list", resource="pods", namespace="default", times=3))
-        await deleted_claim(world)
-        await soon(0.02)
-        assert LET_GO not in asked(world)
-        await soon(30)
-        assert asked(world) == [LIST] * 4 + [LET_GO]
-
-    protecting(story)
+async def test_a_list_that_fails_keeps_the_claim(world: World) -> None:
+    world.faults.add(Rule(fail(500), verb="list", resource="pods", namespace="default", times=3))
+    await deleted_claim(world)
+    await soon(0.02)
+    assert LET_GO not in asked(world)
+    await soon(30)
+    assert asked(world) == [LIST] * 4 + [LET_GO]
 
 
-def test_a_claim_in_use_goes_with_its_pod() -> None:
+async def test_a_claim_in_use_goes_with_its_pod(world: World) -> None:
     """deleted running Pod -> finalizer is removed; and pod update from unscheduled to scheduled -> it is not."""
-
-    async def story(world: World) -> None:
-        await claim(world)
-        await user(world, "pvc1", node="")
-        await world.request(
-            "POST", f"{PODS}/pod1/binding", {"target": {"kind": "Node", "name": "node1"}, "metadata": {"name": "pod1"}}
-        )
-        await world.delete(f"{CLAIMS}/pvc1")
-        await soon()
-        assert asked(world) == []
-        await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Running"}})
-        await soon()
-        await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Succeeded"}})
-        await soon()
-        assert asked(world) == [], "it has ended, and that is not enough"
-        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-        await soon()
-        assert asked(world) == [LIST, LET_GO]
-        assert await world.get(f"{CLAIMS}/pvc1") is None
-
-    protecting(story)
+    await claim(world)
+    await user(world, "pvc1", node="")
+    await world.request(
+        "POST", f"{PODS}/pod1/binding", {"target": {"kind": "Node", "name": "node1"}, "metadata": {"name": "pod1"}}
+    )
+    await world.delete(f"{CLAIMS}/pvc1")
+    await soon()
+    assert asked(world) == []
+    await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Running"}})
+    await soon()
+    await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Succeeded"}})
+    await soon()
+    assert asked(world) == [], "it has ended, and that is not enough"
+    await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+    await soon()
+    assert asked(world) == [LIST, LET_GO]
+    assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
-def test_of_two_pods_the_last_lets_it_go() -> None:
-    async def story(world: World) -> None:
-        await claim(world)
-        for name in ("pod1", "pod2"):
-            await user(world, "pvc1", name=name)
-        await world.delete(f"{CLAIMS}/pvc1")
-        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-        await soon()
-        assert asked(world) == []
-        await world.delete(f"{PODS}/pod2", grace=NO_GRACE)
-        await soon()
-        assert await world.get(f"{CLAIMS}/pvc1") is None
-
-    protecting(story)
+async def test_of_two_pods_the_last_lets_it_go(world: World) -> None:
+    await claim(world)
+    for name in ("pod1", "pod2"):
+        await user(world, "pvc1", name=name)
+    await world.delete(f"{CLAIMS}/pvc1")
+    await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+    await soon()
+    assert asked(world) == []
+    await world.delete(f"{PODS}/pod2", grace=NO_GRACE)
+    await soon()
+    assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
 @pytest.mark.parametrize(
@@ -225,87 +218,73 @@ def test_of_two_pods_the_last_lets_it_go() -> None:
         pytest.param(True, ("pvc1",), [], id="both pods reference deleted PVC -> finalizer is not removed"),
     ],
 )
-def test_pod_delete_and_create_with_same_namespaced_name_seen_as_an_update(
-    deleted: bool, again: tuple[str, ...], expected: list[str]
+async def test_pod_delete_and_create_with_same_namespaced_name_seen_as_an_update(
+    world: World, deleted: bool, again: tuple[str, ...], expected: list[str]
 ) -> None:
-    async def story(world: World) -> None:
-        await claim(world)
-        await user(world, "pvc1")
-        if deleted:
-            await world.delete(f"{CLAIMS}/pvc1")
-        await soon()
-        with world.faults.hold(resource="pods"):
-            await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-            await user(world, *again)
-            await soon()
-            assert asked(world) == []
-            world.faults.end_watches(resource="pods", with_=gone())
-            await soon(5)
-        await soon(5)
-        assert asked(world) == expected
-        assert (await world.get(f"{CLAIMS}/pvc1") is None) == bool(expected)
-
-    protecting(story)
-
-
-def test_a_pod_that_went_unseen_lets_it_go() -> None:
-    """The watch broke, and the new list has no pod: a tombstone."""
-
-    async def story(world: World) -> None:
-        await claim(world)
-        await user(world, "pvc1")
+    await claim(world)
+    await user(world, "pvc1")
+    if deleted:
         await world.delete(f"{CLAIMS}/pvc1")
+    await soon()
+    with world.faults.hold(resource="pods"):
+        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+        await user(world, *again)
         await soon()
-        with world.faults.hold(resource="pods"):
-            await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-            world.faults.end_watches(resource="pods", with_=gone())
-            await soon(5)
+        assert asked(world) == []
+        world.faults.end_watches(resource="pods", with_=gone())
         await soon(5)
-        assert await world.get(f"{CLAIMS}/pvc1") is None
+    await soon(5)
+    assert asked(world) == expected
+    assert (await world.get(f"{CLAIMS}/pvc1") is None) == bool(expected)
 
-    protecting(story)
+
+async def test_a_pod_that_went_unseen_lets_it_go(world: World) -> None:
+    """The watch broke, and the new list has no pod: a tombstone."""
+    await claim(world)
+    await user(world, "pvc1")
+    await world.delete(f"{CLAIMS}/pvc1")
+    await soon()
+    with world.faults.hold(resource="pods"):
+        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+        world.faults.end_watches(resource="pods", with_=gone())
+        await soon(5)
+    await soon(5)
+    assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
-def test_a_pod_that_the_cache_does_not_know_keeps_the_claim() -> None:
+async def test_a_pod_that_the_cache_does_not_know_keeps_the_claim(world: World) -> None:
     """deleted PVC with finalizer + pod with the PVC exists but is not in the Informer's cache yet -> it is not removed.
 
     And if the pod comes and goes between two lists no event ever tells of it: upstream would keep the claim.
     """
-
-    async def story(world: World) -> None:
-        await claim(world)
-        with world.faults.hold(resource="pods"):
-            await user(world, "pvc1")
-            await world.delete(f"{CLAIMS}/pvc1")
-            await soon()
-            assert set(asked(world)) == {LIST}
-            await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-            world.faults.end_watches(resource="pods", with_=gone())
-            await soon(5)
-            assert await world.get(f"{CLAIMS}/pvc1") is None
-
-    protecting(story)
-
-
-def test_a_pod_that_the_cache_learns_of_late_is_waited_for_quietly() -> None:
-    async def story(world: World) -> None:
-        await claim(world)
-        with world.faults.hold(resource="pods"):
-            await user(world, "pvc1")
-            await world.delete(f"{CLAIMS}/pvc1")
-            await soon()
+    await claim(world)
+    with world.faults.hold(resource="pods"):
+        await user(world, "pvc1")
+        await world.delete(f"{CLAIMS}/pvc1")
         await soon()
-        world.seen.clear()
-        await soon(7200)
-        assert asked(world) == []
+        assert set(asked(world)) == {LIST}
         await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-        await soon()
+        world.faults.end_watches(resource="pods", with_=gone())
+        await soon(5)
         assert await world.get(f"{CLAIMS}/pvc1") is None
 
-    protecting(story)
+
+async def test_a_pod_that_the_cache_learns_of_late_is_waited_for_quietly(world: World) -> None:
+    await claim(world)
+    with world.faults.hold(resource="pods"):
+        await user(world, "pvc1")
+        await world.delete(f"{CLAIMS}/pvc1")
+        await soon()
+    await soon()
+    world.seen.clear()
+    await soon(7200)
+    assert asked(world) == []
+    await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+    await soon()
+    assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
-def test_one_list_answers_for_all_claims_of_a_namespace() -> None:
+async def test_one_list_answers_for_all_claims_of_a_namespace(env: Env) -> None:
     """``processPVCsByNamespace``: mix of deleted PVCs with some used by a pod and some unused -> finalizer is removed
     only for unused PVCs."""
 
@@ -315,7 +294,7 @@ def test_one_list_answers_for_all_claims_of_a_namespace() -> None:
             await world.delete(f"{CLAIMS}/c{number:02}")
         await user(world, "c07", "c08")
 
-    async def story(world: World) -> None:
+    async with protecting(env, before=before) as world:
         await soon()
         left = [item["metadata"]["name"] for item in (await world.see(CLAIMS))["items"]]
         assert left == ["c07", "c08"]
@@ -326,10 +305,8 @@ def test_one_list_answers_for_all_claims_of_a_namespace() -> None:
         await soon()
         assert sorted(asked(world)) == [LIST, "update persistentvolumeclaims c07", "update persistentvolumeclaims c08"]
 
-    protecting(story, before=before)
 
-
-def test_a_list_that_fails_for_one_claim_does_not_keep_the_next() -> None:
+async def test_a_list_that_fails_for_one_claim_does_not_keep_the_next(env: Env) -> None:
     """delete multiple PVCs of the same namespace; pod list fails for one PVC -> add failing PVC back to queue."""
 
     async def before(world: World) -> None:
@@ -338,16 +315,14 @@ def test_a_list_that_fails_for_one_claim_does_not_keep_the_next() -> None:
             await world.delete(f"{CLAIMS}/{name}")
         world.faults.add(Rule(fail(500), verb="list", resource="pods", namespace="default", times=1))
 
-    async def story(world: World) -> None:
+    async with protecting(env, before=before) as world:
         await soon(0.004)
         assert asked(world) == [LIST, LIST, "update persistentvolumeclaims pvc2"], "the first is tried again later"
         await soon()
         assert (await world.see(CLAIMS))["items"] == []
 
-    protecting(story, before=before)
 
-
-def test_each_namespace_has_its_own_list() -> None:
+async def test_each_namespace_has_its_own_list(env: Env) -> None:
     """deleted PVC with finalizers across different namespaces; a pod of the same words elsewhere uses another claim."""
 
     async def before(world: World) -> None:
@@ -357,7 +332,7 @@ def test_each_namespace_has_its_own_list() -> None:
         await world.delete(f"{ELSEWHERE}/pvc1")
         await claim_and_pod(world, "pvc1")
 
-    async def story(world: World) -> None:
+    async with protecting(env, before=before) as world:
         await soon()
         assert await world.get(f"{ELSEWHERE}/pvc1") is None
         assert await world.get(f"{CLAIMS}/pvc1") is not None
@@ -366,82 +341,66 @@ def test_each_namespace_has_its_own_list() -> None:
         assert await world.get(f"{CLAIMS}/pvc1") is None
         assert asked(world) == [LIST, LET_GO] * 2
 
-    protecting(story, before=before)
 
-
-def test_a_list_says_nothing_of_claims_that_were_deleted_later() -> None:
+async def test_a_list_says_nothing_of_claims_that_were_deleted_later(world: World) -> None:
     """The pod was made before the second claim was deleted, and after the list; the cache knows nothing of it."""
-
-    async def story(world: World) -> None:
-        for name in ("a", "b"):
-            await claim(world, name)
-        with world.faults.hold(resource="pods"):
-            await world.delete(f"{CLAIMS}/a")
-            await soon()
-            assert await world.get(f"{CLAIMS}/a") is None
-            await user(world, "b")
-            await world.delete(f"{CLAIMS}/b")
-            await soon()
-            assert await world.get(f"{CLAIMS}/b") is not None
-
-    protecting(story)
+    for name in ("a", "b"):
+        await claim(world, name)
+    with world.faults.hold(resource="pods"):
+        await world.delete(f"{CLAIMS}/a")
+        await soon()
+        assert await world.get(f"{CLAIMS}/a") is None
+        await user(world, "b")
+        await world.delete(f"{CLAIMS}/b")
+        await soon()
+        assert await world.get(f"{CLAIMS}/b") is not None
 
 
-def test_claims_of_ephemeral_volumes_go_when_their_pod_is_shut_down() -> None:
+async def test_claims_of_ephemeral_volumes_go_when_their_pod_is_shut_down(world: World) -> None:
     """Even if finalizers keep the pod: whoever put them may be waiting for the claim."""
-
-    async def story(world: World) -> None:
-        template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
-        spec = {
-            "nodeName": "node1",
-            "containers": [{"name": "main", "image": "pause"}],
-            "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}],
+    template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+    spec = {
+        "nodeName": "node1",
+        "containers": [{"name": "main", "image": "pause"}],
+        "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}],
+    }
+    pod = await world.request(
+        "POST", PODS, {"metadata": {"name": "pod1", "finalizers": ["example.com/hold"]}, "spec": spec}
+    )
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod1", "uid": pod["metadata"]["uid"], "controller": True}
+    await claim(world, "pod1-scratch", ownerReferences=[owner])
+    await world.delete(f"{CLAIMS}/pod1-scratch")
+    await soon()
+    assert asked(world) == []
+    running = [
+        {
+            "name": "main",
+            "image": "pause",
+            "imageID": "",
+            "ready": True,
+            "restartCount": 0,
+            "state": {"running": {}},
         }
-        pod = await world.request(
-            "POST", PODS, {"metadata": {"name": "pod1", "finalizers": ["example.com/hold"]}, "spec": spec}
-        )
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod1", "uid": pod["metadata"]["uid"], "controller": True}
-        await claim(world, "pod1-scratch", ownerReferences=[owner])
-        await world.delete(f"{CLAIMS}/pod1-scratch")
-        await soon()
-        assert asked(world) == []
-        running = [
-            {
-                "name": "main",
-                "image": "pause",
-                "imageID": "",
-                "ready": True,
-                "restartCount": 0,
-                "state": {"running": {}},
-            }
-        ]
-        await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Running", "containerStatuses": running}})
-        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-        await soon()
-        assert (await world.get(f"{PODS}/pod1")) is not None
-        assert await world.get(f"{CLAIMS}/pod1-scratch") is None
-
-    protecting(story)
+    ]
+    await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Running", "containerStatuses": running}})
+    await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+    await soon()
+    assert (await world.get(f"{PODS}/pod1")) is not None
+    assert await world.get(f"{CLAIMS}/pod1-scratch") is None
 
 
-def test_what_others_hold_stays() -> None:
-    async def story(world: World) -> None:
-        await claim(world, finalizers=["example.com/hold"])
-        await world.delete(f"{CLAIMS}/pvc1")
-        await soon()
-        assert (await world.see(f"{CLAIMS}/pvc1"))["metadata"]["finalizers"] == ["example.com/hold"]
-        assert asked(world) == [LIST, LET_GO]
-
-    protecting(story)
+async def test_what_others_hold_stays(world: World) -> None:
+    await claim(world, finalizers=["example.com/hold"])
+    await world.delete(f"{CLAIMS}/pvc1")
+    await soon()
+    assert (await world.see(f"{CLAIMS}/pvc1"))["metadata"]["finalizers"] == ["example.com/hold"]
+    assert asked(world) == [LIST, LET_GO]
 
 
-def test_news_of_pods_cost_nothing_while_no_claim_is_being_deleted() -> None:
-    async def story(world: World) -> None:
-        await claim(world)
-        await user(world, "pvc1", node="")
-        await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-        await soon()
-        assert asked(world) == []
-        assert world.metrics.value("workqueue_adds_total", "pvcprotection") == 0
-
-    protecting(story)
+async def test_news_of_pods_cost_nothing_while_no_claim_is_being_deleted(world: World) -> None:
+    await claim(world)
+    await user(world, "pvc1", node="")
+    await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
+    await soon()
+    assert asked(world) == []
+    assert world.metrics.value("workqueue_adds_total", "pvcprotection") == 0

@@ -1,13 +1,17 @@
 """Pod garbage collection against the embedded API server, in virtual time."""
 
 import asyncio
+import contextlib
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 
-from tests.controllers.node_world import NODES, PODS, World, play
+import pytest
+from tests.controllers import node_world
+from tests.controllers.node_world import NODES, PODS, World
 
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR, PodGarbageCollectorOptions
+from pilothouse.env import Env
 
 OUT = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 DOWN = {"Ready": "Unknown"}
@@ -15,100 +19,87 @@ FORCED = "pod_gc_collector_force_delete_pods_total"
 FAILED = "pod_gc_collector_force_delete_pod_errors_total"
 
 
-def collecting(story: Callable[[World], Awaitable[None]], **options: int) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def collecting(env: Env, **options: int) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR, PodGarbageCollectorOptions(**options))
         await asyncio.sleep(1)
-        await story(world)
-
-    play(with_controller)
+        yield world
 
 
-def test_pods_of_a_node_that_is_gone_go_after_the_quarantine_and_a_live_look() -> None:
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await world.pod("bare", node="n1")
-        await world.pod("done", node="n1", phase="Succeeded")
-        await world.delete(f"{NODES}/n1")
-        await asyncio.sleep(58)
-        assert await world.pods() == ["bare", "done"]
-        assert world.requests() == [], "nothing is asked before the node was missing for 40 s"
-        await asyncio.sleep(3)
-        assert await world.pods() == []
-        assert world.requests() == [
-            "get nodes n1",
-            "patch pods/status bare",
-            "delete pods bare",
-            "delete pods done",
-        ]
-        [marked] = world.bodies("patch", "pods/status")
-        assert marked["status"]["phase"] == "Failed"
-        [condition] = marked["status"]["conditions"]
-        assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "DeletionByPodGC")
-        assert all(body["gracePeriodSeconds"] == 0 for body in world.bodies("delete", "pods"))
-        assert all(body["preconditions"]["uid"] for body in world.bodies("delete", "pods"))
-        assert world.metrics.value(FORCED, "default", "orphaned") == 2
-        assert world.metrics.value(FAILED, "default", "orphaned") == 0
-
-    collecting(story)
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with collecting(env) as world:
+        yield world
 
 
-def test_a_node_that_comes_back_in_time_keeps_its_pods() -> None:
+async def test_pods_of_a_node_that_is_gone_go_after_the_quarantine_and_a_live_look(world: World) -> None:
+    await world.node("n1")
+    await world.pod("bare", node="n1")
+    await world.pod("done", node="n1", phase="Succeeded")
+    await world.delete(f"{NODES}/n1")
+    await asyncio.sleep(58)
+    assert await world.pods() == ["bare", "done"]
+    assert world.requests() == [], "nothing is asked before the node was missing for 40 s"
+    await asyncio.sleep(3)
+    assert await world.pods() == []
+    assert world.requests() == [
+        "get nodes n1",
+        "patch pods/status bare",
+        "delete pods bare",
+        "delete pods done",
+    ]
+    [marked] = world.bodies("patch", "pods/status")
+    assert marked["status"]["phase"] == "Failed"
+    [condition] = marked["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "DeletionByPodGC")
+    assert all(body["gracePeriodSeconds"] == 0 for body in world.bodies("delete", "pods"))
+    assert all(body["preconditions"]["uid"] for body in world.bodies("delete", "pods"))
+    assert world.metrics.value(FORCED, "default", "orphaned") == 2
+    assert world.metrics.value(FAILED, "default", "orphaned") == 0
+
+
+async def test_a_node_that_comes_back_in_time_keeps_its_pods(world: World) -> None:
     """TestGCOrphaned 'quarantined node that was seen again' and 'no nodes, one quarantined'."""
-
-    async def story(world: World) -> None:
-        await world.pod("a", node="n1")
-        await asyncio.sleep(30)
-        await world.node("n1")
-        await asyncio.sleep(300)
-        assert await world.pods() == ["a"]
-        assert world.requests() == []
-
-    collecting(story)
+    await world.pod("a", node="n1")
+    await asyncio.sleep(30)
+    await world.node("n1")
+    await asyncio.sleep(300)
+    assert await world.pods() == ["a"]
+    assert world.requests() == []
 
 
-def test_a_node_that_only_the_cache_lacks_keeps_its_pods() -> None:
+async def test_a_node_that_only_the_cache_lacks_keeps_its_pods(world: World) -> None:
     """TestGCOrphaned 'node exists in the API but not in the cache' (kubernetes#82365)."""
-
-    async def story(world: World) -> None:
-        with world.faults.hold(resource="nodes"):
-            await world.node("late")
-            await world.pod("a", node="late")
-            await asyncio.sleep(300)
-            assert await world.pods() == ["a"]
-            assert set(world.requests()) == {"get nodes late"}
-
-    collecting(story)
-
-
-def test_a_look_that_fails_deletes_nothing_and_is_repeated() -> None:
-    """TestGCOrphaned 'API request for the node fails'."""
-
-    async def story(world: World) -> None:
-        rule = world.faults.add(Rule(fail(500), verb="get", resource="nodes"))
-        await world.pod("a", node="gone")
-        await asyncio.sleep(200)
-        assert await world.pods() == ["a"]
-        assert world.requests().count("get nodes gone") > 2
-        world.faults.remove(rule)
-        await asyncio.sleep(100)
-        assert await world.pods() == []
-
-    collecting(story)
-
-
-def test_a_404_that_does_not_name_the_node_says_nothing_about_it() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(404), verb="get", resource="nodes"))
-        await world.pod("a", node="gone")
+    with world.faults.hold(resource="nodes"):
+        await world.node("late")
+        await world.pod("a", node="late")
         await asyncio.sleep(300)
         assert await world.pods() == ["a"]
+        assert set(world.requests()) == {"get nodes late"}
 
-    collecting(story)
+
+async def test_a_look_that_fails_deletes_nothing_and_is_repeated(world: World) -> None:
+    """TestGCOrphaned 'API request for the node fails'."""
+    rule = world.faults.add(Rule(fail(500), verb="get", resource="nodes"))
+    await world.pod("a", node="gone")
+    await asyncio.sleep(200)
+    assert await world.pods() == ["a"]
+    assert world.requests().count("get nodes gone") > 2
+    world.faults.remove(rule)
+    await asyncio.sleep(100)
+    assert await world.pods() == []
 
 
-def test_finished_pods_above_the_threshold_go() -> None:
-    async def story(world: World) -> None:
+async def test_a_404_that_does_not_name_the_node_says_nothing_about_it(world: World) -> None:
+    world.faults.add(Rule(fail(404), verb="get", resource="nodes"))
+    await world.pod("a", node="gone")
+    await asyncio.sleep(300)
+    assert await world.pods() == ["a"]
+
+
+async def test_finished_pods_above_the_threshold_go(env: Env) -> None:
+    async with collecting(env, terminated_threshold=1) as world:
         await world.node("n1")
         await world.pod("a", node="n1", phase="Succeeded")
         await asyncio.sleep(2)
@@ -120,32 +111,26 @@ def test_finished_pods_above_the_threshold_go() -> None:
         assert world.requests() == ["delete pods c", "delete pods a"]
         assert world.metrics.value(FORCED, "default", "terminated") == 2
 
-    collecting(story, terminated_threshold=1)
 
-
-def test_an_unbound_pod_that_is_being_deleted_goes() -> None:
+async def test_an_unbound_pod_that_is_being_deleted_goes(world: World) -> None:
     """TestGCUnscheduledTerminating."""
-
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await world.pod("bound", node="n1", finalizers=["example.com/hold"])
-        await world.pod("unbound", phase="Pending", finalizers=["example.com/hold"])
-        await world.pod("wanted", phase="Pending")
-        await world.delete(f"{PODS}/bound")
-        await world.delete(f"{PODS}/unbound")
-        await asyncio.sleep(25)
-        assert world.requests()[:2] == ["patch pods/status unbound", "delete pods unbound"]
-        assert {text.split()[-1] for text in world.requests()} == {"unbound"}
-        [marked, *_] = world.bodies("patch", "pods/status")
-        assert marked["status"]["phase"] == "Failed"
-        assert "conditions" not in marked["status"]
-        assert await world.pods() == ["wanted"]
-
-    collecting(story)
+    await world.node("n1")
+    await world.pod("bound", node="n1", finalizers=["example.com/hold"])
+    await world.pod("unbound", phase="Pending", finalizers=["example.com/hold"])
+    await world.pod("wanted", phase="Pending")
+    await world.delete(f"{PODS}/bound")
+    await world.delete(f"{PODS}/unbound")
+    await asyncio.sleep(25)
+    assert world.requests()[:2] == ["patch pods/status unbound", "delete pods unbound"]
+    assert {text.split()[-1] for text in world.requests()} == {"unbound"}
+    [marked, *_] = world.bodies("patch", "pods/status")
+    assert marked["status"]["phase"] == "Failed"
+    assert "conditions" not in marked["status"]
+    assert await world.pods() == ["wanted"]
 
 
-def test_kubernetes_141190_a_pod_that_waits_for_its_finalizers_alone_is_not_deleted_again() -> None:
-    async def story(world: World) -> None:
+async def test_kubernetes_141190_a_pod_that_waits_for_its_finalizers_alone_is_not_deleted_again(env: Env) -> None:
+    async with collecting(env, terminated_threshold=2) as world:
         await world.node("n1")
         hold = ["example.com/hold"]
         await world.pod("unbound", phase="Pending", finalizers=hold)
@@ -157,112 +142,91 @@ def test_kubernetes_141190_a_pod_that_waits_for_its_finalizers_alone_is_not_dele
         deletions = sorted(text for text in world.requests(reads=False) if text.startswith("delete"))
         assert deletions == ["delete pods done", "delete pods lost", "delete pods unbound"]
 
-    collecting(story, terminated_threshold=2)
 
-
-def test_pods_that_leave_a_node_out_of_service_go_at_once() -> None:
+async def test_pods_that_leave_a_node_out_of_service_go_at_once(world: World) -> None:
     """TestGCTerminating; the requests are those of traces 13, with one read of the node before them."""
-
-    async def story(world: World) -> None:
-        await world.node("n1", conditions=DOWN, taints=(OUT,))
-        await world.node("n2", taints=(OUT,))
-        await world.node("n3", conditions=DOWN)
-        for name in ("n1", "n2", "n3"):
-            await world.pod(f"leaves-{name}", node=name)
-            await world.pod(f"stays-{name}", node=name)
-            await world.delete(f"{PODS}/leaves-{name}")
-        await asyncio.sleep(25)
-        assert world.requests() == ["get nodes n1", "patch pods/status leaves-n1", "delete pods leaves-n1"]
-        assert await world.get(f"{PODS}/leaves-n1") is None
-        assert await world.get(f"{PODS}/leaves-n2") is not None, "its node is ready"
-        assert await world.get(f"{PODS}/leaves-n3") is not None, "nobody vouched for its node"
-        assert world.metrics.value(FORCED, "default", "out-of-service") == 1
-
-    collecting(story)
+    await world.node("n1", conditions=DOWN, taints=(OUT,))
+    await world.node("n2", taints=(OUT,))
+    await world.node("n3", conditions=DOWN)
+    for name in ("n1", "n2", "n3"):
+        await world.pod(f"leaves-{name}", node=name)
+        await world.pod(f"stays-{name}", node=name)
+        await world.delete(f"{PODS}/leaves-{name}")
+    await asyncio.sleep(25)
+    assert world.requests() == ["get nodes n1", "patch pods/status leaves-n1", "delete pods leaves-n1"]
+    assert await world.get(f"{PODS}/leaves-n1") is None
+    assert await world.get(f"{PODS}/leaves-n2") is not None, "its node is ready"
+    assert await world.get(f"{PODS}/leaves-n3") is not None, "nobody vouched for its node"
+    assert world.metrics.value(FORCED, "default", "out-of-service") == 1
 
 
-def test_kubernetes_141887_a_taint_that_only_the_cache_still_has_deletes_nothing() -> None:
-    async def story(world: World) -> None:
-        await world.node("n1", conditions=DOWN, taints=(OUT,))
-        await world.pod("a", node="n1")
-        await asyncio.sleep(21)
-        with world.faults.hold(resource="nodes"):
-            await world.taint("n1")
-            await world.delete(f"{PODS}/a")
-            await asyncio.sleep(100)
-            assert await world.get(f"{PODS}/a") is not None
-            assert set(world.requests()) == {"get nodes n1"}
-            assert world.metrics.value(FORCED, "default", "out-of-service") == 0
-        await world.report_node("n1", {"Ready": "True"})
-        await asyncio.sleep(100)
-        assert await world.get(f"{PODS}/a") is not None, "it is the kubelet's to remove"
-
-    collecting(story)
-
-
-def test_kubernetes_141887_a_node_that_became_ready_unseen_deletes_nothing() -> None:
-    async def story(world: World) -> None:
-        await world.node("n1", conditions=DOWN, taints=(OUT,))
-        await world.pod("a", node="n1")
-        await asyncio.sleep(21)
-        with world.faults.hold(resource="nodes"):
-            await world.report_node("n1", {"Ready": "True"})
-            await world.delete(f"{PODS}/a")
-            await asyncio.sleep(100)
-            assert await world.get(f"{PODS}/a") is not None
-
-    collecting(story)
-
-
-def test_a_pod_that_was_made_anew_under_the_name_is_not_meant() -> None:
-    """The deletion and the patch carry the uid (kubernetes#141887)."""
-
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await world.pod("a", node="gone")
-        await asyncio.sleep(30)
-        with world.faults.hold(resource="pods"):
-            await world.delete(f"{PODS}/a", grace=0)
-            await world.pod("a", node="n1")
-            await asyncio.sleep(60)
-            assert "patch pods/status a" in world.requests()
-            assert await world.pods() == ["a"]
-            assert (await world.see(f"{PODS}/a"))["status"]["phase"] == "Running"
-        await asyncio.sleep(100)
-        assert await world.pods() == ["a"]
-
-    collecting(story)
-
-
-def test_kubernetes_48213_a_kubelet_that_keeps_making_mirror_pods_is_answered_once_per_quarantine() -> None:
-    async def story(world: World) -> None:
-        mirror = {"kubernetes.io/config.mirror": "hash"}
-        deletions = []
-        for _ in range(600):
-            if await world.get(f"{PODS}/static-gone") is None:
-                deletions.append(world.env.monotonic())
-                await world.pod("static-gone", node="gone", annotations=mirror)
-            await asyncio.sleep(1)
-        gaps = [later - earlier for earlier, later in itertools.pairwise(deletions[1:])]
-        assert gaps, "its node does not exist: it goes each time"
-        assert min(gaps) >= 40, "not every 20 s"
-        assert world.requests().count("delete pods static-gone") == len(gaps) + 1
-        assert world.metrics.value(FAILED, "default", "orphaned") == 0
-
-    collecting(story)
-
-
-def test_a_pod_that_cannot_be_marked_is_not_deleted_in_that_pass() -> None:
-    """TestGCInspectingPatchedPodBeforeDeletion, the other way round."""
-
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="patch", resource="pods", nth=1))
-        await world.pod("a", phase="Pending", finalizers=["example.com/hold"])
+async def test_kubernetes_141887_a_taint_that_only_the_cache_still_has_deletes_nothing(world: World) -> None:
+    await world.node("n1", conditions=DOWN, taints=(OUT,))
+    await world.pod("a", node="n1")
+    await asyncio.sleep(21)
+    with world.faults.hold(resource="nodes"):
+        await world.taint("n1")
         await world.delete(f"{PODS}/a")
-        await asyncio.sleep(21)
-        assert world.requests() == ["patch pods/status a"]
-        assert world.metrics.value(FAILED, "default", "unscheduled") == 1
-        await asyncio.sleep(20)
-        assert world.requests()[1:] == ["patch pods/status a", "delete pods a"]
+        await asyncio.sleep(100)
+        assert await world.get(f"{PODS}/a") is not None
+        assert set(world.requests()) == {"get nodes n1"}
+        assert world.metrics.value(FORCED, "default", "out-of-service") == 0
+    await world.report_node("n1", {"Ready": "True"})
+    await asyncio.sleep(100)
+    assert await world.get(f"{PODS}/a") is not None, "it is the kubelet's to remove"
 
-    collecting(story)
+
+async def test_kubernetes_141887_a_node_that_became_ready_unseen_deletes_nothing(world: World) -> None:
+    await world.node("n1", conditions=DOWN, taints=(OUT,))
+    await world.pod("a", node="n1")
+    await asyncio.sleep(21)
+    with world.faults.hold(resource="nodes"):
+        await world.report_node("n1", {"Ready": "True"})
+        await world.delete(f"{PODS}/a")
+        await asyncio.sleep(100)
+        assert await world.get(f"{PODS}/a") is not None
+
+
+async def test_a_pod_that_was_made_anew_under_the_name_is_not_meant(world: World) -> None:
+    """The deletion and the patch carry the uid (kubernetes#141887)."""
+    await world.node("n1")
+    await world.pod("a", node="gone")
+    await asyncio.sleep(30)
+    with world.faults.hold(resource="pods"):
+        await world.delete(f"{PODS}/a", grace=0)
+        await world.pod("a", node="n1")
+        await asyncio.sleep(60)
+        assert "patch pods/status a" in world.requests()
+        assert await world.pods() == ["a"]
+        assert (await world.see(f"{PODS}/a"))["status"]["phase"] == "Running"
+    await asyncio.sleep(100)
+    assert await world.pods() == ["a"]
+
+
+async def test_kubernetes_48213_a_kubelet_that_keeps_making_mirror_pods_is_answered_once_per_quarantine(
+    world: World,
+) -> None:
+    mirror = {"kubernetes.io/config.mirror": "hash"}
+    deletions = []
+    for _ in range(600):
+        if await world.get(f"{PODS}/static-gone") is None:
+            deletions.append(world.env.monotonic())
+            await world.pod("static-gone", node="gone", annotations=mirror)
+        await asyncio.sleep(1)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(deletions[1:])]
+    assert gaps, "its node does not exist: it goes each time"
+    assert min(gaps) >= 40, "not every 20 s"
+    assert world.requests().count("delete pods static-gone") == len(gaps) + 1
+    assert world.metrics.value(FAILED, "default", "orphaned") == 0
+
+
+async def test_a_pod_that_cannot_be_marked_is_not_deleted_in_that_pass(world: World) -> None:
+    """TestGCInspectingPatchedPodBeforeDeletion, the other way round."""
+    world.faults.add(Rule(fail(500), verb="patch", resource="pods", nth=1))
+    await world.pod("a", phase="Pending", finalizers=["example.com/hold"])
+    await world.delete(f"{PODS}/a")
+    await asyncio.sleep(21)
+    assert world.requests() == ["patch pods/status a"]
+    assert world.metrics.value(FAILED, "default", "unscheduled") == 1
+    await asyncio.sleep(20)
+    assert world.requests()[1:] == ["patch pods/status a", "delete pods a"]

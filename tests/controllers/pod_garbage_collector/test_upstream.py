@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.controllers.node_world import NODES, PODS, World, play
+from tests.controllers.node_world import NODES, PODS, World
 from tests.controllers.upstream_coverage import Cases, missing
 
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR, PodGarbageCollectorOptions
@@ -135,34 +135,30 @@ class Row(msgspec.Struct):
         ),
     ],
 )
-def test_pods_of_nodes_that_may_be_gone(row: Row) -> None:
+async def test_pods_of_nodes_that_may_be_gone(world: World, row: Row) -> None:
     """TestGCOrphaned. Passes are in seconds 0, 20, 40, …; a node that is missing in second 20 is looked up in 60."""
-
-    async def story(world: World) -> None:
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(1)
-        for name in row.known:
-            await world.node(name)
-        await asyncio.sleep(1)
-        hold = world.faults.hold(resource="nodes") if row.unseen or row.added_unseen else None
-        if hold is not None:
-            hold.__enter__()
-        for name in row.unseen:
-            await world.node(name)
-        for pod, (node, phase) in row.pods.items():
-            await world.pod(pod, node=node, phase=phase)
-        await asyncio.sleep(48)
-        assert "delete" not in {text.split()[0] for text in world.requests()}
-        for name in (*row.added, *row.added_unseen):
-            await world.node(name)
-        for name in row.removed:
-            await world.delete(f"{NODES}/{name}")
-        await asyncio.sleep(row.end - 50)
-        await judge(world, row.deleted, row.marked, "orphaned")
-        if hold is not None:
-            hold.__exit__(None, None, None)
-
-    play(story)
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(1)
+    for name in row.known:
+        await world.node(name)
+    await asyncio.sleep(1)
+    hold = world.faults.hold(resource="nodes") if row.unseen or row.added_unseen else None
+    if hold is not None:
+        hold.__enter__()
+    for name in row.unseen:
+        await world.node(name)
+    for pod, (node, phase) in row.pods.items():
+        await world.pod(pod, node=node, phase=phase)
+    await asyncio.sleep(48)
+    assert "delete" not in {text.split()[0] for text in world.requests()}
+    for name in (*row.added, *row.added_unseen):
+        await world.node(name)
+    for name in row.removed:
+        await world.delete(f"{NODES}/{name}")
+    await asyncio.sleep(row.end - 50)
+    await judge(world, row.deleted, row.marked, "orphaned")
+    if hold is not None:
+        hold.__exit__(None, None, None)
 
 
 async def judge(world: World, deleted: str, marked: str, reason: str) -> None:
@@ -182,27 +178,23 @@ async def judge(world: World, deleted: str, marked: str, reason: str) -> None:
         pytest.param("n1", "c", "", "", id="bound (Scheduled pod in any phase must not be deleted)"),
     ],
 )
-def test_pods_that_were_never_bound(node: str, leaving: str, deleted: str, marked: str) -> None:
+async def test_pods_that_were_never_bound(world: World, node: str, leaving: str, deleted: str, marked: str) -> None:
     """TestGCUnscheduledTerminating. Finalizers keep what an API server would let go at once."""
-
-    async def story(world: World) -> None:
-        await world.start(DESCRIPTOR, PodGarbageCollectorOptions(terminated_threshold=-1))
-        await world.node("n1")
-        for name, phase in (("a", "Failed"), ("b", "Succeeded"), ("c", "Running")):
-            await world.pod(name, node=node, phase=phase, finalizers=["example.com/hold"])
-        for name in leaving:
-            await world.merge(f"{PODS}/{name}/status", {"status": {"phase": "Running"}})
-            await world.delete(f"{PODS}/{name}", grace=30)
-            phase = {"a": "Failed", "b": "Succeeded", "c": "Running"}[name]
-            await world.merge(f"{PODS}/{name}/status", {"status": {"phase": phase}})
-        held = [p["metadata"].get("deletionGracePeriodSeconds") for p in (await world.see(PODS))["items"]]
-        assert node or all(seconds == 0 for seconds in held if seconds is not None), "unbound pods get no grace"
-        await asyncio.sleep(25)
-        # An ended pod that is held by finalizers alone is left alone: the API server has deleted it already.
-        told = "".join(name for name in deleted if name in marked)
-        await judge(world, told, marked, "unscheduled")
-
-    play(story)
+    await world.start(DESCRIPTOR, PodGarbageCollectorOptions(terminated_threshold=-1))
+    await world.node("n1")
+    for name, phase in (("a", "Failed"), ("b", "Succeeded"), ("c", "Running")):
+        await world.pod(name, node=node, phase=phase, finalizers=["example.com/hold"])
+    for name in leaving:
+        await world.merge(f"{PODS}/{name}/status", {"status": {"phase": "Running"}})
+        await world.delete(f"{PODS}/{name}", grace=30)
+        phase = {"a": "Failed", "b": "Succeeded", "c": "Running"}[name]
+        await world.merge(f"{PODS}/{name}/status", {"status": {"phase": phase}})
+    held = [p["metadata"].get("deletionGracePeriodSeconds") for p in (await world.see(PODS))["items"]]
+    assert node or all(seconds == 0 for seconds in held if seconds is not None), "unbound pods get no grace"
+    await asyncio.sleep(25)
+    # An ended pod that is held by finalizers alone is left alone: the API server has deleted it already.
+    told = "".join(name for name in deleted if name in marked)
+    await judge(world, told, marked, "unscheduled")
 
 
 @pytest.mark.parametrize(
@@ -240,37 +232,29 @@ def test_pods_that_were_never_bound(node: str, leaving: str, deleted: str, marke
         ),
     ],
 )
-def test_pods_that_leave_nodes(
-    nodes: dict[str, tuple[str, str]], pods: dict[str, tuple[str, bool]], deleted: str
+async def test_pods_that_leave_nodes(
+    world: World, nodes: dict[str, tuple[str, str]], pods: dict[str, tuple[str, bool]], deleted: str
 ) -> None:
     """TestGCTerminating."""
-
-    async def story(world: World) -> None:
-        await world.start(DESCRIPTOR)
-        for name, (ready, effect) in nodes.items():
-            taints = ({"key": OUT, "effect": effect},) if effect else ()
-            await world.node(name, conditions={"Ready": ready}, taints=taints)
-        for name, (node, leaving) in pods.items():
-            await world.pod(name, node=node)
-            if leaving:
-                await world.delete(f"{PODS}/{name}")
-        await asyncio.sleep(25)
-        await judge(world, deleted, deleted, "out-of-service")
-
-    play(story)
-
-
-def test_whoever_has_ended_leaves_a_node_out_of_service_unmarked() -> None:
-    """TestGCTerminating 'pods deleted from node tainted out-of-service'."""
-
-    async def story(world: World) -> None:
-        await world.start(DESCRIPTOR)
-        await world.node("n", conditions={"Ready": "False"}, taints=({"key": OUT, "effect": "NoExecute"},))
-        for name, phase in (("a", "Running"), ("b", "Failed"), ("c", "Succeeded")):
-            await world.pod(name, node="n")
+    await world.start(DESCRIPTOR)
+    for name, (ready, effect) in nodes.items():
+        taints = ({"key": OUT, "effect": effect},) if effect else ()
+        await world.node(name, conditions={"Ready": ready}, taints=taints)
+    for name, (node, leaving) in pods.items():
+        await world.pod(name, node=node)
+        if leaving:
             await world.delete(f"{PODS}/{name}")
-            await world.merge(f"{PODS}/{name}/status", {"status": {"phase": phase}})
-        await asyncio.sleep(25)
-        await judge(world, "abc", "a", "out-of-service")
+    await asyncio.sleep(25)
+    await judge(world, deleted, deleted, "out-of-service")
 
-    play(story)
+
+async def test_whoever_has_ended_leaves_a_node_out_of_service_unmarked(world: World) -> None:
+    """TestGCTerminating 'pods deleted from node tainted out-of-service'."""
+    await world.start(DESCRIPTOR)
+    await world.node("n", conditions={"Ready": "False"}, taints=({"key": OUT, "effect": "NoExecute"},))
+    for name, phase in (("a", "Running"), ("b", "Failed"), ("c", "Succeeded")):
+        await world.pod(name, node="n")
+        await world.delete(f"{PODS}/{name}")
+        await world.merge(f"{PODS}/{name}/status", {"status": {"phase": phase}})
+    await asyncio.sleep(25)
+    await judge(world, "abc", "a", "out-of-service")

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 from tests.controllers.certificate_kinds import serve
-from tests.controllers.node_world import Doc, World, play
+from tests.controllers.node_world import Doc, World
 
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
@@ -49,53 +49,44 @@ async def prepare(world: World) -> None:
     await asyncio.sleep(2)
 
 
-def test_every_five_minutes_the_old_ones_go() -> None:
-    async def story(world: World) -> None:
-        await prepare(world)
+async def test_every_five_minutes_the_old_ones_go(world: World) -> None:
+    await prepare(world)
+    await ask(world, "a")
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(600)
+    await ask(world, "b")
+    assert await names(world) == ["a", "b"]
+    await asyncio.sleep(330)
+    assert await names(world) == ["b"]
+    await asyncio.sleep(600)
+    assert await names(world) == []
+    assert world.requests() == [f"delete podcertificaterequests {name}" for name in "ab"]
+
+
+async def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_again(world: World) -> None:
+    await prepare(world)
+    for name in "ab":
+        await ask(world, name)
+    await asyncio.sleep(1000)
+    world.faults.add(Rule(fail(500), verb="delete", resource="podcertificaterequests", nth=1))
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(1)
+    assert await names(world) == ["a"]
+    await asyncio.sleep(300)
+    assert await names(world) == []
+
+
+async def test_another_request_of_the_name_is_not_meant(world: World) -> None:
+    await prepare(world)
+    await ask(world, "a")
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(700)
+    with world.faults.hold(resource="podcertificaterequests"):
+        await world.delete(f"{REQUESTS}/a")
         await ask(world, "a")
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(600)
-        await ask(world, "b")
-        assert await names(world) == ["a", "b"]
-        await asyncio.sleep(330)
-        assert await names(world) == ["b"]
-        await asyncio.sleep(600)
-        assert await names(world) == []
-        assert world.requests() == [f"delete podcertificaterequests {name}" for name in "ab"]
-
-    play(story)
-
-
-def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_again() -> None:
-    async def story(world: World) -> None:
-        await prepare(world)
-        for name in "ab":
-            await ask(world, name)
-        await asyncio.sleep(1000)
-        world.faults.add(Rule(fail(500), verb="delete", resource="podcertificaterequests", nth=1))
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(1)
-        assert await names(world) == ["a"]
         await asyncio.sleep(300)
-        assert await names(world) == []
-
-    play(story)
-
-
-def test_another_request_of_the_name_is_not_meant() -> None:
-    async def story(world: World) -> None:
-        await prepare(world)
-        await ask(world, "a")
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(700)
-        with world.faults.hold(resource="podcertificaterequests"):
-            await world.delete(f"{REQUESTS}/a")
-            await ask(world, "a")
-            await asyncio.sleep(300)
-            assert world.requests() == ["delete podcertificaterequests a"]
-        assert await names(world) == ["a"]
-
-    play(story)
+        assert world.requests() == ["delete podcertificaterequests a"]
+    assert await names(world) == ["a"]
 
 
 def test_it_is_behind_its_gate() -> None:

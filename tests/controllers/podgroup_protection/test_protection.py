@@ -1,50 +1,61 @@
 """PodGroups that pods belong to. Rows and stories mirror
-``pkg/controller/scheduling/podgroupprotection/podgroup_protection_controller_test.go`` of v1.36. The API is a custom
-resource here, and pods have their group only in the cache of the controller: the embedded server drops the field."""
+``pkg/controller/scheduling/podgroupprotection/podgroup_protection_controller_test.go`` of v1.36. The server has the
+gate on, and its admission plugin protects every new group."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers.alpha_kinds import read_groups_from_labels, serve
-from tests.controllers.node_world import PODS, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import PODS, World
 from tests.controllers.upstream_coverage import Cases, missing
 
 from pilothouse.api.core import Pod, PodSchedulingGroup, PodSpec, PodStatus
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.api.scheduling import POD_GROUPS
-from pilothouse.client.interceptor import Rule, conflict, fail, gone
+from pilothouse.apiserver import ServerOptions
+from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.workloads.podgroup_protection import DESCRIPTOR, FINALIZER
-from pilothouse.controllers.workloads.podgroup_protection.decide import group_of, index_by_group, is_used_by, matters
+from pilothouse.controllers.workloads.podgroup_protection.decide import (
+    active_pods_by_group,
+    group_of,
+    groups_to_enqueue,
+)
+from pilothouse.env import Env
 
+SPEC = {"podGroupTemplateRef": None, "schedulingPolicy": {"gang": {"minCount": 2}}}
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 
-_USED, _MATTERS, _OF = "test_who_uses_a_group", "test_which_news_of_a_pod_matter", "test_to_which_group_a_pod_belongs"
-_ADDED, _KEPT = "test_a_group_with_a_pod_is_protected", "test_a_group_is_kept_as_long_as_a_pod_has_not_ended"
-_FREE = "test_a_group_without_pods_is_left_alone_and_goes_at_once"
+_OF, _LOOK = "test_to_which_group_a_pod_belongs", "test_what_of_a_pod_can_let_its_group_go"
+_LEFT, _KEPT = "test_a_group_that_lives_is_left_alone", "test_a_group_is_kept_as_long_as_a_pod_has_not_ended"
+_FREE = "test_a_group_that_nobody_uses_goes_at_once"
 _NEW, _DELETED = "new PodGroup without finalizer", "deleted PodGroup with finalizer"
+_LAST = "PodGroup being deleted with finalizer, was last active pod"
 
 COVERED: Cases = {
-    "TestIsPodTerminated": _USED,
-    "TestParsePod": "does not apply: handlers get nothing but pods here",
-    "TestEnqueuePodGroupForPod": _MATTERS,
-    "TestPodAddedDeletedUpdated_UIDMismatch": "test_a_pod_that_was_replaced_unseen_no_longer_counts",
-    "TestPodSchedulingGroupIndexer": _OF,
-    "TestIsBeingUsed": _USED,
-    f"{_NEW}, no pods": _FREE,
-    f"{_NEW}, active pod exists": _ADDED,
-    "PodGroup with finalizer, not being deleted": _ADDED,
-    f"{_DELETED}, no active pods": _FREE,
-    f"{_DELETED}, active pod exists": _KEPT,
-    f"{_DELETED}, only terminated pods": _KEPT,
-    f"{_DELETED}, mix of active and terminated pods": _KEPT,
-    "PodGroup without finalizer, already deleted": _FREE,
-    "pod deleted, PodGroup being deleted, was last active pod": _KEPT,
-    "pod terminated, PodGroup being deleted, was last active pod": _KEPT,
-    "new unscheduled pod, PodGroup needs finalizer": _ADDED,
-    "pod without schedulingGroup": _OF,
+    "TestIsPodTerminated": _OF,
+    "TestGetPod": "does not apply: handlers get nothing but pods here",
+    "TestHandlePodChange": _LOOK,
+    "TestActivePodSchedulingGroupIndexer": _OF,
+    "TestHasActivePods": _KEPT,
+    "TestHandlePodGroupUpdate": _LEFT,
+    f"{_NEW}, no action (admission plugin handles it)": _LEFT,
+    f"{_NEW}, active pod exists, then no action (admission plugin handles it)": _LEFT,
+    "PodGroup with finalizer, not being deleted, then no action": _LEFT,
+    f"{_DELETED}, no active pods, then finalizer is removed": _FREE,
+    f"{_DELETED}, active pod exists, then finalizer is kept": _KEPT,
+    f"{_DELETED}, only terminated pods, then finalizer is removed": _KEPT,
+    f"{_DELETED}, mix of active and terminated pods, then finalizer is kept": _KEPT,
+    "PodGroup without finalizer, already deleted, then no action (not a deletion candidate)": _LEFT,
+    "PodGroup without finalizer, already deleted, active pods exist, then no action": _LEFT,
+    f"pod deleted, {_LAST}, finalizer is removed": _KEPT,
+    f"pod terminated succeeded, {_LAST}, then finalizer is removed": _KEPT,
+    f"pod terminated failed, {_LAST}, then finalizer is removed": _KEPT,
+    "new unscheduled pod, PodGroup without finalizer, then no action": _LEFT,
+    "pod without schedulingGroup -> no PodGroup action": _LOOK,
+    "terminated pod references non-existent PodGroup, controller handles gracefully": _LEFT,
 }
 
 
@@ -52,72 +63,74 @@ def test_every_case_of_upstreams_is_somewhere() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
-def pod(group: str | None = "g", *, node: str = "n", phase: str = "Running") -> Pod:
+def pod(group: str | None = "g", *, phase: str = "Running", uid: str = "1") -> Pod:
     """A pod of that group."""
-    spec = PodSpec(node_name=node, scheduling_group=None if group is None else PodSchedulingGroup(pod_group_name=group))
-    return Pod(metadata=ObjectMeta(name="p", namespace="default"), spec=spec, status=PodStatus(phase=phase))
+    spec = PodSpec(scheduling_group=None if group is None else PodSchedulingGroup(pod_group_name=group))
+    return Pod(metadata=ObjectMeta(name="p", namespace="default", uid=uid), spec=spec, status=PodStatus(phase=phase))
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("found", "key", "active"),
     [
-        pytest.param(pod(), "default/g", id="the group of its namespace"),
-        pytest.param(pod(None), "", id="no group"),
-        pytest.param(pod(""), "", id="a group without a name"),
+        pytest.param(pod(), "default/g", True, id="the group of its namespace"),
+        pytest.param(pod(None), "", False, id="no group"),
+        pytest.param(pod(""), "", False, id="a group without a name"),
+        pytest.param(pod(phase="Pending"), "default/g", True, id="one that waits"),
+        pytest.param(pod(phase="Succeeded"), "default/g", False, id="one that has succeeded"),
+        pytest.param(pod(phase="Failed"), "default/g", False, id="one that has failed"),
     ],
 )
-def test_to_which_group_a_pod_belongs(found: Pod, expected: str) -> None:
-    assert group_of(found) == expected
-    assert list(index_by_group(found)) == ([expected] if expected else [])
+def test_to_which_group_a_pod_belongs(found: Pod, key: str, active: bool) -> None:
+    assert group_of(found) == key
+    assert list(active_pods_by_group(found)) == ([key] if active else [])
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("old", "new", "keys"),
     [
-        pytest.param(pod(node=""), True, id="no node yet"),
-        pytest.param(pod(), False, id="it runs"),
-        pytest.param(pod(phase="Succeeded"), True, id="it has succeeded"),
-        pytest.param(pod(phase="Failed"), True, id="it has failed"),
-        pytest.param(pod(node="", phase="Failed"), True, id="it has failed without a node"),
+        pytest.param(pod(), None, ["default/g"], id="it is gone"),
+        pytest.param(pod(), pod(phase="Succeeded"), ["default/g"], id="it has ended"),
+        pytest.param(None, pod(phase="Failed"), ["default/g"], id="one that has ended is seen first"),
+        pytest.param(None, pod(phase="Pending"), [], id="one that waits comes"),
+        pytest.param(None, pod(), [], id="one that runs comes"),
+        pytest.param(pod(), pod(), [], id="it runs on"),
+        pytest.param(pod(None), None, [], id="one without a group is gone"),
+        pytest.param(pod(""), None, [], id="one whose group has no name is gone"),
+        pytest.param(
+            pod(uid="0"), pod(phase="Succeeded"), ["default/g"], id="another of its name has ended, of the same group"
+        ),
+        pytest.param(
+            pod(uid="0"),
+            pod("other", phase="Failed"),
+            ["default/other", "default/g"],
+            id="another of its name has ended, of another group",
+        ),
+        pytest.param(pod(uid="0"), pod(phase="Pending"), ["default/g"], id="another of its name waits"),
     ],
 )
-def test_which_news_of_a_pod_matter(found: Pod, expected: bool) -> None:
-    assert matters(found) is expected
+def test_what_of_a_pod_can_let_its_group_go(old: Pod | None, new: Pod | None, keys: list[str]) -> None:
+    assert groups_to_enqueue(old, new) == keys
 
 
-@pytest.mark.parametrize(
-    ("phases", "expected"),
-    [
-        pytest.param([], False, id="no pods"),
-        pytest.param(["Running"], True, id="one that runs"),
-        pytest.param(["Pending"], True, id="one that waits"),
-        pytest.param(["Succeeded", "Failed"], False, id="all have ended"),
-        pytest.param(["Succeeded", "Running"], True, id="one of two has ended"),
-    ],
-)
-def test_who_uses_a_group(phases: list[str], expected: bool) -> None:
-    assert is_used_by([pod(phase=phase) for phase in phases]) is expected
+@contextlib.asynccontextmanager
+async def running(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env, ServerOptions(gates=("GenericWorkload",))) as world:
+        await world.start(DESCRIPTOR)
+        yield world
 
 
 @pytest.fixture
-def by_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pods belong to the group that a label names."""
-    read_groups_from_labels(monkeypatch)
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
 
 
-def running(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
-        await serve(world, POD_GROUPS)
-        await world.start(DESCRIPTOR)
-        await story(world)
-
-    play(with_controller)
-
-
-async def group(world: World, name: str = "g", **metadata: Any) -> None:
-    """A group, with something that no view shows."""
-    stamp = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup"}
-    await world.request("POST", GROUPS, {**stamp, "metadata": {"name": name, **metadata}, "spec": {"newer": 1}})
+async def group(world: World, name: str = "g", *, protected: bool = True, **metadata: Any) -> None:
+    """A group; if it is not ``protected``, somebody has taken the finalizer off."""
+    await world.request("POST", GROUPS, {"metadata": {"name": name, **metadata}, "spec": SPEC})
+    assert FINALIZER in (await finalizers(world, name) or ())
+    if not protected:
+        await world.merge(f"{GROUPS}/{name}", {"metadata": {"finalizers": metadata.get("finalizers")}})
     await asyncio.sleep(1)
 
 
@@ -127,103 +140,70 @@ async def finalizers(world: World, name: str = "g") -> list[str] | None:
     return None if found is None else found["metadata"].get("finalizers") or []
 
 
-@pytest.mark.usefixtures("by_label")
-def test_a_group_with_a_pod_is_protected() -> None:
-    async def story(world: World) -> None:
-        await group(world)
-        assert await finalizers(world) == []
-        await world.pod("p", phase="Pending", labels={"group": "g"})
-        await world.pod("q", phase="Pending", labels={"group": "other"})
-        await asyncio.sleep(1)
-        assert await finalizers(world) == [FINALIZER]
-        assert (await world.see(f"{GROUPS}/g"))["spec"] == {"newer": 1}
-        await group(world, "other")
-        assert await finalizers(world, "other") == [FINALIZER]
-        assert world.requests() == ["update podgroups g", "update podgroups other"]
+async def test_a_group_that_lives_is_left_alone(world: World) -> None:
+    """The admission plugin has put the finalizer on, or somebody has taken it off again."""
+    await group(world, protected=False)
+    await group(world, "protected")
+    await group(world, "going", protected=False, finalizers=["example.com/mine"])
+    await world.delete(f"{GROUPS}/going")
+    for phase in ("Pending", "Running", "Succeeded"):
+        for name in ("g", "protected", "going", "missing"):
+            await world.pod(f"{name}-{phase.lower()}", phase=phase, group=name)
+    await world.merge(f"{GROUPS}/g", {"metadata": {"labels": {"a": "b"}}})
+    await asyncio.sleep(60)
+    assert await finalizers(world) == []
+    assert await finalizers(world, "protected") == [FINALIZER]
+    assert await finalizers(world, "going") == ["example.com/mine"]
+    assert world.requests() == []
 
-    running(story)
 
-
-@pytest.mark.usefixtures("by_label")
 @pytest.mark.parametrize("how", ["deleted", "Succeeded", "Failed"])
-def test_a_group_is_kept_as_long_as_a_pod_has_not_ended(how: str) -> None:
-    async def story(world: World) -> None:
-        for name in ("p", "q"):
-            await world.pod(name, node="n", phase="Running", labels={"group": "g"})
-        await group(world)
-        await world.delete(f"{GROUPS}/g")
-        await asyncio.sleep(60)
-        assert await finalizers(world) == [FINALIZER]
-        for name, left in (("p", [FINALIZER]), ("q", None)):
-            if how == "deleted":
-                await world.delete(f"{PODS}/{name}", grace=0)
-            else:
-                await world.merge(f"{PODS}/{name}/status", {"status": {"phase": how}})
-            await asyncio.sleep(1)
-            assert await finalizers(world) == left
-
-    running(story)
-
-
-@pytest.mark.usefixtures("by_label")
-def test_a_group_without_pods_is_left_alone_and_goes_at_once() -> None:
-    async def story(world: World) -> None:
-        await group(world)
-        await group(world, "protected", finalizers=[FINALIZER, "example.com/mine"])
-        assert world.requests() == []
-        for name in ("g", "protected"):
-            await world.delete(f"{GROUPS}/{name}")
+async def test_a_group_is_kept_as_long_as_a_pod_has_not_ended(world: World, how: str) -> None:
+    for name in ("p", "q"):
+        await world.pod(name, node="n", phase="Running", group="g")
+    await world.pod("elsewhere", node="n", phase="Running", group="other")
+    await group(world)
+    await world.delete(f"{GROUPS}/g")
+    await asyncio.sleep(60)
+    assert await finalizers(world) == [FINALIZER]
+    for name, left in (("p", [FINALIZER]), ("q", None)):
+        if how == "deleted":
+            await world.delete(f"{PODS}/{name}", grace=0)
+        else:
+            await world.merge(f"{PODS}/{name}/status", {"status": {"phase": how}})
         await asyncio.sleep(1)
-        assert await finalizers(world) is None
-        assert await finalizers(world, "protected") == ["example.com/mine"]
-        assert world.requests() == ["update podgroups protected"]
-
-    running(story)
+        assert await finalizers(world) == left
 
 
-@pytest.mark.usefixtures("by_label")
-def test_a_pod_that_was_replaced_unseen_no_longer_counts() -> None:
-    async def story(world: World) -> None:
-        await world.pod("p", node="n", phase="Running", labels={"group": "g"})
-        await group(world)
-        await group(world, "other")
-        await world.delete(f"{GROUPS}/g")
+async def test_a_group_that_nobody_uses_goes_at_once(world: World) -> None:
+    await group(world, finalizers=["example.com/mine"])
+    await world.delete(f"{GROUPS}/g")
+    await asyncio.sleep(1)
+    assert await finalizers(world) == ["example.com/mine"]
+    assert (await world.see(f"{GROUPS}/g"))["spec"] == SPEC
+    assert world.requests() == ["update podgroups g"]
+
+
+async def test_a_pod_that_was_replaced_unseen_no_longer_counts(world: World) -> None:
+    await world.pod("p", node="n", phase="Running", group="g")
+    for name in ("g", "other"):
+        await group(world, name)
+        await world.delete(f"{GROUPS}/{name}")
+    await asyncio.sleep(1)
+    assert await finalizers(world, "other") is None
+    with world.faults.hold(resource="pods"):
+        await world.delete(f"{PODS}/p", grace=0)
+        await world.pod("p", node="n", phase="Running", group="other")
         await asyncio.sleep(1)
-        with world.faults.hold(resource="pods"):
-            await world.delete(f"{PODS}/p", grace=0)
-            await world.pod("p", node="n", phase="Running", labels={"group": "other"})
-            await asyncio.sleep(1)
-        await asyncio.sleep(1)
-        assert await finalizers(world) is None
-        assert await finalizers(world, "other") == [FINALIZER]
-
-    running(story)
+    await asyncio.sleep(1)
+    assert await finalizers(world) is None
 
 
-@pytest.mark.usefixtures("by_label")
-def test_a_pod_that_got_its_node_unseen_counts() -> None:
-    async def story(world: World) -> None:
-        await group(world)
-        refused = world.faults.add(Rule(fail(500), resource="pods"))
-        world.faults.end_watches(resource="pods", with_=gone())
-        await world.pod("p", node="n", phase="Running", labels={"group": "g"})
-        await asyncio.sleep(3)
-        world.faults.remove(refused)
-        await asyncio.sleep(60)
-        assert await finalizers(world) == [FINALIZER]
-
-    running(story)
-
-
-@pytest.mark.usefixtures("by_label")
-def test_a_write_that_fails_is_tried_again() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="update", resource="podgroups", nth=1))
-        world.faults.add(Rule(conflict(), verb="update", resource="podgroups", nth=1))
-        await world.pod("p", phase="Pending", labels={"group": "g"})
-        await group(world)
-        await asyncio.sleep(5)
-        assert await finalizers(world) == [FINALIZER]
-        assert world.requests() == ["update podgroups g"] * 3
-
-    running(story)
+async def test_a_write_that_fails_is_tried_again(world: World) -> None:
+    world.faults.add(Rule(fail(500), verb="update", resource="podgroups", nth=1))
+    world.faults.add(Rule(conflict(), verb="update", resource="podgroups", nth=1))
+    await group(world)
+    await world.delete(f"{GROUPS}/g")
+    await asyncio.sleep(5)
+    assert await finalizers(world) is None
+    assert world.requests() == ["update podgroups g"] * 3

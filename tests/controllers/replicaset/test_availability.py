@@ -1,51 +1,42 @@
 """Ready, available, and what time alone changes."""
 
-from tests.controllers.replicaset.world import World, story
+from tests.controllers.replicaset.world import World
 
 
-def test_without_min_ready_seconds_ready_is_available() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(2)
-        await world.settle()
-        await world.report((await world.owned())[0])
-        await world.settle()
-        status = await world.status()
-        assert (status["readyReplicas"], status["availableReplicas"]) == (1, 1)
-
-    story(tell)
+async def test_without_min_ready_seconds_ready_is_available(world: World) -> None:
+    await world.create_set(2)
+    await world.settle()
+    await world.report((await world.owned())[0])
+    await world.settle()
+    status = await world.status()
+    assert (status["readyReplicas"], status["availableReplicas"]) == (1, 1)
 
 
-def test_pods_become_available_on_time_and_without_an_event() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(2, spec={"minReadySeconds": 30})
-        await world.settle()
-        first, second = await world.owned()
-        await world.report(first)
-        await world.settle(10)
-        await world.report(second)
-        await world.settle(10)
-        assert "availableReplicas" not in await world.status()
-        await world.settle(12)
-        assert (await world.status())["availableReplicas"] == 1
-        await world.settle(10)
-        status = await world.status()
-        assert (status["readyReplicas"], status["availableReplicas"]) == (2, 2)
-
-    story(tell)
+async def test_pods_become_available_on_time_and_without_an_event(world: World) -> None:
+    await world.create_set(2, spec={"minReadySeconds": 30})
+    await world.settle()
+    first, second = await world.owned()
+    await world.report(first)
+    await world.settle(10)
+    await world.report(second)
+    await world.settle(10)
+    assert "availableReplicas" not in await world.status()
+    await world.settle(12)
+    assert (await world.status())["availableReplicas"] == 1
+    await world.settle(10)
+    status = await world.status()
+    assert (status["readyReplicas"], status["availableReplicas"]) == (2, 2)
 
 
-def test_an_unready_pod_is_neither_ready_nor_available_at_once() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(1, spec={"minReadySeconds": 5})
-        await world.settle()
-        [name] = await world.owned()
-        await world.report(name)
-        await world.settle(10)
-        assert (await world.status())["availableReplicas"] == 1
-        await world.report(name, ready=False)
-        await world.settle(0.1)
-        status = await world.status()
-        assert "readyReplicas" not in status
-        assert "availableReplicas" not in status
-
-    story(tell)
+async def test_an_unready_pod_is_neither_ready_nor_available_at_once(world: World) -> None:
+    await world.create_set(1, spec={"minReadySeconds": 5})
+    await world.settle()
+    [name] = await world.owned()
+    await world.report(name)
+    await world.settle(10)
+    assert (await world.status())["availableReplicas"] == 1
+    await world.report(name, ready=False)
+    await world.settle(0.1)
+    status = await world.status()
+    assert "readyReplicas" not in status
+    assert "availableReplicas" not in status

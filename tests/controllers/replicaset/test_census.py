@@ -86,7 +86,7 @@ def test_a_line_up_made_while_the_cache_is_ahead_harms_nothing(old: list[Pod], n
 
     for number, name in enumerate(sorted(before.keys() | after.keys())):
         if number >= at:
-            census.lineup("one", active)
+            census.ranked_pods("one", active)
         if name not in after:
             census.remove(before[name])
         elif name not in before:
@@ -95,6 +95,6 @@ def test_a_line_up_made_while_the_cache_is_ahead_harms_nothing(old: list[Pod], n
             census.replace(before[name], after[name])
     for owner in ("one", "two"):
         assert dict(census.of(owner)) == _recount(owner, after)
-    lineup = census.lineup("one", active)
-    assert len(lineup) == len(active())
-    assert {each.metadata.name for each in lineup.choose(9, now=NOW)} == {each.metadata.name for each in active()}
+    ranked_pods = census.ranked_pods("one", active)
+    assert len(ranked_pods) == len(active())
+    assert {each.metadata.name for each in ranked_pods.choose(9, now=NOW)} == {each.metadata.name for each in active()}

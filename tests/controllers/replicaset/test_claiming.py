@@ -1,6 +1,6 @@
 """Adopting and releasing. Rows of the table in v1.36 ``pkg/controller/controller_ref_manager.go``, on a real server."""
 
-from tests.controllers.replicaset.world import PODS, SETS, WEB, Doc, World, story
+from tests.controllers.replicaset.world import PODS, SETS, WEB, Doc, World
 
 from pilothouse.client.interceptor import Rule, fail
 
@@ -17,231 +17,187 @@ def owner_reference(owner: Doc, **changes: object) -> Doc:
     }
 
 
-def test_orphans_are_adopted_after_one_look_at_the_live_owner() -> None:
+async def test_orphans_are_adopted_after_one_look_at_the_live_owner(world: World) -> None:
     """Upstream's trace 02: one GET for both, patches with the uid in them, then what is still missing."""
-
-    async def tell(world: World) -> None:
-        first, second = await world.create_pod("orphan-a"), await world.create_pod("orphan-b")
-        await world.create_pod("stranger", labels={"app": "other"})
-        await world.settle()
-        owner = await world.create_set(3)
-        await world.settle()
-        verbs = [(seen.call.verb, seen.call.resource, seen.call.name) for seen in world.requests]
-        assert verbs[:3] == [
-            ("get", "replicasets", "web"),
-            ("patch", "pods", "orphan-a"),
-            ("patch", "pods", "orphan-b"),
-        ]
-        assert world.bodies("patch", "pods") == [
-            {"metadata": {"ownerReferences": [owner_reference(owner)], "uid": pod["metadata"]["uid"]}}
-            for pod in (first, second)
-        ]
-        assert {seen.request.headers["content-type"] for seen in world.sent("patch", "pods")} == {
-            "application/strategic-merge-patch+json"
-        }
-        assert len(world.sent("create", "pods")) == 1
-        assert len(await world.owned()) == 3
-        assert len(world.sent("get", "replicasets")) == 1
-
-    story(tell)
+    first, second = await world.create_pod("orphan-a"), await world.create_pod("orphan-b")
+    await world.create_pod("stranger", labels={"app": "other"})
+    await world.settle()
+    owner = await world.create_set(3)
+    await world.settle()
+    verbs = [(seen.call.verb, seen.call.resource, seen.call.name) for seen in world.requests]
+    assert verbs[:3] == [
+        ("get", "replicasets", "web"),
+        ("patch", "pods", "orphan-a"),
+        ("patch", "pods", "orphan-b"),
+    ]
+    assert world.bodies("patch", "pods") == [
+        {"metadata": {"ownerReferences": [owner_reference(owner)], "uid": pod["metadata"]["uid"]}}
+        for pod in (first, second)
+    ]
+    assert {seen.request.headers["content-type"] for seen in world.sent("patch", "pods")} == {
+        "application/strategic-merge-patch+json"
+    }
+    assert len(world.sent("create", "pods")) == 1
+    assert len(await world.owned()) == 3
+    assert len(world.sent("get", "replicasets")) == 1
 
 
-def test_an_orphan_that_comes_later_is_adopted_and_one_too_many_goes() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(1)
-        await world.settle()
-        await world.create_pod("late")
-        await world.settle()
-        assert len(await world.owned()) == 1
-        assert len(world.sent("delete", "pods")) == 1
-
-    story(tell)
+async def test_an_orphan_that_comes_later_is_adopted_and_one_too_many_goes(world: World) -> None:
+    await world.create_set(1)
+    await world.settle()
+    await world.create_pod("late")
+    await world.settle()
+    assert len(await world.owned()) == 1
+    assert len(world.sent("delete", "pods")) == 1
 
 
-def test_a_pod_that_no_longer_matches_is_released_and_replaced() -> None:
-    async def tell(world: World) -> None:
-        owner = await world.create_set(2)
-        await world.settle()
-        [name, other] = await world.owned()
-        pod = await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "debug"}}})
-        await world.settle()
-        assert world.bodies("patch", "pods") == [
-            {
-                "metadata": {
-                    "uid": pod["metadata"]["uid"],
-                    "ownerReferences": [{"$patch": "delete", "uid": owner["metadata"]["uid"]}],
-                }
+async def test_a_pod_that_no_longer_matches_is_released_and_replaced(world: World) -> None:
+    owner = await world.create_set(2)
+    await world.settle()
+    [name, other] = await world.owned()
+    pod = await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "debug"}}})
+    await world.settle()
+    assert world.bodies("patch", "pods") == [
+        {
+            "metadata": {
+                "uid": pod["metadata"]["uid"],
+                "ownerReferences": [{"$patch": "delete", "uid": owner["metadata"]["uid"]}],
             }
-        ]
-        assert not world.sent("get", "replicasets"), "giving up needs no look at the live owner"
-        assert "ownerReferences" not in (await world.request("GET", f"{PODS}/{name}"))["metadata"]
-        assert other in await world.owned()
-        assert len(await world.owned()) == 2
-        await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "web"}}})
-        await world.settle()
-        assert len(await world.owned()) == 2, "adopted again, and one of the three is gone"
-        assert len(world.sent("delete", "pods")) == 1
+        }
+    ]
+    assert not world.sent("get", "replicasets"), "giving up needs no look at the live owner"
+    assert "ownerReferences" not in (await world.request("GET", f"{PODS}/{name}"))["metadata"]
+    assert other in await world.owned()
+    assert len(await world.owned()) == 2
+    await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "web"}}})
+    await world.settle()
+    assert len(await world.owned()) == 2, "adopted again, and one of the three is gone"
+    assert len(world.sent("delete", "pods")) == 1
 
-    story(tell)
 
-
-def test_a_pod_of_another_owner_is_left_alone() -> None:
+async def test_a_pod_of_another_owner_is_left_alone(world: World) -> None:
     """Upstream, TestDoNotPatchPodWithOtherControlRef."""
-
-    async def tell(world: World) -> None:
-        other = {"metadata": {"name": "other", "uid": "12345678-0000-0000-0000-000000000000"}}
-        await world.create_pod("theirs", ownerReferences=[owner_reference(other)])
-        await world.create_set(2)
-        await world.settle()
-        assert not world.sent("patch", "pods")
-        assert len(await world.owned()) == 2
-
-    story(tell)
+    other = {"metadata": {"name": "other", "uid": "12345678-0000-0000-0000-000000000000"}}
+    await world.create_pod("theirs", ownerReferences=[owner_reference(other)])
+    await world.create_set(2)
+    await world.settle()
+    assert not world.sent("patch", "pods")
+    assert len(await world.owned()) == 2
 
 
-def test_orphans_that_are_finished_or_going_are_not_adopted() -> None:
-    async def tell(world: World) -> None:
-        await world.create_pod("done")
-        await world.report("done", phase="Succeeded", ready=False)
-        await world.create_pod("going")
-        await world.request("DELETE", f"{PODS}/going")
-        await world.settle()
-        await world.create_set(1)
-        await world.settle()
-        assert not world.sent("patch", "pods")
-        assert len(await world.owned()) == 1
-
-    story(tell)
+async def test_orphans_that_are_finished_or_going_are_not_adopted(world: World) -> None:
+    await world.create_pod("done")
+    await world.report("done", phase="Succeeded", ready=False)
+    await world.create_pod("going")
+    await world.request("DELETE", f"{PODS}/going")
+    await world.settle()
+    await world.create_set(1)
+    await world.settle()
+    assert not world.sent("patch", "pods")
+    assert len(await world.owned()) == 1
 
 
-def test_an_owner_that_is_being_deleted_neither_adopts_nor_creates_nor_releases_but_reports() -> None:
+async def test_an_owner_that_is_being_deleted_neither_adopts_nor_creates_nor_releases_but_reports(world: World) -> None:
     """Upstream, TestDoNotAdoptOrCreateIfBeingDeleted."""
+    await world.create_set(2, finalizers=["example.com/hold"])
+    await world.settle()
+    await world.request("DELETE", WEB)
+    await world.settle()
+    [name, other] = await world.owned()
+    await world.create_pod("orphan")
+    await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "debug"}}})
+    await world.remove(other)
+    await world.settle()
+    assert not world.sent("patch", "pods")
+    assert len(world.sent("create", "pods")) == 2
+    status = await world.status()
+    assert (status["replicas"], status["observedGeneration"]) == (0, 2)
 
-    async def tell(world: World) -> None:
-        await world.create_set(2, finalizers=["example.com/hold"])
-        await world.settle()
+
+async def test_an_owner_that_the_cache_still_shows_alive_is_asked_for_before_it_adopts(world: World) -> None:
+    """Upstream, TestDoNotAdoptOrCreateIfBeingDeletedRace."""
+    await world.create_set(1, finalizers=["example.com/hold"])
+    await world.settle()
+    with world.faults.hold(resource="replicasets"):
         await world.request("DELETE", WEB)
-        await world.settle()
-        [name, other] = await world.owned()
         await world.create_pod("orphan")
-        await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "debug"}}})
-        await world.remove(other)
+        await world.settle()
+        assert world.sent("get", "replicasets")
+        assert not world.sent("patch", "pods")
+        assert not world.sent("delete", "pods"), "the look ends there"
+
+
+async def test_a_new_owner_of_the_same_name_does_not_take_over_what_the_old_one_saw(world: World) -> None:
+    await world.create_set(1)
+    await world.settle()
+    with world.faults.hold(resource="replicasets"):
+        await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
+        await world.merge(WEB, {"metadata": {"finalizers": None}})
+        await world.create_set(1, labels={"app": "new"})
+        await world.create_pod("orphan")
         await world.settle()
         assert not world.sent("patch", "pods")
-        assert len(world.sent("create", "pods")) == 2
-        status = await world.status()
-        assert (status["replicas"], status["observedGeneration"]) == (0, 2)
-
-    story(tell)
+    await world.settle()
+    assert not world.sent("patch", "pods"), "the new one selects other pods"
+    assert (await world.status())["replicas"] == 1
 
 
-def test_an_owner_that_the_cache_still_shows_alive_is_asked_for_before_it_adopts() -> None:
-    """Upstream, TestDoNotAdoptOrCreateIfBeingDeletedRace."""
-
-    async def tell(world: World) -> None:
-        await world.create_set(1, finalizers=["example.com/hold"])
-        await world.settle()
-        with world.faults.hold(resource="replicasets"):
-            await world.request("DELETE", WEB)
-            await world.create_pod("orphan")
-            await world.settle()
-            assert world.sent("get", "replicasets")
-            assert not world.sent("patch", "pods")
-            assert not world.sent("delete", "pods"), "the look ends there"
-
-    story(tell)
+async def test_two_owners_that_select_the_same_orphan_share_nothing(world: World) -> None:
+    await world.create_set(0)
+    await world.create_set(0, "twin")
+    await world.settle()
+    await world.scale(1)
+    await world.scale(1, f"{SETS}/twin")
+    await world.create_pod("orphan")
+    await world.settle(30)
+    assert len(await world.owned("web")) == 1
+    assert len(await world.owned("twin")) == 1
+    items = (await world.request("GET", PODS))["items"]
+    assert all(len(item["metadata"]["ownerReferences"]) == 1 for item in items)
 
 
-def test_a_new_owner_of_the_same_name_does_not_take_over_what_the_old_one_saw() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(1)
-        await world.settle()
-        with world.faults.hold(resource="replicasets"):
-            await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
-            await world.merge(WEB, {"metadata": {"finalizers": None}})
-            await world.create_set(1, labels={"app": "new"})
-            await world.create_pod("orphan")
-            await world.settle()
-            assert not world.sent("patch", "pods")
-        await world.settle()
-        assert not world.sent("patch", "pods"), "the new one selects other pods"
-        assert (await world.status())["replicas"] == 1
-
-    story(tell)
-
-
-def test_two_owners_that_select_the_same_orphan_share_nothing() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(0)
-        await world.create_set(0, "twin")
-        await world.settle()
-        await world.scale(1)
-        await world.scale(1, f"{SETS}/twin")
-        await world.create_pod("orphan")
-        await world.settle(30)
-        assert len(await world.owned("web")) == 1
-        assert len(await world.owned("twin")) == 1
-        items = (await world.request("GET", PODS))["items"]
-        assert all(len(item["metadata"]["ownerReferences"]) == 1 for item in items)
-
-    story(tell)
-
-
-def test_a_failed_adoption_ends_the_look_and_is_tried_again() -> None:
+async def test_a_failed_adoption_ends_the_look_and_is_tried_again(world: World) -> None:
     """Upstream, TestPatchPodFails."""
-
-    async def tell(world: World) -> None:
-        rule = world.faults.add(Rule(fail(500, "InternalError", "no"), verb="patch", resource="pods", times=4))
-        await world.create_pod("a")
-        await world.create_pod("b")
-        await world.settle()
-        await world.create_set(2)
-        await world.settle(0.001)
-        assert not world.sent("create", "pods")
-        await world.settle()
-        assert rule.hits == 4
-        assert await world.owned() == ["a", "b"]
-
-    story(tell)
+    rule = world.faults.add(Rule(fail(500, "InternalError", "no"), verb="patch", resource="pods", times=4))
+    await world.create_pod("a")
+    await world.create_pod("b")
+    await world.settle()
+    await world.create_set(2)
+    await world.settle(0.001)
+    assert not world.sent("create", "pods")
+    await world.settle()
+    assert rule.hits == 4
+    assert await world.owned() == ["a", "b"]
 
 
-def test_a_pod_is_released_also_when_the_number_is_right_without_it() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(2)
-        await world.settle()
-        name, other = await world.owned()
-        with world.faults.hold(resource="pods"), world.faults.hold(resource="replicasets"):
-            await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "debug"}}})
-            await world.scale(1)
-        await world.settle()
-        assert await world.owned() == [other]
-        assert not world.sent("delete", "pods")
-
-    story(tell)
+async def test_a_pod_is_released_also_when_the_number_is_right_without_it(world: World) -> None:
+    await world.create_set(2)
+    await world.settle()
+    name, other = await world.owned()
+    with world.faults.hold(resource="pods"), world.faults.hold(resource="replicasets"):
+        await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "debug"}}})
+        await world.scale(1)
+    await world.settle()
+    assert await world.owned() == [other]
+    assert not world.sent("delete", "pods")
 
 
-def test_a_pod_that_was_given_to_somebody_else_is_replaced() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(1)
-        await world.settle()
-        [name] = await world.owned()
-        other = {"metadata": {"name": "other", "uid": "12345678-0000-0000-0000-000000000000"}}
-        await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": [owner_reference(other)]}})
-        await world.settle()
-        assert len(await world.owned()) == 1
-        assert name not in await world.owned()
-
-    story(tell)
+async def test_a_pod_that_was_given_to_somebody_else_is_replaced(world: World) -> None:
+    await world.create_set(1)
+    await world.settle()
+    [name] = await world.owned()
+    other = {"metadata": {"name": "other", "uid": "12345678-0000-0000-0000-000000000000"}}
+    await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": [owner_reference(other)]}})
+    await world.settle()
+    assert len(await world.owned()) == 1
+    assert name not in await world.owned()
 
 
-def test_a_pod_that_loses_its_owner_of_another_kind_is_adopted() -> None:
-    async def tell(world: World) -> None:
-        job = {"metadata": {"name": "job", "uid": "12345678-0000-0000-0000-000000000000"}}
-        await world.create_pod("loose", ownerReferences=[owner_reference(job, apiVersion="batch/v1", kind="Job")])
-        await world.create_set(0)
-        await world.settle()
-        await world.merge(f"{PODS}/loose", {"metadata": {"ownerReferences": None}})
-        await world.settle()
-        assert [seen.call.name for seen in world.sent("patch", "pods")] == ["loose"]
-
-    story(tell)
+async def test_a_pod_that_loses_its_owner_of_another_kind_is_adopted(world: World) -> None:
+    job = {"metadata": {"name": "job", "uid": "12345678-0000-0000-0000-000000000000"}}
+    await world.create_pod("loose", ownerReferences=[owner_reference(job, apiVersion="batch/v1", kind="Job")])
+    await world.create_set(0)
+    await world.settle()
+    await world.merge(f"{PODS}/loose", {"metadata": {"ownerReferences": None}})
+    await world.settle()
+    assert [seen.call.name for seen in world.sent("patch", "pods")] == ["loose"]

@@ -2,27 +2,24 @@
 
 import msgspec
 import pytest
-from tests.controllers.replicaset.world import PODS, WEB, World, story, world
+from tests.controllers.replicaset.world import PODS, WEB, World, controlled, world
 
 from pilothouse.api.wire import Request
 from pilothouse.client.interceptor import Action, Replace, Rule, conflict, delay, fail, gone, lose_answer, time_out
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
-from pilothouse.env import Env, virtual
+from pilothouse.env import Env
 
 
-def test_an_old_pod_cache_leads_to_no_second_batch() -> None:
-    async def tell(world: World) -> None:
-        with world.faults.hold(resource="pods"):
-            await world.create_set(3)
-            await world.settle()
-            for wake in range(3):
-                await world.merge(WEB, {"metadata": {"labels": {"wake": str(wake)}}})
-                await world.settle()
-            assert len(world.sent("create", "pods")) == 3
+async def test_an_old_pod_cache_leads_to_no_second_batch(world: World) -> None:
+    with world.faults.hold(resource="pods"):
+        await world.create_set(3)
         await world.settle()
-        assert len(await world.owned()) == 3
-
-    story(tell)
+        for wake in range(3):
+            await world.merge(WEB, {"metadata": {"labels": {"wake": str(wake)}}})
+            await world.settle()
+        assert len(world.sent("create", "pods")) == 3
+    await world.settle()
+    assert len(await world.owned()) == 3
 
 
 @pytest.mark.parametrize(
@@ -32,10 +29,9 @@ def test_an_old_pod_cache_leads_to_no_second_batch() -> None:
         pytest.param(False, 6, id="expectations alone give up after five minutes"),
     ],
 )
-def test_a_cache_that_stays_old_for_more_than_five_minutes(guarded: bool, created: int) -> None:
-    """kubernetes#129795, first half: without the guard the pods are made a second time."""
-
-    async def tell(world: World) -> None:
+async def test_a_cache_that_stays_old_for_more_than_five_minutes(env: Env, guarded: bool, created: int) -> None:
+    """kubernetes#129795, first half: without the consistency store the pods are made a second time."""
+    async with controlled(env, ReplicaSetOptions(wait_for_own_writes=guarded)) as world:
         with world.faults.hold(resource="pods"):
             await world.create_set(3)
             await world.settle(301)
@@ -47,8 +43,6 @@ def test_a_cache_that_stays_old_for_more_than_five_minutes(guarded: bool, create
         skips = world.metrics.value("replicaset_controller_stale_sync_skips_total", "", "pods")
         assert (skips > 0) == guarded
 
-    story(tell, ReplicaSetOptions(wait_for_own_writes=guarded))
-
 
 @pytest.mark.parametrize(
     ("guarded", "seconds"),
@@ -57,10 +51,11 @@ def test_a_cache_that_stays_old_for_more_than_five_minutes(guarded: bool, create
         pytest.param(False, 330, id="without the guard only when the expectation expires"),
     ],
 )
-def test_pods_that_came_and_went_between_two_lists_are_made_again(guarded: bool, seconds: float) -> None:
+async def test_pods_that_came_and_went_between_two_lists_are_made_again(
+    env: Env, guarded: bool, seconds: float
+) -> None:
     """kubernetes#129795, second half: no event will ever tell that they were created."""
-
-    async def tell(world: World) -> None:
+    async with controlled(env, ReplicaSetOptions(wait_for_own_writes=guarded)) as world:
         with world.faults.hold(resource="pods") as held:
             await world.create_set(3)
             await world.settle()
@@ -80,36 +75,29 @@ def test_pods_that_came_and_went_between_two_lists_are_made_again(guarded: bool,
         assert world.env.monotonic() < seconds
         assert len(await world.owned()) == 3
 
-    story(tell, ReplicaSetOptions(wait_for_own_writes=guarded))
 
-
-def test_an_adopted_pod_that_is_deleted_and_goes_between_two_lists_is_not_waited_for() -> None:
+async def test_an_adopted_pod_that_is_deleted_and_goes_between_two_lists_is_not_waited_for(world: World) -> None:
     """The cache has it as an orphan only, and tells of its end as that of an orphan."""
-
-    async def tell(world: World) -> None:
-        await world.create_pod("loose")
-        await world.create_pod("other")
+    await world.create_pod("loose")
+    await world.create_pod("other")
+    await world.settle()
+    with world.faults.hold(resource="pods") as held:
+        await world.create_set(1)
         await world.settle()
-        with world.faults.hold(resource="pods") as held:
-            await world.create_set(1)
-            await world.settle()
-            assert len(world.sent("delete", "pods")) == 1
-            for name in {"loose", "other"} - set(await world.owned()):
-                await world.remove(name)
-            world.faults.end_watches(resource="pods", with_=gone())
-            held.release()
-            await world.settle(10)
-        await world.scale(2)
-        await world.settle()
-        assert len(await world.owned()) == 2
-
-    story(tell)
+        assert len(world.sent("delete", "pods")) == 1
+        for name in {"loose", "other"} - set(await world.owned()):
+            await world.remove(name)
+        world.faults.end_watches(resource="pods", with_=gone())
+        held.release()
+        await world.settle(10)
+    await world.scale(2)
+    await world.settle()
+    assert len(await world.owned()) == 2
 
 
-def test_what_never_comes_is_waited_for_no_longer_than_five_minutes() -> None:
+async def test_what_never_comes_is_waited_for_no_longer_than_five_minutes(env: Env) -> None:
     """Upstream's expectation expires too, and then nothing wakes the key."""
-
-    async def tell(world: World) -> None:
+    async with controlled(env, ReplicaSetOptions(wait_for_own_writes=False)) as world:
         with world.faults.hold(resource="pods") as held:
             await world.create_set(3)
             await world.settle()
@@ -122,380 +110,309 @@ def test_what_never_comes_is_waited_for_no_longer_than_five_minutes() -> None:
         await world.settle(30)
         assert len(await world.owned()) == 3
 
-    story(tell, ReplicaSetOptions(wait_for_own_writes=False))
-
 
 @pytest.mark.parametrize("happened", [False, True], ids=["the pod was not created", "the pod was created"])
-def test_a_create_without_an_answer_is_tried_again(happened: bool) -> None:
+async def test_a_create_without_an_answer_is_tried_again(world: World, happened: bool) -> None:
     """kubernetes#67662: it used to be taken for done, and the replica was never made."""
-
-    async def tell(world: World) -> None:
-        world.faults.add(Rule(time_out(sent=happened), verb="create", resource="pods", nth=1))
-        await world.create_set(1)
-        await world.settle()
-        assert len(await world.owned()) == 1
-        assert (await world.status())["replicas"] == 1
-
-    story(tell)
+    world.faults.add(Rule(time_out(sent=happened), verb="create", resource="pods", nth=1))
+    await world.create_set(1)
+    await world.settle()
+    assert len(await world.owned()) == 1
+    assert (await world.status())["replicas"] == 1
 
 
-def test_every_second_answer_to_a_create_is_lost() -> None:
-    async def tell(world: World) -> None:
-        rule = world.faults.add(Rule(lose_answer(), verb="create", resource="pods", probability=0.5))
-        await world.create_set(20)
-        await world.settle(60)
-        assert rule.hits > 0
-        world.faults.clear()
-        await world.settle(60)
-        assert len(await world.owned()) == 20
-        assert "conditions" not in await world.status()
-
-    story(tell)
+async def test_every_second_answer_to_a_create_is_lost(world: World) -> None:
+    rule = world.faults.add(Rule(lose_answer(), verb="create", resource="pods", probability=0.5))
+    await world.create_set(20)
+    await world.settle(60)
+    assert rule.hits > 0
+    world.faults.clear()
+    await world.settle(60)
+    assert len(await world.owned()) == 20
+    assert "conditions" not in await world.status()
 
 
-def test_a_status_that_is_refused_is_put_on_the_live_object() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(0)
-        await world.settle()
-        world.requests.clear()
-        rule = world.faults.add(Rule(conflict(), verb="update", resource="replicasets", subresource="status", nth=1))
-        await world.merge(WEB, {"spec": {"minReadySeconds": 1}})
-        await world.settle(0.004)
-        verbs = [seen.call.verb for seen in world.requests]
-        assert rule.hits == 1
-        assert verbs == ["get", "update"], "the refused PUT never reached the server"
-        assert (await world.status())["observedGeneration"] == 2
-
-    story(tell)
+async def test_a_status_that_is_refused_is_put_on_the_live_object(world: World) -> None:
+    await world.create_set(0)
+    await world.settle()
+    world.requests.clear()
+    rule = world.faults.add(Rule(conflict(), verb="update", resource="replicasets", subresource="status", nth=1))
+    await world.merge(WEB, {"spec": {"minReadySeconds": 1}})
+    await world.settle(0.004)
+    verbs = [seen.call.verb for seen in world.requests]
+    assert rule.hits == 1
+    assert verbs == ["get", "update"], "the refused PUT never reached the server"
+    assert (await world.status())["observedGeneration"] == 2
 
 
-def test_a_status_from_an_old_cache_goes_onto_the_newest_object() -> None:
+async def test_a_status_from_an_old_cache_goes_onto_the_newest_object(world: World) -> None:
     """The live object keeps what others changed meanwhile; the status is about the generation that was looked at."""
+    await world.create_set(1)
+    await world.settle()
+    [name] = await world.owned()
+    with world.faults.hold(resource="replicasets"):
+        await world.merge(WEB, {"metadata": {"labels": {"new": "label"}}, "spec": {"replicas": 2}})
+        await world.report(name)
+        await world.settle()
+        found = await world.request("GET", WEB)
+        assert found["status"]["readyReplicas"] == 1
+        assert found["status"]["observedGeneration"] == 1
+        assert found["metadata"]["labels"] == {"new": "label"}
+        assert found["spec"]["replicas"] == 2
+    await world.settle()
+    assert (await world.status())["observedGeneration"] == 2
 
-    async def tell(world: World) -> None:
+
+async def test_a_status_is_not_put_on_another_object_of_that_name(world: World) -> None:
+    await world.create_set(1)
+    await world.settle()
+    [name] = await world.owned()
+    with world.faults.hold(resource="replicasets"):
+        await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
+        await world.merge(WEB, {"metadata": {"finalizers": None}})
+        await world.create_set(0, labels={"app": "new"})
+        await world.report(name)
+        await world.settle()
+        assert (await world.status()).get("readyReplicas", 0) == 0
+    await world.settle(60)
+    assert (await world.status())["observedGeneration"] == 1
+
+
+async def test_a_second_failure_of_the_status_brings_the_key_back(world: World) -> None:
+    world.faults.add(Rule(fail(500, "InternalError", "no"), verb="update", resource="replicasets", times=7))
+    await world.create_set(2)
+    await world.settle()
+    assert (await world.status())["replicas"] == 2
+    assert len(await world.owned()) == 2
+
+
+async def test_an_owner_made_again_unseen_starts_without_expectations(world: World) -> None:
+    """Upstream, TestExpectationsOnRecreate, but for one update with two uids in the place of two events."""
+    with world.faults.hold(resource="pods"):
         await world.create_set(1)
         await world.settle()
-        [name] = await world.owned()
-        with world.faults.hold(resource="replicasets"):
-            await world.merge(WEB, {"metadata": {"labels": {"new": "label"}}, "spec": {"replicas": 2}})
-            await world.report(name)
-            await world.settle()
-            found = await world.request("GET", WEB)
-            assert found["status"]["readyReplicas"] == 1
-            assert found["status"]["observedGeneration"] == 1
-            assert found["metadata"]["labels"] == {"new": "label"}
-            assert found["spec"]["replicas"] == 2
-        await world.settle()
-        assert (await world.status())["observedGeneration"] == 2
-
-    story(tell)
-
-
-def test_a_status_is_not_put_on_another_object_of_that_name() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(1)
-        await world.settle()
-        [name] = await world.owned()
         with world.faults.hold(resource="replicasets"):
             await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
             await world.merge(WEB, {"metadata": {"finalizers": None}})
-            await world.create_set(0, labels={"app": "new"})
-            await world.report(name)
-            await world.settle()
-            assert (await world.status()).get("readyReplicas", 0) == 0
-        await world.settle(60)
-        assert (await world.status())["observedGeneration"] == 1
-
-    story(tell)
+            await world.create_set(1, labels={"app": "new"})
+            world.faults.end_watches(resource="replicasets", with_=gone())
+        await world.settle(5)
+        assert len(world.sent("create", "pods")) == 2
 
 
-def test_a_second_failure_of_the_status_brings_the_key_back() -> None:
-    async def tell(world: World) -> None:
-        world.faults.add(Rule(fail(500, "InternalError", "no"), verb="update", resource="replicasets", times=7))
-        await world.create_set(2)
+async def test_a_pod_made_again_unseen_under_its_name_ends_the_wait_for_its_deletion(world: World) -> None:
+    await world.create_set(2)
+    await world.settle()
+    with world.faults.hold(resource="pods"):
+        await world.scale(1)
         await world.settle()
-        assert (await world.status())["replicas"] == 2
-        assert len(await world.owned()) == 2
-
-    story(tell)
-
-
-def test_an_owner_made_again_unseen_starts_without_expectations() -> None:
-    """Upstream, TestExpectationsOnRecreate, but for one update with two uids in the place of two events."""
-
-    async def tell(world: World) -> None:
-        with world.faults.hold(resource="pods"):
-            await world.create_set(1)
-            await world.settle()
-            with world.faults.hold(resource="replicasets"):
-                await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
-                await world.merge(WEB, {"metadata": {"finalizers": None}})
-                await world.create_set(1, labels={"app": "new"})
-                world.faults.end_watches(resource="replicasets", with_=gone())
-            await world.settle(5)
-            assert len(world.sent("create", "pods")) == 2
-
-    story(tell)
+        [victim] = [item["metadata"]["name"] for item in await world.pods(terminating=True)]
+        await world.remove(victim)
+        await world.create_pod(victim)
+        world.faults.end_watches(resource="pods", with_=gone())
+    await world.settle(10)
+    assert len(await world.owned()) == 1, "the new one was adopted, and one of the two is gone"
+    assert len(world.sent("delete", "pods")) == 2
 
 
-def test_a_pod_made_again_unseen_under_its_name_ends_the_wait_for_its_deletion() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(2)
-        await world.settle()
-        with world.faults.hold(resource="pods"):
-            await world.scale(1)
-            await world.settle()
-            [victim] = [item["metadata"]["name"] for item in await world.pods(terminating=True)]
-            await world.remove(victim)
-            await world.create_pod(victim)
-            world.faults.end_watches(resource="pods", with_=gone())
-        await world.settle(10)
-        assert len(await world.owned()) == 1, "the new one was adopted, and one of the two is gone"
-        assert len(world.sent("delete", "pods")) == 2
-
-    story(tell)
-
-
-def test_a_server_that_drops_terminating_replicas_is_not_told_of_them_at_every_look() -> None:
+async def test_a_server_that_drops_terminating_replicas_is_not_told_of_them_at_every_look(world: World) -> None:
     def without(request: Request) -> Request:
         body = msgspec.json.decode(request.body)
         body["status"].pop("terminatingReplicas", None)
         return msgspec.structs.replace(request, body=msgspec.json.encode(body))
 
-    async def tell(world: World) -> None:
-        world.faults.add(Rule(Replace(without), verb="update", resource="replicasets", subresource="status"))
-        await world.create_set(1)
-        await world.settle()
-        [name] = await world.owned()
-        await world.settle()
-        writes = len(world.sent("update", "replicasets/status"))
-        await world.merge(f"{PODS}/{name}", {"metadata": {"annotations": {"wake": "up"}}})
-        await world.settle()
-        assert len(world.sent("update", "replicasets/status")) == writes
-        assert "terminatingReplicas" not in await world.status()
-
-    story(tell)
+    world.faults.add(Rule(Replace(without), verb="update", resource="replicasets", subresource="status"))
+    await world.create_set(1)
+    await world.settle()
+    [name] = await world.owned()
+    await world.settle()
+    writes = len(world.sent("update", "replicasets/status"))
+    await world.merge(f"{PODS}/{name}", {"metadata": {"annotations": {"wake": "up"}}})
+    await world.settle()
+    assert len(world.sent("update", "replicasets/status")) == writes
+    assert "terminatingReplicas" not in await world.status()
 
 
-def test_a_new_controller_takes_over_without_making_pods_again() -> None:
-    async def main(env: Env) -> None:
-        async with world(env) as made:
-            first = await made.start()
-            await made.create_set(3)
-            await made.settle()
-            first.cancel()
-            await made.settle()
-            [name, *_] = await made.owned()
-            await made.remove(name)
-            made.requests.clear()
-            await made.start()
-            await made.settle()
-            assert len(made.sent("create", "pods")) == 1
-            assert len(await made.owned()) == 3
-
-    virtual.run(main)
+async def test_a_new_controller_takes_over_without_making_pods_again(env: Env) -> None:
+    async with world(env) as made:
+        first = await made.start()
+        await made.create_set(3)
+        await made.settle()
+        first.cancel()
+        await made.settle()
+        [name, *_] = await made.owned()
+        await made.remove(name)
+        made.requests.clear()
+        await made.start()
+        await made.settle()
+        assert len(made.sent("create", "pods")) == 1
+        assert len(await made.owned()) == 3
 
 
-def test_broken_watches_and_old_lists_change_nothing_in_the_end(seed: int) -> None:
-    async def tell(world: World) -> None:
-        chance = world.env.stream("story")
-        await world.create_set(4)
-        for _ in range(30):
-            await world.settle(chance.uniform(0, 3))
-            what = chance.randrange(5)
-            owned = await world.owned()
-            if what == 0:
-                await world.scale(chance.randrange(8))
-            elif what == 1 and owned:
-                await world.remove(chance.choice(owned))
-            elif what == 2:
-                world.faults.end_watches(resource="pods", with_=gone())
-            elif what == 3:
-                world.faults.end_watches(resource="replicasets")
-            elif owned:
-                await world.report(chance.choice(owned))
-        await world.scale(5)
-        await world.settle(60)
-        assert len(await world.owned()) == 5
-        status = await world.status()
-        assert status["replicas"] == 5
-        ready = sum(1 for item in await world.pods() if "conditions" in item["status"])
-        assert status.get("readyReplicas", 0) == ready
-
-    story(tell, seed=seed)
+async def test_broken_watches_and_old_lists_change_nothing_in_the_end(world: World, seed: int) -> None:
+    chance = world.env.stream("story")
+    await world.create_set(4)
+    for _ in range(30):
+        await world.settle(chance.uniform(0, 3))
+        what = chance.randrange(5)
+        owned = await world.owned()
+        if what == 0:
+            await world.scale(chance.randrange(8))
+        elif what == 1 and owned:
+            await world.remove(chance.choice(owned))
+        elif what == 2:
+            world.faults.end_watches(resource="pods", with_=gone())
+        elif what == 3:
+            world.faults.end_watches(resource="replicasets")
+        elif owned:
+            await world.report(chance.choice(owned))
+    await world.scale(5)
+    await world.settle(60)
+    assert len(await world.owned()) == 5
+    status = await world.status()
+    assert status["replicas"] == 5
+    ready = sum(1 for item in await world.pods() if "conditions" in item["status"])
+    assert status.get("readyReplicas", 0) == ready
 
 
 @pytest.mark.parametrize("how", [time_out(sent=True), lose_answer(), fail(504, "Timeout", "no answer in time")])
-def test_a_create_that_may_have_happened_is_looked_for_before_another_one_is_sent(how: Action) -> None:
+async def test_a_create_that_may_have_happened_is_looked_for_before_another_one_is_sent(
+    world: World, how: Action
+) -> None:
     """However late its event: one lost answer must not make one pod too many."""
-
-    async def tell(world: World) -> None:
-        world.faults.add(Rule(how, verb="create", resource="pods", times=1))
-        with world.faults.hold(resource="pods"):
-            await world.create_set(1)
-            await world.settle()
-            assert len(await world.owned()) == 1
-        await world.settle(60)
+    world.faults.add(Rule(how, verb="create", resource="pods", times=1))
+    with world.faults.hold(resource="pods"):
+        await world.create_set(1)
+        await world.settle()
         assert len(await world.owned()) == 1
-        assert (await world.status())["replicas"] == 1
-        assert await world.pods(terminating=True) == []
+    await world.settle(60)
+    assert len(await world.owned()) == 1
+    assert (await world.status())["replicas"] == 1
+    assert await world.pods(terminating=True) == []
 
-    story(tell)
 
-
-def test_a_list_that_is_still_being_told_makes_no_pod_twice() -> None:
+async def test_a_list_that_is_still_being_told_makes_no_pod_twice(world: World) -> None:
     """The cache has all of a new list at once, handlers hear of its pods by the hundred, and looks come in between."""
-
-    async def tell(world: World) -> None:
-        with world.faults.hold(resource="pods"):
-            await world.create_set(450)
-            await world.settle(5)
-            world.faults.end_watches(resource="pods", with_=gone())
-            await world.settle(5)
-        await world.settle(60)
-        assert len(world.sent("create", "pods")) == 450
-
-    story(tell)
+    with world.faults.hold(resource="pods"):
+        await world.create_set(450)
+        await world.settle(5)
+        world.faults.end_watches(resource="pods", with_=gone())
+        await world.settle(5)
+    await world.settle(60)
+    assert len(world.sent("create", "pods")) == 450
 
 
-def test_nothing_is_created_while_nobody_can_say_what_became_of_a_create() -> None:
-    async def tell(world: World) -> None:
-        world.faults.add(Rule(time_out(sent=True), verb="create", resource="pods", times=1))
-        with world.faults.hold(resource="pods"):
-            lists = world.faults.add(Rule(fail(500, "InternalError", "no"), verb="list", resource="pods"))
-            await world.create_set(1)
-            await world.settle(10)
-            assert lists.hits > 1
-            assert len(world.sent("create", "pods")) == 1
-            world.faults.remove(lists)
-            await world.settle(30)
+async def test_nothing_is_created_while_nobody_can_say_what_became_of_a_create(world: World) -> None:
+    world.faults.add(Rule(time_out(sent=True), verb="create", resource="pods", times=1))
+    with world.faults.hold(resource="pods"):
+        lists = world.faults.add(Rule(fail(500, "InternalError", "no"), verb="list", resource="pods"))
+        await world.create_set(1)
+        await world.settle(10)
+        assert lists.hits > 1
+        assert len(world.sent("create", "pods")) == 1
+        world.faults.remove(lists)
         await world.settle(30)
-        assert len(await world.owned()) == 1
-
-    story(tell)
+    await world.settle(30)
+    assert len(await world.owned()) == 1
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["and nothing comes", "and another one comes"])
-def test_an_owner_that_goes_while_it_is_looked_at_fails_nothing(again: bool) -> None:
+async def test_an_owner_that_goes_while_it_is_looked_at_fails_nothing(world: World, again: bool) -> None:
     """Its status is reported on what was looked at, and finds nobody."""
-
-    async def tell(world: World) -> None:
-        world.faults.add(Rule(delay(1.0), verb="create", resource="pods", times=1))
-        old = await world.create_set(1)
-        await world.settle(0.5)
-        await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
-        await world.merge(WEB, {"metadata": {"finalizers": None}})
-        if again:
-            await world.create_set(0, labels={"app": "new"})
-        await world.settle()
-        for body in world.bodies("update", "replicasets/status"):
-            if body["metadata"]["uid"] != old["metadata"]["uid"]:
-                assert "conditions" not in body["status"]
-                assert body["status"]["replicas"] == 0
-
-    story(tell)
+    world.faults.add(Rule(delay(1.0), verb="create", resource="pods", times=1))
+    old = await world.create_set(1)
+    await world.settle(0.5)
+    await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
+    await world.merge(WEB, {"metadata": {"finalizers": None}})
+    if again:
+        await world.create_set(0, labels={"app": "new"})
+    await world.settle()
+    for body in world.bodies("update", "replicasets/status"):
+        if body["metadata"]["uid"] != old["metadata"]["uid"]:
+            assert "conditions" not in body["status"]
+            assert body["status"]["replicas"] == 0
 
 
-def test_an_owner_that_is_gone_gets_no_more_pods_however_late_its_cache_hears_of_it() -> None:
+async def test_an_owner_that_is_gone_gets_no_more_pods_however_late_its_cache_hears_of_it(world: World) -> None:
     """Its pods go as fast as they come, since the garbage collector looks for their owner live."""
-
-    async def tell(world: World) -> None:
-        await world.create_set(2)
-        await world.settle()
-        with world.faults.hold(resource="replicasets"):
-            await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
-            await world.merge(WEB, {"metadata": {"finalizers": None}})
-            for _ in range(20):
-                for name in await world.owned():
-                    await world.remove(name)
-                await world.settle()
-            assert len(world.sent("create", "pods")) <= 6
-        await world.settle()
-
-    story(tell)
-
-
-def test_a_report_on_an_older_generation_does_not_replace_a_newer_one() -> None:
-    """As after a start with an old list: another process has reported on what this one has not read yet."""
-
-    async def tell(world: World) -> None:
-        await world.create_set(1)
-        await world.settle()
-        [name] = await world.owned()
-        with world.faults.hold(resource="replicasets"):
-            await world.merge(WEB, {"spec": {"minReadySeconds": 1}})
-            await world.merge(f"{WEB}/status", {"status": {"observedGeneration": 2}})
-            await world.report(name)
-            await world.settle()
-            assert (await world.status())["observedGeneration"] == 2
-        await world.settle(60)
-        assert (await world.status())["observedGeneration"] == 2
-        assert (await world.status())["readyReplicas"] == 1
-
-    story(tell)
-
-
-def test_a_pod_that_loses_its_owner_while_it_is_deleted_is_not_waited_for() -> None:
-    """Its deletion makes no event that names the owner. Upstream's ReplicaSet waits five minutes, and then for ever."""
-
-    async def tell(world: World) -> None:
-        await world.create_set(2)
-        await world.settle()
-        names = await world.owned()
-        world.faults.add(Rule(delay(0.5), verb="delete", resource="pods"))
-        await world.scale(1)
-        await world.settle(0.2)
-        for name in names:
-            await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": None}})
-        await world.settle()
-        assert len(world.sent("delete", "pods")) == 1
-        for item in await world.pods(terminating=True):
-            await world.remove(item["metadata"]["name"])
-        await world.scale(3)
-        await world.settle()
-        assert len(await world.owned()) == 3
-
-    story(tell)
-
-
-def test_nothing_is_expected_for_an_owner_that_was_made_again_during_a_look() -> None:
-    """What the old one's look would wait for makes no event that concerns the new one."""
-
-    async def tell(world: World) -> None:
-        await world.create_set(1)
-        await world.settle()
-        adoption = world.faults.add(Rule(delay(1.0), verb="patch", resource="pods"))
-        await world.create_pod("extra")
-        await world.settle(0.5)
+    await world.create_set(2)
+    await world.settle()
+    with world.faults.hold(resource="replicasets"):
         await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
         await world.merge(WEB, {"metadata": {"finalizers": None}})
-        await world.create_set(1)
-        await world.settle(3.0)
-        world.faults.remove(adoption)
-        for item in await world.pods(terminating=True):
-            await world.remove(item["metadata"]["name"])
-        await world.scale(3)
-        await world.settle(5.0)
-        assert (await world.status())["replicas"] == 3
-
-    story(tell)
+        for _ in range(20):
+            for name in await world.owned():
+                await world.remove(name)
+            await world.settle()
+        assert len(world.sent("create", "pods")) <= 6
+    await world.settle()
 
 
-def test_a_pod_that_leaves_while_others_are_claimed_is_not_chosen() -> None:
-    """Simulation, seed 1351: the deletion of a pod that had no owner any more was waited for."""
-
-    async def tell(world: World) -> None:
-        await world.create_set(2)
+async def test_a_report_on_an_older_generation_does_not_replace_a_newer_one(world: World) -> None:
+    """As after a start with an old list: another process has reported on what this one has not read yet."""
+    await world.create_set(1)
+    await world.settle()
+    [name] = await world.owned()
+    with world.faults.hold(resource="replicasets"):
+        await world.merge(WEB, {"spec": {"minReadySeconds": 1}})
+        await world.merge(f"{WEB}/status", {"status": {"observedGeneration": 2}})
+        await world.report(name)
         await world.settle()
-        names = await world.owned()
-        adoption = world.faults.add(Rule(delay(1.0), verb="patch", resource="pods", times=1))
-        await world.create_pod("extra")
-        await world.scale(0)
-        await world.settle(0.5)
-        for name in names:
-            await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": None, "labels": {"app": "free"}}})
-        await world.settle(5.0)
-        assert adoption.hits == 1
-        assert {item["metadata"]["name"] for item in await world.pods()} == set(names), "free is free"
+        assert (await world.status())["observedGeneration"] == 2
+    await world.settle(60)
+    assert (await world.status())["observedGeneration"] == 2
+    assert (await world.status())["readyReplicas"] == 1
 
-    story(tell)
+
+async def test_a_pod_that_loses_its_owner_while_it_is_deleted_is_not_waited_for(world: World) -> None:
+    """Its deletion makes no event that names the owner. Upstream's ReplicaSet waits five minutes, and then for ever."""
+    await world.create_set(2)
+    await world.settle()
+    names = await world.owned()
+    world.faults.add(Rule(delay(0.5), verb="delete", resource="pods"))
+    await world.scale(1)
+    await world.settle(0.2)
+    for name in names:
+        await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": None}})
+    await world.settle()
+    assert len(world.sent("delete", "pods")) == 1
+    for item in await world.pods(terminating=True):
+        await world.remove(item["metadata"]["name"])
+    await world.scale(3)
+    await world.settle()
+    assert len(await world.owned()) == 3
+
+
+async def test_nothing_is_expected_for_an_owner_that_was_made_again_during_a_look(world: World) -> None:
+    """What the old one's look would wait for makes no event that concerns the new one."""
+    await world.create_set(1)
+    await world.settle()
+    adoption = world.faults.add(Rule(delay(1.0), verb="patch", resource="pods"))
+    await world.create_pod("extra")
+    await world.settle(0.5)
+    await world.request("DELETE", WEB, {"propagationPolicy": "Orphan"})
+    await world.merge(WEB, {"metadata": {"finalizers": None}})
+    await world.create_set(1)
+    await world.settle(3.0)
+    world.faults.remove(adoption)
+    for item in await world.pods(terminating=True):
+        await world.remove(item["metadata"]["name"])
+    await world.scale(3)
+    await world.settle(5.0)
+    assert (await world.status())["replicas"] == 3
+
+
+async def test_a_pod_that_leaves_while_others_are_claimed_is_not_chosen(world: World) -> None:
+    """Simulation, seed 1351: the deletion of a pod that had no owner any more was waited for."""
+    await world.create_set(2)
+    await world.settle()
+    names = await world.owned()
+    adoption = world.faults.add(Rule(delay(1.0), verb="patch", resource="pods", times=1))
+    await world.create_pod("extra")
+    await world.scale(0)
+    await world.settle(0.5)
+    for name in names:
+        await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": None, "labels": {"app": "free"}}})
+    await world.settle(5.0)
+    assert adoption.hits == 1
+    assert {item["metadata"]["name"] for item in await world.pods()} == set(names), "free is free"

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tests.controllers.replicaset.builders import NOW, ago, pod
 
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.replicaset.ranking import Lineup
+from pilothouse.controllers.workloads.replicaset.ranking import ActivePodsWithRanks
 
 
 def first_of(*pods: Pod, neighbours: Mapping[str, int] | None = None, use_deletion_cost: bool = True) -> str:
     """Who goes when one must, whatever the order in which they are listed."""
     names = {
-        Lineup(order)
+        ActivePodsWithRanks(order)
         .choose(1, now=NOW, neighbours=lambda: neighbours or {}, use_deletion_cost=use_deletion_cost)[0]
         .metadata.name
         for order in itertools.permutations(pods)
@@ -159,15 +159,17 @@ def test_related_pods_are_counted_only_when_no_earlier_rule_decides() -> None:
         return {}
 
     pods = [pod("a", ready=False), pod("b"), pod("c")]
-    assert [victim.metadata.name for victim in Lineup(pods).choose(1, now=NOW, neighbours=neighbours)] == ["a"]
+    assert [victim.metadata.name for victim in ActivePodsWithRanks(pods).choose(1, now=NOW, neighbours=neighbours)] == [
+        "a"
+    ]
     assert not asked
-    Lineup(pods).choose(2, now=NOW, neighbours=neighbours)
+    ActivePodsWithRanks(pods).choose(2, now=NOW, neighbours=neighbours)
     assert asked == [1]
 
 
 def test_all_are_chosen_without_asking_anything() -> None:
     pods = [pod("b"), pod("a")]
-    assert Lineup(pods).choose(2, now=NOW) == pods
+    assert ActivePodsWithRanks(pods).choose(2, now=NOW) == pods
 
 
 def test_the_nine_pods_of_upstream_go_in_their_order() -> None:
@@ -184,13 +186,13 @@ def test_the_nine_pods_of_upstream_go_in_their_order() -> None:
         pod("older", ready_since=MONTH, restarts=(2, 1), created=MONTH),
     ]
     for count in range(len(order) + 1):
-        assert {p.metadata.name for p in Lineup(order[::-1]).choose(count, now=NOW)} == {
+        assert {p.metadata.name for p in ActivePodsWithRanks(order[::-1]).choose(count, now=NOW)} == {
             p.metadata.name for p in order[:count]
         }
 
 
 def _pairwise_before(one: Pod, other: Pod, crowd: Mapping[str, int]) -> bool:
-    """The eight rules for one pair, written down as the facts put them; an oracle for ``Lineup.choose``."""
+    """The eight rules for one pair, as the facts put them; an oracle for ``ActivePodsWithRanks.choose``."""
 
     def ready(p: Pod) -> bool:
         return any(c.type == "Ready" and c.status == "True" for c in p.status.conditions)
@@ -262,7 +264,7 @@ def test_whoever_every_stayer_yields_to_is_chosen(shapes: list[tuple], data: st.
     ]
     crowd = {"n1": 2, "n2": 1}
     count = data.draw(st.integers(0, len(pods)))
-    chosen = Lineup(data.draw(st.permutations(pods))).choose(count, now=NOW, neighbours=lambda: crowd)
+    chosen = ActivePodsWithRanks(data.draw(st.permutations(pods))).choose(count, now=NOW, neighbours=lambda: crowd)
     assert len({p.metadata.name for p in chosen}) == len(chosen) == count
     names = {p.metadata.name for p in chosen}
     wins = {p.metadata.name: sum(_pairwise_before(p, other, crowd) for other in pods if other is not p) for p in pods}
@@ -296,7 +298,7 @@ def test_whoever_every_stayer_yields_to_is_chosen(shapes: list[tuple], data: st.
     ],
 )
 def test_age_ratios(pods: list[Pod], victims: list[str], expected: list[float]) -> None:
-    assert Lineup(pods).age_ratios([p for p in pods if p.metadata.name in victims], NOW) == expected
+    assert ActivePodsWithRanks(pods).age_ratios([p for p in pods if p.metadata.name in victims], NOW) == expected
 
 
 @given(_PODS, st.data())
@@ -309,7 +311,7 @@ def test_a_line_up_that_is_kept_is_as_good_as_a_new_one(shapes: list[tuple], dat
         return pod(f"p{i}", restarts=(restarts,), **state)
 
     there: dict[str, Pod] = {}
-    kept = Lineup()
+    kept = ActivePodsWithRanks()
     for shape in [*shapes, *data.draw(_PODS)]:
         new = one(data.draw(st.integers(0, 4)), shape)
         name = new.metadata.name
@@ -321,6 +323,7 @@ def test_a_line_up_that_is_kept_is_as_good_as_a_new_one(shapes: list[tuple], dat
     count = data.draw(st.integers(0, len(there)))
     assert len(kept) == len(there)
     chosen, expected = (
-        {found.metadata.name for found in lineup.choose(count, now=NOW)} for lineup in (kept, Lineup(there.values()))
+        {found.metadata.name for found in ranked_pods.choose(count, now=NOW)}
+        for ranked_pods in (kept, ActivePodsWithRanks(there.values()))
     )
     assert chosen == expected

@@ -9,7 +9,7 @@ from tests.controllers.replicaset.builders import NOW, ago, pod, replica_set
 
 from pilothouse.api.apps import ReplicaSetCondition, ReplicaSetStatus
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.replicaset.status import Failure, Headcount, count, encode, next_status
+from pilothouse.controllers.workloads.replicaset.status import Failure, StatusCounts, count, encode, next_status
 
 FULL = {"app": "web", "type": "production"}
 
@@ -17,44 +17,49 @@ FULL = {"app": "web", "type": "production"}
 @pytest.mark.parametrize(
     ("pods", "min_ready_seconds", "expected"),
     [
-        pytest.param([], 0, Headcount(), id="no pods"),
+        pytest.param([], 0, StatusCounts(), id="no pods"),
         pytest.param(
             [pod("a", labels=FULL)],
             0,
-            Headcount(active=1, fully_labeled=1, ready=1, available=1),
+            StatusCounts(active=1, fully_labeled=1, ready=1, available=1),
             id="upstream: 1 fully labelled pod",
         ),
         pytest.param(
-            [pod("a"), pod("b")], 0, Headcount(active=2, ready=2, available=2), id="upstream: 2 not fully labelled pods"
+            [pod("a"), pod("b")],
+            0,
+            StatusCounts(active=2, ready=2, available=2),
+            id="upstream: 2 not fully labelled pods",
         ),
         pytest.param(
             [pod("a"), pod("b", labels={**FULL, "more": "yes"})],
             0,
-            Headcount(active=2, fully_labeled=1, ready=2, available=2),
+            StatusCounts(active=2, fully_labeled=1, ready=2, available=2),
             id="upstream: 1 not fully labelled pod, 1 fully labelled (and more)",
         ),
         pytest.param(
             [pod("a", labels=FULL, ready=False)],
             0,
-            Headcount(active=1, fully_labeled=1),
+            StatusCounts(active=1, fully_labeled=1),
             id="upstream: 1 non-ready pod",
         ),
         pytest.param(
             [pod("a", labels=FULL, ready_since=ago(seconds=3599))],
             3600,
-            Headcount(active=1, fully_labeled=1, ready=1),
+            StatusCounts(active=1, fully_labeled=1, ready=1),
             id="upstream: 1 ready but non-available pod",
         ),
         pytest.param(
             [pod("a", labels=FULL, ready_since=ago(seconds=3600))],
             3600,
-            Headcount(active=1, fully_labeled=1, ready=1, available=1),
+            StatusCounts(active=1, fully_labeled=1, ready=1, available=1),
             id="available from the very second on",
         ),
-        pytest.param([pod("a")], 1, Headcount(active=1, ready=1), id="ready since nobody knows when is not available"),
+        pytest.param(
+            [pod("a")], 1, StatusCounts(active=1, ready=1), id="ready since nobody knows when is not available"
+        ),
     ],
 )
-def test_count(pods: list[Pod], min_ready_seconds: int, expected: Headcount) -> None:
+def test_count(pods: list[Pod], min_ready_seconds: int, expected: StatusCounts) -> None:
     counted = count(pods, terminating=0, template_labels=FULL, min_ready_seconds=min_ready_seconds, now=NOW)
     assert counted == expected
 
@@ -90,12 +95,12 @@ def test_conditions(
     conditions: tuple[ReplicaSetCondition, ...], failed: Failure | None, expected: tuple[ReplicaSetCondition, ...]
 ) -> None:
     owner = replica_set(2, conditions=conditions)
-    assert next_status(owner, Headcount(), failed, NOW.replace(microsecond=999)).conditions == expected
+    assert next_status(owner, StatusCounts(), failed, NOW.replace(microsecond=999)).conditions == expected
 
 
 def test_the_status_is_about_the_generation_that_was_looked_at() -> None:
     owner = replica_set(3, generation=7)
-    seen = Headcount(active=3, fully_labeled=2, ready=2, available=1, terminating=4)
+    seen = StatusCounts(active=3, fully_labeled=2, ready=2, available=1, terminating=4)
     assert next_status(owner, seen, None, NOW) == ReplicaSetStatus(
         replicas=3,
         fully_labeled_replicas=2,

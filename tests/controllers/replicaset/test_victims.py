@@ -1,6 +1,6 @@
 """Which pods go, on a real server: the rules that need more than one pod's own fields."""
 
-from tests.controllers.replicaset.world import SETS, Doc, World, story
+from tests.controllers.replicaset.world import SETS, Doc, World
 
 DEPLOYMENT = {
     "apiVersion": "apps/v1",
@@ -28,27 +28,22 @@ def template(node: str, revision: str) -> Doc:
     }
 
 
-def test_pods_go_where_the_same_deployment_has_more_of_them() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(3, "old", spec=template("full", "1"), ownerReferences=[DEPLOYMENT])
-        new = template("full", "2")
-        await world.create_set(1, "new", spec=new, ownerReferences=[DEPLOYMENT])
-        await world.settle()
-        new["template"]["spec"]["nodeName"] = "empty"
-        await world.merge(f"{SETS}/new", {"spec": {"template": new["template"], "replicas": 2}})
-        await world.settle()
-        await ready_pods(world, "old")
-        for name in reversed(await world.owned("new")):
-            await world.report(name)
-        await world.settle()
-        [on_full] = [p["metadata"]["name"] for p in await pods_of(world, "new") if p["spec"]["nodeName"] == "full"]
-        await world.scale(1, f"{SETS}/new")
-        await world.settle()
-        assert on_full not in await world.owned("new"), (
-            "four of the Deployment's pods are on that node, one on the other"
-        )
-
-    story(tell)
+async def test_pods_go_where_the_same_deployment_has_more_of_them(world: World) -> None:
+    await world.create_set(3, "old", spec=template("full", "1"), ownerReferences=[DEPLOYMENT])
+    new = template("full", "2")
+    await world.create_set(1, "new", spec=new, ownerReferences=[DEPLOYMENT])
+    await world.settle()
+    new["template"]["spec"]["nodeName"] = "empty"
+    await world.merge(f"{SETS}/new", {"spec": {"template": new["template"], "replicas": 2}})
+    await world.settle()
+    await ready_pods(world, "old")
+    for name in reversed(await world.owned("new")):
+        await world.report(name)
+    await world.settle()
+    [on_full] = [p["metadata"]["name"] for p in await pods_of(world, "new") if p["spec"]["nodeName"] == "full"]
+    await world.scale(1, f"{SETS}/new")
+    await world.settle()
+    assert on_full not in await world.owned("new"), "four of the Deployment's pods are on that node, one on the other"
 
 
 async def pods_of(world: World, owner: str) -> list[Doc]:
@@ -56,16 +51,13 @@ async def pods_of(world: World, owner: str) -> list[Doc]:
     return [item for item in await world.pods() if item["metadata"]["name"] in names]
 
 
-def test_ages_of_ready_victims_are_measured() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(2)
-        await world.settle(100)
-        await ready_pods(world, "web")
-        await world.scale(3)
-        await world.settle(10)
-        await ready_pods(world, "web")
-        await world.scale(2)
-        await world.settle()
-        assert world.metrics.value("replicaset_controller_sorting_deletion_age_ratio") == 1
-
-    story(tell)
+async def test_ages_of_ready_victims_are_measured(world: World) -> None:
+    await world.create_set(2)
+    await world.settle(100)
+    await ready_pods(world, "web")
+    await world.scale(3)
+    await world.settle(10)
+    await ready_pods(world, "web")
+    await world.scale(2)
+    await world.settle()
+    assert world.metrics.value("replicaset_controller_sorting_deletion_age_ratio") == 1

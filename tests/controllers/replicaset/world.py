@@ -6,7 +6,7 @@ does goes past it.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from pilothouse.client.errors import NotFound
 from pilothouse.client.interceptor import Interceptor, Observation, Sent
 from pilothouse.controllers.workloads.replicaset import DESCRIPTOR, ReplicaSetOptions
 from pilothouse.controllers.workloads.replicaset.controller import ReplicaSetController
-from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import ControllerContext, InformerFactory, Registry
 from pilothouse.storage import MemoryStore
@@ -196,14 +196,9 @@ async def world(env: Env) -> AsyncIterator[World]:
             group.cancel()
 
 
-def story(
-    tell: Callable[[World], Coroutine[Any, Any, None]], options: ReplicaSetOptions | None = None, *, seed: int = 0
-) -> None:
-    """Run a story in virtual time, with the controller started."""
-
-    async def main(env: Env) -> None:
-        async with world(env) as made:
-            await made.start(options)
-            await tell(made)
-
-    virtual.run(main, seed=seed)
+@contextlib.asynccontextmanager
+async def controlled(env: Env, options: ReplicaSetOptions | None = None) -> AsyncIterator[World]:
+    """A world in which the controller runs."""
+    async with world(env) as made:
+        await made.start(options)
+        yield made

@@ -5,31 +5,40 @@ Cases of ``TestSyncHandler``, ``TestResourceClaimTemplateEventHandler`` and ``Te
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import PODS, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import PODS, Doc, World
 from tests.controllers.resourceclaim.builders import CLAIMS, ENTRY, FINALIZER, TEMPLATES, claim_doc, reference
 
 from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
-from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR
+from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR, ResourceClaimOptions
+from pilothouse.env import Env
 
 Story = Callable[[World], Awaitable[None]]
 
 CREATES, COUNT = "resourceclaim_controller_creates_total", "resourceclaim_controller_resource_claims"
 
 
-def claiming(story: Story, *, before: Story | None = None, seed: int = 0) -> None:
-    """Tell a story in which the controller runs."""
-
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def claiming(
+    env: Env, *, before: Story | None = None, options: ResourceClaimOptions | None = None
+) -> AsyncIterator[World]:
+    """A world in which the controller runs."""
+    async with node_world.world(env) as world:
         if before is not None:
             await before(world)
-        await world.start(DESCRIPTOR)
-        await story(world)
+        await world.start(DESCRIPTOR, options)
+        yield world
 
-    play(with_controller, seed=seed)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with claiming(env) as world:
+        yield world
 
 
 async def soon(seconds: float = 1.0) -> None:
@@ -105,175 +114,156 @@ async def users_of(world: World, name: str) -> list[str]:
 # Making claims
 
 
-def test_a_pod_gets_its_claim_and_its_status_names_it() -> None:
+async def test_a_pod_gets_its_claim_and_its_status_names_it(world: World) -> None:
     """create; new-pods."""
-
-    async def story(world: World) -> None:
-        await template(world)
-        await pod(world)
-        await soon()
-        found = await the_claim(world)
-        name = found["metadata"]["name"]
-        assert name.startswith("pod-gpu-")
-        assert found["metadata"]["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
-        assert found["metadata"]["labels"] == {"team": "blue"}
-        (ref,) = found["metadata"]["ownerReferences"]
-        assert ref == {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "name": "pod",
-            "uid": (await world.see(f"{PODS}/pod"))["metadata"]["uid"],
-            "controller": True,
-        }
-        assert found["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpus"
-        assert await named(world) == {"gpu": name}
-        assert world.requests() == ["create resourceclaims ", "patch pods/status pod"]
-        fields = (await world.see(f"{PODS}/pod"))["metadata"]["managedFields"]
-        assert [each["operation"] for each in fields if each["manager"] == "ResourceClaimController"] == ["Apply"]
-        assert world.metrics.value(CREATES, "success", "false") == 1
-        assert world.metrics.value(COUNT, "false", "false", "resource_claim_template") == 1
-        await soon(3600)
-        assert len(world.requests()) == 2, "and that is all"
-
-    claiming(story)
+    await template(world)
+    await pod(world)
+    await soon()
+    found = await the_claim(world)
+    name = found["metadata"]["name"]
+    assert name.startswith("pod-gpu-")
+    assert found["metadata"]["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
+    assert found["metadata"]["labels"] == {"team": "blue"}
+    (ref,) = found["metadata"]["ownerReferences"]
+    assert ref == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "pod",
+        "uid": (await world.see(f"{PODS}/pod"))["metadata"]["uid"],
+        "controller": True,
+    }
+    assert found["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpus"
+    assert await named(world) == {"gpu": name}
+    assert world.requests() == ["create resourceclaims ", "patch pods/status pod"]
+    fields = (await world.see(f"{PODS}/pod"))["metadata"]["managedFields"]
+    assert [each["operation"] for each in fields if each["manager"] == "ResourceClaimController"] == ["Apply"]
+    assert world.metrics.value(CREATES, "success", "false") == 1
+    assert world.metrics.value(COUNT, "false", "false", "resource_claim_template") == 1
+    await soon(3600)
+    assert len(world.requests()) == 2, "and that is all"
 
 
-def test_each_entry_gets_a_claim_of_its_own() -> None:
-    async def story(world: World) -> None:
-        await template(world)
-        await claim(world, "shared")
-        other = {"name": "net", "resourceClaimTemplateName": "template"}
-        await pod(world, "pod", ENTRY, other, {"name": "disk", "resourceClaimName": "shared"})
-        await soon()
-        said = await named(world)
-        assert sorted(said) == ["gpu", "net"]
-        assert {each["metadata"]["name"] for each in await claims(world)} == {*said.values(), "shared"}
-        assert world.requests().count("patch pods/status pod") == 1
-
-    claiming(story)
+async def test_each_entry_gets_a_claim_of_its_own(world: World) -> None:
+    await template(world)
+    await claim(world, "shared")
+    other = {"name": "net", "resourceClaimTemplateName": "template"}
+    await pod(world, "pod", ENTRY, other, {"name": "disk", "resourceClaimName": "shared"})
+    await soon()
+    said = await named(world)
+    assert sorted(said) == ["gpu", "net"]
+    assert {each["metadata"]["name"] for each in await claims(world)} == {*said.values(), "shared"}
+    assert world.requests().count("patch pods/status pod") == 1
 
 
-def test_a_missing_template_is_told_and_waited_for() -> None:
+async def test_a_missing_template_is_told_and_waited_for(world: World) -> None:
     """missing-template; new-template-for-pod."""
-
-    async def story(world: World) -> None:
-        await pod(world)
-        await soon(200)
-        missing = 'resource claim template "template": resourceclaimtemplate.resource.k8s.io "template" not found'
-        assert set(await world.events("FailedResourceClaimCreation")) == {f"Pod/pod PodResourceClaim gpu: {missing}"}
-        assert world.metrics.value(CREATES, "failure", "false") == 0
-        await template(world)
-        await soon()
-        assert list(await named(world)) == ["gpu"], "without waiting for the end of the backoff"
-
-    claiming(story)
+    await pod(world)
+    await soon(200)
+    missing = 'resource claim template "template": resourceclaimtemplate.resource.k8s.io "template" not found'
+    assert set(await world.events("FailedResourceClaimCreation")) == {f"Pod/pod PodResourceClaim gpu: {missing}"}
+    assert world.metrics.value(CREATES, "failure", "false") == 0
+    await template(world)
+    await soon()
+    assert list(await named(world)) == ["gpu"], "without waiting for the end of the backoff"
 
 
-def test_a_claim_that_was_deleted_is_made_again_and_the_other_one_stays_named() -> None:
+async def test_a_claim_that_was_deleted_is_made_again_and_the_other_one_stays_named(world: World) -> None:
     """recreate."""
-
-    async def story(world: World) -> None:
-        await template(world)
-        await pod(world, "pod", ENTRY, {"name": "net", "resourceClaimTemplateName": "template"})
-        await soon()
-        before = await named(world)
-        await world.delete(f"{CLAIMS}/{before['gpu']}")
-        await soon()
-        after = await named(world)
-        assert after["net"] == before["net"]
-        assert after["gpu"] != before["gpu"]
-        assert {each["metadata"]["name"] for each in await claims(world)} == set(after.values())
-        await soon(600)
-        assert await named(world) == after
-
-    claiming(story)
+    await template(world)
+    await pod(world, "pod", ENTRY, {"name": "net", "resourceClaimTemplateName": "template"})
+    await soon()
+    before = await named(world)
+    await world.delete(f"{CLAIMS}/{before['gpu']}")
+    await soon()
+    after = await named(world)
+    assert after["net"] == before["net"]
+    assert after["gpu"] != before["gpu"]
+    assert {each["metadata"]["name"] for each in await claims(world)} == set(after.values())
+    await soon(600)
+    assert await named(world) == after
 
 
 @pytest.mark.parametrize("fault", [fail(500), conflict(), lose_answer()], ids=["500", "409", "lost"])
-def test_a_status_that_cannot_be_written_makes_no_second_claim(fault: Any) -> None:
+async def test_a_status_that_cannot_be_written_makes_no_second_claim(world: World, fault: Any) -> None:
     """find-existing-claim-by-label; find-created-claim-in-cache."""
-
-    async def story(world: World) -> None:
-        await template(world)
-        world.faults.add(Rule(fault, verb="patch", resource="pods", subresource="status", times=3))
-        await pod(world)
-        await soon(30)
-        found = await the_claim(world)
-        assert await named(world) == {"gpu": found["metadata"]["name"]}
-
-    claiming(story)
+    await template(world)
+    world.faults.add(Rule(fault, verb="patch", resource="pods", subresource="status", times=3))
+    await pod(world)
+    await soon(30)
+    found = await the_claim(world)
+    assert await named(world) == {"gpu": found["metadata"]["name"]}
 
 
-def test_a_claim_that_the_cache_does_not_show_is_not_made_twice() -> None:
+async def test_a_claim_that_the_cache_does_not_show_is_not_made_twice(world: World) -> None:
     """find-created-claim-in-cache: the cache of claims lags behind that of pods."""
-
-    async def story(world: World) -> None:
-        await template(world)
-        with world.faults.hold(resource="resourceclaims"):
-            world.faults.add(Rule(fail(500), verb="patch", resource="pods", subresource="status", times=2))
-            await pod(world)
-            await soon(30)
-            assert len(await claims(world)) == 1
-            assert list(await named(world)) == ["gpu"]
-        await soon(30)
-        assert len(await claims(world)) == 1
-
-    claiming(story)
-
-
-def test_a_claim_that_came_and_went_unseen_is_made_again() -> None:
-    async def story(world: World) -> None:
-        await template(world)
-        with world.faults.hold(resource="resourceclaims"):
-            await pod(world)
-            await soon()
-            (name,) = (await named(world)).values()
-            await world.delete(f"{CLAIMS}/{name}")
-            world.faults.end_watches(resource="resourceclaims", with_=gone())
-        await soon(30)
-        assert await named(world) == {"gpu": (await the_claim(world))["metadata"]["name"]}
-
-    claiming(story)
-
-
-def test_an_answer_that_was_lost_makes_no_second_claim() -> None:
-    async def story(world: World) -> None:
-        await template(world)
-        with world.faults.hold(resource="resourceclaims"):
-            world.faults.add(Rule(lose_answer(), verb="create", resource="resourceclaims", times=1))
-            await pod(world)
-            await soon(30)
-        await soon(30)
-        assert await named(world) == {"gpu": (await the_claim(world))["metadata"]["name"]}
-        assert world.metrics.value(CREATES, "failure", "false") == 1
-        assert len(await world.events("FailedResourceClaimCreation")) == 1
-
-    claiming(story)
-
-
-def test_a_claim_that_cannot_be_made_is_told_and_tried_again() -> None:
-    """create-conflict."""
-
-    async def story(world: World) -> None:
-        labels = {"resource.kubernetes.io/admin-access": "true"}
-        await world.merge("/api/v1/namespaces/default", {"metadata": {"labels": labels}})
-        await template(world, adminAccess=True)
-        world.faults.add(Rule(fail(403, "Forbidden"), verb="create", resource="resourceclaims", times=2))
+    await template(world)
+    with world.faults.hold(resource="resourceclaims"):
+        world.faults.add(Rule(fail(500), verb="patch", resource="pods", subresource="status", times=2))
         await pod(world)
         await soon(30)
-        (told,) = set(await world.events("FailedResourceClaimCreation"))
-        assert told.startswith("Pod/pod PodResourceClaim gpu: create ResourceClaim : ")
         assert len(await claims(world)) == 1
-        assert world.metrics.value(CREATES, "failure", "true") == 2
-        assert world.metrics.value(CREATES, "success", "true") == 1
+        assert list(await named(world)) == ["gpu"]
+    await soon(30)
+    assert len(await claims(world)) == 1
 
-    claiming(story)
+
+async def test_a_claim_that_came_and_went_unseen_is_made_again(world: World) -> None:
+    await template(world)
+    with world.faults.hold(resource="resourceclaims"):
+        await pod(world)
+        await soon()
+        (name,) = (await named(world)).values()
+        await world.delete(f"{CLAIMS}/{name}")
+        world.faults.end_watches(resource="resourceclaims", with_=gone())
+    await soon(30)
+    assert await named(world) == {"gpu": (await the_claim(world))["metadata"]["name"]}
 
 
-def test_a_new_manager_with_an_old_list_of_claims_does_not_rename_them() -> None:
+async def test_an_answer_that_was_lost_makes_no_second_claim(world: World) -> None:
+    await template(world)
+    with world.faults.hold(resource="resourceclaims"):
+        world.faults.add(Rule(lose_answer(), verb="create", resource="resourceclaims", times=1))
+        await pod(world)
+        await soon(30)
+    await soon(30)
+    assert await named(world) == {"gpu": (await the_claim(world))["metadata"]["name"]}
+    assert world.metrics.value(CREATES, "failure", "false") == 1
+    assert len(await world.events("FailedResourceClaimCreation")) == 1
+
+
+async def test_a_claim_that_cannot_be_made_is_told_and_tried_again(world: World) -> None:
+    """create-conflict."""
+    labels = {"resource.kubernetes.io/admin-access": "true"}
+    await world.merge("/api/v1/namespaces/default", {"metadata": {"labels": labels}})
+    await template(world, adminAccess=True)
+    world.faults.add(Rule(fail(403, "Forbidden"), verb="create", resource="resourceclaims", times=2))
+    await pod(world)
+    await soon(30)
+    (told,) = set(await world.events("FailedResourceClaimCreation"))
+    assert told.startswith("Pod/pod PodResourceClaim gpu: create ResourceClaim : ")
+    assert len(await claims(world)) == 1
+    assert world.metrics.value(CREATES, "failure", "true") == 2
+    assert world.metrics.value(CREATES, "success", "true") == 1
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_prioritized_lists_are_behind_a_gate(env: Env, enabled: bool) -> None:
+    """``DRAPrioritizedList``."""
+    async with claiming(env, options=ResourceClaimOptions(prioritized_lists=enabled)) as world:
+        subs = [{"name": "large", "deviceClassName": "large"}, {"name": "small", "deviceClassName": "small"}]
+        spec = {"spec": {"devices": {"requests": [{"name": "gpu", "firstAvailable": subs}]}}}
+        await world.request("POST", TEMPLATES, {"metadata": {"name": "template"}, "spec": spec})
+        await pod(world)
+        await soon()
+        assert len(await claims(world)) == (1 if enabled else 0)
+        why = "template includes a prioritized list of subrequests, but the feature is disabled"
+        told = set(await world.events("FailedResourceClaimCreation"))
+        assert told == (set() if enabled else {f"Pod/pod PodResourceClaim gpu: {why}"})
+
+
+async def test_a_new_manager_with_an_old_list_of_claims_does_not_rename_them(env: Env) -> None:
     """Its cache has the pod as it is, and no claims yet: upstream would give the pod another claim."""
-
-    async def before(world: World) -> None:
+    async with node_world.world(env) as world:
         await template(world)
         made = await pod(world)
         owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": made["metadata"]["uid"], "controller": True}
@@ -287,255 +277,238 @@ def test_a_new_manager_with_an_old_list_of_claims_does_not_rename_them() -> None
         await soon(60)
         assert await named(world) == {"gpu": "mine"}
 
-    play(before)
-
 
 # Reservations
 
 
-def test_a_pod_with_a_node_gets_its_claim_reserved() -> None:
+async def test_a_pod_with_a_node_gets_its_claim_reserved(world: World) -> None:
     """add-reserved."""
-
-    async def story(world: World) -> None:
-        await template(world)
-        await pod(world, node="node1")
-        await soon()
-        (name,) = (await named(world)).values()
-        assert await users_of(world, name) == []
-        await allocate(world, name)
-        await soon()
-        assert await users_of(world, name) == ["pod"]
-        assert world.requests()[-1] == f"update resourceclaims/status {name}"
-        await soon(600)
-        assert (await world.see(f"{CLAIMS}/{name}"))["status"]["allocation"] is not None
-
-    claiming(story)
+    await template(world)
+    await pod(world, node="node1")
+    await soon()
+    (name,) = (await named(world)).values()
+    assert await users_of(world, name) == []
+    await allocate(world, name)
+    await soon()
+    assert await users_of(world, name) == ["pod"]
+    assert world.requests()[-1] == f"update resourceclaims/status {name}"
+    await soon(600)
+    assert (await world.see(f"{CLAIMS}/{name}"))["status"]["allocation"] is not None
 
 
-def test_the_last_user_takes_allocation_and_finalizer_along() -> None:
-    """dont-clear-reserved-structured, remove-reserved, clear-reserved-structured."""
-
-    async def story(world: World) -> None:
-        entry = {"name": "gpu", "resourceClaimName": "claim"}
-        await claim(world)
-        first, second = await pod(world, "first", entry, node="n"), await pod(world, "second", entry, node="n")
-        await allocate(world, "claim", first, second)
-        await soon()
-        await phase_of(world, "first", "Succeeded")
-        await soon()
-        assert await users_of(world, "claim") == ["second"]
-        found = await world.see(f"{CLAIMS}/claim")
-        assert found["status"]["allocation"] is not None
-        assert world.requests() == ["update resourceclaims/status claim"]
-        await world.delete(f"{PODS}/second", grace=0)
-        await soon()
-        found = await world.see(f"{CLAIMS}/claim")
-        assert found.get("status", {}) == {}
-        assert "finalizers" not in found["metadata"]
-        assert world.requests()[1:] == ["update resourceclaims/status claim", "update resourceclaims claim"]
-
-    claiming(story)
-
-
-def test_the_claim_of_a_pod_that_has_ended_is_deleted() -> None:
-    """delete-claim-when-done."""
-
-    async def story(world: World) -> None:
-        await template(world)
-        made = await pod(world)
-        await soon()
-        (name,) = (await named(world)).values()
-        await allocate(world, name, made)
+async def test_an_entry_that_needs_no_claim_does_not_keep_the_next_one_from_being_reserved(world: World) -> None:
+    made = await claim(world, "shared")
+    unused = {"name": "unused", "resourceClaimTemplateName": "template"}
+    shared = {"name": "shared", "resourceClaimName": "shared"}
+    with world.faults.hold(resource="pods"):
+        await pod(world, "pod", unused, shared)
+        await world.merge(f"{PODS}/pod/status", {"status": {"resourceClaimStatuses": [{"name": "unused"}]}})
         await bind(world)
-        await soon()
-        await phase_of(world, "pod", "Succeeded")
-        await soon()
-        assert await claims(world) == []
-        assert world.requests()[-3:] == [
-            f"update resourceclaims/status {name}",
-            f"update resourceclaims {name}",
-            f"delete resourceclaims {name}",
-        ]
-        await soon(600)
-        assert await world.events("FailedResourceClaimCreation") == []
-
-    claiming(story)
+    await soon()
+    await allocate(world, "shared")
+    await soon()
+    assert await users_of(world, "shared") == ["pod"]
+    assert [each["metadata"]["uid"] for each in await claims(world)] == [made["metadata"]["uid"]]
 
 
-def test_a_claim_that_is_deleted_in_use_waits_for_its_pod() -> None:
+async def test_a_claim_of_another_pod_is_an_error_that_is_retried(world: World) -> None:
+    """v1.36 ``syncPod``: ``IsForPod`` fails, after the pod's status has got the name of a claim of its own."""
+    await template(world)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "other", "uid": "other", "controller": True}
+    await claim(world, "taken", owner=owner)
+    with world.faults.hold(resource="pods"):
+        await pod(world)
+        status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "taken"}]}
+        await world.merge(f"{PODS}/pod/status", {"status": status})
+        await bind(world)
+    await soon()
+    errors = "pilothouse_reconcile_errors_total"
+    assert f'{errors}{{controller="resourceclaim-controller",outcome="retried"}} 1' in world.metrics.exposition()
+    (name,) = (await named(world)).values()
+    assert name.startswith("pod-gpu-")
+    assert len(await claims(world)) == 2
+
+
+async def test_the_last_user_takes_allocation_and_finalizer_along(world: World) -> None:
+    """dont-clear-reserved-structured, remove-reserved, clear-reserved-structured."""
+    entry = {"name": "gpu", "resourceClaimName": "claim"}
+    await claim(world)
+    first, second = await pod(world, "first", entry, node="n"), await pod(world, "second", entry, node="n")
+    await allocate(world, "claim", first, second)
+    await soon()
+    await phase_of(world, "first", "Succeeded")
+    await soon()
+    assert await users_of(world, "claim") == ["second"]
+    found = await world.see(f"{CLAIMS}/claim")
+    assert found["status"]["allocation"] is not None
+    assert world.requests() == ["update resourceclaims/status claim"]
+    await world.delete(f"{PODS}/second", grace=0)
+    await soon()
+    found = await world.see(f"{CLAIMS}/claim")
+    assert found.get("status", {}) == {}
+    assert "finalizers" not in found["metadata"]
+    assert world.requests()[1:] == ["update resourceclaims/status claim", "update resourceclaims claim"]
+
+
+async def test_the_claim_of_a_pod_that_has_ended_is_deleted(world: World) -> None:
+    """delete-claim-when-done."""
+    await template(world)
+    made = await pod(world)
+    await soon()
+    (name,) = (await named(world)).values()
+    await allocate(world, name, made)
+    await bind(world)
+    await soon()
+    await phase_of(world, "pod", "Succeeded")
+    await soon()
+    assert await claims(world) == []
+    assert world.requests()[-3:] == [
+        f"update resourceclaims/status {name}",
+        f"update resourceclaims {name}",
+        f"delete resourceclaims {name}",
+    ]
+    await soon(600)
+    assert await world.events("FailedResourceClaimCreation") == []
+
+
+async def test_a_claim_that_is_deleted_in_use_waits_for_its_pod(world: World) -> None:
     """clear-reserved-structured-deleted."""
+    await claim(world)
+    user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n", phase="Running")
+    await allocate(world, "claim", user)
+    await world.delete(f"{CLAIMS}/claim")
+    await soon(600)
+    assert await users_of(world, "claim") == ["user"]
+    await world.delete(f"{PODS}/user", grace=0)
+    await soon()
+    assert await claims(world) == []
 
-    async def story(world: World) -> None:
-        await claim(world)
-        user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n", phase="Running")
-        await allocate(world, "claim", user)
-        await world.delete(f"{CLAIMS}/claim")
-        await soon(600)
+
+async def test_a_claim_that_nobody_has_used_goes_when_it_is_deleted(world: World) -> None:
+    """structured-deleted."""
+    await claim(world)
+    await allocate(world, "claim")
+    await soon(600)
+    assert (await world.see(f"{CLAIMS}/claim"))["status"]["allocation"] is not None, "it may still be used"
+    await world.delete(f"{CLAIMS}/claim")
+    await soon()
+    assert await claims(world) == []
+
+
+async def test_others_than_pods_keep_their_reservations(world: World) -> None:
+    """Clean up pod reservation with non-pod reservation present."""
+    await claim(world)
+    user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
+    await allocate(world, "claim", user)
+    other = {"apiGroup": "foo.com", "resource": "foo", "name": "foo", "uid": "123"}
+    mine = reference("user", user["metadata"]["uid"])
+    await world.merge(f"{CLAIMS}/claim/status", {"status": {"reservedFor": [mine, other]}})
+    await phase_of(world, "user", "Failed")
+    await soon()
+    found = await world.see(f"{CLAIMS}/claim")
+    assert found["status"]["reservedFor"] == [other]
+    assert found["status"]["allocation"] is not None
+
+
+async def test_a_pod_that_the_cache_does_not_know_keeps_its_reservation(world: World) -> None:
+    """stay-reserved-not-seen. A pod of that name was there before, and the cache still has it."""
+    entry = {"name": "gpu", "resourceClaimName": "claim"}
+    await claim(world)
+    for earlier in ("", "Succeeded"):
+        if earlier:
+            await pod(world, "user", entry, phase=earlier)
+            await soon()
+        with world.faults.hold(resource="pods"):
+            if earlier:
+                await world.delete(f"{PODS}/user", grace=0)
+            user = await pod(world, "user", entry, node="n", phase="Running")
+            await allocate(world, "claim", user)
+            await soon(60)
+            assert await users_of(world, "claim") == ["user"]
+        await soon(60)
         assert await users_of(world, "claim") == ["user"]
         await world.delete(f"{PODS}/user", grace=0)
         await soon()
-        assert await claims(world) == []
-
-    claiming(story)
+        assert await users_of(world, "claim") == []
 
 
-def test_a_claim_that_nobody_has_used_goes_when_it_is_deleted() -> None:
-    """structured-deleted."""
-
-    async def story(world: World) -> None:
-        await claim(world)
-        await allocate(world, "claim")
-        await soon(600)
-        assert (await world.see(f"{CLAIMS}/claim"))["status"]["allocation"] is not None, "it may still be used"
-        await world.delete(f"{CLAIMS}/claim")
-        await soon()
-        assert await claims(world) == []
-
-    claiming(story)
-
-
-def test_others_than_pods_keep_their_reservations() -> None:
-    """Clean up pod reservation with non-pod reservation present."""
-
-    async def story(world: World) -> None:
-        await claim(world)
+async def test_a_pod_that_came_and_went_unseen_loses_its_reservation(world: World) -> None:
+    await claim(world)
+    with world.faults.hold(resource="pods"):
         user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
         await allocate(world, "claim", user)
-        other = {"apiGroup": "foo.com", "resource": "foo", "name": "foo", "uid": "123"}
-        mine = reference("user", user["metadata"]["uid"])
-        await world.merge(f"{CLAIMS}/claim/status", {"status": {"reservedFor": [mine, other]}})
-        await phase_of(world, "user", "Failed")
-        await soon()
-        found = await world.see(f"{CLAIMS}/claim")
-        assert found["status"]["reservedFor"] == [other]
-        assert found["status"]["allocation"] is not None
-
-    claiming(story)
-
-
-def test_a_pod_that_the_cache_does_not_know_keeps_its_reservation() -> None:
-    """stay-reserved-not-seen. A pod of that name was there before, and the cache still has it."""
-
-    async def story(world: World) -> None:
-        entry = {"name": "gpu", "resourceClaimName": "claim"}
-        await claim(world)
-        for earlier in ("", "Succeeded"):
-            if earlier:
-                await pod(world, "user", entry, phase=earlier)
-                await soon()
-            with world.faults.hold(resource="pods"):
-                if earlier:
-                    await world.delete(f"{PODS}/user", grace=0)
-                user = await pod(world, "user", entry, node="n", phase="Running")
-                await allocate(world, "claim", user)
-                await soon(60)
-                assert await users_of(world, "claim") == ["user"]
-            await soon(60)
-            assert await users_of(world, "claim") == ["user"]
-            await world.delete(f"{PODS}/user", grace=0)
-            await soon()
-            assert await users_of(world, "claim") == []
-
-    claiming(story)
-
-
-def test_a_pod_that_came_and_went_unseen_loses_its_reservation() -> None:
-    async def story(world: World) -> None:
-        await claim(world)
-        with world.faults.hold(resource="pods"):
-            user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
-            await allocate(world, "claim", user)
-            await soon(60)
-            await world.delete(f"{PODS}/user", grace=0)
-            await soon(60)
-            assert await users_of(world, "claim") == []
-
-    claiming(story)
+        await soon(60)
+        await world.delete(f"{PODS}/user", grace=0)
+        await soon(60)
+        assert await users_of(world, "claim") == []
 
 
 @pytest.mark.parametrize("fault", [fail(500), conflict(), lose_answer()], ids=["500", "409", "lost"])
 @pytest.mark.parametrize("subresource", ["status", ""], ids=["status", "finalizer"])
-def test_writes_that_fail_leave_no_finalizer(fault: Any, subresource: str) -> None:
-    async def story(world: World) -> None:
-        await claim(world)
-        user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
-        await allocate(world, "claim", user)
-        world.faults.add(Rule(fault, verb="update", resource="resourceclaims", subresource=subresource, times=2))
-        await world.delete(f"{PODS}/user", grace=0)
-        await soon(30)
-        found = await world.see(f"{CLAIMS}/claim")
-        assert found.get("status", {}) == {}
-        lost = fault == lose_answer() and subresource == "status"
-        if not lost:  # whose finalizer it is cannot be known then; it goes when the claim is deleted
-            assert "finalizers" not in found["metadata"]
-        await world.delete(f"{CLAIMS}/claim")
-        await soon()
-        assert await claims(world) == []
-
-    claiming(story)
+async def test_writes_that_fail_leave_no_finalizer(world: World, fault: Any, subresource: str) -> None:
+    await claim(world)
+    user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
+    await allocate(world, "claim", user)
+    world.faults.add(Rule(fault, verb="update", resource="resourceclaims", subresource=subresource, times=2))
+    await world.delete(f"{PODS}/user", grace=0)
+    await soon(30)
+    found = await world.see(f"{CLAIMS}/claim")
+    assert found.get("status", {}) == {}
+    lost = fault == lose_answer() and subresource == "status"
+    if not lost:  # whose finalizer it is cannot be known then; it goes when the claim is deleted
+        assert "finalizers" not in found["metadata"]
+    await world.delete(f"{CLAIMS}/claim")
+    await soon()
+    assert await claims(world) == []
 
 
-def test_a_scheduler_that_allocates_anew_keeps_its_finalizer() -> None:
+async def test_a_scheduler_that_allocates_anew_keeps_its_finalizer(world: World) -> None:
     """The allocation was cleared, the finalizer not yet, and a scheduler has written the claim in between."""
-
-    async def story(world: World) -> None:
-        entry = {"name": "gpu", "resourceClaimName": "claim"}
-        await claim(world)
-        user = await pod(world, "user", entry, node="n")
-        await allocate(world, "claim", user)
-        world.faults.add(
-            Rule(
-                fail(500), verb="update", resource="resourceclaims", when=lambda call, _r: not call.subresource, times=1
-            )
-        )
-        await world.delete(f"{PODS}/user", grace=0)
-        for _ in range(100):
-            await asyncio.sleep(0)
-        following = await pod(world, "next", entry, node="n")
-        await allocate(world, "claim", following)
-        await soon(60)
-        found = await world.see(f"{CLAIMS}/claim")
-        assert found["metadata"]["finalizers"] == [FINALIZER]
-        assert await users_of(world, "claim") == ["next"]
-
-    claiming(story)
+    entry = {"name": "gpu", "resourceClaimName": "claim"}
+    await claim(world)
+    user = await pod(world, "user", entry, node="n")
+    await allocate(world, "claim", user)
+    world.faults.add(
+        Rule(fail(500), verb="update", resource="resourceclaims", when=lambda call, _r: not call.subresource, times=1)
+    )
+    await world.delete(f"{PODS}/user", grace=0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    following = await pod(world, "next", entry, node="n")
+    await allocate(world, "claim", following)
+    await soon(60)
+    found = await world.see(f"{CLAIMS}/claim")
+    assert found["metadata"]["finalizers"] == [FINALIZER]
+    assert await users_of(world, "claim") == ["next"]
 
 
-def test_the_claim_of_extended_resources_goes_with_its_pod() -> None:
+async def test_the_claim_of_extended_resources_goes_with_its_pod(world: World) -> None:
     """completed-pod-with-extended-resource-claim."""
-
-    async def story(world: World) -> None:
-        amounts = {"example.com/gpu": "1"}
-        container = {"name": "main", "image": "pause", "resources": {"requests": amounts, "limits": amounts}}
-        spec = {"containers": [container], "nodeName": "n"}
-        await world.request("POST", PODS, {"metadata": {"name": "pod"}, "spec": spec})
-        made = await phase_of(world, "pod", "Running")
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": made["metadata"]["uid"], "controller": True}
-        metadata = {"annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}}
-        await claim(world, "extended", owner=owner, **metadata)
-        await allocate(world, "extended", made)
-        mapping = {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
-        status = {"extendedResourceClaimStatus": {"resourceClaimName": "extended", "requestMappings": [mapping]}}
-        await world.merge(f"{PODS}/pod/status", {"status": status})
-        await soon()
-        assert world.metrics.value(COUNT, "true", "false", "extended_resource") == 1
-        await phase_of(world, "pod", "Succeeded")
-        await soon()
-        assert await claims(world) == []
-        assert world.metrics.value(COUNT, "true", "false", "extended_resource") == 0
-
-    claiming(story)
+    amounts = {"example.com/gpu": "1"}
+    container = {"name": "main", "image": "pause", "resources": {"requests": amounts, "limits": amounts}}
+    spec = {"containers": [container], "nodeName": "n"}
+    await world.request("POST", PODS, {"metadata": {"name": "pod"}, "spec": spec})
+    made = await phase_of(world, "pod", "Running")
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": made["metadata"]["uid"], "controller": True}
+    metadata = {"annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}}
+    await claim(world, "extended", owner=owner, **metadata)
+    await allocate(world, "extended", made)
+    mapping = {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "extended", "requestMappings": [mapping]}}
+    await world.merge(f"{PODS}/pod/status", {"status": status})
+    await soon()
+    assert world.metrics.value(COUNT, "true", "false", "extended_resource") == 1
+    await phase_of(world, "pod", "Succeeded")
+    await soon()
+    assert await claims(world) == []
+    assert world.metrics.value(COUNT, "true", "false", "extended_resource") == 0
 
 
-def test_pods_that_are_gone_or_want_nothing_cost_nothing() -> None:
+async def test_pods_that_are_gone_or_want_nothing_cost_nothing(world: World) -> None:
     """no-such-pod, no-volumes."""
-
-    async def story(world: World) -> None:
-        await world.pod("plain", node="n")
-        await claim(world, "lonely")
-        await pod(world, "short", {"name": "gpu", "resourceClaimName": "not-there"})
-        await world.delete(f"{PODS}/short", grace=0)
-        await soon(60)
-        assert world.requests() == []
-
-    claiming(story)
+    await world.pod("plain", node="n")
+    await claim(world, "lonely")
+    await pod(world, "short", {"name": "gpu", "resourceClaimName": "not-there"})
+    await world.delete(f"{PODS}/short", grace=0)
+    await soon(60)
+    assert world.requests() == []

@@ -14,17 +14,17 @@ from tests.controllers.resourceclaim.builders import ENTRY, claim, owner, pod, r
 
 from pilothouse.api.core import Pod, PodResourceClaim
 from pilothouse.api.resource import ConsumerReference, ResourceClaim, ResourceClaimTemplate
-from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR, ResourceClaimOptions
+from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR
 from pilothouse.controllers.devices.resourceclaim.decide import (
     MAX_BASE,
     Owner,
     Reservation,
     Step,
     claims_to_release,
+    decide_owner,
+    decide_reservation,
     generate_name,
     is_done,
-    judge_owner,
-    judge_reservation,
     needs_work,
     new_claim,
     next_step,
@@ -37,6 +37,7 @@ from pilothouse.machinery.names import dns_label_errors
 
 NAMED = {"gpu": "claim"}
 MINE = owner()
+NOT_NEEDED = {"name": "unused", "resourceClaimTemplateName": "template"}
 
 
 @pytest.mark.parametrize(
@@ -86,6 +87,24 @@ MINE = owner()
             None,
             True,
             id="while a claim of its user's own is missing, the others are made",
+        ),
+        pytest.param(
+            pod(entries=[NOT_NEEDED, ENTRY], named={"unused": None}),
+            None,
+            True,
+            id="the entries after one that needs no claim: one is to be made",
+        ),
+        pytest.param(
+            pod(entries=[NOT_NEEDED, ENTRY], named={"unused": None, **NAMED}, node="n"),
+            claim(owner=MINE, allocated=True),
+            True,
+            id="the entries after one that needs no claim: one is to be reserved",
+        ),
+        pytest.param(
+            pod(entries=[ENTRY, {"name": "net", "resourceClaimTemplateName": "template"}], named=NAMED),
+            claim(owner=owner(uid="other")),
+            True,
+            id="the entries after one whose claim is another pod's",
         ),
     ],
 )
@@ -211,7 +230,7 @@ def test_whether_a_claim_stays_reserved(
     user: dict[str, str], known: Pod | None, seen_to_go: bool, expected: Reservation
 ) -> None:
     consumer = ConsumerReference(**{"resource": "pods", "name": "pod", "uid": "pod-uid", **user})
-    assert judge_reservation(consumer, known, seen_to_go=seen_to_go) is expected
+    assert decide_reservation(consumer, known, seen_to_go=seen_to_go) is expected
 
 
 BOTH = [reference(), reference("other", "other-uid")]
@@ -275,7 +294,7 @@ def test_what_is_done_with_a_claim(seen: ResourceClaim, kept: int, cleared: bool
 def test_whether_an_unused_claim_is_kept_for_its_pod(
     known: Pod | None, seen_to_go: bool, expected: Reservation
 ) -> None:
-    assert judge_owner(Owner("pod", "pod-uid"), known, seen_to_go=seen_to_go) is expected
+    assert decide_owner(Owner("pod", "pod-uid"), known, seen_to_go=seen_to_go) is expected
 
 
 def test_only_a_pod_that_controls_a_claim_owns_it() -> None:
@@ -344,9 +363,5 @@ def test_of_gone_pods_the_last_500_are_known() -> None:
     assert "2" not in gone
 
 
-def test_the_number_of_workers_is_checked() -> None:
-    assert ResourceClaimOptions().problems() == []
-    assert ResourceClaimOptions(workers=0).problems() == [
-        "concurrent-resourceclaim-syncs must be greater than 0, got 0"
-    ]
+def test_its_older_name_is_known() -> None:
     assert DESCRIPTOR.aliases == ("resource-claim-controller",)

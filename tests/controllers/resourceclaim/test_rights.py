@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.device_taint_eviction import test_component as evictions
-from tests.controllers.node_world import PODS, World, play
+from tests.controllers.node_world import PODS, World
 from tests.controllers.resourceclaim import test_component as claims
 
 from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
@@ -84,17 +84,14 @@ async def use_devices(world: World) -> None:
     [(RESOURCE_CLAIM, use_claims), (DEVICE_TAINT_EVICTION, use_devices)],
     ids=["resourceclaim", "device taint eviction"],
 )
-def test_rights_suffice_and_are_used(descriptor: Descriptor, story: Any) -> None:
-    async def tell(world: World) -> None:
-        await world.start(descriptor)
-        await story(world)
-        used = set()
-        for sent in world.seen:
-            call = sent.call
-            if call.verb != "list" and call.resource != "events":
-                used.add((call.verb, f"{call.resource}/{call.subresource}" if call.subresource else call.resource))
-        rights = granted(descriptor.client_name)
-        assert used <= rights
-        assert rights - used == NOT_NEEDED[descriptor.client_name] - used
-
-    play(tell)
+async def test_rights_suffice_and_are_used(world: World, descriptor: Descriptor, story: Any) -> None:
+    await world.start(descriptor)
+    await story(world)
+    used = set()
+    for sent in world.seen:
+        call = sent.call
+        if call.verb != "list" and call.resource != "events":
+            used.add((call.verb, f"{call.resource}/{call.subresource}" if call.subresource else call.resource))
+    rights = granted(descriptor.client_name)
+    assert used <= rights
+    assert rights - used == NOT_NEEDED[descriptor.client_name] - used

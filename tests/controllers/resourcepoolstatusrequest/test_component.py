@@ -1,11 +1,13 @@
 """The controller against the embedded API server, in virtual time: requests, waits, rounds, metrics, rights, faults."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import Doc, World
 from tests.controllers.resourcepoolstatusrequest.pools import (
     CLAIM_SPEC,
     CLAIMS,
@@ -21,8 +23,7 @@ from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
 from pilothouse.client.errors import NotFound
 from pilothouse.client.interceptor import Action, Rule, conflict, fail, lose_answer
 from pilothouse.controllers.devices.resourcepoolstatusrequest import DESCRIPTOR
-
-Story = Callable[[World], Awaitable[None]]
+from pilothouse.env import Env
 
 PREFIX = "resourcepoolstatusrequest_controller_request"
 PROCESSED = f"{PREFIX}s_processed_total"
@@ -33,14 +34,18 @@ WRITE = f"update {RESOURCE}/status"
 HOUR = 3600.0
 
 
-def running(story: Story) -> None:
-    """Tell a story in which the controller runs."""
-
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env) -> AsyncIterator[World]:
+    """A world in which the controller runs."""
+    async with node_world.world(env, GATES) as world:
         await world.start(DESCRIPTOR)
-        await story(world)
+        yield world
 
-    play(with_controller, server=GATES)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
 
 
 async def ask(world: World, name: str = "r", **spec: Any) -> None:
@@ -65,119 +70,102 @@ async def take(world: World, name: str, *devices: str) -> None:
     await world.merge(f"{CLAIMS}/{name}/status", {"status": {"allocation": allocation(*devices)}})
 
 
-def test_a_request_is_answered_in_one_write() -> None:
-    async def story(world: World) -> None:
-        await publish(world, "b", "pool-2", 8, node="node-2")
-        await publish(world, "a", taints={3: "NoSchedule"})
-        await publish(world, "c", "pool-3", driver="other.example.com")
-        await take(world, "claim", "device-0", "device-1")
-        await asyncio.sleep(1)
-        await ask(world)
-        await asyncio.sleep(1)
-        said = await status(world)
+async def test_a_request_is_answered_in_one_write(world: World) -> None:
+    await publish(world, "b", "pool-2", 8, node="node-2")
+    await publish(world, "a", taints={3: "NoSchedule"})
+    await publish(world, "c", "pool-3", driver="other.example.com")
+    await take(world, "claim", "device-0", "device-1")
+    await asyncio.sleep(1)
+    await ask(world)
+    await asyncio.sleep(1)
+    said = await status(world)
+    assert said is not None
+    assert said["poolCount"] == 2
+    assert [(p["poolName"], p["nodeName"], p["totalDevices"]) for p in said["pools"]] == [
+        ("pool-1", "node-1", 4),
+        ("pool-2", "node-2", 8),
+    ]
+    one = said["pools"][0]
+    assert (one["allocatedDevices"], one["unavailableDevices"], one["availableDevices"]) == (2, 1, 1)
+    (condition,) = said["conditions"]
+    assert (condition["type"], condition["status"]) == ("Complete", "True")
+    assert world.requests() == [f"{WRITE} r"]
+    assert world.metrics.value(PROCESSED, DRIVER) == 1
+    assert world.metrics.value(ERRORS, DRIVER) == 0
+    assert world.metrics.value(DURATION, DRIVER) == 1
+
+
+async def test_pool_name_and_limit_choose_what_is_told(world: World) -> None:
+    for number in range(3):
+        await publish(world, f"s{number}", f"pool-{number}")
+    await asyncio.sleep(1)
+    await ask(world, "named", poolName="pool-1")
+    await ask(world, "limited", limit=2)
+    await ask(world, "nothing", poolName="pool-9")
+    await asyncio.sleep(1)
+    told = {}
+    for name in ("named", "limited", "nothing"):
+        said = await status(world, name)
         assert said is not None
-        assert said["poolCount"] == 2
-        assert [(p["poolName"], p["nodeName"], p["totalDevices"]) for p in said["pools"]] == [
-            ("pool-1", "node-1", 4),
-            ("pool-2", "node-2", 8),
-        ]
-        one = said["pools"][0]
-        assert (one["allocatedDevices"], one["unavailableDevices"], one["availableDevices"]) == (2, 1, 1)
-        (condition,) = said["conditions"]
-        assert (condition["type"], condition["status"]) == ("Complete", "True")
-        assert world.requests() == [f"{WRITE} r"]
-        assert world.metrics.value(PROCESSED, DRIVER) == 1
-        assert world.metrics.value(ERRORS, DRIVER) == 0
-        assert world.metrics.value(DURATION, DRIVER) == 1
-
-    running(story)
+        told[name] = (said["poolCount"], [pool["poolName"] for pool in said.get("pools", ())])
+    assert told == {"named": (1, ["pool-1"]), "limited": (3, ["pool-0", "pool-1"]), "nothing": (0, [])}
 
 
-def test_pool_name_and_limit_choose_what_is_told() -> None:
-    async def story(world: World) -> None:
-        for number in range(3):
-            await publish(world, f"s{number}", f"pool-{number}")
-        await asyncio.sleep(1)
-        await ask(world, "named", poolName="pool-1")
-        await ask(world, "limited", limit=2)
-        await ask(world, "nothing", poolName="pool-9")
-        await asyncio.sleep(1)
-        told = {}
-        for name in ("named", "limited", "nothing"):
-            said = await status(world, name)
-            assert said is not None
-            told[name] = (said["poolCount"], [pool["poolName"] for pool in said.get("pools", ())])
-        assert told == {"named": (1, ["pool-1"]), "limited": (3, ["pool-0", "pool-1"]), "nothing": (0, [])}
-
-    running(story)
-
-
-def test_what_was_asked_before_it_ran_is_answered_when_it_does() -> None:
-    async def story(world: World) -> None:
+async def test_what_was_asked_before_it_ran_is_answered_when_it_does(env: Env) -> None:
+    async with node_world.world(env, server=GATES) as world:
         await publish(world, "a")
         await ask(world)
         await world.start(DESCRIPTOR)
         await asyncio.sleep(1)
         assert await status(world) is not None
 
-    play(story, server=GATES)
+
+async def test_what_is_answered_is_not_answered_again(world: World) -> None:
+    await ask(world)
+    await asyncio.sleep(1)
+    said = await status(world)
+    await publish(world, "a")
+    await world.merge(f"{REQUESTS}/r", {"metadata": {"labels": {"a": "b"}}})
+    await asyncio.sleep(60)
+    assert await status(world) == said
+    assert world.requests() == [f"{WRITE} r"]
 
 
-def test_what_is_answered_is_not_answered_again() -> None:
-    async def story(world: World) -> None:
-        await ask(world)
-        await asyncio.sleep(1)
-        said = await status(world)
-        await publish(world, "a")
-        await world.merge(f"{REQUESTS}/r", {"metadata": {"labels": {"a": "b"}}})
-        await asyncio.sleep(60)
-        assert await status(world) == said
-        assert world.requests() == [f"{WRITE} r"]
-
-    running(story)
-
-
-def test_an_incomplete_pool_is_waited_for_and_then_told_as_such() -> None:
-    async def story(world: World) -> None:
-        await publish(world, "a", expected=2)
-        await publish(world, "b", "pool-2")
-        await asyncio.sleep(1)
-        await ask(world)
-        await asyncio.sleep(0.1)
-        assert await status(world) is None
-        assert world.requests() == []
-        await asyncio.sleep(1)
-        said = await status(world)
-        assert said is not None
-        told, whole = said["pools"]
-        assert told == {
-            "driver": DRIVER,
-            "poolName": "pool-1",
-            "generation": 1,
-            "nodeName": "node-1",
-            "validationError": f"pool {DRIVER}/pool-1 is incomplete: observed 1/2 slices at generation 1",
-        }
-        assert whole["totalDevices"] == 4
-        assert said["conditions"][0]["message"] == "Calculated status for 2 pools (1 incomplete)"
-        assert world.requests() == [f"{WRITE} r"]
-        assert world.metrics.value(ERRORS, DRIVER) == 0
-
-    running(story)
+async def test_an_incomplete_pool_is_waited_for_and_then_told_as_such(world: World) -> None:
+    await publish(world, "a", expected=2)
+    await publish(world, "b", "pool-2")
+    await asyncio.sleep(1)
+    await ask(world)
+    await asyncio.sleep(0.1)
+    assert await status(world) is None
+    assert world.requests() == []
+    await asyncio.sleep(1)
+    said = await status(world)
+    assert said is not None
+    told, whole = said["pools"]
+    assert told == {
+        "driver": DRIVER,
+        "poolName": "pool-1",
+        "generation": 1,
+        "nodeName": "node-1",
+        "validationError": f"pool {DRIVER}/pool-1 is incomplete: observed 1/2 slices at generation 1",
+    }
+    assert whole["totalDevices"] == 4
+    assert said["conditions"][0]["message"] == "Calculated status for 2 pools (1 incomplete)"
+    assert world.requests() == [f"{WRITE} r"]
+    assert world.metrics.value(ERRORS, DRIVER) == 0
 
 
-def test_the_slice_that_was_missing_comes_just_in_time() -> None:
-    async def story(world: World) -> None:
-        await publish(world, "a", expected=2)
-        await asyncio.sleep(1)
-        await ask(world)
-        await asyncio.sleep(0.05)
-        await publish(world, "b", expected=2)
-        await asyncio.sleep(1)
-        said = await status(world)
-        assert said is not None
-        assert said["pools"][0]["totalDevices"] == 8
-
-    running(story)
+async def test_the_slice_that_was_missing_comes_just_in_time(world: World) -> None:
+    await publish(world, "a", expected=2)
+    await asyncio.sleep(1)
+    await ask(world)
+    await asyncio.sleep(0.05)
+    await publish(world, "b", expected=2)
+    await asyncio.sleep(1)
+    said = await status(world)
+    assert said is not None
+    assert said["pools"][0]["totalDevices"] == 8
 
 
 @pytest.mark.parametrize(
@@ -188,41 +176,34 @@ def test_the_slice_that_was_missing_comes_just_in_time() -> None:
         pytest.param(lose_answer(), id="the answer is lost"),
     ],
 )
-def test_a_write_that_fails_is_tried_again(fault: Action) -> None:
-    async def story(world: World) -> None:
-        await publish(world, "a")
-        await asyncio.sleep(1)
-        world.faults.add(Rule(fault, verb="update", resource=RESOURCE, nth=1))
-        await ask(world)
-        await asyncio.sleep(5)
-        said = await status(world)
-        assert said is not None
-        assert said["poolCount"] == 1
-        assert world.metrics.value(ERRORS, DRIVER) >= 1
-
-    running(story)
+async def test_a_write_that_fails_is_tried_again(world: World, fault: Action) -> None:
+    await publish(world, "a")
+    await asyncio.sleep(1)
+    world.faults.add(Rule(fault, verb="update", resource=RESOURCE, nth=1))
+    await ask(world)
+    await asyncio.sleep(5)
+    said = await status(world)
+    assert said is not None
+    assert said["poolCount"] == 1
+    assert world.metrics.value(ERRORS, DRIVER) >= 1
 
 
-def test_who_was_first_with_an_answer_is_not_written_over() -> None:
+async def test_who_was_first_with_an_answer_is_not_written_over(world: World) -> None:
     """Two managers for a moment: the cache of this one does not show what the other one has written."""
-
-    async def story(world: World) -> None:
-        await publish(world, "a", expected=2)
-        await asyncio.sleep(1)
-        await ask(world)
-        await asyncio.sleep(0.05)
-        with world.faults.hold(resource=RESOURCE):
-            await world.merge(f"{REQUESTS}/r/status", {"status": {"poolCount": 7}})
-            await asyncio.sleep(5)
-            assert world.requests()[0] == f"{WRITE} r"
+    await publish(world, "a", expected=2)
+    await asyncio.sleep(1)
+    await ask(world)
+    await asyncio.sleep(0.05)
+    with world.faults.hold(resource=RESOURCE):
+        await world.merge(f"{REQUESTS}/r/status", {"status": {"poolCount": 7}})
         await asyncio.sleep(5)
-        assert await status(world) == {"poolCount": 7}
+        assert world.requests()[0] == f"{WRITE} r"
+    await asyncio.sleep(5)
+    assert await status(world) == {"poolCount": 7}
 
-    running(story)
 
-
-def test_answers_go_after_an_hour_and_questions_after_a_day() -> None:
-    async def story(world: World) -> None:
+async def test_answers_go_after_an_hour_and_questions_after_a_day(env: Env) -> None:
+    async with node_world.world(env, server=GATES) as world:
         await ask(world, "answered")
         task = await world.start(DESCRIPTOR)
         await asyncio.sleep(1)
@@ -242,11 +223,9 @@ def test_answers_go_after_an_hour_and_questions_after_a_day() -> None:
         ]
         task.cancel()
 
-    play(story, server=GATES)
 
-
-def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_again() -> None:
-    async def story(world: World) -> None:
+async def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_again(env: Env) -> None:
+    async with node_world.world(env, server=GATES) as world:
         for name in "ab":
             await ask(world, name)
         await asyncio.sleep(25 * HOUR)
@@ -258,11 +237,9 @@ def test_one_that_cannot_be_deleted_does_not_hold_the_others_and_comes_up_again(
         await asyncio.sleep(600)
         assert await names(world) == []
 
-    play(story, server=GATES)
 
-
-def test_another_request_of_the_name_is_not_meant() -> None:
-    async def story(world: World) -> None:
+async def test_another_request_of_the_name_is_not_meant(env: Env) -> None:
+    async with node_world.world(env, server=GATES) as world:
         await ask(world)
         await world.start(DESCRIPTOR)
         await asyncio.sleep(1)
@@ -274,43 +251,31 @@ def test_another_request_of_the_name_is_not_meant() -> None:
             assert f"delete {RESOURCE} r" in world.requests()
         assert await names(world) == ["r"]
 
-    play(story, server=GATES)
+
+async def test_what_is_being_deleted_is_left_to_whoever_holds_it(world: World) -> None:
+    held = {"name": "r", "finalizers": ["example.com/held"]}
+    await world.request("POST", REQUESTS, {"metadata": held, "spec": {"driver": DRIVER}})
+    await asyncio.sleep(1)
+    assert await status(world) is not None
+    await asyncio.sleep(3 * HOUR)
+    assert [each for each in world.requests() if each.startswith("delete")] == [f"delete {RESOURCE} r"]
 
 
-def test_what_is_being_deleted_is_left_to_whoever_holds_it() -> None:
-    async def story(world: World) -> None:
-        held = {"name": "r", "finalizers": ["example.com/held"]}
-        await world.request("POST", REQUESTS, {"metadata": held, "spec": {"driver": DRIVER}})
-        await asyncio.sleep(1)
-        assert await status(world) is not None
-        await asyncio.sleep(3 * HOUR)
-        assert [each for each in world.requests() if each.startswith("delete")] == [f"delete {RESOURCE} r"]
-
-    running(story)
-
-
-def test_upstreams_role_allows_what_is_asked() -> None:
+async def test_upstreams_role_allows_what_is_asked(world: World) -> None:
     """As the KEP has it; informers are the manager's own."""
     name = "system:controller:resourcepoolstatusrequest-controller"
     role, _binding = (found for _resource, found in bootstrap_objects(GATES.gates) if found["metadata"]["name"] == name)
     allowed = {(verb, each) for rule in role["rules"] for verb in rule["verbs"] for each in rule["resources"]}
-
-    async def story(world: World) -> None:
-        await ask(world)
-        await asyncio.sleep(HOUR + 700)
-        assert await names(world) == []
-        asked = {tuple(each.split()[:2]) for each in world.requests()}
-        assert asked == {("update", f"{RESOURCE}/status"), ("delete", RESOURCE)}
-        assert asked <= allowed
-
-    running(story)
+    await ask(world)
+    await asyncio.sleep(HOUR + 700)
+    assert await names(world) == []
+    asked = {tuple(each.split()[:2]) for each in world.requests()}
+    assert asked == {("update", f"{RESOURCE}/status"), ("delete", RESOURCE)}
+    assert asked <= allowed
 
 
-def test_it_is_behind_its_gate_and_so_is_the_kind() -> None:
+async def test_it_is_behind_its_gate_and_so_is_the_kind(env: Env) -> None:
     assert DESCRIPTOR.gates == ("DRAResourcePoolStatus",)
-
-    async def story(world: World) -> None:
+    async with node_world.world(env) as world:
         with pytest.raises(NotFound):
             await ask(world)
-
-    play(story)

@@ -1,29 +1,37 @@
 """The quota controller and admission together, in virtual time, with faults."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import PODS, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import PODS, Doc, World
 
 from pilothouse.client.errors import Forbidden
 from pilothouse.client.interceptor import Rule, delay, fail, gone, lose_answer
 from pilothouse.controllers.policy.resourcequota import DESCRIPTOR, ResourceQuotaOptions
+from pilothouse.env import Env
 
 BASE = "/api/v1/namespaces/default"
 QUOTAS = f"{BASE}/resourcequotas"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def running(story: Callable[[World], Awaitable[None]], *, seed: int = 0, **options: Any) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env, **options: Any) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR, ResourceQuotaOptions(**options))
         await asyncio.sleep(1)
         world.seen.clear()
-        await story(world)
+        yield world
 
-    play(with_controller, seed=seed)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
 
 
 async def limit(world: World, hard: Doc, name: str = "q", **spec: Any) -> None:
@@ -51,137 +59,122 @@ async def thing(world: World, resource: str, name: str, **body: Any) -> None:
     await world.request("POST", f"{BASE}/{resource}", {"metadata": {"name": name}, **body})
 
 
-def test_what_is_there_is_counted_when_the_quota_comes() -> None:
-    async def story(world: World) -> None:
-        await pod(world, "one", "100m")
-        await pod(world, "two", "200m")
-        await world.merge(f"{PODS}/two/status", {"status": {"phase": "Failed"}})
-        await thing(world, "configmaps", "m")
-        await thing(world, "secrets", "s")
-        ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
-        await thing(world, "services", "web", spec={"type": "NodePort", "ports": ports})
-        claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast"}
-        await thing(world, "persistentvolumeclaims", "c", spec={**claim, "resources": {"requests": {"storage": "3Gi"}}})
-        hard = {
-            "pods": "9",
-            "count/pods": "9",
-            "requests.cpu": "9",
-            "limits.memory": "99Gi",
-            "configmaps": "9",
-            "count/secrets": "9",
-            "services": "9",
-            "services.nodeports": "9",
-            "services.loadbalancers": "9",
-            "requests.storage": "9Gi",
-            "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "9",
-            "count/deployments.apps": "9",
-            "resourcequotas": "9",
-        }
-        await limit(world, hard)
-        assert (await status(world))["hard"] == hard
-        assert await used(world) == {
-            "pods": "1",
-            "count/pods": "2",
-            "requests.cpu": "100m",
-            "limits.memory": "1Gi",
-            "configmaps": "1",
-            "count/secrets": "1",
-            "services": "2",  # and kubernetes
-            "services.nodeports": "2",
-            "services.loadbalancers": "0",
-            "requests.storage": "3Gi",
-            "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "1",
-            "count/deployments.apps": "0",
-            "resourcequotas": "1",
-        }
-        assert world.requests(reads=False) == ["update resourcequotas/status q"]
-
-    running(story)
+async def test_what_is_there_is_counted_when_the_quota_comes(world: World) -> None:
+    await pod(world, "one", "100m")
+    await pod(world, "two", "200m")
+    await world.merge(f"{PODS}/two/status", {"status": {"phase": "Failed"}})
+    await thing(world, "configmaps", "m")
+    await thing(world, "secrets", "s")
+    ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
+    await thing(world, "services", "web", spec={"type": "NodePort", "ports": ports})
+    claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast"}
+    await thing(world, "persistentvolumeclaims", "c", spec={**claim, "resources": {"requests": {"storage": "3Gi"}}})
+    hard = {
+        "pods": "9",
+        "count/pods": "9",
+        "requests.cpu": "9",
+        "limits.memory": "99Gi",
+        "configmaps": "9",
+        "count/secrets": "9",
+        "services": "9",
+        "services.nodeports": "9",
+        "services.loadbalancers": "9",
+        "requests.storage": "9Gi",
+        "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "9",
+        "count/deployments.apps": "9",
+        "resourcequotas": "9",
+    }
+    await limit(world, hard)
+    assert (await status(world))["hard"] == hard
+    assert await used(world) == {
+        "pods": "1",
+        "count/pods": "2",
+        "requests.cpu": "100m",
+        "limits.memory": "1Gi",
+        "configmaps": "1",
+        "count/secrets": "1",
+        "services": "2",  # and kubernetes
+        "services.nodeports": "2",
+        "services.loadbalancers": "0",
+        "requests.storage": "3Gi",
+        "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "1",
+        "count/deployments.apps": "0",
+        "resourcequotas": "1",
+    }
+    assert world.requests(reads=False) == ["update resourcequotas/status q"]
 
 
-def test_what_goes_is_given_back_at_once_and_what_comes_is_admissions() -> None:
-    async def story(world: World) -> None:
-        await limit(world, {"pods": "1", "configmaps": "1"})
-        await pod(world, "one")
-        await thing(world, "configmaps", "m")
-        with pytest.raises(Forbidden, match="exceeded quota"):
-            await pod(world, "two")
-        await asyncio.sleep(1)
-        assert await used(world) == {"pods": "1", "configmaps": "1"}
-        assert world.requests(reads=False) == ["update resourcequotas/status q"], "admission has charged"
-        await world.delete(f"{PODS}/one", grace=0)
-        await world.delete(f"{BASE}/configmaps/m")
-        await asyncio.sleep(0.1)
-        assert await used(world) == {"pods": "0", "configmaps": "0"}
+async def test_what_goes_is_given_back_at_once_and_what_comes_is_admissions(world: World) -> None:
+    await limit(world, {"pods": "1", "configmaps": "1"})
+    await pod(world, "one")
+    await thing(world, "configmaps", "m")
+    with pytest.raises(Forbidden, match="exceeded quota"):
         await pod(world, "two")
-        await asyncio.sleep(1)
-        assert await used(world) == {"pods": "1", "configmaps": "0"}
-
-    running(story)
-
-
-def test_a_pod_that_is_done_uses_nothing_but_is_there() -> None:
-    async def story(world: World) -> None:
-        await limit(world, {"pods": "5", "count/pods": "5", "requests.cpu": "1"})
-        await pod(world, "one")
-        await world.merge(f"{PODS}/one/status", {"status": {"phase": "Running"}})
-        await asyncio.sleep(1)
-        assert await used(world) == {"pods": "1", "count/pods": "1", "requests.cpu": "100m"}
-        await world.merge(f"{PODS}/one/status", {"status": {"phase": "Succeeded"}})
-        await asyncio.sleep(1)
-        assert await used(world) == {"pods": "0", "count/pods": "1", "requests.cpu": "0"}
-
-    running(story)
+    await asyncio.sleep(1)
+    assert await used(world) == {"pods": "1", "configmaps": "1"}
+    assert world.requests(reads=False) == ["update resourcequotas/status q"], "admission has charged"
+    await world.delete(f"{PODS}/one", grace=0)
+    await world.delete(f"{BASE}/configmaps/m")
+    await asyncio.sleep(0.1)
+    assert await used(world) == {"pods": "0", "configmaps": "0"}
+    await pod(world, "two")
+    await asyncio.sleep(1)
+    assert await used(world) == {"pods": "1", "configmaps": "0"}
 
 
-def test_scopes_divide_the_pods() -> None:
-    async def story(world: World) -> None:
-        await pod(world, "plain")
-        await pod(world, "timed", "200m", activeDeadlineSeconds=60)
-        containers = [{"name": "c", "image": "i"}]
-        await world.request("POST", PODS, {"metadata": {"name": "modest"}, "spec": {"containers": containers}})
-        await thing(world, "configmaps", "m")
-        hard = {"pods": "9", "count/configmaps": "9"}
-        for scope in ("Terminating", "NotTerminating", "NotBestEffort"):
-            await limit(world, {"pods": "9", "requests.cpu": "9"}, scope.lower(), scopes=[scope])
-        await limit(world, {"pods": "9"}, "besteffort", scopes=["BestEffort"])
-        selector = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "DoesNotExist"}]}
-        await limit(world, {"pods": "9"}, "unclassed", scopeSelector=selector)
-        await limit(world, hard, "all")
-        assert await used(world, "terminating") == {"pods": "1", "requests.cpu": "200m"}
-        assert await used(world, "notterminating") == {"pods": "2", "requests.cpu": "100m"}
-        assert await used(world, "notbesteffort") == {"pods": "2", "requests.cpu": "300m"}
-        assert await used(world, "besteffort") == {"pods": "1"}
-        assert await used(world, "unclassed") == {"pods": "3"}
-        assert await used(world, "all") == {"pods": "3", "count/configmaps": "1"}
-        await world.merge(f"{PODS}/plain", {"spec": {"activeDeadlineSeconds": 100}})
-        await asyncio.sleep(1)
-        assert await used(world, "terminating") == {"pods": "2", "requests.cpu": "300m"}
-        assert await used(world, "notterminating") == {"pods": "1", "requests.cpu": "0"}
-
-    running(story)
+async def test_a_pod_that_is_done_uses_nothing_but_is_there(world: World) -> None:
+    await limit(world, {"pods": "5", "count/pods": "5", "requests.cpu": "1"})
+    await pod(world, "one")
+    await world.merge(f"{PODS}/one/status", {"status": {"phase": "Running"}})
+    await asyncio.sleep(1)
+    assert await used(world) == {"pods": "1", "count/pods": "1", "requests.cpu": "100m"}
+    await world.merge(f"{PODS}/one/status", {"status": {"phase": "Succeeded"}})
+    await asyncio.sleep(1)
+    assert await used(world) == {"pods": "0", "count/pods": "1", "requests.cpu": "0"}
 
 
-def test_new_limits_are_in_force_at_once() -> None:
-    async def story(world: World) -> None:
-        await limit(world, {"pods": "1"})
-        await pod(world, "one")
-        await world.merge(f"{QUOTAS}/q", {"spec": {"hard": {"pods": "2", "configmaps": "3"}}})
-        await asyncio.sleep(0.1)
-        assert await status(world) == {
-            "hard": {"pods": "2", "configmaps": "3"},
-            "used": {"pods": "1", "configmaps": "0"},
-        }
-        await world.merge(f"{QUOTAS}/q", {"spec": {"hard": {"configmaps": None}}, "metadata": {"labels": {"a": "b"}}})
-        await asyncio.sleep(0.1)
-        assert await status(world) == {"hard": {"pods": "2"}, "used": {"pods": "1"}}
-        assert (await world.see(f"{QUOTAS}/q"))["metadata"]["labels"] == {"a": "b"}
+async def test_scopes_divide_the_pods(world: World) -> None:
+    await pod(world, "plain")
+    await pod(world, "timed", "200m", activeDeadlineSeconds=60)
+    containers = [{"name": "c", "image": "i"}]
+    await world.request("POST", PODS, {"metadata": {"name": "modest"}, "spec": {"containers": containers}})
+    await thing(world, "configmaps", "m")
+    hard = {"pods": "9", "count/configmaps": "9"}
+    for scope in ("Terminating", "NotTerminating", "NotBestEffort"):
+        await limit(world, {"pods": "9", "requests.cpu": "9"}, scope.lower(), scopes=[scope])
+    await limit(world, {"pods": "9"}, "besteffort", scopes=["BestEffort"])
+    selector = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "DoesNotExist"}]}
+    await limit(world, {"pods": "9"}, "unclassed", scopeSelector=selector)
+    await limit(world, hard, "all")
+    assert await used(world, "terminating") == {"pods": "1", "requests.cpu": "200m"}
+    assert await used(world, "notterminating") == {"pods": "2", "requests.cpu": "100m"}
+    assert await used(world, "notbesteffort") == {"pods": "2", "requests.cpu": "300m"}
+    assert await used(world, "besteffort") == {"pods": "1"}
+    assert await used(world, "unclassed") == {"pods": "3"}
+    assert await used(world, "all") == {"pods": "3", "count/configmaps": "1"}
+    await world.merge(f"{PODS}/plain", {"spec": {"activeDeadlineSeconds": 100}})
+    await asyncio.sleep(1)
+    assert await used(world, "terminating") == {"pods": "2", "requests.cpu": "300m"}
+    assert await used(world, "notterminating") == {"pods": "1", "requests.cpu": "0"}
 
-    running(story)
+
+async def test_new_limits_are_in_force_at_once(world: World) -> None:
+    await limit(world, {"pods": "1"})
+    await pod(world, "one")
+    await world.merge(f"{QUOTAS}/q", {"spec": {"hard": {"pods": "2", "configmaps": "3"}}})
+    await asyncio.sleep(0.1)
+    assert await status(world) == {
+        "hard": {"pods": "2", "configmaps": "3"},
+        "used": {"pods": "1", "configmaps": "0"},
+    }
+    await world.merge(f"{QUOTAS}/q", {"spec": {"hard": {"configmaps": None}}, "metadata": {"labels": {"a": "b"}}})
+    await asyncio.sleep(0.1)
+    assert await status(world) == {"hard": {"pods": "2"}, "used": {"pods": "1"}}
+    assert (await world.see(f"{QUOTAS}/q"))["metadata"]["labels"] == {"a": "b"}
 
 
-def test_what_others_write_is_put_right_by_the_full_count() -> None:
-    async def story(world: World) -> None:
+async def test_what_others_write_is_put_right_by_the_full_count(env: Env) -> None:
+    async with running(env, sync_period=60.0) as world:
         await limit(world, {"pods": "9"})
         await world.merge(f"{QUOTAS}/q/status", {"status": {"used": {"pods": "7"}}})
         await asyncio.sleep(30)
@@ -192,47 +185,75 @@ def test_what_others_write_is_put_right_by_the_full_count() -> None:
         await asyncio.sleep(3600)
         assert len(world.requests(reads=False)) == sent, "nothing is written when nothing is different"
 
-    running(story, sync_period=60.0)
 
-
-def test_custom_resources_are_counted_from_the_next_look_at_discovery_on() -> None:
-    async def story(world: World) -> None:
-        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-        version = {"name": "v1", "served": True, "storage": True, "schema": schema}
-        names = {"plural": "widgets", "kind": "Widget"}
-        spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
-        await world.request("POST", CRDS, {"metadata": {"name": "widgets.example.com"}, "spec": spec})
-        await limit(world, {"count/widgets.example.com": "2"})
-        widgets = "/apis/example.com/v1/namespaces/default/widgets"
-        widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
-        await asyncio.sleep(40)
-        await world.request("POST", widgets, widget)
-        await asyncio.sleep(300)
-        assert await used(world) == {"count/widgets.example.com": "1"}
-        await world.delete(f"{widgets}/w")
+@pytest.mark.parametrize("period", [0.0, -1.0])
+async def test_without_a_period_there_is_no_full_count(env: Env, period: float) -> None:
+    async with running(env, sync_period=period) as world:
+        await limit(world, {"pods": "9"})
+        await world.merge(f"{QUOTAS}/q/status", {"status": {"used": {"pods": "7"}}})
+        await asyncio.sleep(24 * 3600)
+        assert await used(world) == {"pods": "7"}
+        await world.merge(f"{QUOTAS}/q", {"spec": {"hard": {"pods": "8"}}})
         await asyncio.sleep(1)
-        assert await used(world) == {"count/widgets.example.com": "0"}
-
-    running(story)
+        assert await used(world) == {"pods": "0"}, "what changes is looked at as ever"
 
 
-def test_devices_of_claims_are_counted_by_class() -> None:
-    async def story(world: World) -> None:
-        claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-        exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 3}
-        spec = {"devices": {"requests": [{"name": "a", "exactly": exactly}]}}
-        for name in ("one", "two"):
-            body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}}
-            await world.request("POST", claims, {**body, "spec": spec})
-        hard = {"gpu.deviceclass.resource.k8s.io/devices": "9", "count/resourceclaims.resource.k8s.io": "9"}
-        await limit(world, hard)
-        await asyncio.sleep(5)
-        assert await used(world) == dict(zip(hard, ("6", "2"), strict=True))
-        await world.delete(f"{claims}/one")
-        await asyncio.sleep(1)
-        assert await used(world) == dict(zip(hard, ("3", "1"), strict=True))
+async def test_custom_resources_are_counted_from_the_next_look_at_discovery_on(world: World) -> None:
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    names = {"plural": "widgets", "kind": "Widget"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    await world.request("POST", CRDS, {"metadata": {"name": "widgets.example.com"}, "spec": spec})
+    await limit(world, {"count/widgets.example.com": "2"})
+    widgets = "/apis/example.com/v1/namespaces/default/widgets"
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+    await asyncio.sleep(40)
+    await world.request("POST", widgets, widget)
+    await asyncio.sleep(300)
+    assert await used(world) == {"count/widgets.example.com": "1"}
+    await world.delete(f"{widgets}/w")
+    await asyncio.sleep(1)
+    assert await used(world) == {"count/widgets.example.com": "0"}
 
-    running(story)
+
+async def test_implicit_extended_resources_of_pods_are_counted(world: World) -> None:
+    name = "deviceclass.resource.kubernetes.io/dongle"
+    resources = {"requests": {name: "2"}, "limits": {name: "2"}}
+    containers = [{"name": "c", "image": "i", "resources": resources}]
+    for number in range(2):
+        body = {"metadata": {"name": f"p{number}"}, "spec": {"containers": containers}}
+        await world.request("POST", PODS, body)
+    await limit(world, {f"requests.{name}": "9"})
+    await asyncio.sleep(5)
+    assert await used(world) == {f"requests.{name}": "4"}
+    await world.delete(f"{PODS}/p0", grace=0)
+    await asyncio.sleep(1)
+    assert await used(world) == {f"requests.{name}": "2"}
+
+
+@pytest.mark.parametrize(("enabled", "cpu"), [(True, "1"), (False, "100m")])
+async def test_requests_of_the_whole_pod_count_where_the_gate_is_on(env: Env, enabled: bool, cpu: str) -> None:
+    """``PodLevelResources``."""
+    async with running(env, pod_level_resources=enabled) as world:
+        await pod(world, "one", "100m", resources={"requests": {"cpu": "1"}, "limits": {"cpu": "2"}})
+        await limit(world, {"requests.cpu": "5"})
+        assert await used(world) == {"requests.cpu": cpu}
+
+
+async def test_devices_of_claims_are_counted_by_class(world: World) -> None:
+    claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 3}
+    spec = {"devices": {"requests": [{"name": "a", "exactly": exactly}]}}
+    for name in ("one", "two"):
+        body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}}
+        await world.request("POST", claims, {**body, "spec": spec})
+    hard = {"gpu.deviceclass.resource.k8s.io/devices": "9", "count/resourceclaims.resource.k8s.io": "9"}
+    await limit(world, hard)
+    await asyncio.sleep(5)
+    assert await used(world) == dict(zip(hard, ("6", "2"), strict=True))
+    await world.delete(f"{claims}/one")
+    await asyncio.sleep(1)
+    assert await used(world) == dict(zip(hard, ("3", "1"), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -245,57 +266,47 @@ def test_devices_of_claims_are_counted_by_class() -> None:
         pytest.param(Rule(delay(3.0), verb="watch", resource="resourcequotas"), id="quotas are seen late"),
     ],
 )
-def test_it_comes_out_right_under_faults(fault: Any) -> None:
-    async def story(world: World) -> None:
-        world.faults.add(fault)
-        await limit(world, {"pods": "5"})
-        for name in "abc":
-            await pod(world, name)
-        await asyncio.sleep(5)
-        await world.delete(f"{PODS}/a", grace=0)
-        await asyncio.sleep(30)
-        assert await used(world) == {"pods": "2"}
-
-    running(story)
+async def test_it_comes_out_right_under_faults(world: World, fault: Any) -> None:
+    world.faults.add(fault)
+    await limit(world, {"pods": "5"})
+    for name in "abc":
+        await pod(world, name)
+    await asyncio.sleep(5)
+    await world.delete(f"{PODS}/a", grace=0)
+    await asyncio.sleep(30)
+    assert await used(world) == {"pods": "2"}
 
 
-def test_a_charge_for_a_pod_that_was_not_seen_yet_is_not_given_back_for_good() -> None:
+async def test_a_charge_for_a_pod_that_was_not_seen_yet_is_not_given_back_for_good(world: World) -> None:
     """The count for what went lies between the charge of what comes and its being seen. Upstream finds out at the next
     full count, and until then the namespace has one too many."""
-
-    async def story(world: World) -> None:
-        await limit(world, {"pods": "5"})
-        await pod(world, "a")
-        await asyncio.sleep(5)
-        with world.faults.hold(resource="pods") as held:
-            await world.delete(f"{PODS}/a", grace=0)
-            await pod(world, "b")
-            await asyncio.sleep(1)  # the quota is seen as charged with both
-            held.release(1)
-            await asyncio.sleep(1)
-            assert await used(world) == {"pods": "0"}, "b is there, but nobody has seen it"
-        await asyncio.sleep(5)
-        assert await used(world) == {"pods": "1"}
-
-    running(story)
-
-
-def test_watches_that_break_lose_no_deletion() -> None:
-    async def story(world: World) -> None:
-        await limit(world, {"pods": "5"})
-        for name in "ab":
-            await pod(world, name)
-        await asyncio.sleep(1)
-        world.faults.end_watches(resource="pods", with_=gone())
+    await limit(world, {"pods": "5"})
+    await pod(world, "a")
+    await asyncio.sleep(5)
+    with world.faults.hold(resource="pods") as held:
         await world.delete(f"{PODS}/a", grace=0)
-        await asyncio.sleep(30)
-        assert await used(world) == {"pods": "1"}
+        await pod(world, "b")
+        await asyncio.sleep(1)  # the quota is seen as charged with both
+        held.release(1)
+        await asyncio.sleep(1)
+        assert await used(world) == {"pods": "0"}, "b is there, but nobody has seen it"
+    await asyncio.sleep(5)
+    assert await used(world) == {"pods": "1"}
 
-    running(story)
+
+async def test_watches_that_break_lose_no_deletion(world: World) -> None:
+    await limit(world, {"pods": "5"})
+    for name in "ab":
+        await pod(world, name)
+    await asyncio.sleep(1)
+    world.faults.end_watches(resource="pods", with_=gone())
+    await world.delete(f"{PODS}/a", grace=0)
+    await asyncio.sleep(30)
+    assert await used(world) == {"pods": "1"}
 
 
-def test_a_resource_that_cannot_be_read_leaves_the_others_counted() -> None:
-    async def story(world: World) -> None:
+async def test_a_resource_that_cannot_be_read_leaves_the_others_counted(env: Env) -> None:
+    async with node_world.world(env) as world:
         for verb in ("watch", "list"):
             world.faults.add(Rule(fail(403), verb=verb, resource="secrets"))
         starting = asyncio.ensure_future(world.start(DESCRIPTOR))
@@ -308,57 +319,45 @@ def test_a_resource_that_cannot_be_read_leaves_the_others_counted() -> None:
         assert await used(world) == {"pods": "1", "secrets": "0"}
         await starting
 
-    play(story)
+
+async def test_a_discovery_that_fails_changes_nothing(world: World) -> None:
+    await limit(world, {"pods": "5"})
+    await pod(world, "a")
+    world.faults.add(Rule(fail(503), verb="get", resource="/apis"))
+    await asyncio.sleep(100)
+    await world.delete(f"{PODS}/a", grace=0)
+    await asyncio.sleep(1)
+    assert await used(world) == {"pods": "0"}
 
 
-def test_a_discovery_that_fails_changes_nothing() -> None:
-    async def story(world: World) -> None:
-        await limit(world, {"pods": "5"})
-        await pod(world, "a")
-        world.faults.add(Rule(fail(503), verb="get", resource="/apis"))
-        await asyncio.sleep(100)
-        await world.delete(f"{PODS}/a", grace=0)
-        await asyncio.sleep(1)
-        assert await used(world) == {"pods": "0"}
-
-    running(story)
+async def test_a_quota_that_goes_is_forgotten(world: World) -> None:
+    await limit(world, {"pods": "5"})
+    await pod(world, "a")
+    await world.delete(f"{QUOTAS}/q")
+    await world.delete(f"{PODS}/a", grace=0)
+    await asyncio.sleep(400)
+    assert await world.get(f"{QUOTAS}/q") is None
+    assert world.requests(reads=False) == ["update resourcequotas/status q"]
 
 
-def test_a_quota_that_goes_is_forgotten() -> None:
-    async def story(world: World) -> None:
-        await limit(world, {"pods": "5"})
-        await pod(world, "a")
-        await world.delete(f"{QUOTAS}/q")
-        await world.delete(f"{PODS}/a", grace=0)
-        await asyncio.sleep(400)
-        assert await world.get(f"{QUOTAS}/q") is None
-        assert world.requests(reads=False) == ["update resourcequotas/status q"]
-
-    running(story)
-
-
-def test_coming_and_going_ends_with_the_truth(seed: int) -> None:
+async def test_coming_and_going_ends_with_the_truth(world: World, seed: int) -> None:
     """Under delays and conflicts; and admission never lets more in than the limit at any time that counts."""
-
-    async def story(world: World) -> None:
-        world.faults.add(Rule(delay(0.0, 0.8), verb="watch"))
-        world.faults.add(Rule(fail(409), verb="update", resource="resourcequotas", probability=0.2))
-        await limit(world, {"pods": "4", "requests.cpu": "1"})
-        random = world.env.stream("story")
-        alive: list[str] = []
-        for number in range(60):
-            if alive and random.random() < 0.5:
-                await world.delete(f"{PODS}/{alive.pop(random.randrange(len(alive)))}", grace=0)
-            else:
-                try:
-                    await pod(world, f"p{number}")
-                    alive.append(f"p{number}")
-                except Forbidden:
-                    pass
-            await asyncio.sleep(random.random())
-        # A deletion that is heard of before the write with which admission counted the pod finds nothing to correct.
-        # Upstream looks again at what changed in the limits only, and so do we: the next full recalculation sees it.
-        await asyncio.sleep(320)
-        assert await used(world) == {"pods": str(len(alive)), "requests.cpu": f"{len(alive)}00m" if alive else "0"}
-
-    running(story, seed=seed)
+    world.faults.add(Rule(delay(0.0, 0.8), verb="watch"))
+    world.faults.add(Rule(fail(409), verb="update", resource="resourcequotas", probability=0.2))
+    await limit(world, {"pods": "4", "requests.cpu": "1"})
+    random = world.env.stream("story")
+    alive: list[str] = []
+    for number in range(60):
+        if alive and random.random() < 0.5:
+            await world.delete(f"{PODS}/{alive.pop(random.randrange(len(alive)))}", grace=0)
+        else:
+            try:
+                await pod(world, f"p{number}")
+                alive.append(f"p{number}")
+            except Forbidden:
+                pass
+        await asyncio.sleep(random.random())
+    # A deletion that is heard of before the write with which admission counted the pod finds nothing to correct.
+    # Upstream looks again at what changed in the limits only, and so do we: the next full recalculation sees it.
+    await asyncio.sleep(320)
+    assert await used(world) == {"pods": str(len(alive)), "requests.cpu": f"{len(alive)}00m" if alive else "0"}

@@ -2,10 +2,13 @@
 ``TestGetQuotableResources`` in ``pkg/controller/resourcequota/resource_quota_controller_test.go`` and
 ``TestHasResourcesChanged`` in ``pkg/quota/v1/install/update_filter_test.go`` of v1.36."""
 
+import asyncio
 import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.controllers.remains import remains
 
 from pilothouse.api.core import (
     ContainerStatus,
@@ -23,12 +26,16 @@ from pilothouse.api.core import (
     ServiceSpec,
 )
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.client.discovery import Discovery, GroupVersion, Resource
+from pilothouse.controllers.policy.resourcequota.counting import AT_ONCE, Counter
 from pilothouse.controllers.policy.resourcequota.monitors import quotable_resources
 from pilothouse.controllers.policy.resourcequota.replenishment import claim_matters, pod_matters, service_matters
 from pilothouse.controllers.policy.resourcequota.usage import NewStatus, gives_back, is_urgent, new_status
+from pilothouse.env import Env
+from pilothouse.machinery.api_resources import Discovery, GroupVersion, Resource
+from pilothouse.machinery.quantities import Quantity
+from pilothouse.runtime import Cache
 from pilothouse.semantics.pod_amounts import amounts
-from pilothouse.semantics.quota import standing_evaluators
+from pilothouse.semantics.quota import PodEvaluator, standing_evaluators
 
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 FULL = {"cpu": "3", "memory": "100Gi", "pods": "5"}
@@ -210,3 +217,20 @@ def test_what_can_be_counted() -> None:
     versions = (GroupVersion("", "v1", core), GroupVersion("apps", "v1", (resource("apps", "deployments", *ALL),)))
     assert [key.resource for key in quotable_resources(Discovery(versions))] == ["pods", "deployments"]
     assert quotable_resources(Discovery(())) == {}
+
+
+async def test_what_goes_during_a_count_is_not_remembered(env: Env) -> None:
+    """A long count yields, and what an object uses is remembered until its event: that may have come by then."""
+    cache: Cache[Pod] = Cache("pods")
+    for number in range(2 * AT_ONCE):
+        meta = ObjectMeta(namespace="ns", name=f"p{number:03}", uid=f"uid-{number:03}")
+        cache.put(f"ns/p{number:03}", Pod(metadata=meta))
+    informer: Any = SimpleNamespace(cache=cache, has_synced=True)
+    counter = Counter(env, PodEvaluator(), informer, is_measured=True)
+    counting = asyncio.ensure_future(counter.count("ns", ["pods"], ()))
+    await asyncio.sleep(0)
+    cache.drop("ns/p150")
+    counter.forget("uid-150")
+    assert (await counting)["pods"] == Quantity(2 * AT_ONCE), "it was there when the count began"
+    assert remains(counter, "uid-150") == []
+    assert remains(counter, "uid-151") != []

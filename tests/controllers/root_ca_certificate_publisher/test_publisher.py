@@ -2,16 +2,18 @@
 ``pkg/controller/certificates/rootcacertpublisher/publisher_test.go`` of v1.36."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.controllers.node_world import World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import World
 
-from pilothouse.api.core import ConfigMap
+from pilothouse.api.core import ROOT_CA_CONFIG_MAP, ConfigMap
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
-from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR, NAME, RootCaOptions
+from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR, RootCaOptions
 from pilothouse.controllers.identity.root_ca_certificate_publisher.decide import (
     ANNOTATION,
     DESCRIPTION,
@@ -19,7 +21,8 @@ from pilothouse.controllers.identity.root_ca_certificate_publisher.decide import
     is_right,
 )
 from pilothouse.controllers.shared.root_authority import read_authority
-from pilothouse.runtime.guards import CannotRun
+from pilothouse.env import Env
+from pilothouse.runtime.errors import CannotRun
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 BUNDLE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
@@ -40,72 +43,67 @@ def test_what_a_config_map_should_say(data: dict[str, str], annotations: dict[st
     assert is_right(ConfigMap(metadata=ObjectMeta(annotations=annotations), data=data), "x") is expected
 
 
-def running(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR, RootCaOptions(authority=BUNDLE))
         await asyncio.sleep(1)
         world.seen.clear()
-        await story(world)
-
-    play(with_controller)
+        yield world
 
 
-def test_a_config_map_that_was_changed_is_put_right_and_keeps_what_is_not_ours() -> None:
-    async def story(world: World) -> None:
-        await world.merge(f"{MAPS}/{NAME}", {"metadata": {"labels": {"a": "b"}}, "binaryData": {"z": "eA=="}})
-        await asyncio.sleep(1)
-        assert world.requests() == []
-        await world.merge(f"{MAPS}/{NAME}", {"data": {KEY: "x", "more": "y"}, "metadata": {"annotations": {"q": "r"}}})
-        await asyncio.sleep(1)
-        assert world.requests() == [f"update configmaps {NAME}"]
-        found = await world.see(f"{MAPS}/{NAME}")
-        assert (found["data"], found["binaryData"]) == ({KEY: BUNDLE}, {"z": "eA=="})
-        assert found["metadata"]["labels"] == {"a": "b"}
-        assert found["metadata"]["annotations"] == {ANNOTATION: DESCRIPTION, "q": "r"}
-
-    running(story)
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
 
 
-def test_a_new_namespace_gets_one_and_a_deleted_one_comes_back() -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "later"}})
-        await world.delete(f"{MAPS}/{NAME}")
-        await asyncio.sleep(1)
-        assert sorted(world.requests()) == ["create configmaps "] * 2
-        for namespace in ("later", "default"):
-            found = await world.see(f"/api/v1/namespaces/{namespace}/configmaps/{NAME}")
-            assert found["data"] == {KEY: BUNDLE}
-
-    running(story)
-
-
-def test_other_config_maps_and_namespaces_that_go_are_left_alone() -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", MAPS, {"metadata": {"name": "other"}, "data": {"a": "b"}})
-        await world.merge(f"{MAPS}/other", {"data": {"a": "c"}})
-        await world.delete(f"{MAPS}/other")
-        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "brief", "finalizers": ["a.b/c"]}})
-        await asyncio.sleep(1)
-        world.seen.clear()
-        await world.delete("/api/v1/namespaces/brief")
-        await world.merge("/api/v1/namespaces/brief", {"metadata": {"labels": {"a": "b"}}})
-        await asyncio.sleep(60)
-        assert world.requests() == []
-
-    running(story)
+async def test_a_config_map_that_was_changed_is_put_right_and_keeps_what_is_not_ours(world: World) -> None:
+    await world.merge(f"{MAPS}/{ROOT_CA_CONFIG_MAP}", {"metadata": {"labels": {"a": "b"}}, "binaryData": {"z": "eA=="}})
+    await asyncio.sleep(1)
+    assert world.requests() == []
+    await world.merge(
+        f"{MAPS}/{ROOT_CA_CONFIG_MAP}", {"data": {KEY: "x", "more": "y"}, "metadata": {"annotations": {"q": "r"}}}
+    )
+    await asyncio.sleep(1)
+    assert world.requests() == [f"update configmaps {ROOT_CA_CONFIG_MAP}"]
+    found = await world.see(f"{MAPS}/{ROOT_CA_CONFIG_MAP}")
+    assert (found["data"], found["binaryData"]) == ({KEY: BUNDLE}, {"z": "eA=="})
+    assert found["metadata"]["labels"] == {"a": "b"}
+    assert found["metadata"]["annotations"] == {ANNOTATION: DESCRIPTION, "q": "r"}
 
 
-def test_what_fails_is_tried_again_and_counted() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="create", resource="configmaps", nth=1))
-        await world.delete(f"{MAPS}/{NAME}")
-        await asyncio.sleep(5)
-        assert world.requests() == ["create configmaps "] * 2
-        text = world.metrics.exposition()
-        assert 'root_ca_cert_publisher_sync_total{code="500"} 1' in text
-        assert 'root_ca_cert_publisher_sync_duration_seconds_count{code="500"} 1' in text
+async def test_a_new_namespace_gets_one_and_a_deleted_one_comes_back(world: World) -> None:
+    await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "later"}})
+    await world.delete(f"{MAPS}/{ROOT_CA_CONFIG_MAP}")
+    await asyncio.sleep(1)
+    assert sorted(world.requests()) == ["create configmaps "] * 2
+    for namespace in ("later", "default"):
+        found = await world.see(f"/api/v1/namespaces/{namespace}/configmaps/{ROOT_CA_CONFIG_MAP}")
+        assert found["data"] == {KEY: BUNDLE}
 
-    running(story)
+
+async def test_other_config_maps_and_namespaces_that_go_are_left_alone(world: World) -> None:
+    await world.request("POST", MAPS, {"metadata": {"name": "other"}, "data": {"a": "b"}})
+    await world.merge(f"{MAPS}/other", {"data": {"a": "c"}})
+    await world.delete(f"{MAPS}/other")
+    await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "brief", "finalizers": ["a.b/c"]}})
+    await asyncio.sleep(1)
+    world.seen.clear()
+    await world.delete("/api/v1/namespaces/brief")
+    await world.merge("/api/v1/namespaces/brief", {"metadata": {"labels": {"a": "b"}}})
+    await asyncio.sleep(60)
+    assert world.requests() == []
+
+
+async def test_what_fails_is_tried_again_and_counted(world: World) -> None:
+    world.faults.add(Rule(fail(500), verb="create", resource="configmaps", nth=1))
+    await world.delete(f"{MAPS}/{ROOT_CA_CONFIG_MAP}")
+    await asyncio.sleep(5)
+    assert world.requests() == ["create configmaps "] * 2
+    text = world.metrics.exposition()
+    assert 'root_ca_cert_publisher_sync_total{code="500"} 1' in text
+    assert 'root_ca_cert_publisher_sync_duration_seconds_count{code="500"} 1' in text
 
 
 def test_a_file_is_published_rather_than_the_authority_and_must_be_one(tmp_path: Path) -> None:

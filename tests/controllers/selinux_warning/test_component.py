@@ -1,14 +1,17 @@
 """The controller against the embedded API server, in virtual time: what wakes it, whom it tells, what it measures."""
 
 import asyncio
+import contextlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import PODS, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import PODS, Doc, World
 
 from pilothouse.controllers.volumes.selinux_warning import DESCRIPTOR
+from pilothouse.env import Env
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -112,21 +115,24 @@ def pairs(world: World) -> list[str]:
     return sorted(f"{each['property']} {each['pod1_name']} {each['pod2_name']}" for each in labels)
 
 
-def with_controller(
-    story: Callable[[World], Awaitable[None]], *, before: Callable[[World], Awaitable[Any]] | None = None
-) -> None:
-    async def whole(world: World) -> None:
+@contextlib.asynccontextmanager
+async def controlled(env: Env, *, before: Callable[[World], Awaitable[Any]] | None = None) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         if before is not None:
             await before(world)
         await world.start(DESCRIPTOR)
-        await story(world)
+        yield world
 
-    play(whole)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with controlled(env) as world:
+        yield world
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["the pods were there", "the pods come"])
-def test_two_pods_that_differ_are_both_told_once(early: bool) -> None:
-    async def story(world: World) -> None:
+async def test_two_pods_that_differ_are_both_told_once(env: Env, early: bool) -> None:
+    async with controlled(env, before=everything if early else None) as world:
         if not early:
             await everything(world)
         await soon()
@@ -140,21 +146,22 @@ def test_two_pods_that_differ_are_both_told_once(early: bool) -> None:
         values = ("default", "a", f":::{ONE}", "default", "b", f":::{OTHER}")
         assert world.metrics.value(METRIC, "SELinuxLabel", *values) == 1.0
 
-    with_controller(story, before=everything if early else None)
 
-
-def test_an_event_says_who_tells_and_warns_of_nothing_that_is_wrong_now() -> None:
-    async def story(world: World) -> None:
+async def test_an_event_says_who_tells_and_warns_of_nothing_that_is_wrong_now(env: Env) -> None:
+    async with controlled(env, before=everything) as world:
         await soon()
         for found in (await world.see("/api/v1/events"))["items"]:
             assert (found["type"], found["reason"]) == ("Normal", "SELinuxLabelConflict")
             assert found["source"]["component"] == found["reportingComponent"] == "selinux_warning"
 
-    with_controller(story, before=everything)
 
+async def test_pods_that_differ_in_policy_are_told_of_both_differences(env: Env) -> None:
 
-def test_pods_that_differ_in_policy_are_told_of_both_differences() -> None:
-    async def story(world: World) -> None:
+    async def before(world: World) -> None:
+        await driver(world)
+        await disk(world)
+
+    async with controlled(env, before=before) as world:
         await pod(world, "a")
         await pod(world, "b", ONE, "Recursive")
         await soon()
@@ -167,29 +174,20 @@ def test_pods_that_differ_in_policy_are_told_of_both_differences() -> None:
             "Pod/a " + text("SELinuxLabel", f":::{ONE}", "b", ""),
         ]
 
-    async def before(world: World) -> None:
-        await driver(world)
-        await disk(world)
-
-    with_controller(story, before=before)
-
 
 @pytest.mark.parametrize("level", [ONE, OTHER])
-def test_pods_that_have_each_file_labelled_get_on(level: str) -> None:
-    async def story(world: World) -> None:
-        await driver(world)
-        await disk(world)
-        await pod(world, "a", ONE, "Recursive")
-        await pod(world, "b", level, "Recursive")
-        await soon()
-        assert (await world.events(), pairs(world)) == ([], [])
-
-    with_controller(story)
+async def test_pods_that_have_each_file_labelled_get_on(world: World, level: str) -> None:
+    await driver(world)
+    await disk(world)
+    await pod(world, "a", ONE, "Recursive")
+    await pod(world, "b", level, "Recursive")
+    await soon()
+    assert (await world.events(), pairs(world)) == ([], [])
 
 
 @pytest.mark.parametrize("how", ["Succeeded", "Failed", "deleted"])
-def test_a_pod_that_has_ended_is_in_nobodys_way(how: str) -> None:
-    async def story(world: World) -> None:
+async def test_a_pod_that_has_ended_is_in_nobodys_way(env: Env, how: str) -> None:
+    async with controlled(env, before=everything) as world:
         await soon()
         assert len(pairs(world)) == 2
         if how == "deleted":
@@ -202,13 +200,16 @@ def test_a_pod_that_has_ended_is_in_nobodys_way(how: str) -> None:
         await soon()
         assert sorted(await world.events()) == BOTH, "nobody has anything against the third one"
 
-    with_controller(story, before=everything)
 
-
-def test_of_two_pods_the_one_that_is_still_there_is_told() -> None:
+async def test_of_two_pods_the_one_that_is_still_there_is_told(env: Env) -> None:
     """The other one went just now, which the books have not been told yet."""
 
-    async def story(world: World) -> None:
+    async def before(world: World) -> None:
+        await driver(world)
+        await disk(world)
+        await pod(world, "a")
+
+    async with controlled(env, before=before) as world:
         await soon()
         with world.faults.hold(resource="pods"):
             await pod(world, "aa", OTHER)
@@ -217,18 +218,16 @@ def test_of_two_pods_the_one_that_is_still_there_is_told() -> None:
         assert await world.events() == ["Pod/aa " + text("SELinuxLabel", f":::{OTHER}", "a", f":::{ONE}")]
         assert pairs(world) == []
 
+
+async def test_a_pod_is_not_told_of_the_label_of_the_one_whose_place_it_took(env: Env) -> None:
+    """The books speak of that one until its key has had its turn."""
+
     async def before(world: World) -> None:
         await driver(world)
         await disk(world)
         await pod(world, "a")
 
-    with_controller(story, before=before)
-
-
-def test_a_pod_is_not_told_of_the_label_of_the_one_whose_place_it_took() -> None:
-    """The books speak of that one until its key has had its turn."""
-
-    async def story(world: World) -> None:
+    async with controlled(env, before=before) as world:
         await soon()
         with world.faults.hold(resource="pods"):
             await pod(world, "aa", OTHER)
@@ -238,15 +237,8 @@ def test_a_pod_is_not_told_of_the_label_of_the_one_whose_place_it_took() -> None
         told = [line for line in await world.events() if line.startswith("Pod/a ")]
         assert (told, pairs(world)) == ([], [])
 
-    async def before(world: World) -> None:
-        await driver(world)
-        await disk(world)
-        await pod(world, "a")
 
-    with_controller(story, before=before)
-
-
-def test_of_another_namespace_nothing_is_told_but_that_there_is_a_pod() -> None:
+async def test_of_another_namespace_nothing_is_told_but_that_there_is_a_pod(env: Env) -> None:
     async def before(world: World) -> None:
         await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "secret"}})
         await driver(world)
@@ -254,7 +246,7 @@ def test_of_another_namespace_nothing_is_told_but_that_there_is_a_pod() -> None:
         await disk(world, "secret")
         await pod(world, "a")
 
-    async def story(world: World) -> None:
+    async with controlled(env, before=before) as world:
         await pod(world, "hidden", OTHER, namespace="secret")
         await soon()
         rest = f"conflicts with another pod that {SAME} a different SELinuxLabel. {END}"
@@ -263,78 +255,66 @@ def test_of_another_namespace_nothing_is_told_but_that_there_is_a_pod() -> None:
             f'Pod/a SELinuxLabel":::{ONE}" {rest}',
         ]
 
-    with_controller(story, before=before)
-
 
 @pytest.mark.parametrize("last", ["volume", "reference", "binding", "phase", "pods"])
-def test_whatever_comes_last_shows_the_conflict(last: str) -> None:
-    async def story(world: World) -> None:
-        await driver(world)
-        owner = await claim(world)
-        name = f"{CLAIMS}/data"
-        steps: dict[str, Callable[[], Awaitable[Any]]] = {
-            "pods": lambda: two(world),
-            "volume": lambda: volume(world, owner, given=last == "volume"),
-            "reference": lambda: give(world, owner),
-            "binding": lambda: world.merge(name, {"spec": {"volumeName": "pv-default-data"}}),
-            "phase": lambda: world.merge(f"{name}/status", {"status": {"phase": "Bound"}}),
-        }
-        for step in [*(each for each in steps if each != last and (each, last) != ("reference", "volume")), last]:
-            await soon()
-            assert await world.events() == []
-            await steps[step]()
+async def test_whatever_comes_last_shows_the_conflict(world: World, last: str) -> None:
+    await driver(world)
+    owner = await claim(world)
+    name = f"{CLAIMS}/data"
+    steps: dict[str, Callable[[], Awaitable[Any]]] = {
+        "pods": lambda: two(world),
+        "volume": lambda: volume(world, owner, given=last == "volume"),
+        "reference": lambda: give(world, owner),
+        "binding": lambda: world.merge(name, {"spec": {"volumeName": "pv-default-data"}}),
+        "phase": lambda: world.merge(f"{name}/status", {"status": {"phase": "Bound"}}),
+    }
+    for step in [*(each for each in steps if each != last and (each, last) != ("reference", "volume")), last]:
         await soon()
-        assert sorted(await world.events()) == BOTH
-
-    with_controller(story)
+        assert await world.events() == []
+        await steps[step]()
+    await soon()
+    assert sorted(await world.events()) == BOTH
 
 
-def test_a_driver_that_learns_to_mount_with_labels_and_unlearns_it() -> None:
-    async def story(world: World) -> None:
-        await disk(world)
-        await two(world)
-        await soon()
-        assert pairs(world) == [], "nobody knows the driver"
-        await driver(world, mount=False)
-        await soon()
-        assert pairs(world) == []
-        await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": True}})
-        await soon()
-        found = pairs(world)
-        assert found == ["SELinuxLabel a b", "SELinuxLabel b a"]
-        assert sorted(await world.events()) == BOTH
-        await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": False}})
-        await soon()
-        assert pairs(world) == []
-        await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": True}})
-        await soon()
-        assert pairs(world) == found
-        await world.delete(f"{DRIVERS}/{DRIVER}")
-        await soon()
-        assert pairs(world) == []
-
-    with_controller(story)
+async def test_a_driver_that_learns_to_mount_with_labels_and_unlearns_it(world: World) -> None:
+    await disk(world)
+    await two(world)
+    await soon()
+    assert pairs(world) == [], "nobody knows the driver"
+    await driver(world, mount=False)
+    await soon()
+    assert pairs(world) == []
+    await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": True}})
+    await soon()
+    found = pairs(world)
+    assert found == ["SELinuxLabel a b", "SELinuxLabel b a"]
+    assert sorted(await world.events()) == BOTH
+    await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": False}})
+    await soon()
+    assert pairs(world) == []
+    await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": True}})
+    await soon()
+    assert pairs(world) == found
+    await world.delete(f"{DRIVERS}/{DRIVER}")
+    await soon()
+    assert pairs(world) == []
 
 
-def test_pods_that_agree_are_told_nothing_when_their_driver_changes() -> None:
+async def test_pods_that_agree_are_told_nothing_when_their_driver_changes(world: World) -> None:
     """Upstream looks at one after the other, and each has something against those that it has not looked at yet."""
-
-    async def story(world: World) -> None:
-        await driver(world, mount=False)
-        await disk(world)
-        for name in "abc":
-            await pod(world, name)
+    await driver(world, mount=False)
+    await disk(world)
+    for name in "abc":
+        await pod(world, name)
+    await soon()
+    for mount in (True, False, True):
+        await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": mount}})
         await soon()
-        for mount in (True, False, True):
-            await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": mount}})
-            await soon()
-        assert (await world.events(), pairs(world)) == ([], [])
-
-    with_controller(story)
+    assert (await world.events(), pairs(world)) == ([], [])
 
 
-def test_a_debug_container_may_want_another_label() -> None:
-    async def story(world: World) -> None:
+async def test_a_debug_container_may_want_another_label(env: Env) -> None:
+    async with controlled(env, before=everything) as world:
         await soon()
         extra = {
             "name": "debug",
@@ -354,11 +334,9 @@ def test_a_debug_container_may_want_another_label() -> None:
         ]
         assert pairs(world) == [], "which label it has cannot be told"
 
-    with_controller(story, before=everything)
 
-
-def test_a_pod_that_takes_the_place_of_another_one_unseen_has_its_own_label() -> None:
-    async def story(world: World) -> None:
+async def test_a_pod_that_takes_the_place_of_another_one_unseen_has_its_own_label(env: Env) -> None:
+    async with controlled(env, before=everything) as world:
         await soon()
         with world.faults.hold(resource="pods"):
             await world.delete(f"{PODS}/a", grace=0)
@@ -367,35 +345,29 @@ def test_a_pod_that_takes_the_place_of_another_one_unseen_has_its_own_label() ->
         await soon()
         assert pairs(world) == []
 
-    with_controller(story, before=everything)
 
-
-def test_a_conflict_over_two_volumes_is_one_in_the_metric() -> None:
+async def test_a_conflict_over_two_volumes_is_one_in_the_metric(world: World) -> None:
     """Twice the same line would make the whole page unreadable."""
-
-    async def story(world: World) -> None:
-        await driver(world)
-        for name, handle in (("data", "h"), ("more", "h2")):
-            owner = await claim(world, name)
-            await volume(world, owner, handle)
-            await bind(world, owner)
-        for name, level in (("a", ONE), ("b", OTHER)):
-            volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in ("data", "more")]
-            mounts = [{"name": each, "mountPath": f"/{each}"} for each in ("data", "more")]
-            spec = {
-                "securityContext": {"seLinuxOptions": {"level": level}},
-                "containers": [{"name": "main", "image": "pause", "volumeMounts": mounts}],
-                "volumes": volumes,
-            }
-            await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
-        await soon()
-        assert pairs(world) == ["SELinuxLabel a b", "SELinuxLabel b a"]
-
-    with_controller(story)
+    await driver(world)
+    for name, handle in (("data", "h"), ("more", "h2")):
+        owner = await claim(world, name)
+        await volume(world, owner, handle)
+        await bind(world, owner)
+    for name, level in (("a", ONE), ("b", OTHER)):
+        volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in ("data", "more")]
+        mounts = [{"name": each, "mountPath": f"/{each}"} for each in ("data", "more")]
+        spec = {
+            "securityContext": {"seLinuxOptions": {"level": level}},
+            "containers": [{"name": "main", "image": "pause", "volumeMounts": mounts}],
+            "volumes": volumes,
+        }
+        await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
+    await soon()
+    assert pairs(world) == ["SELinuxLabel a b", "SELinuxLabel b a"]
 
 
-def test_a_controller_that_stops_shows_no_conflicts() -> None:
-    async def whole(world: World) -> None:
+async def test_a_controller_that_stops_shows_no_conflicts(env: Env) -> None:
+    async with node_world.world(env) as world:
         await everything(world)
         task = await world.start(DESCRIPTOR)
         await soon()
@@ -404,5 +376,3 @@ def test_a_controller_that_stops_shows_no_conflicts() -> None:
         await soon()
         assert pairs(world) == []
         assert METRIC not in world.metrics.exposition()
-
-    play(whole)

@@ -6,18 +6,19 @@ our own words.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import NODES, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import NODES, Doc, World
 from tests.controllers.service_lb.clouds import FaultyCloud, times
 
 from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
 from pilothouse.controllers.cloud.service_lb import DESCRIPTOR, ServiceLBOptions
 from pilothouse.controllers.shared.cloud import ImplementedElsewhere, TryAgainAfter
-
-Story = Callable[[World, FaultyCloud], Awaitable[None]]
+from pilothouse.env import Env
 
 SERVICES = "/api/v1/namespaces/default/services"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -25,17 +26,17 @@ EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 NO_NODES = "There are no available nodes for LoadBalancer"
 
 
-def balancing(story: Story, *, nodes: tuple[str, ...] = ("n1", "n2"), workers: int = 1) -> None:
-    """Tell a story in which the controller runs."""
-
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def balancing(
+    env: Env, *, nodes: tuple[str, ...] = ("n1", "n2"), workers: int = 1
+) -> AsyncIterator[tuple[World, FaultyCloud]]:
+    """A world in which the controller runs."""
+    async with node_world.world(env) as world:
         cloud = FaultyCloud(world.env)
         for name in nodes:
             await world.node(name)
         await world.start(DESCRIPTOR, ServiceLBOptions(provider=cloud, workers=workers))
-        await story(world, cloud)
-
-    play(with_controller)
+        yield world, cloud
 
 
 async def soon(seconds: float = 1.0) -> None:
@@ -63,8 +64,8 @@ async def vanish(world: World) -> None:
     await world.delete(f"{SERVICES}/web")
 
 
-def test_a_service_gets_an_address_and_loses_it() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_a_service_gets_an_address_and_loses_it(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         await service(world, loadBalancerSourceRanges=["10.0.0.0/8"])
         await soon()
         found = await world.see(f"{SERVICES}/web")
@@ -85,11 +86,9 @@ def test_a_service_gets_an_address_and_loses_it() -> None:
         assert cloud.balancers == {}
         assert (await told(world))[-2:] == ["Deleting load balancer", "Deleted load balancer"]
 
-    balancing(story)
 
-
-def test_a_service_that_wants_none_any_more_loses_it_and_stays() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_a_service_that_wants_none_any_more_loses_it_and_stays(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
         await world.merge(f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}})
@@ -102,11 +101,9 @@ def test_a_service_that_wants_none_any_more_loses_it_and_stays() -> None:
         await soon()
         assert await address(world) == ["198.18.0.1"]
 
-    balancing(story)
 
-
-def test_other_finalizers_stay() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_other_finalizers_stay(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
         await world.merge(f"{SERVICES}/web", {"metadata": {"finalizers": [FINALIZER, "example.com/mine"]}})
@@ -115,11 +112,9 @@ def test_other_finalizers_stay() -> None:
         assert (await world.see(f"{SERVICES}/web"))["metadata"]["finalizers"] == ["example.com/mine"]
         assert cloud.balancers == {}
 
-    balancing(story)
 
-
-def test_what_concerns_nobody_is_left_alone() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_what_concerns_nobody_is_left_alone(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         await service(world, "plain", "ClusterIP")
         await service(world, "classy", loadBalancerClass="example.com/other")
         await soon(3600)
@@ -128,11 +123,9 @@ def test_what_concerns_nobody_is_left_alone() -> None:
         assert cloud.faulty.asked == []
         assert world.requests() == []
 
-    balancing(story)
 
-
-def test_changes_are_passed_on() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_changes_are_passed_on(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
         await world.merge(f"{SERVICES}/web", {"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}})
@@ -144,11 +137,9 @@ def test_changes_are_passed_on() -> None:
         assert cloud.faulty.asked == ["ensure web"] * 2
         assert await address(world) == ["198.18.0.1"]
 
-    balancing(story)
 
-
-def test_a_wish_for_an_address_is_granted_if_it_is_free() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_a_wish_for_an_address_is_granted_if_it_is_free(env: Env) -> None:
+    async with balancing(env) as (world, _cloud):
         await service(world, loadBalancerIP="198.18.0.7")
         await soon()
         await service(world, "second", loadBalancerIP="198.18.0.7")
@@ -163,11 +154,9 @@ def test_a_wish_for_an_address_is_granted_if_it_is_free() -> None:
         await soon(60)
         assert await address(world, "second") == ["198.18.0.7"]
 
-    balancing(story)
 
-
-def test_a_cloud_that_fails_is_asked_again_more_and_more_seldom() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_a_cloud_that_fails_is_asked_again_more_and_more_seldom(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         cloud.faulty.before["ensure"] = times(3, ValueError("no quota"))
         await service(world)
         await soon(4)
@@ -179,11 +168,9 @@ def test_a_cloud_that_fails_is_asked_again_more_and_more_seldom() -> None:
         assert cloud.faulty.asked == ["ensure web"] * 4
         assert await address(world) == ["198.18.0.1"]
 
-    balancing(story)
 
-
-def test_a_cloud_says_itself_when_to_ask_again() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_a_cloud_says_itself_when_to_ask_again(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         cloud.faulty.before["ensure"] = times(5, TryAgainAfter("being made", 2.0))
         await service(world)
         await soon(9)
@@ -191,11 +178,9 @@ def test_a_cloud_says_itself_when_to_ask_again() -> None:
         await soon(3)
         assert await address(world) == ["198.18.0.1"]
 
-    balancing(story)
 
-
-def test_what_somebody_else_makes_is_left_to_him() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_what_somebody_else_makes_is_left_to_him(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         cloud.faulty.before["ensure"] = times(99, ImplementedElsewhere("by another"))
         await service(world)
         await soon(600)
@@ -207,11 +192,9 @@ def test_what_somebody_else_makes_is_left_to_him() -> None:
         await soon()
         assert await world.get(f"{SERVICES}/web") is None
 
-    balancing(story)
 
-
-def test_a_load_balancer_that_cannot_be_deleted_keeps_its_service() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_a_load_balancer_that_cannot_be_deleted_keeps_its_service(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
         cloud.faulty.before["delete"] = times(2, OSError("unreachable"))
@@ -225,11 +208,9 @@ def test_a_load_balancer_that_cannot_be_deleted_keeps_its_service() -> None:
         assert await world.get(f"{SERVICES}/web") is None
         assert cloud.balancers == {}
 
-    balancing(story)
 
-
-def test_nodes_that_come_and_go_are_told() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_nodes_that_come_and_go_are_told(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
         (uid,) = cloud.balancers
@@ -252,14 +233,11 @@ def test_nodes_that_come_and_go_are_told() -> None:
         assert world.metrics.value("service_controller_loadbalancer_sync_total") == 4
         assert world.metrics.value("service_controller_nodesync_error_total") == 0
 
-    balancing(story)
-
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-def test_each_load_balancer_is_told_and_no_other_service(workers: int) -> None:
+async def test_each_load_balancer_is_told_and_no_other_service(env: Env, workers: int) -> None:
     """Whatever its protocol is, and however many are told at once."""
-
-    async def story(world: World, cloud: FaultyCloud) -> None:
+    async with balancing(env, workers=workers) as (world, cloud):
         protocols = ("TCP", "UDP", "SCTP", "TCP")
         for number, protocol in enumerate(protocols):
             await service(world, f"s{number}", ports=[{"name": "p", "port": 53, "protocol": protocol}])
@@ -273,11 +251,9 @@ def test_each_load_balancer_is_told_and_no_other_service(workers: int) -> None:
         assert sorted(cloud.faulty.asked) == [f"update s{number}" for number in range(4)]
         assert {each.nodes for each in cloud.balancers.values()} == {("n1", "n2", "n3")}
 
-    balancing(story, workers=workers)
 
-
-def test_an_update_of_nodes_that_fails_is_told_and_made_good() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_an_update_of_nodes_that_fails_is_told_and_made_good(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
         cloud.faulty.before["update"] = times(1, ValueError("no"))
@@ -291,11 +267,9 @@ def test_an_update_of_nodes_that_fails_is_told_and_made_good() -> None:
         ]
         assert world.metrics.value("service_controller_nodesync_error_total") == 1
 
-    balancing(story)
 
-
-def test_nodes_that_come_while_the_cloud_is_at_work_are_not_forgotten() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_nodes_that_come_while_the_cloud_is_at_work_are_not_forgotten(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         cloud.faulty.seconds["ensure"] = 30.0
         await service(world)
         await soon()
@@ -304,22 +278,18 @@ def test_nodes_that_come_while_the_cloud_is_at_work_are_not_forgotten() -> None:
         (balancer,) = cloud.balancers.values()
         assert balancer.nodes == ("n1", "n2", "n3")
 
-    balancing(story)
 
-
-def test_without_nodes_there_is_a_warning() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_without_nodes_there_is_a_warning(env: Env) -> None:
+    async with balancing(env, nodes=()) as (world, _cloud):
         await service(world)
         await soon()
         assert await told(world, "UnAvailableLoadBalancer") == [NO_NODES]
         assert await address(world) == ["198.18.0.1"]
 
-    balancing(story, nodes=())
-
 
 @pytest.mark.parametrize("fault", [fail(500), conflict(), lose_answer(), fail(404)], ids=["500", "409", "lost", "404"])
-def test_writes_that_fail_leave_nothing_behind(fault: Any) -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_writes_that_fail_leave_nothing_behind(env: Env, fault: Any) -> None:
+    async with balancing(env) as (world, cloud):
         world.faults.add(Rule(fault, verb="patch", resource="services", times=2))
         await service(world)
         await soon(60)
@@ -330,11 +300,9 @@ def test_writes_that_fail_leave_nothing_behind(fault: Any) -> None:
         assert await world.get(f"{SERVICES}/web") is None
         assert cloud.balancers == {}
 
-    balancing(story)
 
-
-def test_an_old_cache_makes_no_load_balancer_for_a_service_that_is_gone() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_an_old_cache_makes_no_load_balancer_for_a_service_that_is_gone(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
         cloud.faulty.before["update"] = times(1, ValueError("it is busy"))
@@ -347,13 +315,10 @@ def test_an_old_cache_makes_no_load_balancer_for_a_service_that_is_gone() -> Non
         await soon(60)
         assert cloud.balancers == {}
 
-    balancing(story)
 
-
-def test_a_service_whose_finalizer_was_taken_off_is_cleaned_up_all_the_same() -> None:
+async def test_a_service_whose_finalizer_was_taken_off_is_cleaned_up_all_the_same(env: Env) -> None:
     """Upstream does so only if something else wakes the Service."""
-
-    async def story(world: World, cloud: FaultyCloud) -> None:
+    async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
         with world.faults.hold(resource="services"):
@@ -362,11 +327,9 @@ def test_a_service_whose_finalizer_was_taken_off_is_cleaned_up_all_the_same() ->
         await soon(30)
         assert cloud.balancers == {}
 
-    balancing(story)
 
-
-def test_a_service_made_anew_has_a_load_balancer_of_its_own() -> None:
-    async def story(world: World, cloud: FaultyCloud) -> None:
+async def test_a_service_made_anew_has_a_load_balancer_of_its_own(env: Env) -> None:
+    async with balancing(env) as (world, cloud):
         await service(world)
         await soon()
         with world.faults.hold(resource="services"):
@@ -376,16 +339,11 @@ def test_a_service_made_anew_has_a_load_balancer_of_its_own() -> None:
         await soon(30)
         assert list(cloud.balancers) == [made["metadata"]["uid"]]
 
-    balancing(story)
 
-
-def test_a_cloud_without_load_balancers_has_nothing_to_do() -> None:
-    async def story(world: World) -> None:
-        cloud = FaultyCloud(world.env)
-        cloud.load_balancers = None
-        await world.start(DESCRIPTOR, ServiceLBOptions(provider=cloud))
-        await service(world)
-        await soon(600)
-        assert world.requests() == []
-
-    play(story)
+async def test_a_cloud_without_load_balancers_has_nothing_to_do(world: World) -> None:
+    cloud = FaultyCloud(world.env)
+    cloud.load_balancers = None
+    await world.start(DESCRIPTOR, ServiceLBOptions(provider=cloud))
+    await service(world)
+    await soon(600)
+    assert world.requests() == []

@@ -217,8 +217,8 @@ def test_addresses_are_written_as_they_are() -> None:
 
 
 def test_a_provider_must_be_installed() -> None:
-    assert ServiceLBOptions().problems() == []
-    assert ServiceLBOptions(provider="simulated").problems() == []
-    (problem,) = ServiceLBOptions(provider="acme").problems()
+    assert ServiceLBOptions().validate() == []
+    assert ServiceLBOptions(provider="simulated").validate() == []
+    (problem,) = ServiceLBOptions(provider="acme").validate()
     assert problem.startswith("--cloud-loops: no cloud provider 'acme' is installed, there are ")
     assert DESCRIPTOR.switch == "provider"

@@ -2,15 +2,18 @@
 v1.36."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
-from tests.controllers.node_world import World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import World
 
 from pilothouse.api.core import Namespace, NamespaceStatus, ServiceAccount
 from pilothouse.client.interceptor import Rule, delay, fail
 from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR
 from pilothouse.controllers.identity.serviceaccount.decide import lacks_account
+from pilothouse.env import Env
 
 ACCOUNTS = "/api/v1/namespaces/{}/serviceaccounts"
 ACTIVE = Namespace(status=NamespaceStatus(phase="Active"))
@@ -32,14 +35,19 @@ def test_which_namespaces_get_an_account(
     assert lacks_account(namespace, account) is expected
 
 
-def running(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR)
         await asyncio.sleep(1)
         world.seen.clear()
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
 
 
 async def account(world: World, namespace: str = "default", name: str = "default") -> str:
@@ -48,56 +56,44 @@ async def account(world: World, namespace: str = "default", name: str = "default
     return "" if found is None else str(found["metadata"]["uid"])
 
 
-def test_every_namespace_of_the_start_and_every_later_one_has_its_account() -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "later"}})
-        await asyncio.sleep(1)
-        for namespace in ("default", "kube-system", "kube-public", "kube-node-lease", "later"):
-            assert await account(world, namespace)
-        assert world.requests() == ["create serviceaccounts "]
-        assert world.bodies("create", "serviceaccounts") == [
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "later"}}
-        ]
-
-    running(story)
+async def test_every_namespace_of_the_start_and_every_later_one_has_its_account(world: World) -> None:
+    await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "later"}})
+    await asyncio.sleep(1)
+    for namespace in ("default", "kube-system", "kube-public", "kube-node-lease", "later"):
+        assert await account(world, namespace)
+    assert world.requests() == ["create serviceaccounts "]
+    assert world.bodies("create", "serviceaccounts") == [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "later"}}
+    ]
 
 
-def test_a_deleted_account_comes_back_and_others_do_not() -> None:
-    async def story(world: World) -> None:
-        before = await account(world)
-        await world.delete(f"{ACCOUNTS.format('default')}/default")
-        await asyncio.sleep(1)
-        assert await account(world) not in ("", before)
-        await world.request("POST", ACCOUNTS.format("default"), {"metadata": {"name": "other"}})
-        await world.delete(f"{ACCOUNTS.format('default')}/other")
-        await asyncio.sleep(1)
-        assert await account(world, name="other") == ""
-
-    running(story)
+async def test_a_deleted_account_comes_back_and_others_do_not(world: World) -> None:
+    before = await account(world)
+    await world.delete(f"{ACCOUNTS.format('default')}/default")
+    await asyncio.sleep(1)
+    assert await account(world) not in ("", before)
+    await world.request("POST", ACCOUNTS.format("default"), {"metadata": {"name": "other"}})
+    await world.delete(f"{ACCOUNTS.format('default')}/other")
+    await asyncio.sleep(1)
+    assert await account(world, name="other") == ""
 
 
-def test_a_namespace_that_goes_gets_no_account_back() -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "going"}})
-        await asyncio.sleep(1)
-        world.faults.add(Rule(delay(5.0), verb="watch", resource="namespaces"))
-        await world.delete("/api/v1/namespaces/going")
-        world.seen.clear()
-        await world.delete(f"{ACCOUNTS.format('going')}/default")
-        await asyncio.sleep(2)
-        assert set(world.requests()) <= {"create serviceaccounts "}, "refused, and that is no failure"
-        await asyncio.sleep(10)
-        assert await account(world, "going") == ""
-
-    running(story)
+async def test_a_namespace_that_goes_gets_no_account_back(world: World) -> None:
+    await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "going"}})
+    await asyncio.sleep(1)
+    world.faults.add(Rule(delay(5.0), verb="watch", resource="namespaces"))
+    await world.delete("/api/v1/namespaces/going")
+    world.seen.clear()
+    await world.delete(f"{ACCOUNTS.format('going')}/default")
+    await asyncio.sleep(2)
+    assert set(world.requests()) <= {"create serviceaccounts "}, "refused, and that is no failure"
+    await asyncio.sleep(10)
+    assert await account(world, "going") == ""
 
 
-def test_what_fails_is_tried_again() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="create", resource="serviceaccounts", nth=1))
-        await world.delete(f"{ACCOUNTS.format('default')}/default")
-        await asyncio.sleep(5)
-        assert await account(world)
-        assert world.requests() == ["create serviceaccounts "] * 2
-
-    running(story)
+async def test_what_fails_is_tried_again(world: World) -> None:
+    world.faults.add(Rule(fail(500), verb="create", resource="serviceaccounts", nth=1))
+    await world.delete(f"{ACCOUNTS.format('default')}/default")
+    await asyncio.sleep(5)
+    assert await account(world)
+    assert world.requests() == ["create serviceaccounts "] * 2

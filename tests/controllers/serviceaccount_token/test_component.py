@@ -3,16 +3,19 @@ v1.36, faults, and what is never told."""
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
-from tests.controllers.node_world import World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import World
 
 from pilothouse.api.wire import Response
 from pilothouse.client.interceptor import Answer, Rule, conflict, fail, gone
 from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR, TokenOptions
+from pilothouse.env import Env
 from pilothouse.machinery.jws import Signer, new_key
 from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID, SECRET_TYPE
 
@@ -22,12 +25,17 @@ KEY = new_key()
 OPTIONS = TokenOptions(signer=Signer(KEY), authority="CA Data")
 
 
-def running(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR, OPTIONS)
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
 
 
 async def account(world: World, name: str = "bot", **more: Any) -> str:
@@ -49,34 +57,28 @@ async def texts(world: World, name: str = "s") -> dict[str, str]:
     return {key: base64.b64decode(value).decode() for key, value in found.items()}
 
 
-def test_a_secret_that_names_an_account_is_filled_once() -> None:
-    async def story(world: World) -> None:
-        uid = await account(world)
-        await asyncio.sleep(1)
-        await secret(world)
-        await asyncio.sleep(1)
-        found = await texts(world)
-        assert (found["namespace"], found["ca.crt"]) == ("default", "CA Data")
-        assert len(found["token"].split(".")) == 3
-        annotations = (await world.see(f"{SECRETS}/s"))["metadata"]["annotations"]
-        assert annotations == {ACCOUNT_NAME: "bot", ACCOUNT_UID: uid}
-        await asyncio.sleep(3600)
-        assert world.requests() == ["get secrets s", "update secrets s"]
-        assert (await world.see(f"{ACCOUNTS}/bot")).get("secrets") is None, "nobody lists what was made by hand"
-
-    running(story)
+async def test_a_secret_that_names_an_account_is_filled_once(world: World) -> None:
+    uid = await account(world)
+    await asyncio.sleep(1)
+    await secret(world)
+    await asyncio.sleep(1)
+    found = await texts(world)
+    assert (found["namespace"], found["ca.crt"]) == ("default", "CA Data")
+    assert len(found["token"].split(".")) == 3
+    annotations = (await world.see(f"{SECRETS}/s"))["metadata"]["annotations"]
+    assert annotations == {ACCOUNT_NAME: "bot", ACCOUNT_UID: uid}
+    await asyncio.sleep(3600)
+    assert world.requests() == ["get secrets s", "update secrets s"]
+    assert (await world.see(f"{ACCOUNTS}/bot")).get("secrets") is None, "nobody lists what was made by hand"
 
 
-def test_no_account_gets_a_secret_that_nobody_asked_for() -> None:
-    async def story(world: World) -> None:
-        await account(world)
-        await account(world, "other", secrets=[{"name": "missing"}])
-        await world.merge(f"{ACCOUNTS}/bot", {"metadata": {"labels": {"a": "b"}}})
-        await world.request("POST", SECRETS, {"metadata": {"name": "plain"}, "stringData": {"a": "b"}})
-        await asyncio.sleep(60)
-        assert world.requests() == []
-
-    running(story)
+async def test_no_account_gets_a_secret_that_nobody_asked_for(world: World) -> None:
+    await account(world)
+    await account(world, "other", secrets=[{"name": "missing"}])
+    await world.merge(f"{ACCOUNTS}/bot", {"metadata": {"labels": {"a": "b"}}})
+    await world.request("POST", SECRETS, {"metadata": {"name": "plain"}, "stringData": {"a": "b"}})
+    await asyncio.sleep(60)
+    assert world.requests() == []
 
 
 @pytest.mark.parametrize(
@@ -88,253 +90,205 @@ def test_no_account_gets_a_secret_that_nobody_asked_for() -> None:
         pytest.param({"namespace": None}, "namespace", id="its namespace was taken out"),
     ],
 )
-def test_what_is_changed_is_put_right_and_the_rest_stays(change: dict[str, str | None], expected: str) -> None:
-    async def story(world: World) -> None:
-        await account(world)
-        await secret(world)
-        await asyncio.sleep(1)
-        before = await texts(world)
-        await world.merge(f"{SECRETS}/s", {"data": change})
-        await asyncio.sleep(1)
-        after = await texts(world)
-        assert {key: value for key, value in after.items() if key != "token"} == {
-            key: value for key, value in before.items() if key != "token"
-        }
-        assert (after["token"] == before["token"]) is (expected != "token")
-        assert world.requests() == ["get secrets s", "update secrets s"] * 2
+async def test_what_is_changed_is_put_right_and_the_rest_stays(
+    world: World, change: dict[str, str | None], expected: str
+) -> None:
+    await account(world)
+    await secret(world)
+    await asyncio.sleep(1)
+    before = await texts(world)
+    await world.merge(f"{SECRETS}/s", {"data": change})
+    await asyncio.sleep(1)
+    after = await texts(world)
+    assert {key: value for key, value in after.items() if key != "token"} == {
+        key: value for key, value in before.items() if key != "token"
+    }
+    assert (after["token"] == before["token"]) is (expected != "token")
+    assert world.requests() == ["get secrets s", "update secrets s"] * 2
 
-    running(story)
 
-
-def test_a_namespace_of_its_own_stays() -> None:
-    async def story(world: World) -> None:
-        await account(world)
-        await secret(world, namespace="custom")
-        await asyncio.sleep(1)
-        assert (await texts(world))["namespace"] == "custom"
-
-    running(story)
+async def test_a_namespace_of_its_own_stays(world: World) -> None:
+    await account(world)
+    await secret(world, namespace="custom")
+    await asyncio.sleep(1)
+    assert (await texts(world))["namespace"] == "custom"
 
 
 @pytest.mark.parametrize("uid", ["", "an older one"], ids=["no such account", "an account that was"])
-def test_a_secret_of_an_account_that_is_not_there_is_deleted(uid: str) -> None:
-    async def story(world: World) -> None:
-        if uid:
-            await account(world)
-        made = await secret(world, uid=uid)
-        await asyncio.sleep(1)
-        assert await world.get(f"{SECRETS}/s") is None
-        assert world.requests() == ["get serviceaccounts bot", "delete secrets s"]
-        assert world.bodies("delete", "secrets")[0]["preconditions"] == {"uid": made["metadata"]["uid"]}
-
-    running(story)
-
-
-def test_an_account_that_the_cache_has_not_seen_is_asked_for() -> None:
-    async def story(world: World) -> None:
-        await asyncio.sleep(1)
-        with world.faults.hold(resource="serviceaccounts"):
-            await account(world)
-            await secret(world)
-            await asyncio.sleep(2)
-            assert "token" in await texts(world)
-            assert world.requests()[:3] == ["get serviceaccounts bot", "get secrets s", "update secrets s"]
-            assert "delete secrets s" not in world.requests()
-
-    running(story)
-
-
-def test_the_secrets_of_an_account_go_with_it() -> None:
-    async def story(world: World) -> None:
-        for name in ("bot", "other"):
-            await account(world, name)
-        for name in ("s1", "s2"):
-            await secret(world, name)
-        await secret(world, "s3", of="other")
-        await asyncio.sleep(1)
-        await world.delete(f"{ACCOUNTS}/bot")
-        await asyncio.sleep(1)
-        left = [item["metadata"]["name"] for item in (await world.see(SECRETS))["items"]]
-        assert left == ["s3"]
-
-    running(story)
-
-
-def test_an_account_that_is_made_again_gets_secrets_of_its_own() -> None:
-    async def story(world: World) -> None:
+async def test_a_secret_of_an_account_that_is_not_there_is_deleted(world: World, uid: str) -> None:
+    if uid:
         await account(world)
-        await secret(world, "before")
-        await asyncio.sleep(1)
-        await world.delete(f"{ACCOUNTS}/bot")
-        uid = await account(world)
-        await secret(world, "after")
-        await asyncio.sleep(1)
-        assert await world.get(f"{SECRETS}/before") is None
-        annotations = (await world.see(f"{SECRETS}/after"))["metadata"]["annotations"]
-        assert annotations[ACCOUNT_UID] == uid
-
-    running(story)
+    made = await secret(world, uid=uid)
+    await asyncio.sleep(1)
+    assert await world.get(f"{SECRETS}/s") is None
+    assert world.requests() == ["get serviceaccounts bot", "delete secrets s"]
+    assert world.bodies("delete", "secrets")[0]["preconditions"] == {"uid": made["metadata"]["uid"]}
 
 
-def test_a_secret_that_waits_for_the_next_account_of_its_name_is_not_deleted_with_the_last() -> None:
+async def test_an_account_that_the_cache_has_not_seen_is_asked_for(world: World) -> None:
+    await asyncio.sleep(1)
+    with world.faults.hold(resource="serviceaccounts"):
+        await account(world)
+        await secret(world)
+        await asyncio.sleep(2)
+        assert "token" in await texts(world)
+        assert world.requests()[:3] == ["get serviceaccounts bot", "get secrets s", "update secrets s"]
+        assert "delete secrets s" not in world.requests()
+
+
+async def test_the_secrets_of_an_account_go_with_it(world: World) -> None:
+    for name in ("bot", "other"):
+        await account(world, name)
+    for name in ("s1", "s2"):
+        await secret(world, name)
+    await secret(world, "s3", of="other")
+    await asyncio.sleep(1)
+    await world.delete(f"{ACCOUNTS}/bot")
+    await asyncio.sleep(1)
+    left = [item["metadata"]["name"] for item in (await world.see(SECRETS))["items"]]
+    assert left == ["s3"]
+
+
+async def test_an_account_that_is_made_again_gets_secrets_of_its_own(world: World) -> None:
+    await account(world)
+    await secret(world, "before")
+    await asyncio.sleep(1)
+    await world.delete(f"{ACCOUNTS}/bot")
+    uid = await account(world)
+    await secret(world, "after")
+    await asyncio.sleep(1)
+    assert await world.get(f"{SECRETS}/before") is None
+    annotations = (await world.see(f"{SECRETS}/after"))["metadata"]["annotations"]
+    assert annotations[ACCOUNT_UID] == uid
+
+
+async def test_a_secret_that_waits_for_the_next_account_of_its_name_is_not_deleted_with_the_last(world: World) -> None:
     """Upstream deletes it: it says no uid, so it is the last one's as well."""
-
-    async def story(world: World) -> None:
-        await account(world)
-        await asyncio.sleep(1)
-        with world.faults.hold(resource="serviceaccounts"):
-            await world.delete(f"{ACCOUNTS}/bot")
-            await secret(world)
-            uid = await account(world)
-            await asyncio.sleep(5)
-        await asyncio.sleep(5)
-        left = await world.get(f"{SECRETS}/s")
-        assert left is None or left["metadata"]["annotations"][ACCOUNT_UID] == uid
-
-    running(story)
-
-
-def test_an_account_that_only_the_cache_has_lost_keeps_its_secrets() -> None:
-    """A list from a server that is behind is no reason to take somebody's credentials away. Upstream takes them."""
-
-    async def story(world: World) -> None:
-        uid = await account(world)
-        await secret(world)
-        await asyncio.sleep(1)
-        world.seen.clear()
-        now = (await world.see(ACCOUNTS))["metadata"]["resourceVersion"]
-        empty = {"kind": "ServiceAccountList", "apiVersion": "v1", "metadata": {"resourceVersion": now}, "items": []}
-        answer = Answer(Response(200, {"content-type": "application/json"}, msgspec.json.encode(empty)))
-        world.faults.add(Rule(fail(422, "Invalid"), verb="watch", resource="serviceaccounts", times=1))
-        listed = world.faults.add(Rule(answer, verb="list", resource="serviceaccounts", times=1))
-        world.faults.end_watches(resource="serviceaccounts", with_=gone())
-        await asyncio.sleep(60)
-        assert listed.hits == 1
-        assert world.requests() == ["get serviceaccounts bot"]
-        assert (await world.see(f"{SECRETS}/s"))["metadata"]["annotations"][ACCOUNT_UID] == uid
-
-    running(story)
-
-
-def test_an_account_lists_no_secret_that_is_gone() -> None:
-    async def story(world: World) -> None:
-        await account(world, secrets=[{"name": "s"}, {"name": "t"}], imagePullSecrets=[{"name": "p"}])
-        await secret(world)
-        await asyncio.sleep(1)
-        world.seen.clear()
-        await world.delete(f"{SECRETS}/s")
-        await asyncio.sleep(1)
-        found = await world.see(f"{ACCOUNTS}/bot")
-        assert (found["secrets"], found["imagePullSecrets"]) == ([{"name": "t"}], [{"name": "p"}])
-        assert world.requests() == ["get serviceaccounts bot", "update serviceaccounts bot"]
-
-    running(story)
-
-
-def test_an_account_that_did_not_list_it_is_only_looked_at() -> None:
-    async def story(world: World) -> None:
-        await account(world)
-        await secret(world)
-        await asyncio.sleep(1)
-        world.seen.clear()
-        await world.delete(f"{SECRETS}/s")
-        await asyncio.sleep(1)
-        assert world.requests() == ["get serviceaccounts bot"]
-
-    running(story)
-
-
-def test_a_reference_is_taken_out_though_others_write_the_account() -> None:
-    async def story(world: World) -> None:
-        await account(world, secrets=[{"name": "s"}])
-        await secret(world)
-        await asyncio.sleep(1)
-        world.faults.add(Rule(conflict(), verb="update", resource="serviceaccounts", times=9))
-        await world.delete(f"{SECRETS}/s")
-        await asyncio.sleep(3)
-        assert world.requests().count("update serviceaccounts bot") == 10
-        assert (await world.see(f"{ACCOUNTS}/bot")).get("secrets") is None
-
-    running(story)
-
-
-def test_whoever_cannot_be_filled_is_left_after_ten_more_tries_until_it_changes() -> None:
-    async def story(world: World) -> None:
-        await account(world)
-        await asyncio.sleep(1)
-        failing = world.faults.add(Rule(fail(500), verb="update", resource="secrets"))
-        await secret(world)
-        await asyncio.sleep(3600)
-        assert world.requests().count("update secrets s") == 11
-        world.faults.remove(failing)
-        await world.merge(f"{SECRETS}/s", {"metadata": {"labels": {"a": "b"}}})
-        await asyncio.sleep(1)
-        assert "token" in await texts(world)
-
-    running(story)
-
-
-def test_an_orphan_is_deleted_however_long_it_takes() -> None:
-    async def story(world: World) -> None:
-        failing = world.faults.add(Rule(fail(500), verb="delete", resource="secrets"))
-        await secret(world)
-        await asyncio.sleep(1200)
-        assert world.requests().count("delete secrets s") > 11
-        world.faults.remove(failing)
-        await asyncio.sleep(1000)
-        assert await world.get(f"{SECRETS}/s") is None
-
-    running(story)
-
-
-def test_one_secret_that_cannot_be_deleted_does_not_keep_the_others() -> None:
-    async def story(world: World) -> None:
-        await account(world)
-        for name in ("s1", "s2", "s3"):
-            await secret(world, name)
-        await asyncio.sleep(1)
-        world.faults.add(Rule(fail(500), verb="delete", resource="secrets", nth=1))
+    await account(world)
+    await asyncio.sleep(1)
+    with world.faults.hold(resource="serviceaccounts"):
         await world.delete(f"{ACCOUNTS}/bot")
-        await asyncio.sleep(1)
-        assert (await world.see(SECRETS))["items"] == []
-
-    running(story)
-
-
-def test_a_secret_that_is_newer_than_the_cache_is_filled_when_it_is_seen() -> None:
-    async def story(world: World) -> None:
-        await account(world)
         await secret(world)
-        await asyncio.sleep(1)
-        world.seen.clear()
-        world.faults.add(Rule(conflict(), verb="update", resource="secrets", nth=1))
-        await world.merge(f"{SECRETS}/s", {"data": {"token": None}})
-        await asyncio.sleep(1)
-        assert "token" not in await texts(world), "refused: somebody was quicker, and that will be seen"
-        await world.merge(f"{SECRETS}/s", {"metadata": {"labels": {"a": "b"}}})
-        await asyncio.sleep(1)
-        assert "token" in await texts(world)
-
-    running(story)
+        uid = await account(world)
+        await asyncio.sleep(5)
+    await asyncio.sleep(5)
+    left = await world.get(f"{SECRETS}/s")
+    assert left is None or left["metadata"]["annotations"][ACCOUNT_UID] == uid
 
 
-def test_tokens_and_keys_are_told_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_account_that_only_the_cache_has_lost_keeps_its_secrets(world: World) -> None:
+    """A list from a server that is behind is no reason to take somebody's credentials away. Upstream takes them."""
+    uid = await account(world)
+    await secret(world)
+    await asyncio.sleep(1)
+    world.seen.clear()
+    now = (await world.see(ACCOUNTS))["metadata"]["resourceVersion"]
+    empty = {"kind": "ServiceAccountList", "apiVersion": "v1", "metadata": {"resourceVersion": now}, "items": []}
+    answer = Answer(Response(200, {"content-type": "application/json"}, msgspec.json.encode(empty)))
+    world.faults.add(Rule(fail(422, "Invalid"), verb="watch", resource="serviceaccounts", times=1))
+    listed = world.faults.add(Rule(answer, verb="list", resource="serviceaccounts", times=1))
+    world.faults.end_watches(resource="serviceaccounts", with_=gone())
+    await asyncio.sleep(60)
+    assert listed.hits == 1
+    assert world.requests() == ["get serviceaccounts bot"]
+    assert (await world.see(f"{SECRETS}/s"))["metadata"]["annotations"][ACCOUNT_UID] == uid
+
+
+async def test_an_account_lists_no_secret_that_is_gone(world: World) -> None:
+    await account(world, secrets=[{"name": "s"}, {"name": "t"}], imagePullSecrets=[{"name": "p"}])
+    await secret(world)
+    await asyncio.sleep(1)
+    world.seen.clear()
+    await world.delete(f"{SECRETS}/s")
+    await asyncio.sleep(1)
+    found = await world.see(f"{ACCOUNTS}/bot")
+    assert (found["secrets"], found["imagePullSecrets"]) == ([{"name": "t"}], [{"name": "p"}])
+    assert world.requests() == ["get serviceaccounts bot", "update serviceaccounts bot"]
+
+
+async def test_an_account_that_did_not_list_it_is_only_looked_at(world: World) -> None:
+    await account(world)
+    await secret(world)
+    await asyncio.sleep(1)
+    world.seen.clear()
+    await world.delete(f"{SECRETS}/s")
+    await asyncio.sleep(1)
+    assert world.requests() == ["get serviceaccounts bot"]
+
+
+async def test_a_reference_is_taken_out_though_others_write_the_account(world: World) -> None:
+    await account(world, secrets=[{"name": "s"}])
+    await secret(world)
+    await asyncio.sleep(1)
+    world.faults.add(Rule(conflict(), verb="update", resource="serviceaccounts", times=9))
+    await world.delete(f"{SECRETS}/s")
+    await asyncio.sleep(3)
+    assert world.requests().count("update serviceaccounts bot") == 10
+    assert (await world.see(f"{ACCOUNTS}/bot")).get("secrets") is None
+
+
+async def test_whoever_cannot_be_filled_is_left_after_ten_more_tries_until_it_changes(world: World) -> None:
+    await account(world)
+    await asyncio.sleep(1)
+    failing = world.faults.add(Rule(fail(500), verb="update", resource="secrets"))
+    await secret(world)
+    await asyncio.sleep(3600)
+    assert world.requests().count("update secrets s") == 11
+    world.faults.remove(failing)
+    await world.merge(f"{SECRETS}/s", {"metadata": {"labels": {"a": "b"}}})
+    await asyncio.sleep(1)
+    assert "token" in await texts(world)
+
+
+async def test_an_orphan_is_deleted_however_long_it_takes(world: World) -> None:
+    failing = world.faults.add(Rule(fail(500), verb="delete", resource="secrets"))
+    await secret(world)
+    await asyncio.sleep(1200)
+    assert world.requests().count("delete secrets s") > 11
+    world.faults.remove(failing)
+    await asyncio.sleep(1000)
+    assert await world.get(f"{SECRETS}/s") is None
+
+
+async def test_one_secret_that_cannot_be_deleted_does_not_keep_the_others(world: World) -> None:
+    await account(world)
+    for name in ("s1", "s2", "s3"):
+        await secret(world, name)
+    await asyncio.sleep(1)
+    world.faults.add(Rule(fail(500), verb="delete", resource="secrets", nth=1))
+    await world.delete(f"{ACCOUNTS}/bot")
+    await asyncio.sleep(1)
+    assert (await world.see(SECRETS))["items"] == []
+
+
+async def test_a_secret_that_is_newer_than_the_cache_is_filled_when_it_is_seen(world: World) -> None:
+    await account(world)
+    await secret(world)
+    await asyncio.sleep(1)
+    world.seen.clear()
+    world.faults.add(Rule(conflict(), verb="update", resource="secrets", nth=1))
+    await world.merge(f"{SECRETS}/s", {"data": {"token": None}})
+    await asyncio.sleep(1)
+    assert "token" not in await texts(world), "refused: somebody was quicker, and that will be seen"
+    await world.merge(f"{SECRETS}/s", {"metadata": {"labels": {"a": "b"}}})
+    await asyncio.sleep(1)
+    assert "token" in await texts(world)
+
+
+async def test_tokens_and_keys_are_told_nowhere(world: World, caplog: pytest.LogCaptureFixture) -> None:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-    async def story(world: World) -> None:
-        await account(world)
-        world.faults.add(Rule(fail(500), verb="update", resource="secrets", nth=1))
-        await secret(world)
-        await secret(world, "orphan", of="nobody")
-        await asyncio.sleep(5)
-        token = (await texts(world))["token"]
-        assert token.startswith("eyJhbGciOi")
-        told = world.metrics.exposition() + str(await world.events()) + caplog.text
-        pem = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        encoded = base64.b64encode(token.encode()).decode()
-        for what in ("eyJhbGciOi", encoded[:20], token.split(".")[2], pem.decode().splitlines()[1], "PRIVATE KEY"):
-            assert what not in told
-        assert "Reconcile failed" in told, "the log is a talkative one"
-
     caplog.set_level(1)
-    running(story)
+    await account(world)
+    world.faults.add(Rule(fail(500), verb="update", resource="secrets", nth=1))
+    await secret(world)
+    await secret(world, "orphan", of="nobody")
+    await asyncio.sleep(5)
+    token = (await texts(world))["token"]
+    assert token.startswith("eyJhbGciOi")
+    told = world.metrics.exposition() + str(await world.events()) + caplog.text
+    pem = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    encoded = base64.b64encode(token.encode()).decode()
+    for what in ("eyJhbGciOi", encoded[:20], token.split(".")[2], pem.decode().splitlines()[1], "PRIVATE KEY"):
+        assert what not in told
+    assert "Reconcile failed" in told, "the log is a talkative one"

@@ -22,7 +22,7 @@ from pilothouse.controllers.identity.serviceaccount_token.decide import (
     without_reference,
 )
 from pilothouse.machinery.jws import Signer, new_key
-from pilothouse.runtime.guards import CannotRun
+from pilothouse.runtime.errors import CannotRun
 from pilothouse.semantics.service_accounts import SECRET_TYPE
 
 WHOLE: dict[str, bytes | None] = {"token": b"ABC", "ca.crt": b"CA Data", "namespace": b"default"}

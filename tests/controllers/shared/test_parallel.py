@@ -5,11 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from pilothouse.controllers.shared.parallel import each
-from pilothouse.env import Env
-from pilothouse.env.virtual import run
 
 
-def test_what_goes_wrong_while_the_things_are_read_is_raised() -> None:
+async def test_what_goes_wrong_while_the_things_are_read_is_raised() -> None:
     done: list[int] = []
 
     def things() -> Iterator[int]:
@@ -19,9 +17,14 @@ def test_what_goes_wrong_while_the_things_are_read_is_raised() -> None:
     async def act(thing: int) -> None:
         done.append(thing)
 
-    async def main(_env: Env) -> None:
-        with pytest.raises(ValueError, match="no more"):
-            await each(things(), act, at_once=4)
-
-    run(main)
+    with pytest.raises(ValueError, match="no more"):
+        await each(things(), act, at_once=4)
     assert done == [1]
+
+
+@pytest.mark.parametrize("at_once", [0, -1])
+async def test_nobody_does_nothing(at_once: int) -> None:
+    async def act(thing: int) -> None:
+        raise AssertionError(f"nobody is there for {thing}")
+
+    await each([1, 2], act, at_once=at_once)

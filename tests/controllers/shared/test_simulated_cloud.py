@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from pilothouse.api.core import Service
-from pilothouse.controllers.shared.cloud import UnknownProvider, installed, load_provider, provider_problems
+from pilothouse.controllers.shared.cloud_providers import UnknownProvider, installed, load_provider, validate_provider
 from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
 from pilothouse.env import Env
 
@@ -49,6 +49,6 @@ def test_a_wish_outside_of_the_range_is_refused() -> None:
 def test_a_provider_is_found_by_its_name() -> None:
     assert "simulated" in installed()
     assert load_provider("simulated", Env()).name == "simulated"
-    assert provider_problems(SimulatedCloud(Env())) == []
+    assert validate_provider(SimulatedCloud(Env())) == []
     with pytest.raises(UnknownProvider, match="no cloud provider 'acme' is installed"):
         load_provider("acme", Env())

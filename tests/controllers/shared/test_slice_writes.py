@@ -1,15 +1,14 @@
 """Slices are written in one order, and what was written is counted."""
 
 import pytest
-from tests.controllers.node_world import World, play
+from tests.controllers.node_world import World
 
 from pilothouse.api.discovery import EndpointSlice
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client import Client
-from pilothouse.client.errors import ApiError
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.shared.slice_tracker import SliceTracker, StaleSlices
-from pilothouse.controllers.shared.slice_writes import SliceWrites, new_body
+from pilothouse.controllers.shared.slice_writes import NotWritten, SliceWrites, new_body
 
 KEY = "default/web"
 
@@ -24,7 +23,7 @@ def again(name: str) -> tuple[EndpointSlice, bytes]:
 
 def writes_of(world: World, tracker: SliceTracker | None = None) -> SliceWrites:
     changes = world.metrics.counter("changes", "Changes", ("operation",))
-    return SliceWrites(Client(world.faults, world.env), tracker or SliceTracker(), changes)
+    return SliceWrites(Client(world.faults, world.env), tracker or SliceTracker(lambda: ""), changes)
 
 
 def asked(world: World) -> list[str]:
@@ -35,15 +34,12 @@ def counted(world: World) -> list[float]:
     return [world.metrics.value("changes", operation) for operation in ("create", "update", "delete")]
 
 
-def test_creates_come_before_updates_and_updates_before_deletes() -> None:
-    async def story(world: World) -> None:
-        writes = writes_of(world)
-        assert await writes.apply(KEY, [one("a"), one("b")], [], [])
-        assert await writes.apply(KEY, [one("c")], [again("a")], [one("b"), one("gone")])
-        assert asked(world) == ["create", "create", "create", "update", "delete", "delete"]
-        assert counted(world) == [3, 1, 1], "what was gone already is no change"
-
-    play(story)
+async def test_creates_come_before_updates_and_updates_before_deletes(world: World) -> None:
+    writes = writes_of(world)
+    assert await writes.apply(KEY, [one("a"), one("b")], [], [])
+    assert await writes.apply(KEY, [one("c")], [again("a")], [one("b"), one("gone")])
+    assert asked(world) == ["create", "create", "create", "update", "delete", "delete"]
+    assert counted(world) == [3, 1, 1], "what was gone already is no change"
 
 
 @pytest.mark.parametrize(
@@ -54,46 +50,41 @@ def test_creates_come_before_updates_and_updates_before_deletes() -> None:
         pytest.param("delete", ["create", "update", "delete"], [1, 1, 0], id="a delete"),
     ],
 )
-def test_the_first_that_fails_is_the_last(verb: str, before: list[str], changes: list[float]) -> None:
-    async def story(world: World) -> None:
-        admin = SliceWrites(world.admin, SliceTracker(), world.metrics.counter("others", "Others", ("operation",)))
-        await admin.apply(KEY, [one("a"), one("b"), one("c")], [], [])
-        world.faults.add(Rule(fail(500), verb=verb))
-        with pytest.raises(ApiError):
-            await writes_of(world).apply(KEY, [one("d")], [again("a")], [one("b"), one("c")])
-        assert asked(world) == before
-        assert counted(world) == changes
-
-    play(story)
-
-
-def test_in_a_namespace_that_ends_nothing_is_done() -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "ending"}})
-        await world.delete("/api/v1/namespaces/ending")
-        mine = [one(name, "ending") for name in ("a", "b", "c")]
-        assert not await writes_of(world).apply("ending/web", mine, [again("d")], [one("e")])
-        assert asked(world) == ["create"]
-        assert counted(world) == [0, 0, 0]
-
-    play(story)
+async def test_the_first_that_fails_is_the_last(
+    world: World, verb: str, before: list[str], changes: list[float]
+) -> None:
+    admin = SliceWrites(
+        world.admin, SliceTracker(lambda: ""), world.metrics.counter("others", "Others", ("operation",))
+    )
+    await admin.apply(KEY, [one("a"), one("b"), one("c")], [], [])
+    world.faults.add(Rule(fail(500), verb=verb))
+    with pytest.raises(NotWritten, match=f"^failed to {verb} .*EndpointSlice: injected fault$"):
+        await writes_of(world).apply(KEY, [one("d")], [again("a")], [one("b"), one("c")])
+    assert asked(world) == before
+    assert counted(world) == changes
 
 
-def test_what_was_written_must_be_seen_before_the_next_look_also_if_it_is_not_counted() -> None:
-    async def story(world: World) -> None:
-        tracker = SliceTracker()
-        writes = writes_of(world, tracker)
-        await writes.apply(KEY, [one("a")], [], [])
-        with pytest.raises(StaleSlices):
-            tracker.check(KEY, [])
-        path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/a"
-        uid = (await world.see(path))["metadata"]["uid"]
-        seen = EndpointSlice(metadata=ObjectMeta(name="a", namespace="default", uid=uid, generation=1))
+async def test_in_a_namespace_that_ends_nothing_is_done(world: World) -> None:
+    await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "ending"}})
+    await world.delete("/api/v1/namespaces/ending")
+    mine = [one(name, "ending") for name in ("a", "b", "c")]
+    assert not await writes_of(world).apply("ending/web", mine, [again("d")], [one("e")])
+    assert asked(world) == ["create"]
+    assert counted(world) == [0, 0, 0]
+
+
+async def test_what_was_written_must_be_seen_before_the_next_look_also_if_it_is_not_counted(world: World) -> None:
+    tracker = SliceTracker(lambda: "")
+    writes = writes_of(world, tracker)
+    await writes.apply(KEY, [one("a")], [], [])
+    with pytest.raises(StaleSlices):
+        tracker.check(KEY, [])
+    path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/a"
+    uid = (await world.see(path))["metadata"]["uid"]
+    seen = EndpointSlice(metadata=ObjectMeta(name="a", namespace="default", uid=uid, generation=1))
+    tracker.check(KEY, [seen])
+    await writes.delete(KEY, seen, counted=False)
+    with pytest.raises(StaleSlices):
         tracker.check(KEY, [seen])
-        await writes.delete(KEY, seen, counted=False)
-        with pytest.raises(StaleSlices):
-            tracker.check(KEY, [seen])
-        assert await world.get(path) is None
-        assert counted(world) == [1, 0, 0]
-
-    play(story)
+    assert await world.get(path) is None
+    assert counted(world) == [1, 0, 0]

@@ -18,7 +18,7 @@ from pilothouse.api.core import (
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.controllers.workloads.statefulset.decide import Observed
 from pilothouse.controllers.workloads.statefulset.identity import NAME_LABEL, REVISION_LABEL
-from pilothouse.controllers.workloads.statefulset.lineup import Rules, line_up
+from pilothouse.controllers.workloads.statefulset.replicas import Rules, split_replicas
 from pilothouse.controllers.workloads.statefulset.retention import Policy
 from pilothouse.controllers.workloads.statefulset.volume_claims import claim_templates
 
@@ -90,7 +90,7 @@ def observed(
     return Observed(
         **{
             "rules": rules,
-            "lineup": line_up(found, rules, NOW),
+            "replicas": split_replicas(found, rules, NOW),
             "current": OLD,
             "update": NEW,
             "uid": SET_UID,

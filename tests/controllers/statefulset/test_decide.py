@@ -181,6 +181,12 @@ def test_scaling_comes_before_updating() -> None:
         pytest.param(["-o", "+o", "+o", "+o"], 2, [3], id="also one below counts, and is not preferred"),
         pytest.param(["-o", "-o", "-o", "-o"], 2, [], id="over the bound nothing goes, as v1.36 has it"),
         pytest.param(["+o", "+o", "+o", "xo"], 2, [2], id="one on its way out is not deleted again"),
+        pytest.param(["+o", "+o", "+o", "fo"], 2, [], id="an old one that has ended takes the room again"),
+        pytest.param(
+            ["+o", "+o", "+o", "fo"], 3, [2], id="an old one that has ended takes the room again, not all of it"
+        ),
+        pytest.param(["+o", "+o", "+o", "f"], 2, [2], id="a new one that has ended only counts as missed"),
+        pytest.param(["fo", "+o", "+o", "+o"], 2, [3], id="room is given from the top"),
         pytest.param(["+o", "+o", "+o", "+o"], 1, [3], id="one: one after the other"),
         pytest.param(["+", "+", "+", "+"], 4, [], id="all are updated"),
     ],

@@ -37,6 +37,13 @@ TEMPLATE: dict[str, Any] = {
 }
 
 
+MAIN = TEMPLATE["spec"]["containers"][0]
+
+
+def projected(source: dict[str, Any]) -> dict[str, Any]:
+    return {"name": "v", "projected": {"sources": [source], "defaultMode": 420}}
+
+
 def data(**spec: Any) -> bytes:
     return template_patch(msgspec.json.encode({**TEMPLATE, "spec": {**TEMPLATE["spec"], **spec}}))
 
@@ -111,6 +118,33 @@ def test_what_is_over_the_limit_and_needed_by_nobody_goes(limit: int, live: set[
 def test_what_differs_only_by_defaults_means_the_same(older: dict[str, Any], same: bool) -> None:
     """TestStatefulSetCompatibility (1.33 → 1.34), kubernetes#135017."""
     assert means_the_same(data(**older), data()) == same
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({}, {"schedulingGroup": {"podGroupName": "a"}}, id="GenericWorkload"),
+        pytest.param(
+            {"os": {"name": "linux"}},
+            {"os": {"name": "linux"}, "containers": [{**MAIN, "lifecycle": {"stopSignal": "SIGUSR1"}}]},
+            id="ContainerStopSignals",
+        ),
+        pytest.param(
+            {"volumes": [projected({})]},
+            {"volumes": [projected({"clusterTrustBundle": {"name": "a", "path": "ca"}})]},
+            id="ClusterTrustBundleProjection",
+        ),
+        pytest.param(
+            {"volumes": [projected({})]},
+            {"volumes": [projected({"podCertificate": {"signerName": "a/b", "keyType": "ED25519"}})]},
+            id="PodCertificateRequest",
+        ),
+    ],
+)
+def test_fields_behind_gates_make_a_revision_like_any_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """An API server whose gates are on keeps them. ``Scheme.Default`` only adds (v1.36
+    ``setMatchesLatestExistingRevision``)."""
+    assert not means_the_same(data(**before), data(**after))
 
 
 def test_a_selector_of_everything_is_not_one_of_nothing() -> None:

@@ -9,35 +9,32 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.controllers.statefulset.world import CLAIMS, PODS, REVISIONS, TEMPLATE, WEB, World, story
+from tests.controllers.statefulset.world import CLAIMS, PODS, REVISIONS, TEMPLATE, WEB, World, controlled
 
 from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer, namespace_ends, time_out
 from pilothouse.controllers.workloads.statefulset import StatefulSetOptions
+from pilothouse.env import Env
 
 KEEP = {"volumeClaimTemplates": [TEMPLATE]}
 COLLECT = {**KEEP, "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete", "whenDeleted": "Delete"}}
 
 
-def test_pods_and_claims_are_made_and_told_of() -> None:
+async def test_pods_and_claims_are_made_and_told_of(world: World) -> None:
     """TestStatefulPodControlCreatesPods, TestStatefulPodControlDeletesStatefulPod."""
-
-    async def tell(world: World) -> None:
-        await world.create(replicas=2, **KEEP)
-        await world.settle()
-        await world.merge(WEB, {"spec": {"replicas": 1}})
-        await world.settle()
-        assert await world.names(CLAIMS) == ["data-web-0", "data-web-1"]
-        assert await world.told() == [
-            ("SuccessfulCreate", "Create Claim data-web-0 Pod web-0 in StatefulSet web success"),
-            ("SuccessfulCreate", "Create Pod web-0 in StatefulSet web successful"),
-            ("SuccessfulCreate", "Create Claim data-web-1 Pod web-1 in StatefulSet web success"),
-            ("SuccessfulCreate", "Create Pod web-1 in StatefulSet web successful"),
-            ("SuccessfulDelete", "Delete Pod web-1 in StatefulSet web successful"),
-        ]
-        status = await world.status()
-        assert {status[name] for name in ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")} == {1}
-
-    story(tell)
+    await world.create(replicas=2, **KEEP)
+    await world.settle()
+    await world.merge(WEB, {"spec": {"replicas": 1}})
+    await world.settle()
+    assert await world.names(CLAIMS) == ["data-web-0", "data-web-1"]
+    assert await world.told() == [
+        ("SuccessfulCreate", "Create Claim data-web-0 Pod web-0 in StatefulSet web success"),
+        ("SuccessfulCreate", "Create Pod web-0 in StatefulSet web successful"),
+        ("SuccessfulCreate", "Create Claim data-web-1 Pod web-1 in StatefulSet web success"),
+        ("SuccessfulCreate", "Create Pod web-1 in StatefulSet web successful"),
+        ("SuccessfulDelete", "Delete Pod web-1 in StatefulSet web successful"),
+    ]
+    status = await world.status()
+    assert {status[name] for name in ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")} == {1}
 
 
 @pytest.mark.parametrize(
@@ -60,248 +57,194 @@ def test_pods_and_claims_are_made_and_told_of() -> None:
         ),
     ],
 )
-def test_what_cannot_be_made_is_told_and_tried_again(verb: str, resource: str, told: tuple[str, str]) -> None:
+async def test_what_cannot_be_made_is_told_and_tried_again(
+    world: World, verb: str, resource: str, told: tuple[str, str]
+) -> None:
     """TestStatefulPodControlCreatePodPvcCreateFailure, …CreatePodFailed."""
-
-    async def tell(world: World) -> None:
-        world.faults.add(Rule(fail(403, "Forbidden", "no"), verb=verb, resource=resource, nth=1))
-        await world.create(replicas=1, **KEEP)
-        await world.settle()
-        assert told in await world.told()
-        assert await world.names() == ["web-0"]
-
-    story(tell)
+    world.faults.add(Rule(fail(403, "Forbidden", "no"), verb=verb, resource=resource, nth=1))
+    await world.create(replicas=1, **KEEP)
+    await world.settle()
+    assert told in await world.told()
+    assert await world.names() == ["web-0"]
 
 
-def test_a_pod_that_cannot_be_deleted_is_told_of() -> None:
+async def test_a_pod_that_cannot_be_deleted_is_told_of(world: World) -> None:
     """TestStatefulPodControlDeleteFailure."""
-
-    async def tell(world: World) -> None:
-        await world.create(replicas=1)
-        await world.settle()
-        world.faults.add(Rule(fail(500, "InternalError", "no"), verb="delete", resource="pods", nth=1))
-        await world.merge(WEB, {"spec": {"replicas": 0}})
-        await world.settle()
-        assert ("FailedDelete", "Delete Pod web-0 in StatefulSet web failed error: no") in await world.told()
-        assert await world.names() == []
-
-    story(tell)
+    await world.create(replicas=1)
+    await world.settle()
+    world.faults.add(Rule(fail(500, "InternalError", "no"), verb="delete", resource="pods", nth=1))
+    await world.merge(WEB, {"spec": {"replicas": 0}})
+    await world.settle()
+    assert ("FailedDelete", "Delete Pod web-0 in StatefulSet web failed error: no") in await world.told()
+    assert await world.names() == []
 
 
-def test_a_pod_that_is_there_already_makes_no_event() -> None:
+async def test_a_pod_that_is_there_already_makes_no_event(world: World) -> None:
     """TestStatefulPodControlCreatePodExists: somebody else's of that name."""
-
-    async def tell(world: World) -> None:
-        spec = {"containers": [{"name": "main", "image": "pause:9"}]}
-        await world.request("POST", PODS, {"metadata": {"name": "web-0"}, "spec": spec})
-        await world.create(replicas=1)
-        await world.settle()
-        assert len(world.sent("create", "pods")) >= 2
-        assert await world.told() == []
-        await world.remove("web-0")
-        await world.settle(20.0)
-        assert await world.images() == ["1"]
-
-    story(tell)
+    spec = {"containers": [{"name": "main", "image": "pause:9"}]}
+    await world.request("POST", PODS, {"metadata": {"name": "web-0"}, "spec": spec})
+    await world.create(replicas=1)
+    await world.settle()
+    assert len(world.sent("create", "pods")) >= 2
+    assert await world.told() == []
+    await world.remove("web-0")
+    await world.settle(20.0)
+    assert await world.images() == ["1"]
 
 
-def test_a_claim_on_its_way_out_is_waited_for() -> None:
+async def test_a_claim_on_its_way_out_is_waited_for(world: World) -> None:
     """TestStatefulPodControlCreatePodPVCDeleting."""
-
-    async def tell(world: World) -> None:
-        held = {**TEMPLATE, "metadata": {"name": "data-web-0", "finalizers": ["example.com/hold"]}}
-        await world.request("POST", CLAIMS, held)
-        await world.request("DELETE", f"{CLAIMS}/data-web-0", {})
-        await world.create(replicas=1, **KEEP)
-        await world.settle()
-        text = "Create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted"
-        assert ("FailedCreate", text) in await world.told()
-        assert await world.names() == []
-        await world.merge(f"{CLAIMS}/data-web-0", {"metadata": {"finalizers": None}})
-        await world.settle(60.0)
-        assert (await world.names(), await world.names(CLAIMS)) == (["web-0"], ["data-web-0"])
-
-    story(tell)
+    held = {**TEMPLATE, "metadata": {"name": "data-web-0", "finalizers": ["example.com/hold"]}}
+    await world.request("POST", CLAIMS, held)
+    await world.request("DELETE", f"{CLAIMS}/data-web-0", {})
+    await world.create(replicas=1, **KEEP)
+    await world.settle()
+    text = "Create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted"
+    assert ("FailedCreate", text) in await world.told()
+    assert await world.names() == []
+    await world.merge(f"{CLAIMS}/data-web-0", {"metadata": {"finalizers": None}})
+    await world.settle(60.0)
+    assert (await world.names(), await world.names(CLAIMS)) == (["web-0"], ["data-web-0"])
 
 
-def test_a_claim_that_is_there_is_taken_as_it_is() -> None:
-    async def tell(world: World) -> None:
-        await world.request("POST", CLAIMS, {**TEMPLATE, "metadata": {"name": "data-web-0", "labels": {"mine": "yes"}}})
-        await world.create(replicas=1, **KEEP)
-        await world.settle()
-        assert (await world.request("GET", f"{CLAIMS}/data-web-0"))["metadata"]["labels"] == {"mine": "yes"}
-        assert world.sent("create", "persistentvolumeclaims") == []
-
-    story(tell)
+async def test_a_claim_that_is_there_is_taken_as_it_is(world: World) -> None:
+    await world.request("POST", CLAIMS, {**TEMPLATE, "metadata": {"name": "data-web-0", "labels": {"mine": "yes"}}})
+    await world.create(replicas=1, **KEEP)
+    await world.settle()
+    assert (await world.request("GET", f"{CLAIMS}/data-web-0"))["metadata"]["labels"] == {"mine": "yes"}
+    assert world.sent("create", "persistentvolumeclaims") == []
 
 
-def test_a_pending_pod_gets_its_claim_again() -> None:
+async def test_a_pending_pod_gets_its_claim_again(world: World) -> None:
     """TestStatefulSetControl: RecreatesPVCForPendingPod."""
-
-    async def tell(world: World) -> None:
-        world.runs = False
-        await world.create(replicas=1, **KEEP)
-        await world.settle()
-        await world.merge(f"{CLAIMS}/data-web-0", {"metadata": {"finalizers": None}})
-        await world.request("DELETE", f"{CLAIMS}/data-web-0", {})
-        await world.merge(f"{PODS}/web-0", {"metadata": {"labels": {"wake": "up"}}})
-        await world.settle()
-        assert await world.names(CLAIMS) == ["data-web-0"]
-
-    story(tell)
+    world.runs = False
+    await world.create(replicas=1, **KEEP)
+    await world.settle()
+    await world.merge(f"{CLAIMS}/data-web-0", {"metadata": {"finalizers": None}})
+    await world.request("DELETE", f"{CLAIMS}/data-web-0", {})
+    await world.merge(f"{PODS}/web-0", {"metadata": {"labels": {"wake": "up"}}})
+    await world.settle()
+    assert await world.names(CLAIMS) == ["data-web-0"]
 
 
-def test_claims_follow_the_retention_policy() -> None:
+async def test_claims_follow_the_retention_policy(world: World) -> None:
     """TestStatefulPodControlRetainDeletionPolicyUpdate, TestStatefulPodControlClaimsMatchDeletionPolcy (sic)."""
-
-    async def tell(world: World) -> None:
-        await world.create(replicas=2, **COLLECT)
-        await world.settle()
-        assert [await world.owners(f"data-web-{n}") for n in (0, 1)] == [["StatefulSet"], ["StatefulSet"]]
-        await world.merge(WEB, {"spec": {"replicas": 1}})
-        await world.settle()
-        assert [await world.owners(f"data-web-{n}") for n in (0, 1)] == [["StatefulSet"], ["Pod"]]
-        # Nobody collects here: the claim still belongs to the pod that went.
-        await world.merge(WEB, {"spec": {"replicas": 2}})
-        await world.settle()
-        assert await world.names() == ["web-0"]
-        await world.merge(f"{CLAIMS}/data-web-1", {"metadata": {"finalizers": None}})
-        await world.request("DELETE", f"{CLAIMS}/data-web-1", {})
-        await world.settle()
-        assert await world.names() == ["web-0", "web-1"], "it is woken when the claim has gone"
-        assert await world.owners("data-web-1") == ["StatefulSet"]
-        retain = {"whenScaled": "Retain", "whenDeleted": "Retain"}
-        await world.merge(WEB, {"spec": {"persistentVolumeClaimRetentionPolicy": retain}})
-        await world.settle()
-        assert [await world.owners(f"data-web-{n}") for n in (0, 1)] == [[], []]
-        assert world.sent("update", "pods") == [], "only claims were written"
-
-    story(tell)
+    await world.create(replicas=2, **COLLECT)
+    await world.settle()
+    assert [await world.owners(f"data-web-{n}") for n in (0, 1)] == [["StatefulSet"], ["StatefulSet"]]
+    await world.merge(WEB, {"spec": {"replicas": 1}})
+    await world.settle()
+    assert [await world.owners(f"data-web-{n}") for n in (0, 1)] == [["StatefulSet"], ["Pod"]]
+    # Nobody collects here: the claim still belongs to the pod that went.
+    await world.merge(WEB, {"spec": {"replicas": 2}})
+    await world.settle()
+    assert await world.names() == ["web-0"]
+    await world.merge(f"{CLAIMS}/data-web-1", {"metadata": {"finalizers": None}})
+    await world.request("DELETE", f"{CLAIMS}/data-web-1", {})
+    await world.settle()
+    assert await world.names() == ["web-0", "web-1"], "it is woken when the claim has gone"
+    assert await world.owners("data-web-1") == ["StatefulSet"]
+    retain = {"whenScaled": "Retain", "whenDeleted": "Retain"}
+    await world.merge(WEB, {"spec": {"persistentVolumeClaimRetentionPolicy": retain}})
+    await world.settle()
+    assert [await world.owners(f"data-web-{n}") for n in (0, 1)] == [[], []]
+    assert world.sent("update", "pods") == [], "only claims were written"
 
 
-def test_a_claim_that_somebody_else_rules_is_told_of() -> None:
+async def test_a_claim_that_somebody_else_rules_is_told_of(world: World) -> None:
     """TestStatefulPodControlUpdatePodClaimForRetentionPolicy with a conflicting controller."""
-
-    async def tell(world: World) -> None:
-        owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "ruler", "uid": "u", "controller": True}
-        metadata = {"name": "data-web-0", "ownerReferences": [owner]}
-        await world.request("POST", CLAIMS, {**TEMPLATE, "metadata": metadata})
-        await world.create(replicas=1, **COLLECT)
-        await world.settle()
-        text = (
-            "PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the "
-            "retention policy is ignored for this claim"
-        )
-        assert ("ConflictingController", text) in await world.told()
-        assert await world.owners("data-web-0") == ["Thing"]
-
-    story(tell)
+    owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "ruler", "uid": "u", "controller": True}
+    metadata = {"name": "data-web-0", "ownerReferences": [owner]}
+    await world.request("POST", CLAIMS, {**TEMPLATE, "metadata": metadata})
+    await world.create(replicas=1, **COLLECT)
+    await world.settle()
+    text = (
+        "PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the "
+        "retention policy is ignored for this claim"
+    )
+    assert ("ConflictingController", text) in await world.told()
+    assert await world.owners("data-web-0") == ["Thing"]
 
 
-def test_labels_that_were_taken_off_are_put_back() -> None:
+async def test_labels_that_were_taken_off_are_put_back(world: World) -> None:
     """TestStatefulPodControlUpdatesIdentity, TestStatefulPodControlUpdateIdentityFailure: also after conflicts."""
-
-    async def tell(world: World) -> None:
-        await world.create(replicas=1)
-        await world.settle()
-        rule = world.faults.add(Rule(conflict(), verb="update", resource="pods", times=2))
-        name = "statefulset.kubernetes.io/pod-name"
-        await world.merge(f"{PODS}/web-0", {"metadata": {"labels": {name: None}, "annotations": {"mine": "yes"}}})
-        await world.settle()
-        meta = (await world.request("GET", f"{PODS}/web-0"))["metadata"]
-        assert (meta["labels"][name], meta["annotations"]) == ("web-0", {"mine": "yes"})
-        assert (rule.hits, len(world.sent("update", "pods"))) == (2, 1)
-        assert ("SuccessfulUpdate", "Update Pod web-0 in StatefulSet web successful") in await world.told()
-
-    story(tell)
+    await world.create(replicas=1)
+    await world.settle()
+    rule = world.faults.add(Rule(conflict(), verb="update", resource="pods", times=2))
+    name = "statefulset.kubernetes.io/pod-name"
+    await world.merge(f"{PODS}/web-0", {"metadata": {"labels": {name: None}, "annotations": {"mine": "yes"}}})
+    await world.settle()
+    meta = (await world.request("GET", f"{PODS}/web-0"))["metadata"]
+    assert (meta["labels"][name], meta["annotations"]) == ("web-0", {"mine": "yes"})
+    assert (rule.hits, len(world.sent("update", "pods"))) == (2, 1)
+    assert ("SuccessfulUpdate", "Update Pod web-0 in StatefulSet web successful") in await world.told()
 
 
 @pytest.mark.parametrize("conflicts", [1, 4])
-def test_a_status_that_meets_a_newer_one_is_written_again(conflicts: int) -> None:
+async def test_a_status_that_meets_a_newer_one_is_written_again(world: World, conflicts: int) -> None:
     """TestStatefulSetStatusUpdaterUpdateReplicasConflict: within milliseconds."""
-
-    async def tell(world: World) -> None:
-        world.runs = False
-        rule = world.faults.add(Rule(conflict(), verb="update", resource="statefulsets.apps", times=conflicts))
-        await world.create(replicas=1)
-        await asyncio.sleep(0.045)
-        assert rule.hits == conflicts
-        assert world.sent("update", "statefulsets/status")
-        assert (await world.status())["observedGeneration"] == 1
-
-    story(tell)
+    world.runs = False
+    rule = world.faults.add(Rule(conflict(), verb="update", resource="statefulsets.apps", times=conflicts))
+    await world.create(replicas=1)
+    await asyncio.sleep(0.045)
+    assert rule.hits == conflicts
+    assert world.sent("update", "statefulsets/status")
+    assert (await world.status())["observedGeneration"] == 1
 
 
-def test_no_status_is_written_of_what_is_gone() -> None:
-    async def tell(world: World) -> None:
-        world.runs = False
-        rule = world.faults.add(Rule(conflict(), verb="update", resource="statefulsets.apps"))
-        await world.create(replicas=1)
-        await asyncio.sleep(0.015)
-        tries = rule.hits
-        assert 1 <= tries <= 3
-        await world.request("DELETE", WEB, {})
-        await world.settle()
-        assert rule.hits == tries
-        assert world.metrics.value("pilothouse_reconcile_errors_total", "statefulset-controller", "retried") == 0
-
-    story(tell)
+async def test_no_status_is_written_of_what_is_gone(world: World) -> None:
+    world.runs = False
+    rule = world.faults.add(Rule(conflict(), verb="update", resource="statefulsets.apps"))
+    await world.create(replicas=1)
+    await asyncio.sleep(0.015)
+    tries = rule.hits
+    assert 1 <= tries <= 3
+    await world.request("DELETE", WEB, {})
+    await world.settle()
+    assert rule.hits == tries
+    assert world.metrics.value("pilothouse_reconcile_errors_total", "statefulset-controller", "retried") == 0
 
 
-def test_pods_of_neither_revision_do_not_count_below_nothing() -> None:
+async def test_pods_of_neither_revision_do_not_count_below_nothing(world: World) -> None:
     """kubernetes#58347: upstream takes one off ``currentReplicas`` for each, and the API server refuses -1."""
-
-    async def tell(world: World) -> None:
-        world.runs = False
-        await world.create(replicas=1, podManagementPolicy="Parallel")
-        await world.settle()
-        await world.set_image("pause:2")
-        await world.settle()
-        await world.set_image("pause:3")
-        await world.settle()
-        assert await world.images() == ["3"]
-        sent = [
-            msgspec.json.decode(each.request.body)["status"] for each in world.sent("update", "statefulsets/status")
-        ]
-        assert min(status.get("currentReplicas", 0) for status in sent) == 0
-        assert any(status["updateRevision"] != status["currentRevision"] for status in sent)
-
-    story(tell)
+    world.runs = False
+    await world.create(replicas=1, podManagementPolicy="Parallel")
+    await world.settle()
+    await world.set_image("pause:2")
+    await world.settle()
+    await world.set_image("pause:3")
+    await world.settle()
+    assert await world.images() == ["3"]
+    sent = [msgspec.json.decode(each.request.body)["status"] for each in world.sent("update", "statefulsets/status")]
+    assert min(status.get("currentReplicas", 0) for status in sent) == 0
+    assert any(status["updateRevision"] != status["currentRevision"] for status in sent)
 
 
-def test_a_status_that_cannot_be_written_is_tried_again() -> None:
+async def test_a_status_that_cannot_be_written_is_tried_again(world: World) -> None:
     """TestStatefulSetControl: UpdateSetStatusFailure."""
-
-    async def tell(world: World) -> None:
-        rule = world.faults.add(Rule(fail(500, "InternalError"), verb="update", resource="statefulsets.apps"))
-        await world.create(replicas=2)
-        await world.settle()
-        world.faults.remove(rule)
-        await world.settle(30.0)
-        assert (await world.status())["readyReplicas"] == 2
-
-    story(tell)
+    rule = world.faults.add(Rule(fail(500, "InternalError"), verb="update", resource="statefulsets.apps"))
+    await world.create(replicas=2)
+    await world.settle()
+    world.faults.remove(rule)
+    await world.settle(30.0)
+    assert (await world.status())["readyReplicas"] == 2
 
 
-def test_lost_answers_make_nothing_twice() -> None:
-    async def tell(world: World) -> None:
-        for how in (lose_answer(), time_out(sent=True)):
-            for verb, resource in (("create", "pods"), ("create", "persistentvolumeclaims"), ("delete", "pods")):
-                world.faults.add(Rule(how, verb=verb, resource=resource, probability=0.3))
-        await world.create(replicas=3, **KEEP)
-        await world.settle(30.0)
-        await world.set_image("pause:2")
-        await world.settle(60.0)
-        assert (await world.images(), await world.names(CLAIMS)) == (["2"] * 3, [f"data-web-{n}" for n in range(3)])
-
-    story(tell)
+async def test_lost_answers_make_nothing_twice(world: World) -> None:
+    for how in (lose_answer(), time_out(sent=True)):
+        for verb, resource in (("create", "pods"), ("create", "persistentvolumeclaims"), ("delete", "pods")):
+            world.faults.add(Rule(how, verb=verb, resource=resource, probability=0.3))
+    await world.create(replicas=3, **KEEP)
+    await world.settle(30.0)
+    await world.set_image("pause:2")
+    await world.settle(60.0)
+    assert (await world.images(), await world.names(CLAIMS)) == (["2"] * 3, [f"data-web-{n}" for n in range(3)])
 
 
 @pytest.mark.parametrize(("guarded", "tries"), [(True, 1), (False, 2)])
-def test_an_old_cache_is_not_acted_upon(guarded: bool, tries: int) -> None:
-    """The guard of v1.36 (KEP-5647); names are what protects without it."""
-
-    async def tell(world: World) -> None:
+async def test_an_old_cache_is_not_acted_upon(env: Env, guarded: bool, tries: int) -> None:
+    """The consistency store of v1.36 (KEP-5647); names are what protects without it."""
+    async with controlled(env, StatefulSetOptions(wait_for_own_writes=guarded)) as world:
         with world.faults.hold(resource="pods"):
             await world.create(replicas=3)
             await world.settle(0.5)
@@ -314,145 +257,115 @@ def test_an_old_cache_is_not_acted_upon(guarded: bool, tries: int) -> None:
         skips = world.metrics.value("statefulset_controller_stale_sync_skips_total", "", "pods")
         assert (skips > 0) == guarded
 
-    story(tell, StatefulSetOptions(wait_for_own_writes=guarded))
 
-
-def test_what_was_deleted_is_waited_for() -> None:
+async def test_what_was_deleted_is_waited_for(world: World) -> None:
     """Not upstream's: with an old cache it would take the next pod while this one still seems to be well."""
-
-    async def tell(world: World) -> None:
-        await world.create(replicas=3)
-        await world.settle()
-        with world.faults.hold(resource="pods"):
-            await world.merge(WEB, {"spec": {"replicas": 1}})
-            await world.settle(0.5)
-            await world.merge(WEB, {"metadata": {"labels": {"wake": "up"}}})
-            await world.settle(0.5)
-            assert [seen.call.name for seen in world.sent("delete", "pods")] == ["web-2"]
-        await world.settle(20.0)
-        assert await world.names() == ["web-0"]
-
-    story(tell)
+    await world.create(replicas=3)
+    await world.settle()
+    with world.faults.hold(resource="pods"):
+        await world.merge(WEB, {"spec": {"replicas": 1}})
+        await world.settle(0.5)
+        await world.merge(WEB, {"metadata": {"labels": {"wake": "up"}}})
+        await world.settle(0.5)
+        assert [seen.call.name for seen in world.sent("delete", "pods")] == ["web-2"]
+    await world.settle(20.0)
+    assert await world.names() == ["web-0"]
 
 
-def test_a_name_that_is_taken_leads_to_the_next_hash() -> None:
+async def test_a_name_that_is_taken_leads_to_the_next_hash(world: World) -> None:
     """TestRealHistory_CreateControllerRevision, on a collision; kubernetes#49909."""
-
-    async def tell(world: World) -> None:
-        await world.create(replicas=0)
-        await world.settle()
-        (name,) = await world.names(REVISIONS)
-        await world.request("DELETE", WEB, {})
-        await world.request("DELETE", f"{REVISIONS}/{name}", {})
-        await world.settle()
-        await world.request("POST", REVISIONS, {"metadata": {"name": name}, "data": {"else": "where"}, "revision": 1})
-        await world.create(replicas=1)
-        await world.settle()
-        status = await world.status()
-        assert (status["collisionCount"], status["readyReplicas"]) == (1, 1)
-        assert status["currentRevision"] == status["updateRevision"] != name
-
-    story(tell)
+    await world.create(replicas=0)
+    await world.settle()
+    (name,) = await world.names(REVISIONS)
+    await world.request("DELETE", WEB, {})
+    await world.request("DELETE", f"{REVISIONS}/{name}", {})
+    await world.settle()
+    await world.request("POST", REVISIONS, {"metadata": {"name": name}, "data": {"else": "where"}, "revision": 1})
+    await world.create(replicas=1)
+    await world.settle()
+    status = await world.status()
+    assert (status["collisionCount"], status["readyReplicas"]) == (1, 1)
+    assert status["currentRevision"] == status["updateRevision"] != name
 
 
-def test_an_old_template_gets_the_next_number_also_after_conflicts() -> None:
+async def test_an_old_template_gets_the_next_number_also_after_conflicts(world: World) -> None:
     """TestStatefulSetControlRollback, TestRealHistory_UpdateControllerRevision."""
-
-    async def tell(world: World) -> None:
-        await world.create(replicas=1)
-        await world.settle()
-        await world.set_image("pause:2")
-        await world.settle()
-        rule = world.faults.add(Rule(conflict(), verb="update", resource="controllerrevisions.apps", times=3))
-        await world.set_image("pause:1")
-        await world.settle()
-        assert (rule.hits, len(world.sent("update", "controllerrevisions"))) == (3, 1)
-        assert await world.images() == ["1"]
-        items = (await world.request("GET", REVISIONS))["items"]
-        assert sorted(item["revision"] for item in items) == [2, 3]
-
-    story(tell)
+    await world.create(replicas=1)
+    await world.settle()
+    await world.set_image("pause:2")
+    await world.settle()
+    rule = world.faults.add(Rule(conflict(), verb="update", resource="controllerrevisions.apps", times=3))
+    await world.set_image("pause:1")
+    await world.settle()
+    assert (rule.hits, len(world.sent("update", "controllerrevisions"))) == (3, 1)
+    assert await world.images() == ["1"]
+    items = (await world.request("GET", REVISIONS))["items"]
+    assert sorted(item["revision"] for item in items) == [2, 3]
 
 
-def test_history_is_cut_also_when_a_look_fails() -> None:
+async def test_history_is_cut_also_when_a_look_fails(world: World) -> None:
     """TestStatefulSetControlLimitsHistory."""
-
-    async def tell(world: World) -> None:
-        await world.create(replicas=1, revisionHistoryLimit=1)
-        for image in ("2", "3", "4"):
-            await world.settle()
-            await world.set_image(f"pause:{image}")
+    await world.create(replicas=1, revisionHistoryLimit=1)
+    for image in ("2", "3", "4"):
         await world.settle()
-        assert len(await world.names(REVISIONS)) == 2
-        world.faults.add(Rule(fail(500, "InternalError"), verb="delete", resource="pods"))
-        await world.set_image("pause:5")
-        await world.settle()
-        assert len(await world.names(REVISIONS)) == 3, "of the template, of the pod, and one of history"
+        await world.set_image(f"pause:{image}")
+    await world.settle()
+    assert len(await world.names(REVISIONS)) == 2
+    world.faults.add(Rule(fail(500, "InternalError"), verb="delete", resource="pods"))
+    await world.set_image("pause:5")
+    await world.settle()
+    assert len(await world.names(REVISIONS)) == 3, "of the template, of the pod, and one of history"
 
-    story(tell)
 
-
-def test_pods_are_waited_for_until_they_are_available() -> None:
+async def test_pods_are_waited_for_until_they_are_available(world: World) -> None:
     """TestStatefulSetAvailability, and the look that nobody else asks for."""
-
-    async def tell(world: World) -> None:
-        await world.create(replicas=3, minReadySeconds=10)
-        seen: dict[int, float] = {}
-        start = world.env.monotonic()
-        while len(seen) < 3:
-            await asyncio.sleep(0.5)
-            seen.setdefault(len(await world.names()), world.env.monotonic() - start)
-        assert 10 <= seen[2] <= 12
-        assert 20 <= seen[3] <= 23
-        await world.settle(12.0)
-        assert (await world.status())["availableReplicas"] == 3
-
-    story(tell)
+    await world.create(replicas=3, minReadySeconds=10)
+    seen: dict[int, float] = {}
+    start = world.env.monotonic()
+    while len(seen) < 3:
+        await asyncio.sleep(0.5)
+        seen.setdefault(len(await world.names()), world.env.monotonic() - start)
+    assert 10 <= seen[2] <= 12
+    assert 20 <= seen[3] <= 23
+    await world.settle(12.0)
+    assert (await world.status())["availableReplicas"] == 3
 
 
-def test_an_owner_that_is_going_on_the_server_adopts_nothing() -> None:
+async def test_an_owner_that_is_going_on_the_server_adopts_nothing(world: World) -> None:
     """TestStatefulSetControllerDeletionTimestampRace: the live read before an adoption."""
-
-    async def tell(world: World) -> None:
-        made = await world.create(replicas=0)
-        await world.settle()
-        with world.faults.hold(resource="statefulsets.apps"):
-            finalizers: dict[str, Any] = {"metadata": {"finalizers": ["example.com/hold"]}}
-            await world.merge(WEB, finalizers)
-            await world.request("DELETE", WEB, {})
-            spec = {"containers": [{"name": "main", "image": "pause:1"}]}
-            metadata = {"name": "web-0", "labels": {"app": "web"}}
-            await world.request("POST", PODS, {"metadata": metadata, "spec": spec})
-            await world.settle()
-            assert world.sent("get", "statefulsets")
-            assert world.sent("patch", "pods") == []
-        assert made["metadata"]["uid"]
-
-    story(tell)
-
-
-def test_pods_whose_name_does_not_fit_are_left_alone_or_let_go() -> None:
-    """TestGetPodsForStatefulSetRelease, TestStatefulSetControllerGetStatefulSetsForPod."""
-
-    async def tell(world: World) -> None:
-        made = await world.create(replicas=1)
-        await world.settle()
+    made = await world.create(replicas=0)
+    await world.settle()
+    with world.faults.hold(resource="statefulsets.apps"):
+        finalizers: dict[str, Any] = {"metadata": {"finalizers": ["example.com/hold"]}}
+        await world.merge(WEB, finalizers)
+        await world.request("DELETE", WEB, {})
         spec = {"containers": [{"name": "main", "image": "pause:1"}]}
-        labels = {"app": "web"}
-        await world.request("POST", PODS, {"metadata": {"name": "other-0", "labels": labels}, "spec": spec})
-        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": made["metadata"]["uid"]}
-        owned = {"name": "stray", "labels": labels, "ownerReferences": [owner | {"controller": True}]}
-        await world.request("POST", PODS, {"metadata": owned, "spec": spec})
+        metadata = {"name": "web-0", "labels": {"app": "web"}}
+        await world.request("POST", PODS, {"metadata": metadata, "spec": spec})
         await world.settle()
-        for name in ("other-0", "stray"):
-            assert "ownerReferences" not in (await world.request("GET", f"{PODS}/{name}"))["metadata"]
-        assert await world.names() == ["other-0", "stray", "web-0"]
-
-    story(tell)
+        assert world.sent("get", "statefulsets")
+        assert world.sent("patch", "pods") == []
+    assert made["metadata"]["uid"]
 
 
-def test_max_unavailable_is_measured_behind_its_gate() -> None:
-    async def tell(world: World) -> None:
+async def test_pods_whose_name_does_not_fit_are_left_alone_or_let_go(world: World) -> None:
+    """TestGetPodsForStatefulSetRelease, TestStatefulSetControllerGetStatefulSetsForPod."""
+    made = await world.create(replicas=1)
+    await world.settle()
+    spec = {"containers": [{"name": "main", "image": "pause:1"}]}
+    labels = {"app": "web"}
+    await world.request("POST", PODS, {"metadata": {"name": "other-0", "labels": labels}, "spec": spec})
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": made["metadata"]["uid"]}
+    owned = {"name": "stray", "labels": labels, "ownerReferences": [owner | {"controller": True}]}
+    await world.request("POST", PODS, {"metadata": owned, "spec": spec})
+    await world.settle()
+    for name in ("other-0", "stray"):
+        assert "ownerReferences" not in (await world.request("GET", f"{PODS}/{name}"))["metadata"]
+    assert await world.names() == ["other-0", "stray", "web-0"]
+
+
+async def test_max_unavailable_is_measured_behind_its_gate(env: Env) -> None:
+    async with controlled(env, StatefulSetOptions(use_max_unavailable=True)) as world:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
         await world.create(replicas=3, updateStrategy=strategy, podManagementPolicy="Parallel")
         await world.settle()
@@ -460,55 +373,44 @@ def test_max_unavailable_is_measured_behind_its_gate() -> None:
         assert world.metrics.value("statefulset_controller_statefulset_max_unavailable", *labels) == 2
         assert world.metrics.value("statefulset_controller_statefulset_unavailable_replicas", *labels) == 0
 
-    story(tell, StatefulSetOptions(use_max_unavailable=True))
+
+async def test_a_parallel_set_stops_at_the_first_batch_with_a_refusal(world: World) -> None:
+    refusal = Rule(
+        fail(403, "Forbidden", "no"),
+        verb="create",
+        resource="pods",
+        when=lambda _info, sent: b'"web-1"' in sent.body,
+    )
+    world.faults.add(refusal)
+    await world.create(replicas=10, podManagementPolicy="Parallel")
+    await world.settle()
+    assert await world.names() == ["web-0", "web-2"], "one, then two of which one is refused, then that one again"
+    world.faults.remove(refusal)
+    await world.settle(10.0)
+    assert len(await world.names()) == 10
 
 
-def test_a_parallel_set_stops_at_the_first_batch_with_a_refusal() -> None:
-    async def tell(world: World) -> None:
-        refusal = Rule(
-            fail(403, "Forbidden", "no"),
-            verb="create",
-            resource="pods",
-            when=lambda _info, sent: b'"web-1"' in sent.body,
-        )
-        world.faults.add(refusal)
-        await world.create(replicas=10, podManagementPolicy="Parallel")
-        await world.settle()
-        assert await world.names() == ["web-0", "web-2"], "one, then two of which one is refused, then that one again"
-        world.faults.remove(refusal)
-        await world.settle(10.0)
-        assert len(await world.names()) == 10
-
-    story(tell)
+async def test_while_the_namespace_goes_away_the_set_is_looked_at_once_a_second(world: World) -> None:
+    await world.create(replicas=30, podManagementPolicy="Parallel")
+    await world.settle(10.0)
+    refusal = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
+    world.requests.clear()
+    for pod in reversed(await world.names()):
+        await world.request("DELETE", f"{PODS}/{pod}")
+        await world.settle(0.1)
+    assert refusal.hits < 15, "after each of the first failures, and once a second"
+    assert len(world.sent("update", "statefulsets/status")) < 10
+    await world.settle(10.0)
+    assert (await world.status())["replicas"] == 0
 
 
-def test_while_the_namespace_goes_away_the_set_is_looked_at_once_a_second() -> None:
-    async def tell(world: World) -> None:
-        await world.create(replicas=30, podManagementPolicy="Parallel")
-        await world.settle(10.0)
-        refusal = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
-        world.requests.clear()
-        for pod in reversed(await world.names()):
-            await world.request("DELETE", f"{PODS}/{pod}")
-            await world.settle(0.1)
-        assert refusal.hits < 15, "after each of the first failures, and once a second"
-        assert len(world.sent("update", "statefulsets/status")) < 10
-        await world.settle(10.0)
-        assert (await world.status())["replicas"] == 0
-
-    story(tell)
-
-
-def test_a_set_of_the_same_name_in_a_new_namespace_is_not_held_up() -> None:
-    async def tell(world: World) -> None:
-        refusal = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
-        await world.create(replicas=1)
-        await world.settle()
-        await world.request("DELETE", WEB)
-        world.faults.remove(refusal)
-        await world.settle(2.0)
-        await world.create(replicas=3)
-        await world.settle(0.5)
-        assert len(await world.names()) == 3
-
-    story(tell)
+async def test_a_set_of_the_same_name_in_a_new_namespace_is_not_held_up(world: World) -> None:
+    refusal = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
+    await world.create(replicas=1)
+    await world.settle()
+    await world.request("DELETE", WEB)
+    world.faults.remove(refusal)
+    await world.settle(2.0)
+    await world.create(replicas=3)
+    await world.settle(0.5)
+    assert len(await world.names()) == 3

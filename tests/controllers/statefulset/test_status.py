@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from tests.controllers.statefulset.builders import NEW, NOW, OLD, pod, pods, stateful_set
 
-from pilothouse.controllers.workloads.statefulset.lineup import Rules, Tally, line_up, rules_of, tally
+from pilothouse.controllers.workloads.statefulset.replicas import Rules, Tally, rules_of, split_replicas, tally
 from pilothouse.controllers.workloads.statefulset.status import encode, next_status
 
 RULES = Rules(name="web", wanted=3)
@@ -167,14 +167,14 @@ def test_rules_of_a_spec() -> None:
 def test_pods_stand_in_their_places() -> None:
     """TestAscendingOrdinal; the sorting of what is too many."""
     found = [pod(name) for name in ("web-1", "web-10", "web-9", "web-01", "web-99999999999", "web-0")]
-    lineup = line_up(found, Rules(name="web", wanted=2), NOW)
-    assert [slot.pod.metadata.name for slot in lineup.slots if slot.pod is not None] == ["web-0", "web-1"]
-    assert [each.metadata.name for each in lineup.condemned] == ["web-10", "web-9"]
-    assert lineup.first_missed == ""
+    replicas = split_replicas(found, Rules(name="web", wanted=2), NOW)
+    assert [slot.pod.metadata.name for slot in replicas.slots if slot.pod is not None] == ["web-0", "web-1"]
+    assert [each.metadata.name for each in replicas.condemned] == ["web-10", "web-9"]
+    assert replicas.first_missed == ""
 
 
 def test_the_lowest_that_serves_nobody() -> None:
     rules = Rules(name="web", wanted=2)
-    assert line_up(pods("+", "+", "-", "-"), rules, NOW).first_missed == "web-2"
-    assert line_up(pods("+", ".", "-"), rules, NOW).first_missed == "web-1"
-    assert line_up(pods("x", "-"), rules, NOW).first_missed == "web-0"
+    assert split_replicas(pods("+", "+", "-", "-"), rules, NOW).first_missed == "web-2"
+    assert split_replicas(pods("+", ".", "-"), rules, NOW).first_missed == "web-1"
+    assert split_replicas(pods("x", "-"), rules, NOW).first_missed == "web-0"

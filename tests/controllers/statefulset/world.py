@@ -6,17 +6,18 @@ does goes past it.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 
+from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.client import Client
 from pilothouse.client.errors import NotFound
 from pilothouse.client.interceptor import Interceptor, Observation, Sent
 from pilothouse.controllers.workloads.statefulset import DESCRIPTOR, StatefulSetOptions
-from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import ControllerContext, InformerFactory, Registry
 from pilothouse.storage import MemoryStore
@@ -40,7 +41,8 @@ class World:
 
     def __init__(self, env: Env, group: TaskGroup) -> None:
         self.env = env
-        self.server = ApiServer(env, MemoryStore(env))
+        # The controller's gate is an option of its own; the server keeps the field for those that have it on.
+        self.server = ApiServer(env, MemoryStore(env), options=ServerOptions(gates=("MaxUnavailableStatefulSet",)))
         self.admin = Client(self.server.transport("admin", ["system:masters"]), env)
         self.requests: list[Sent] = []
         self.faults = Interceptor(
@@ -165,18 +167,15 @@ class World:
         await asyncio.sleep(seconds)
 
 
-def story(tell: Callable[[World], Coroutine[Any, Any, None]], options: StatefulSetOptions | None = None) -> None:
-    """Run a story in virtual time, with the controller started."""
-
-    async def main(env: Env) -> None:
-        async with TaskGroup("world") as group:
-            made = World(env, group)
-            with contextlib.suppress(Exception):
-                await made.request("POST", "/api/v1/namespaces", {"metadata": {"name": "default"}})
-            await made.start(options)
-            try:
-                await tell(made)
-            finally:
-                group.cancel()
-
-    virtual.run(main)
+@contextlib.asynccontextmanager
+async def controlled(env: Env, options: StatefulSetOptions | None = None) -> AsyncIterator[World]:
+    """A world in which the controller runs."""
+    async with TaskGroup("world") as group:
+        made = World(env, group)
+        with contextlib.suppress(Exception):
+            await made.request("POST", "/api/v1/namespaces", {"metadata": {"name": "default"}})
+        await made.start(options)
+        try:
+            yield made
+        finally:
+            group.cancel()

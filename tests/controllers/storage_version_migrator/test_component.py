@@ -1,11 +1,13 @@
 """Migrations of widgets beside the garbage collector, in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from tests.controllers.node_world import World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import World
 from tests.controllers.storage_version_migrator.widgets import (
     DEFINITION,
     DEFINITIONS,
@@ -20,9 +22,10 @@ from tests.controllers.storage_version_migrator.widgets import (
 
 from pilothouse.api.wire import Response
 from pilothouse.apiserver import ServerOptions
-from pilothouse.client.interceptor import Action, Answer, Rule, fail, lose_answer, refuse
+from pilothouse.client.interceptor import Action, Answer, Rule, delay_answer, fail, lose_answer, refuse
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR as GARBAGE_COLLECTOR
 from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR
+from pilothouse.env import Env
 
 SERVER = ServerOptions(gates=("StorageVersionMigrator",))
 A_LOOK, UNTIL_DONE = 35.0, 100.0
@@ -45,12 +48,17 @@ async def prepare(world: World) -> None:
     world.seen.clear()
 
 
-def running(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env, SERVER) as world:
         await prepare(world)
-        await story(world)
+        yield world
 
-    play(with_controller, server=SERVER)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
 
 
 def stored(world: World) -> dict[str, str]:
@@ -81,179 +89,164 @@ def patched(world: World) -> list[str]:
     return [text.rpartition(" ")[2] for text in world.requests() if text.startswith("patch widgets ")]
 
 
-def test_every_object_is_stored_in_the_version_of_today() -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", widgets("v1"), widget("c"))
-        assert stored(world) == {"a": "v1", "b": "v1", "c": "v2"}
-        before = await world.see(f"{widgets('v2')}/a")
-        await world.request("POST", MIGRATIONS, migration())
-        await asyncio.sleep(UNTIL_DONE)
-        assert stored(world) == {"a": "v2", "b": "v2", "c": "v2"}
-        assert await said(world) == {
-            "Running": ("False", "MigrationCompleted", "Migration completed"),
-            "Succeeded": ("True", "StorageVersionMigrationSucceeded", ""),
-        }
-        after = await world.see(f"{widgets('v2')}/a")
-        assert after["metadata"].pop("resourceVersion") != before["metadata"].pop("resourceVersion")
-        assert after == before, "nothing else is another one, nor has anybody become its manager"
-        found = await world.see(DEFINITION)
-        assert found["status"]["storedVersions"] == ["v2"]
-        told = (await world.conditions(DEFINITION))["StorageMigrating"]
-        assert (told["status"], told["reason"]) == ("False", "MigrationSucceeded")
-        assert told["message"] == "The migration has succeeded and the stored versions have been updated"
-        asked = [text for text in world.requests() if text.split()[1:]]  # the collector looks at what is served
-        assert asked == [
-            "get customresourcedefinitions widgets.example.com",
-            "patch customresourcedefinitions/status widgets.example.com",
-            "update storageversionmigrations/status m",
-            "update storageversionmigrations/status m",
-            *(f"patch widgets {name}" for name in ("a", "b", "c")),
-            "update storageversionmigrations/status m",
-            "get customresourcedefinitions widgets.example.com",
-            "patch customresourcedefinitions/status widgets.example.com",
-            "update storageversionmigrations/status m",
-        ]
-
-    running(story)
+async def test_every_object_is_stored_in_the_version_of_today(world: World) -> None:
+    await world.request("POST", widgets("v1"), widget("c"))
+    assert stored(world) == {"a": "v1", "b": "v1", "c": "v2"}
+    before = await world.see(f"{widgets('v2')}/a")
+    await world.request("POST", MIGRATIONS, migration())
+    await asyncio.sleep(UNTIL_DONE)
+    assert stored(world) == {"a": "v2", "b": "v2", "c": "v2"}
+    assert await said(world) == {
+        "Running": ("False", "MigrationCompleted", "Migration completed"),
+        "Succeeded": ("True", "StorageVersionMigrationSucceeded", ""),
+    }
+    after = await world.see(f"{widgets('v2')}/a")
+    assert after["metadata"].pop("resourceVersion") != before["metadata"].pop("resourceVersion")
+    assert after == before, "nothing else is another one, nor has anybody become its manager"
+    found = await world.see(DEFINITION)
+    assert found["status"]["storedVersions"] == ["v2"]
+    told = (await world.conditions(DEFINITION))["StorageMigrating"]
+    assert (told["status"], told["reason"]) == ("False", "MigrationSucceeded")
+    assert told["message"] == "The migration has succeeded and the stored versions have been updated"
+    asked = [text for text in world.requests() if text.split()[1:]]  # the collector looks at what is served
+    assert asked == [
+        "get customresourcedefinitions widgets.example.com",
+        "patch customresourcedefinitions/status widgets.example.com",
+        "update storageversionmigrations/status m",
+        "update storageversionmigrations/status m",
+        *(f"patch widgets {name}" for name in ("a", "b", "c")),
+        "update storageversionmigrations/status m",
+        "get customresourcedefinitions widgets.example.com",
+        "patch customresourcedefinitions/status widgets.example.com",
+        "update storageversionmigrations/status m",
+    ]
 
 
-def test_a_version_that_nothing_is_stored_in_can_be_taken_away() -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", MIGRATIONS, migration())
-        await asyncio.sleep(UNTIL_DONE)
-        await world.merge(DEFINITION, {"spec": {"versions": versions("v2", served=("v2",))}})
-        items = (await world.see(widgets("v2")))["items"]
-        assert [item["spec"] for item in items] == [{"size": 1}, {"size": 1}]
+async def test_a_migration_that_takes_the_name_of_one_that_is_under_way_is_not_ended_with_it(world: World) -> None:
+    world.faults.add(Rule(delay_answer(5.0), verb="patch", resource="widgets", times=1))
+    await world.request("POST", MIGRATIONS, migration())
+    for _ in range(1000):
+        if patched(world):
+            break
+        await asyncio.sleep(0.1)
+    await world.delete(f"{MIGRATIONS}/m")
+    await world.request("POST", MIGRATIONS, migration(resource="nothings"))
+    await asyncio.sleep(UNTIL_DONE)
+    assert patched(world) == ["a", "b"]
+    assert await how_it_ended(world) == ("Failed", "resource does not exist in discovery")
 
-    running(story)
+
+async def test_a_version_that_nothing_is_stored_in_can_be_taken_away(world: World) -> None:
+    await world.request("POST", MIGRATIONS, migration())
+    await asyncio.sleep(UNTIL_DONE)
+    await world.merge(DEFINITION, {"spec": {"versions": versions("v2", served=("v2",))}})
+    items = (await world.see(widgets("v2")))["items"]
+    assert [item["spec"] for item in items] == [{"size": 1}, {"size": 1}]
 
 
-def test_a_second_migration_writes_nothing_anew_and_forgets_no_version() -> None:
+async def test_a_second_migration_writes_nothing_anew_and_forgets_no_version(world: World) -> None:
     """Upstream's takes ``storedVersions`` away when it begins, having applied them before."""
-
-    async def story(world: World) -> None:
-        await world.request("POST", MIGRATIONS, migration("first"))
-        await asyncio.sleep(UNTIL_DONE)
-        revisions = [record.revision for record in world.store.list("example.com/widgets/").records]
-        seen: list[list[str]] = []
-        world.store.on_commit.append(
-            lambda changes: seen.extend(
-                msgspec.json.decode(change.value)["status"]["storedVersions"]
-                for change in changes
-                if change.key.endswith("/widgets.example.com")
-            )
+    await world.request("POST", MIGRATIONS, migration("first"))
+    await asyncio.sleep(UNTIL_DONE)
+    revisions = [record.revision for record in world.store.list("example.com/widgets/").records]
+    seen: list[list[str]] = []
+    world.store.on_commit.append(
+        lambda changes: seen.extend(
+            msgspec.json.decode(change.value)["status"]["storedVersions"]
+            for change in changes
+            if change.key.endswith("/widgets.example.com")
         )
-        await world.request("POST", MIGRATIONS, migration("second"))
-        await asyncio.sleep(UNTIL_DONE)
-        assert await how_it_ended(world, "second") == ("Succeeded", "")
-        assert [record.revision for record in world.store.list("example.com/widgets/").records] == revisions
-        assert len(seen) >= 2
-        assert all(versions == ["v2"] for versions in seen)
-
-    running(story)
-
-
-def test_built_in_resources_are_migrated_too() -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
-        await world.request("POST", MIGRATIONS, migration(resource="secrets", group=""))
-        await asyncio.sleep(UNTIL_DONE)
-        assert await how_it_ended(world) == ("Succeeded", "")
-        assert "patch secrets s" in world.requests()
-        assert not [text for text in world.requests() if "customresourcedefinitions" in text]
-
-    running(story)
+    )
+    await world.request("POST", MIGRATIONS, migration("second"))
+    await asyncio.sleep(UNTIL_DONE)
+    assert await how_it_ended(world, "second") == ("Succeeded", "")
+    assert [record.revision for record in world.store.list("example.com/widgets/").records] == revisions
+    assert len(seen) >= 2
+    assert all(versions == ["v2"] for versions in seen)
 
 
-def test_those_of_one_resource_run_one_after_the_other_and_others_beside_them() -> None:
-    async def story(world: World) -> None:
-        for name in ("b", "a"):
+async def test_built_in_resources_are_migrated_too(world: World) -> None:
+    await world.request("POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
+    await world.request("POST", MIGRATIONS, migration(resource="secrets", group=""))
+    await asyncio.sleep(UNTIL_DONE)
+    assert await how_it_ended(world) == ("Succeeded", "")
+    assert "patch secrets s" in world.requests()
+    assert not [text for text in world.requests() if "customresourcedefinitions" in text]
+
+
+async def test_those_of_one_resource_run_one_after_the_other_and_others_beside_them(world: World) -> None:
+    for name in ("b", "a"):
+        await world.request("POST", MIGRATIONS, migration(name))
+        await asyncio.sleep(2)
+    await world.request("POST", MIGRATIONS, migration("other", resource="secrets", group=""))
+    await asyncio.sleep(2)
+    assert [(await said(world, name)).keys() for name in ("b", "a", "other")] == [{"Running"}, set(), {"Running"}]
+    await asyncio.sleep(2 * UNTIL_DONE)
+    assert [await how_it_ended(world, name) for name in ("b", "a", "other")] == [("Succeeded", "")] * 3
+    versions = [int((await world.see(f"{MIGRATIONS}/{name}"))["status"]["resourceVersion"]) for name in ("b", "a")]
+    assert versions[0] < versions[1]
+
+
+async def test_one_that_is_deleted_makes_room_for_the_next(world: World) -> None:
+    with world.faults.hold(resource="widgets"):
+        for name in ("a", "b"):
             await world.request("POST", MIGRATIONS, migration(name))
             await asyncio.sleep(2)
-        await world.request("POST", MIGRATIONS, migration("other", resource="secrets", group=""))
+        await world.delete(f"{MIGRATIONS}/a")
         await asyncio.sleep(2)
-        assert [(await said(world, name)).keys() for name in ("b", "a", "other")] == [{"Running"}, set(), {"Running"}]
-        await asyncio.sleep(2 * UNTIL_DONE)
-        assert [await how_it_ended(world, name) for name in ("b", "a", "other")] == [("Succeeded", "")] * 3
-        versions = [int((await world.see(f"{MIGRATIONS}/{name}"))["status"]["resourceVersion"]) for name in ("b", "a")]
-        assert versions[0] < versions[1]
-
-    running(story)
+        assert (await said(world, "b")).keys() == {"Running"}
+    await asyncio.sleep(UNTIL_DONE)
+    assert await how_it_ended(world, "b") == ("Succeeded", "")
 
 
-def test_one_that_is_deleted_makes_room_for_the_next() -> None:
-    async def story(world: World) -> None:
-        with world.faults.hold(resource="widgets"):
-            for name in ("a", "b"):
-                await world.request("POST", MIGRATIONS, migration(name))
-                await asyncio.sleep(2)
-            await world.delete(f"{MIGRATIONS}/a")
-            await asyncio.sleep(2)
-            assert (await said(world, "b")).keys() == {"Running"}
-        await asyncio.sleep(UNTIL_DONE)
-        assert await how_it_ended(world, "b") == ("Succeeded", "")
-
-    running(story)
-
-
-def test_it_waits_for_the_cache() -> None:
-    async def story(world: World) -> None:
-        with world.faults.hold(resource="widgets"):
-            await world.request("POST", widgets("v1"), widget("c"))
-            await world.request("POST", MIGRATIONS, migration())
-            await asyncio.sleep(2 * UNTIL_DONE)
-            assert patched(world) == []
-            assert (await said(world)).keys() == {"Running"}
-        await asyncio.sleep(UNTIL_DONE)
-        assert patched(world) == ["a", "b", "c"]
-
-    running(story)
-
-
-def test_what_was_changed_or_deleted_meanwhile_is_left_alone() -> None:
-    """``a`` is changed, ``b`` deleted, and ``c`` made anew, while the migration is on the way to them."""
-
-    async def story(world: World) -> None:
+async def test_it_waits_for_the_cache(world: World) -> None:
+    with world.faults.hold(resource="widgets"):
         await world.request("POST", widgets("v1"), widget("c"))
-        await asyncio.sleep(1)
-
-        busy = world.faults.add(Rule(fail(503), verb="patch", resource="widgets"))
         await world.request("POST", MIGRATIONS, migration())
-        await asyncio.sleep(UNTIL_DONE)
-        assert set(patched(world)) == {"a"}, "it has begun, and tries again and again"
-        with world.faults.hold(resource="widgets"):
-            await world.merge(f"{widgets('v1')}/a", {"spec": {"size": 2}})
-            for name in ("b", "c"):
-                await world.delete(f"{widgets('v1')}/{name}")
-            await world.request("POST", widgets("v1"), widget("c", 3))
-            world.faults.remove(busy)
-            await asyncio.sleep(2 * UNTIL_DONE)
-        assert patched(world)[-3:] == ["a", "b", "c"]
-        assert await how_it_ended(world) == ("Succeeded", "")
-        assert stored(world) == {"a": "v2", "c": "v2"}
-        items = (await world.see(widgets("v2")))["items"]
-        assert [item["spec"]["size"] for item in items] == [2, 3]
-
-    running(story)
+        await asyncio.sleep(2 * UNTIL_DONE)
+        assert patched(world) == []
+        assert (await said(world)).keys() == {"Running"}
+    await asyncio.sleep(UNTIL_DONE)
+    assert patched(world) == ["a", "b", "c"]
 
 
-def test_a_write_that_is_refused_fails_the_migration() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(403, "Forbidden", "not this one"), verb="patch", resource="widgets", name="b"))
-        await world.request("POST", MIGRATIONS, migration())
-        await asyncio.sleep(UNTIL_DONE)
-        assert await how_it_ended(world) == ("Failed", "migration encountered unhandled error: not this one")
-        found = await world.see(DEFINITION)
-        assert found["status"]["storedVersions"] == ["v1", "v2"], "upstream forgets v1, in which b is stored"
-        told = (await world.conditions(DEFINITION))["StorageMigrating"]
-        assert (told["status"], told["reason"], told["message"]) == (
-            "False",
-            "MigrationFailed",
-            "The migration has failed",
-        )
-        assert patched(world) == ["a", "b"]
+async def test_what_was_changed_or_deleted_meanwhile_is_left_alone(world: World) -> None:
+    """``a`` is changed, ``b`` deleted, and ``c`` made anew, while the migration is on the way to them."""
+    await world.request("POST", widgets("v1"), widget("c"))
+    await asyncio.sleep(1)
 
-    running(story)
+    busy = world.faults.add(Rule(fail(503), verb="patch", resource="widgets"))
+    await world.request("POST", MIGRATIONS, migration())
+    await asyncio.sleep(UNTIL_DONE)
+    assert set(patched(world)) == {"a"}, "it has begun, and tries again and again"
+    with world.faults.hold(resource="widgets"):
+        await world.merge(f"{widgets('v1')}/a", {"spec": {"size": 2}})
+        for name in ("b", "c"):
+            await world.delete(f"{widgets('v1')}/{name}")
+        await world.request("POST", widgets("v1"), widget("c", 3))
+        world.faults.remove(busy)
+        await asyncio.sleep(2 * UNTIL_DONE)
+    assert patched(world)[-3:] == ["a", "b", "c"]
+    assert await how_it_ended(world) == ("Succeeded", "")
+    assert stored(world) == {"a": "v2", "c": "v2"}
+    items = (await world.see(widgets("v2")))["items"]
+    assert [item["spec"]["size"] for item in items] == [2, 3]
+
+
+async def test_a_write_that_is_refused_fails_the_migration(world: World) -> None:
+    world.faults.add(Rule(fail(403, "Forbidden", "not this one"), verb="patch", resource="widgets", name="b"))
+    await world.request("POST", MIGRATIONS, migration())
+    await asyncio.sleep(UNTIL_DONE)
+    assert await how_it_ended(world) == ("Failed", "migration encountered unhandled error: not this one")
+    found = await world.see(DEFINITION)
+    assert found["status"]["storedVersions"] == ["v1", "v2"], "upstream forgets v1, in which b is stored"
+    told = (await world.conditions(DEFINITION))["StorageMigrating"]
+    assert (told["status"], told["reason"], told["message"]) == (
+        "False",
+        "MigrationFailed",
+        "The migration has failed",
+    )
+    assert patched(world) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -267,30 +260,24 @@ def test_a_write_that_is_refused_fails_the_migration() -> None:
     ],
 )
 @pytest.mark.parametrize("verb", ["patch", "update", "list", "get"])
-def test_an_api_server_that_fails_for_a_while_fails_no_migration(action: Action, verb: str) -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(action, verb=verb, times=3))
-        await world.request("POST", MIGRATIONS, migration())
-        await asyncio.sleep(UNTIL_DONE)
-        assert await how_it_ended(world) == ("Succeeded", "")
-        assert stored(world) == {"a": "v2", "b": "v2"}
-        assert (await world.see(DEFINITION))["status"]["storedVersions"] == ["v2"]
-
-    running(story)
+async def test_an_api_server_that_fails_for_a_while_fails_no_migration(world: World, action: Action, verb: str) -> None:
+    world.faults.add(Rule(action, verb=verb, times=3))
+    await world.request("POST", MIGRATIONS, migration())
+    await asyncio.sleep(UNTIL_DONE)
+    assert await how_it_ended(world) == ("Succeeded", "")
+    assert stored(world) == {"a": "v2", "b": "v2"}
+    assert (await world.see(DEFINITION))["status"]["storedVersions"] == ["v2"]
 
 
-def test_an_api_server_that_is_busy_is_asked_when_it_says() -> None:
-    async def story(world: World) -> None:
-        busy = world.faults.add(Rule(fail(429, "TooManyRequests", retry_after=20), verb="patch", resource="widgets"))
-        await world.request("POST", MIGRATIONS, migration())
-        await asyncio.sleep(600)
-        assert (await said(world)).keys() == {"Running"}
-        assert 10 < len(patched(world)) < 35, "every 20 s"
-        world.faults.remove(busy)
-        await asyncio.sleep(60)
-        assert await how_it_ended(world) == ("Succeeded", "")
-
-    running(story)
+async def test_an_api_server_that_is_busy_is_asked_when_it_says(world: World) -> None:
+    busy = world.faults.add(Rule(fail(429, "TooManyRequests", retry_after=20), verb="patch", resource="widgets"))
+    await world.request("POST", MIGRATIONS, migration())
+    await asyncio.sleep(600)
+    assert (await said(world)).keys() == {"Running"}
+    assert 10 < len(patched(world)) < 35, "every 20 s"
+    world.faults.remove(busy)
+    await asyncio.sleep(60)
+    assert await how_it_ended(world) == ("Succeeded", "")
 
 
 @pytest.mark.parametrize(
@@ -300,68 +287,50 @@ def test_an_api_server_that_is_busy_is_asked_when_it_says() -> None:
         pytest.param("widgets", "", "resource does not exist in discovery", id="a group that it is not in"),
     ],
 )
-def test_what_is_not_served_fails_after_a_minute(resource: str, group: str, expected: str) -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", MIGRATIONS, migration(resource=resource, group=group))
-        await asyncio.sleep(50)
-        assert (await said(world)).keys() == {"Running"}, "it may be a new one"
-        await asyncio.sleep(100)
-        assert await how_it_ended(world) == ("Failed", expected)
-
-    running(story)
+async def test_what_is_not_served_fails_after_a_minute(world: World, resource: str, group: str, expected: str) -> None:
+    await world.request("POST", MIGRATIONS, migration(resource=resource, group=group))
+    await asyncio.sleep(50)
+    assert (await said(world)).keys() == {"Running"}, "it may be a new one"
+    await asyncio.sleep(100)
+    assert await how_it_ended(world) == ("Failed", expected)
 
 
-def test_a_resource_that_comes_a_little_later_is_migrated() -> None:
-    async def story(world: World) -> None:
-        other = definition()
-        other["metadata"]["name"] = "gadgets.example.com"
-        other["spec"]["names"] = {"plural": "gadgets", "kind": "Gadget"}
-        await world.request("POST", MIGRATIONS, migration(resource="gadgets"))
-        await asyncio.sleep(10)
-        await world.request("POST", DEFINITIONS, other)
-        await asyncio.sleep(2 * UNTIL_DONE)
-        assert await how_it_ended(world) == ("Succeeded", "")
-
-    running(story)
+async def test_a_resource_that_comes_a_little_later_is_migrated(world: World) -> None:
+    other = definition()
+    other["metadata"]["name"] = "gadgets.example.com"
+    other["spec"]["names"] = {"plural": "gadgets", "kind": "Gadget"}
+    await world.request("POST", MIGRATIONS, migration(resource="gadgets"))
+    await asyncio.sleep(10)
+    await world.request("POST", DEFINITIONS, other)
+    await asyncio.sleep(2 * UNTIL_DONE)
+    assert await how_it_ended(world) == ("Succeeded", "")
 
 
-def test_what_cannot_be_written_fails_at_once() -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", MIGRATIONS, migration(resource="bindings", group=""))
-        await asyncio.sleep(1)
-        type_, message = await how_it_ended(world)
-        assert type_ == "Failed"
-        assert message == (
-            'resource "/v1, Resource=bindings" does not support discovery operations: [update patch list]'
-        )
-
-    running(story)
+async def test_what_cannot_be_written_fails_at_once(world: World) -> None:
+    await world.request("POST", MIGRATIONS, migration(resource="bindings", group=""))
+    await asyncio.sleep(1)
+    type_, message = await how_it_ended(world)
+    assert type_ == "Failed"
+    assert message == ('resource "/v1, Resource=bindings" does not support discovery operations: [update patch list]')
 
 
-def test_what_nobody_watches_fails_after_a_minute() -> None:
+async def test_what_nobody_watches_fails_after_a_minute(world: World) -> None:
     """The garbage collector leaves out events. Upstream tries for ever."""
-
-    async def story(world: World) -> None:
-        await world.request("POST", MIGRATIONS, migration(resource="events", group=""))
-        await asyncio.sleep(50)
-        assert (await said(world)).keys() == {"Running"}
-        await asyncio.sleep(50)
-        text = "migration encountered unhandled error: no monitor found for resource /v1, Resource=events"
-        assert await how_it_ended(world) == ("Failed", text)
-
-    running(story)
+    await world.request("POST", MIGRATIONS, migration(resource="events", group=""))
+    await asyncio.sleep(50)
+    assert (await said(world)).keys() == {"Running"}
+    await asyncio.sleep(50)
+    text = "migration encountered unhandled error: no monitor found for resource /v1, Resource=events"
+    assert await how_it_ended(world) == ("Failed", text)
 
 
-def test_versions_that_have_no_order_fail_the_migration() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(_odd_versions(), verb="list", resource="widgets", times=1))
-        await world.request("POST", MIGRATIONS, migration())
-        await asyncio.sleep(2)
-        why = "is not valid: resource version is not well formed: 1a"
-        text = f"latest resourceVersion for example.com/v2, Resource=widgets {why}"
-        assert await how_it_ended(world) == ("Failed", text)
-
-    running(story)
+async def test_versions_that_have_no_order_fail_the_migration(world: World) -> None:
+    world.faults.add(Rule(_odd_versions(), verb="list", resource="widgets", times=1))
+    await world.request("POST", MIGRATIONS, migration())
+    await asyncio.sleep(2)
+    why = "is not valid: resource version is not well formed: 1a"
+    text = f"latest resourceVersion for example.com/v2, Resource=widgets {why}"
+    assert await how_it_ended(world) == ("Failed", text)
 
 
 def _odd_versions() -> Answer:
@@ -369,24 +338,21 @@ def _odd_versions() -> Answer:
     return Answer(Response(200, {"content-type": "application/json"}, msgspec.json.encode(body)))
 
 
-def test_a_resource_that_is_redefined_meanwhile_keeps_its_stored_versions() -> None:
-    async def story(world: World) -> None:
-        await world.request("POST", MIGRATIONS, migration())
-        await asyncio.sleep(1)
-        await world.merge(DEFINITION, {"spec": {"names": {"shortNames": ["wd"]}}})
-        await asyncio.sleep(UNTIL_DONE)
-        assert await how_it_ended(world) == ("Succeeded", "")
-        found = await world.see(DEFINITION)
-        assert found["status"]["storedVersions"] == ["v1", "v2"]
-        told = (await world.conditions(DEFINITION))["StorageMigrating"]
-        text = "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
-        assert told["message"] == text
-
-    running(story)
+async def test_a_resource_that_is_redefined_meanwhile_keeps_its_stored_versions(world: World) -> None:
+    await world.request("POST", MIGRATIONS, migration())
+    await asyncio.sleep(1)
+    await world.merge(DEFINITION, {"spec": {"names": {"shortNames": ["wd"]}}})
+    await asyncio.sleep(UNTIL_DONE)
+    assert await how_it_ended(world) == ("Succeeded", "")
+    found = await world.see(DEFINITION)
+    assert found["status"]["storedVersions"] == ["v1", "v2"]
+    told = (await world.conditions(DEFINITION))["StorageMigrating"]
+    text = "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
+    assert told["message"] == text
 
 
-def test_another_manager_brings_to_its_end_what_one_began() -> None:
-    async def story(world: World) -> None:
+async def test_another_manager_brings_to_its_end_what_one_began(env: Env) -> None:
+    async with node_world.world(env, server=SERVER) as world:
         await stale(world)
         first = await world.start(DESCRIPTOR, beside=(GARBAGE_COLLECTOR,))
         rule = world.faults.add(Rule(fail(500), verb="patch", resource="widgets"))
@@ -399,5 +365,3 @@ def test_another_manager_brings_to_its_end_what_one_began() -> None:
         assert await how_it_ended(world) == ("Succeeded", ""), "its cache was not there at once"
         assert stored(world) == {"a": "v2", "b": "v2"}
         assert (await world.see(DEFINITION))["status"]["storedVersions"] == ["v2"]
-
-    play(story, server=SERVER)

@@ -8,7 +8,6 @@ import pytest
 
 from pilothouse.api.apiextensions import CustomResourceDefinition
 from pilothouse.api.storagemigration import GroupResource, StorageVersionMigration
-from pilothouse.client.discovery import Discovery, GroupVersion, Resource
 from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR, MigratorOptions
 from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
@@ -28,6 +27,7 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     same_again,
     turn_of,
 )
+from pilothouse.machinery.api_resources import Discovery, GroupVersion, Resource
 
 NOW = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
 SECOND = datetime.timedelta(seconds=1)
@@ -261,5 +261,5 @@ def test_it_is_off_unless_both_gates_are_on() -> None:
 
 
 def test_it_needs_the_garbage_collector() -> None:
-    assert MigratorOptions().problems() == []
-    assert MigratorOptions(collects=False).problems() == ["storage version migrator requires garbage collector"]
+    assert MigratorOptions().validate() == []
+    assert MigratorOptions(collects=False).validate() == ["storage version migrator requires garbage collector"]

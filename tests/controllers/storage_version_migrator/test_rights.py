@@ -3,7 +3,7 @@
 import asyncio
 
 import msgspec
-from tests.controllers.node_world import World, play
+from tests.controllers import node_world
 from tests.controllers.storage_version_migrator.test_component import SERVER, UNTIL_DONE, how_it_ended, prepare
 from tests.controllers.storage_version_migrator.widgets import MIGRATIONS, migration, widgets
 
@@ -12,19 +12,19 @@ from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
 from pilothouse.apiserver.identity import Identity
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR
+from pilothouse.env import Env
 
 ACCOUNT = Identity(f"system:serviceaccount:kube-system:{DESCRIPTOR.client_name}", ("system:serviceaccounts",))
 INFORMERS = ("list", "watch")
 """Of the shared informers, which are the manager's own; but one list is the controller's."""
 
 
-def test_its_role_suffices() -> None:
+async def test_its_role_suffices(env: Env) -> None:
     stored: dict[str, list[bytes]] = {}
     for resource, found in bootstrap_objects(DESCRIPTOR.gates):
         stored.setdefault(resource, []).append(msgspec.json.encode(found))
     judge = RbacAuthorizer(lambda resource: stored.get(resource, []))
-
-    async def story(world: World) -> None:
+    async with node_world.world(env, server=SERVER) as world:
         await prepare(world)
         # One that is deleted meanwhile counts as created by who applies something to it.
         world.faults.add(Rule(fail(503), verb="patch", resource="widgets", name="b", times=1))
@@ -55,5 +55,3 @@ def test_its_role_suffices() -> None:
             "update storageversionmigrations/status",
         }
         assert [each for each in asked if not judge.decide(ACCOUNT, each).allowed] == []
-
-    play(story, server=SERVER)

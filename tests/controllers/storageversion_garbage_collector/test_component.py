@@ -1,30 +1,39 @@
 """Storage versions and the Leases of API servers, in virtual time. The API is a custom resource here."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+from tests.controllers import node_world
 from tests.controllers.alpha_kinds import serve
-from tests.controllers.node_world import World, play
+from tests.controllers.node_world import World
 
 from pilothouse.api.apiserverinternal import STORAGE_VERSIONS
 from pilothouse.client.interceptor import Rule, delay, fail
 from pilothouse.controllers.cleanup.storageversion_garbage_collector import DESCRIPTOR
+from pilothouse.env import Env
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 VERSIONS = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions"
 NAME = "k8s.test.resources"
 
 
-def running(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await serve(world, STORAGE_VERSIONS)
         for number in (1, 2, 3):
             await lease(world, number)
         await world.start(DESCRIPTOR)
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
 
 
 async def lease(world: World, number: int, label: str = "kube-apiserver") -> None:
@@ -49,110 +58,84 @@ async def seen(world: World, name: str = NAME) -> tuple[list[str], str | None]:
     return [entry["apiServerID"] for entry in status["storageVersions"]], status.get("commonEncodingVersion")
 
 
-def test_the_others_agree_on_another_version() -> None:
-    async def story(world: World) -> None:
-        await version(world, s1="v1", s2="v2", s3="v2")
-        await asyncio.sleep(1)
-        assert world.requests() == []
+async def test_the_others_agree_on_another_version(world: World) -> None:
+    await version(world, s1="v1", s2="v2", s3="v2")
+    await asyncio.sleep(1)
+    assert world.requests() == []
+    await world.delete(f"{LEASES}/s1")
+    await asyncio.sleep(1)
+    assert await seen(world) == (["s2", "s3"], "v2")
+    conditions = (await world.see(f"{VERSIONS}/{NAME}"))["status"]["conditions"]
+    assert [(one["type"], one["status"]) for one in conditions] == [("AllEncodingVersionsEqual", "True")]
+    assert world.requests() == ["get leases s1", f"update storageversions/status {NAME}"]
+
+
+async def test_a_server_that_is_not_named_changes_nothing(world: World) -> None:
+    await version(world, s1="v1", s3="v2")
+    await world.delete(f"{LEASES}/s2")
+    await asyncio.sleep(1)
+    assert await seen(world) == (["s1", "s3"], None)
+    assert world.requests() == []
+
+
+async def test_a_server_without_a_lease_is_taken_out_when_it_is_seen(world: World) -> None:
+    await lease(world, 5, "somebody-else")
+    await version(world, s1="v1", s2="v2", s4="v2", s5="v2")
+    await asyncio.sleep(1)
+    assert await seen(world) == (["s1", "s2"], None)
+    conditions = (await world.see(f"{VERSIONS}/{NAME}"))["status"]["conditions"]
+    assert [(one["type"], one["status"]) for one in conditions] == [("AllEncodingVersionsEqual", "False")]
+
+
+async def test_what_only_a_server_that_is_gone_has_said_is_deleted(world: World) -> None:
+    await version(world, s1="v1")
+    await version(world, "other", s2="v1")
+    await world.delete(f"{LEASES}/s1")
+    await asyncio.sleep(1)
+    assert await world.get(f"{VERSIONS}/{NAME}") is None
+    assert await seen(world, "other") == (["s2"], None)
+
+
+async def test_a_lease_that_comes_again_at_once_is_not_gone(world: World) -> None:
+    await version(world, s1="v1")
+    await asyncio.sleep(1)
+    world.seen.clear()
+    with world.faults.hold(resource="leases"):
         await world.delete(f"{LEASES}/s1")
-        await asyncio.sleep(1)
-        assert await seen(world) == (["s2", "s3"], "v2")
-        conditions = (await world.see(f"{VERSIONS}/{NAME}"))["status"]["conditions"]
-        assert [(one["type"], one["status"]) for one in conditions] == [("AllEncodingVersionsEqual", "True")]
-        assert world.requests() == ["get leases s1", f"update storageversions/status {NAME}"]
-
-    running(story)
-
-
-def test_a_server_that_is_not_named_changes_nothing() -> None:
-    async def story(world: World) -> None:
-        await version(world, s1="v1", s3="v2")
-        await world.delete(f"{LEASES}/s2")
-        await asyncio.sleep(1)
-        assert await seen(world) == (["s1", "s3"], None)
-        assert world.requests() == []
-
-    running(story)
-
-
-def test_a_server_without_a_lease_is_taken_out_when_it_is_seen() -> None:
-    async def story(world: World) -> None:
-        await lease(world, 5, "somebody-else")
-        await version(world, s1="v1", s2="v2", s4="v2", s5="v2")
-        await asyncio.sleep(1)
-        assert await seen(world) == (["s1", "s2"], None)
-        conditions = (await world.see(f"{VERSIONS}/{NAME}"))["status"]["conditions"]
-        assert [(one["type"], one["status"]) for one in conditions] == [("AllEncodingVersionsEqual", "False")]
-
-    running(story)
-
-
-def test_what_only_a_server_that_is_gone_has_said_is_deleted() -> None:
-    async def story(world: World) -> None:
-        await version(world, s1="v1")
-        await version(world, "other", s2="v1")
-        await world.delete(f"{LEASES}/s1")
-        await asyncio.sleep(1)
-        assert await world.get(f"{VERSIONS}/{NAME}") is None
-        assert await seen(world, "other") == (["s2"], None)
-
-    running(story)
-
-
-def test_a_lease_that_comes_again_at_once_is_not_gone() -> None:
-    async def story(world: World) -> None:
-        await version(world, s1="v1")
-        await asyncio.sleep(1)
-        world.seen.clear()
-        with world.faults.hold(resource="leases"):
-            await world.delete(f"{LEASES}/s1")
-            await lease(world, 1)
-            await asyncio.sleep(1)
-        await asyncio.sleep(1)
-        assert await seen(world) == (["s1"], None)
-
-    running(story)
-
-
-def test_a_server_that_comes_back_while_it_is_looked_for_keeps_what_it_says() -> None:
-    """Upstream looks for the Lease first, and then takes out whatever the list has."""
-
-    async def story(world: World) -> None:
-        await version(world, s1="v1", s2="v1")
-        await asyncio.sleep(1)
-        world.faults.add(Rule(delay(2.0), verb="list", resource="storageversions"))
-        await world.delete(f"{LEASES}/s1")
-        await asyncio.sleep(1)
         await lease(world, 1)
-        entries = [{"apiServerID": server, "encodingVersion": "v2"} for server in ("s1", "s2")]
-        await world.merge(f"{VERSIONS}/{NAME}/status", {"status": {"storageVersions": entries}})
-        await asyncio.sleep(5)
-        assert await seen(world) == (["s1", "s2"], None)
-
-    running(story)
-
-
-def test_a_lease_that_cannot_be_read_is_not_gone() -> None:
-    """Upstream takes any error for that."""
-
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="get", resource="leases", times=3))
-        await version(world, s1="v1", s4="v2")
-        await asyncio.sleep(5)
-        assert await seen(world) == (["s1"], "v1")
-
-    running(story)
-
-
-def test_one_object_that_cannot_be_written_does_not_keep_the_others() -> None:
-    async def story(world: World) -> None:
-        for name in ("a", "b", "c"):
-            await version(world, name, s1="v1", s2="v2")
         await asyncio.sleep(1)
-        world.faults.add(Rule(fail(500), verb="update", resource="storageversions", name="a", times=1))
-        await world.delete(f"{LEASES}/s1")
-        await asyncio.sleep(0.001)
-        await asyncio.sleep(5)
-        assert [await seen(world, name) for name in ("a", "b", "c")] == [(["s2"], "v2")] * 3
+    await asyncio.sleep(1)
+    assert await seen(world) == (["s1"], None)
 
-    running(story)
+
+async def test_a_server_that_comes_back_while_it_is_looked_for_keeps_what_it_says(world: World) -> None:
+    """Upstream looks for the Lease first, and then takes out whatever the list has."""
+    await version(world, s1="v1", s2="v1")
+    await asyncio.sleep(1)
+    world.faults.add(Rule(delay(2.0), verb="list", resource="storageversions"))
+    await world.delete(f"{LEASES}/s1")
+    await asyncio.sleep(1)
+    await lease(world, 1)
+    entries = [{"apiServerID": server, "encodingVersion": "v2"} for server in ("s1", "s2")]
+    await world.merge(f"{VERSIONS}/{NAME}/status", {"status": {"storageVersions": entries}})
+    await asyncio.sleep(5)
+    assert await seen(world) == (["s1", "s2"], None)
+
+
+async def test_a_lease_that_cannot_be_read_is_not_gone(world: World) -> None:
+    """Upstream takes any error for that."""
+    world.faults.add(Rule(fail(500), verb="get", resource="leases", times=3))
+    await version(world, s1="v1", s4="v2")
+    await asyncio.sleep(5)
+    assert await seen(world) == (["s1"], "v1")
+
+
+async def test_one_object_that_cannot_be_written_does_not_keep_the_others(world: World) -> None:
+    for name in ("a", "b", "c"):
+        await version(world, name, s1="v1", s2="v2")
+    await asyncio.sleep(1)
+    world.faults.add(Rule(fail(500), verb="update", resource="storageversions", name="a", times=1))
+    await world.delete(f"{LEASES}/s1")
+    await asyncio.sleep(0.001)
+    await asyncio.sleep(5)
+    assert [await seen(world, name) for name in ("a", "b", "c")] == [(["s2"], "v2")] * 3

@@ -4,14 +4,18 @@ Nobody plays kubelet: a deleted pod stays, being deleted, and the time of its de
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import NODES, PODS, Doc, World, no_execute, play, toleration
+from tests.controllers import node_world
+from tests.controllers.node_world import NODES, PODS, Doc, World, no_execute, toleration
 
 from pilothouse.client.interceptor import Rule, fail, lose_answer
-from pilothouse.controllers.node.taint_eviction import DESCRIPTOR
+from pilothouse.controllers.node.taint_eviction import DESCRIPTOR, TaintEvictionOptions
+from pilothouse.env import Env
 
 DELETED = "taint_eviction_controller_pod_deletions_total"
 
@@ -20,13 +24,18 @@ A, B = no_execute("a"), no_execute("b")
 Step = tuple[float, Callable[[World], Awaitable[Any]]]
 
 
-def evicting(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def evicting(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR)
         await asyncio.sleep(1)
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with evicting(env) as world:
+        yield world
 
 
 def tainted(*taints: Doc) -> Callable[[World], Awaitable[Any]]:
@@ -58,6 +67,28 @@ async def deletion_times(world: World, steps: Sequence[Step], end: float) -> dic
             await steps.pop(0)[1](world)
         await asyncio.sleep(start + now + 0.5 - world.env.monotonic())
     return times
+
+
+def _as_is(value: bytes, _revision: int) -> bytes:
+    return value
+
+
+@pytest.mark.parametrize(("enabled", "evicted"), [(True, ["low"]), (False, ["high", "low"])])
+async def test_comparing_operators_are_behind_a_gate(env: Env, enabled: bool, evicted: list[str]) -> None:
+    """``TaintTolerationComparisonOperators``: stored past the API server, which refuses such tolerations."""
+    async with node_world.world(env) as world:
+        await world.node("n1")
+        for name, value in (("high", "950"), ("low", "990")):
+            await world.pod(name, node="n1", tolerations=({"key": "sla", "operator": "Equal", "value": value},))
+            key = f"/pods/default/{name}"
+            record = world.store.get(key)
+            assert record is not None
+            stored = record.value.replace(b'"Equal"', b'"Gt"')
+            assert stored != record.value
+            await world.store.commit(world.store.stage(key, functools.partial(_as_is, stored)))
+        await world.start(DESCRIPTOR, TaintEvictionOptions(comparison_operators=enabled))
+        taint = {"key": "sla", "value": "970", "effect": "NoExecute"}
+        assert sorted(await deletion_times(world, [(0, tainted(taint))], 5)) == evicted
 
 
 @pytest.mark.parametrize(
@@ -130,270 +161,221 @@ async def deletion_times(world: World, steps: Sequence[Step], end: float) -> dic
         ),
     ],
 )
-def test_when_a_pod_is_evicted(steps: list[Step], expected: float | None) -> None:
-    async def story(world: World) -> None:
-        await world.node("n1")
-        times = await deletion_times(world, steps, 600)
-        if expected is None:
-            assert times == {}
-            assert world.metrics.value(DELETED) == 0
-        else:
-            assert expected <= times["p"] <= expected + 0.6
-            assert world.metrics.value(DELETED) == 1
-
-    evicting(story)
+async def test_when_a_pod_is_evicted(world: World, steps: list[Step], expected: float | None) -> None:
+    await world.node("n1")
+    times = await deletion_times(world, steps, 600)
+    if expected is None:
+        assert times == {}
+        assert world.metrics.value(DELETED) == 0
+    else:
+        assert expected <= times["p"] <= expected + 0.6
+        assert world.metrics.value(DELETED) == 1
 
 
-def test_pods_of_one_node_go_each_at_its_time() -> None:
+async def test_pods_of_one_node_go_each_at_its_time(world: World) -> None:
     """TestUpdateNodeWithMultiplePods."""
-
-    async def story(world: World) -> None:
-        await world.node("n1")
-        steps: list[Step] = [
-            (0, made("now")),
-            (0, made("later", toleration("a", 20))),
-            (0, made("never", toleration("a"))),
-            (5, tainted(A)),
-            (50, tainted(A, B)),
-        ]
-        times = await deletion_times(world, steps, 100)
-        assert {name: int(at) for name, at in times.items()} == {"now": 5, "later": 25, "never": 50}
-
-    evicting(story)
+    await world.node("n1")
+    steps: list[Step] = [
+        (0, made("now")),
+        (0, made("later", toleration("a", 20))),
+        (0, made("never", toleration("a"))),
+        (5, tainted(A)),
+        (50, tainted(A, B)),
+    ]
+    times = await deletion_times(world, steps, 100)
+    assert {name: int(at) for name, at in times.items()} == {"now": 5, "later": 25, "never": 50}
 
 
-def test_requests_events_and_condition_are_upstreams() -> None:
+async def test_requests_events_and_condition_are_upstreams(world: World) -> None:
     """Traces 13 (v1.36.2), with one live read of the node between that of the pod and the event."""
-
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await world.pod("p", node="n1", ready=True)
-        await world.taint("n1", A)
-        await asyncio.sleep(5)
-        assert world.requests() == ["get pods p", "get nodes n1", "patch pods/status p", "delete pods p"]
-        [marked] = world.bodies("patch", "pods/status")
-        assert marked["metadata"] == {"uid": (await world.see(f"{PODS}/p"))["metadata"]["uid"]}
-        [condition] = marked["status"]["conditions"]
-        assert condition.pop("lastTransitionTime")
-        assert condition == {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint",
-            "observedGeneration": 1,
-            "lastProbeTime": None,
-        }
-        assert [entry["type"] for entry in marked["status"]["$setElementOrder/conditions"]] == [
-            "Ready",
-            "DisruptionTarget",
-        ]
-        [deletion] = world.bodies("delete", "pods")
-        assert "gracePeriodSeconds" not in deletion, "it gets its own grace period"
-        [event] = (await world.see("/api/v1/events"))["items"]
-        assert (event["reason"], event["type"]) == ("TaintManagerEviction", "Normal")
-        assert event["message"] == "Marking for deletion Pod default/p"
-        assert event["source"] == {"component": "taint-eviction-controller"}
-        assert "uid" not in event["involvedObject"]
-
-    evicting(story)
+    await world.node("n1")
+    await world.pod("p", node="n1", ready=True)
+    await world.taint("n1", A)
+    await asyncio.sleep(5)
+    assert world.requests() == ["get pods p", "get nodes n1", "patch pods/status p", "delete pods p"]
+    [marked] = world.bodies("patch", "pods/status")
+    assert marked["metadata"] == {"uid": (await world.see(f"{PODS}/p"))["metadata"]["uid"]}
+    [condition] = marked["status"]["conditions"]
+    assert condition.pop("lastTransitionTime")
+    assert condition == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByTaintManager",
+        "message": "Taint manager: deleting due to NoExecute taint",
+        "observedGeneration": 1,
+        "lastProbeTime": None,
+    }
+    assert [entry["type"] for entry in marked["status"]["$setElementOrder/conditions"]] == [
+        "Ready",
+        "DisruptionTarget",
+    ]
+    [deletion] = world.bodies("delete", "pods")
+    assert "gracePeriodSeconds" not in deletion, "it gets its own grace period"
+    [event] = (await world.see("/api/v1/events"))["items"]
+    assert (event["reason"], event["type"]) == ("TaintManagerEviction", "Normal")
+    assert event["message"] == "Marking for deletion Pod default/p"
+    assert event["source"] == {"component": "taint-eviction-controller"}
+    assert "uid" not in event["involvedObject"]
 
 
-def test_calling_off_is_told_only_while_the_time_runs() -> None:
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await world.pod("waits", node="n1", tolerations=(toleration("a", 100),))
-        await world.pod("stays", node="n1", tolerations=(toleration("a"),))
-        await world.taint("n1", A)
-        await asyncio.sleep(10)
-        await world.taint("n1")
-        await asyncio.sleep(10)
-        assert await world.events() == ["Pod/waits Cancelling deletion of Pod default/waits"]
-
-    evicting(story)
+async def test_calling_off_is_told_only_while_the_time_runs(world: World) -> None:
+    await world.node("n1")
+    await world.pod("waits", node="n1", tolerations=(toleration("a", 100),))
+    await world.pod("stays", node="n1", tolerations=(toleration("a"),))
+    await world.taint("n1", A)
+    await asyncio.sleep(10)
+    await world.taint("n1")
+    await asyncio.sleep(10)
+    assert await world.events() == ["Pod/waits Cancelling deletion of Pod default/waits"]
 
 
-def test_kubernetes_107543_the_next_pod_of_the_name_is_evicted_too() -> None:
+async def test_kubernetes_107543_the_next_pod_of_the_name_is_evicted_too(world: World) -> None:
     """A StatefulSet's pod comes back under its name; its node was tainted again within a minute."""
-
-    async def story(world: World) -> None:
-        await world.node("n1")
-        for _ in range(3):
-            await world.pod("web-0", node="n1", tolerations=(toleration("a", 10),))
-            await world.taint("n1", A)
-            await asyncio.sleep(11)
-            assert await world.pods() == [], "its time is over"
-            await world.delete(f"{PODS}/web-0", grace=0)
-            await world.taint("n1")
-            await asyncio.sleep(5)
-        assert world.metrics.value(DELETED) == 3
-
-    evicting(story)
+    await world.node("n1")
+    for _ in range(3):
+        await world.pod("web-0", node="n1", tolerations=(toleration("a", 10),))
+        await world.taint("n1", A)
+        await asyncio.sleep(11)
+        assert await world.pods() == [], "its time is over"
+        await world.delete(f"{PODS}/web-0", grace=0)
+        await world.taint("n1")
+        await asyncio.sleep(5)
+    assert world.metrics.value(DELETED) == 3
 
 
-def test_kubernetes_107543_the_next_pod_of_the_name_has_its_whole_time() -> None:
+async def test_kubernetes_107543_the_next_pod_of_the_name_has_its_whole_time(world: World) -> None:
     """The cache sees one pod become another in one step; upstream would delete the new one at the old one's time."""
-
-    async def story(world: World) -> None:
-        await world.node("n1", taints=(A,))
+    await world.node("n1", taints=(A,))
+    await world.pod("web-0", node="n1", tolerations=(toleration("a", 60),))
+    await asyncio.sleep(50)
+    with world.faults.hold(resource="pods"):
+        await world.delete(f"{PODS}/web-0", grace=0)
         await world.pod("web-0", node="n1", tolerations=(toleration("a", 60),))
-        await asyncio.sleep(50)
-        with world.faults.hold(resource="pods"):
-            await world.delete(f"{PODS}/web-0", grace=0)
-            await world.pod("web-0", node="n1", tolerations=(toleration("a", 60),))
-            await asyncio.sleep(15)
-            assert await world.pods() == ["web-0"], "the live pod has another uid"
-        world.faults.end_watches(resource="pods")
-        await asyncio.sleep(40)
-        assert await world.pods() == ["web-0"]
-        await asyncio.sleep(30)
-        assert await world.pods() == []
-
-    evicting(story)
+        await asyncio.sleep(15)
+        assert await world.pods() == ["web-0"], "the live pod has another uid"
+    world.faults.end_watches(resource="pods")
+    await asyncio.sleep(40)
+    assert await world.pods() == ["web-0"]
+    await asyncio.sleep(30)
+    assert await world.pods() == []
 
 
-def test_kubernetes_119862_a_taint_that_only_the_cache_still_has_evicts_nobody() -> None:
+async def test_kubernetes_119862_a_taint_that_only_the_cache_still_has_evicts_nobody(world: World) -> None:
     """A node starts with a taint, its agent takes it off, the scheduler binds; the node's event comes late."""
-
-    async def story(world: World) -> None:
-        await world.node("n1", taints=(A,))
-        await asyncio.sleep(1)
-        with world.faults.hold(resource="nodes"):
-            await world.taint("n1")
-            await world.pod("p", node="n1")
-            await asyncio.sleep(30)
-            assert await world.pods() == ["p"]
-            assert "delete pods p" not in world.requests()
+    await world.node("n1", taints=(A,))
+    await asyncio.sleep(1)
+    with world.faults.hold(resource="nodes"):
+        await world.taint("n1")
+        await world.pod("p", node="n1")
         await asyncio.sleep(30)
         assert await world.pods() == ["p"]
-        assert await world.events() == []
+        assert "delete pods p" not in world.requests()
+    await asyncio.sleep(30)
+    assert await world.pods() == ["p"]
+    assert await world.events() == []
+    await world.taint("n1", A)
+    await asyncio.sleep(1)
+    assert await world.pods() == [], "and it is evicted when the taint is really there"
+
+
+async def test_kubernetes_119862_a_taint_that_came_back_unseen_evicts_all_the_same(world: World) -> None:
+    await world.node("n1", taints=(A,))
+    await asyncio.sleep(1)
+    with world.faults.hold(resource="nodes"):
+        await world.taint("n1")
+        await world.pod("p", node="n1")
+        await asyncio.sleep(1)
         await world.taint("n1", A)
-        await asyncio.sleep(1)
-        assert await world.pods() == [], "and it is evicted when the taint is really there"
-
-    evicting(story)
-
-
-def test_kubernetes_119862_a_taint_that_came_back_unseen_evicts_all_the_same() -> None:
-    async def story(world: World) -> None:
-        await world.node("n1", taints=(A,))
-        await asyncio.sleep(1)
-        with world.faults.hold(resource="nodes"):
-            await world.taint("n1")
-            await world.pod("p", node="n1")
-            await asyncio.sleep(1)
-            await world.taint("n1", A)
-            await asyncio.sleep(10)
-            assert await world.pods() == []
-
-    evicting(story)
+        await asyncio.sleep(10)
+        assert await world.pods() == []
 
 
 @pytest.mark.parametrize("seen", ["before its time", "at its time"])
-def test_a_taint_that_was_off_and_on_unseen_gives_the_whole_time_anew(seen: str) -> None:
+async def test_a_taint_that_was_off_and_on_unseen_gives_the_whole_time_anew(world: World, seen: str) -> None:
     """A list after a broken watch shows the same taint; its timeAdded tells. Upstream evicts at the old time."""
 
     def since(seconds: int) -> Doc:
         return {**A, "timeAdded": f"2026-01-01T00:00:{seconds:02}Z"}
 
-    async def story(world: World) -> None:
-        await world.node("n1", taints=(since(0),))
-        await world.pod("p", node="n1", tolerations=(toleration("a", 60),))
-        await asyncio.sleep(30)
-        with world.faults.hold(resource="nodes"):
-            await world.taint("n1")
-            await world.taint("n1", since(30))
-            if seen == "at its time":
-                await asyncio.sleep(35)
-                assert await world.pods() == ["p"], "the live node shows it"
-        await asyncio.sleep(20 if seen == "at its time" else 55)
-        assert await world.pods() == ["p"]
-        await asyncio.sleep(41 if seen == "at its time" else 6)
-        assert await world.pods() == []
-
-    evicting(story)
-
-
-def test_a_stale_cache_does_not_cut_a_toleration_short() -> None:
-    async def story(world: World) -> None:
-        await world.node("n1", taints=(A, B))
-        await asyncio.sleep(1)
-        with world.faults.hold(resource="nodes"):
-            await world.taint("n1", A)
-            await world.pod("p", node="n1", tolerations=(toleration("a", 60),))
-            await asyncio.sleep(50)
-            assert await world.pods() == ["p"]
-            await asyncio.sleep(15)
-            assert await world.pods() == []
-
-    evicting(story)
-
-
-def test_a_deletion_that_fails_is_tried_until_it_succeeds_and_told_once() -> None:
-    """Upstream gives up after five tries (kubernetes#140639)."""
-
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await world.pod("p", node="n1")
-        rule = world.faults.add(Rule(fail(500), verb="delete", resource="pods"))
-        await world.taint("n1", A)
-        await asyncio.sleep(120)
-        assert world.requests().count("delete pods p") > 5
-        assert world.requests().count("patch pods/status p") == 1, "what is written is written"
-        world.faults.remove(rule)
-        await asyncio.sleep(61)
-        assert await world.pods() == []
-        assert await world.events() == ["Pod/p Marking for deletion Pod default/p"]
-        assert world.metrics.value(DELETED) == 1
-
-    evicting(story)
-
-
-def test_a_deletion_that_is_no_longer_wanted_is_not_tried_again() -> None:
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await world.pod("p", node="n1")
-        rule = world.faults.add(Rule(fail(500), verb="delete", resource="pods"))
-        await world.taint("n1", A)
-        await asyncio.sleep(5)
+    await world.node("n1", taints=(since(0),))
+    await world.pod("p", node="n1", tolerations=(toleration("a", 60),))
+    await asyncio.sleep(30)
+    with world.faults.hold(resource="nodes"):
         await world.taint("n1")
-        world.faults.remove(rule)
-        await asyncio.sleep(300)
+        await world.taint("n1", since(30))
+        if seen == "at its time":
+            await asyncio.sleep(35)
+            assert await world.pods() == ["p"], "the live node shows it"
+    await asyncio.sleep(20 if seen == "at its time" else 55)
+    assert await world.pods() == ["p"]
+    await asyncio.sleep(41 if seen == "at its time" else 6)
+    assert await world.pods() == []
+
+
+async def test_a_stale_cache_does_not_cut_a_toleration_short(world: World) -> None:
+    await world.node("n1", taints=(A, B))
+    await asyncio.sleep(1)
+    with world.faults.hold(resource="nodes"):
+        await world.taint("n1", A)
+        await world.pod("p", node="n1", tolerations=(toleration("a", 60),))
+        await asyncio.sleep(50)
         assert await world.pods() == ["p"]
-
-    evicting(story)
-
-
-def test_an_answer_that_is_lost_costs_one_more_request() -> None:
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await world.pod("p", node="n1")
-        world.faults.add(Rule(lose_answer(), verb="delete", resource="pods", nth=1))
-        await world.taint("n1", A)
-        await asyncio.sleep(30)
+        await asyncio.sleep(15)
         assert await world.pods() == []
-        assert world.requests().count("delete pods p") == 2
-
-    evicting(story)
 
 
-def test_a_new_taint_on_a_node_deletes_leaving_pods_again() -> None:
+async def test_a_deletion_that_fails_is_tried_until_it_succeeds_and_told_once(world: World) -> None:
+    """Upstream gives up after five tries (kubernetes#140639)."""
+    await world.node("n1")
+    await world.pod("p", node="n1")
+    rule = world.faults.add(Rule(fail(500), verb="delete", resource="pods"))
+    await world.taint("n1", A)
+    await asyncio.sleep(120)
+    assert world.requests().count("delete pods p") > 5
+    assert world.requests().count("patch pods/status p") == 1, "what is written is written"
+    world.faults.remove(rule)
+    await asyncio.sleep(61)
+    assert await world.pods() == []
+    assert await world.events() == ["Pod/p Marking for deletion Pod default/p"]
+    assert world.metrics.value(DELETED) == 1
+
+
+async def test_a_deletion_that_is_no_longer_wanted_is_not_tried_again(world: World) -> None:
+    await world.node("n1")
+    await world.pod("p", node="n1")
+    rule = world.faults.add(Rule(fail(500), verb="delete", resource="pods"))
+    await world.taint("n1", A)
+    await asyncio.sleep(5)
+    await world.taint("n1")
+    world.faults.remove(rule)
+    await asyncio.sleep(300)
+    assert await world.pods() == ["p"]
+
+
+async def test_an_answer_that_is_lost_costs_one_more_request(world: World) -> None:
+    await world.node("n1")
+    await world.pod("p", node="n1")
+    world.faults.add(Rule(lose_answer(), verb="delete", resource="pods", nth=1))
+    await world.taint("n1", A)
+    await asyncio.sleep(30)
+    assert await world.pods() == []
+    assert world.requests().count("delete pods p") == 2
+
+
+async def test_a_new_taint_on_a_node_deletes_leaving_pods_again(world: World) -> None:
     """Traces 13: pods that are being deleted are not skipped."""
-
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await world.pod("p", node="n1", tolerations=(toleration("a", 5),))
-        await world.taint("n1", A)
-        await asyncio.sleep(10)
-        await world.taint("n1", A, B)
-        await asyncio.sleep(10)
-        assert world.requests().count("delete pods p") == 2
-        assert world.requests().count("patch pods/status p") == 1
-
-    evicting(story)
+    await world.node("n1")
+    await world.pod("p", node="n1", tolerations=(toleration("a", 5),))
+    await world.taint("n1", A)
+    await asyncio.sleep(10)
+    await world.taint("n1", A, B)
+    await asyncio.sleep(10)
+    assert world.requests().count("delete pods p") == 2
+    assert world.requests().count("patch pods/status p") == 1
 
 
-def test_a_restart_finds_what_is_to_be_done() -> None:
-    async def story(world: World) -> None:
+async def test_a_restart_finds_what_is_to_be_done(env: Env) -> None:
+    async with node_world.world(env) as world:
         await world.node("n1", taints=(A,))
         await world.pod("p", node="n1")
         await world.pod("q", node="n1", tolerations=(toleration("a", 20),))
@@ -402,5 +384,3 @@ def test_a_restart_finds_what_is_to_be_done() -> None:
         assert await world.pods() == ["q"]
         await asyncio.sleep(20)
         assert await world.pods() == []
-
-    play(story)

@@ -12,7 +12,7 @@ from pilothouse.controllers.node.taint_eviction.decide import (
     Stay,
     Verdict,
     began_anew,
-    judge,
+    decide_eviction,
     no_execute_taints,
 )
 
@@ -72,7 +72,16 @@ def tolerates(number: int, seconds: int | None = None) -> Toleration:
     ],
 )
 def test_what_becomes_of_a_pod(taints: tuple[int, ...], tolerations: tuple[Toleration, ...], expected: Verdict) -> None:
-    assert judge([taint(number) for number in taints], tolerations) == expected
+    assert decide_eviction([taint(number) for number in taints], tolerations) == expected
+
+
+def test_comparing_operators_are_behind_a_gate() -> None:
+    """TestFilterNoExecuteTaints' neighbours for ``TaintTolerationComparisonOperators``."""
+    tolerations = (Toleration(key="sla", operator="Gt", value="950", effect="NoExecute", toleration_seconds=60),)
+    for value, expected in (("970", EvictAfter(60)), ("900", EvictNow())):
+        taints = [Taint(key="sla", value=value, effect="NoExecute")]
+        assert decide_eviction(taints, tolerations, comparison_operators=True) == expected
+        assert decide_eviction(taints, tolerations) == EvictNow()
 
 
 def test_only_no_execute_makes_pods_leave() -> None:

@@ -2,15 +2,18 @@
 words, and where each of them is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.controllers.node_world import PODS, Doc, World, no_execute, play, toleration
+from tests.controllers import node_world
+from tests.controllers.node_world import PODS, Doc, World, no_execute, toleration
 from tests.controllers.upstream_coverage import NOT, Cases, missing
 
 from pilothouse.client.interceptor import Rule, delay
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR
+from pilothouse.env import Env
 
 COVERED: Cases = {
     "TestFilterNoExecuteTaints": "test_only_no_execute_makes_pods_leave",
@@ -69,12 +72,17 @@ def test_no_upstream_case_is_missing() -> None:
 A = no_execute("a")
 
 
-def with_controller(story: Callable[[World], Awaitable[None]]) -> None:
-    async def started(world: World) -> None:
+@contextlib.asynccontextmanager
+async def controlled(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR)
-        await story(world)
+        yield world
 
-    play(started)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with controlled(env) as world:
+        yield world
 
 
 CREATED = [
@@ -89,78 +97,66 @@ CREATED = [
 
 
 @pytest.mark.parametrize(("node", "taint", "tolerations", "expected"), CREATED)
-def test_a_pod_is_created(node: str, taint: Doc | None, tolerations: tuple[Doc, ...], expected: bool) -> None:
+async def test_a_pod_is_created(
+    world: World, node: str, taint: Doc | None, tolerations: tuple[Doc, ...], expected: bool
+) -> None:
     """TestCreatePod."""
-
-    async def story(world: World) -> None:
-        await world.node("n1", taints=(taint,) if taint else ())
-        await asyncio.sleep(1)
-        await world.pod("p", node=node, tolerations=tolerations)
-        await asyncio.sleep(5)
-        writes = world.requests(reads=False)
-        assert writes == (["patch pods/status p", "delete pods p"] if expected else [])
-
-    with_controller(story)
+    await world.node("n1", taints=(taint,) if taint else ())
+    await asyncio.sleep(1)
+    await world.pod("p", node=node, tolerations=tolerations)
+    await asyncio.sleep(5)
+    writes = world.requests(reads=False)
+    assert writes == (["patch pods/status p", "delete pods p"] if expected else [])
 
 
 @pytest.mark.parametrize(("node", "taint", "tolerations", "expected"), CREATED)
-def test_a_node_is_created(node: str, taint: Doc | None, tolerations: tuple[Doc, ...], expected: bool) -> None:
+async def test_a_node_is_created(
+    world: World, node: str, taint: Doc | None, tolerations: tuple[Doc, ...], expected: bool
+) -> None:
     """TestCreateNode: the same comes of it when the pod was there first."""
-
-    async def story(world: World) -> None:
-        await world.pod("p", node=node, tolerations=tolerations)
-        await asyncio.sleep(1)
-        await world.node("n1", taints=(taint,) if taint else ())
-        await asyncio.sleep(5)
-        writes = world.requests(reads=False)
-        assert writes == (["patch pods/status p", "delete pods p"] if expected else [])
-
-    with_controller(story)
+    await world.pod("p", node=node, tolerations=tolerations)
+    await asyncio.sleep(1)
+    await world.node("n1", taints=(taint,) if taint else ())
+    await asyncio.sleep(5)
+    writes = world.requests(reads=False)
+    assert writes == (["patch pods/status p", "delete pods p"] if expected else [])
 
 
-def test_a_pod_that_goes_is_forgotten() -> None:
+async def test_a_pod_that_goes_is_forgotten(world: World) -> None:
     """TestDeletePod: whether it was to be evicted or not."""
-
-    async def story(world: World) -> None:
-        await world.node("n1", taints=(A,))
-        await world.pod("waits", node="n1", tolerations=(toleration("a", 100),))
-        await world.pod("stays", node="n1", tolerations=(toleration("a"),))
-        await asyncio.sleep(1)
-        for name in ("waits", "stays"):
-            await world.delete(f"{PODS}/{name}", grace=0)
-        await asyncio.sleep(300)
-        assert world.requests() == []
-        assert await world.events() == ["Pod/waits Cancelling deletion of Pod default/waits"]
-
-    with_controller(story)
+    await world.node("n1", taints=(A,))
+    await world.pod("waits", node="n1", tolerations=(toleration("a", 100),))
+    await world.pod("stays", node="n1", tolerations=(toleration("a"),))
+    await asyncio.sleep(1)
+    for name in ("waits", "stays"):
+        await world.delete(f"{PODS}/{name}", grace=0)
+    await asyncio.sleep(300)
+    assert world.requests() == []
+    assert await world.events() == ["Pod/waits Cancelling deletion of Pod default/waits"]
 
 
 @pytest.mark.parametrize("bound_late", [True, False], ids=["existing pod2 scheduled", "new pod2 created"])
 @pytest.mark.parametrize("tolerations", [(), (toleration("a", 100),)], ids=["not tolerating", "for a time"])
-def test_a_pod_that_is_seen_late(bound_late: bool, tolerations: tuple[Doc, ...]) -> None:
+async def test_a_pod_that_is_seen_late(world: World, bound_late: bool, tolerations: tuple[Doc, ...]) -> None:
     """TestEventualConsistency: the node's event comes first, and does not know of the second pod yet."""
-
-    async def story(world: World) -> None:
-        await world.node("n1")
-        await world.pod("pod1", node="n1")
+    await world.node("n1")
+    await world.pod("pod1", node="n1")
+    if bound_late:
+        await world.pod("pod2", tolerations=tolerations)
+    await asyncio.sleep(1)
+    with world.faults.hold(resource="pods"):
         if bound_late:
-            await world.pod("pod2", tolerations=tolerations)
-        await asyncio.sleep(1)
-        with world.faults.hold(resource="pods"):
-            if bound_late:
-                target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
-                await world.request("POST", f"{PODS}/pod2/binding", {"metadata": {"name": "pod2"}, "target": target})
-            else:
-                await world.pod("pod2", node="n1", tolerations=tolerations)
-            await world.taint("n1", A)
-            await asyncio.sleep(5)
-            assert await world.pods() == ["pod2"]
+            target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+            await world.request("POST", f"{PODS}/pod2/binding", {"metadata": {"name": "pod2"}, "target": target})
+        else:
+            await world.pod("pod2", node="n1", tolerations=tolerations)
+        await world.taint("n1", A)
         await asyncio.sleep(5)
-        assert await world.pods() == (["pod2"] if tolerations else [])
-        await asyncio.sleep(100)
-        assert await world.pods() == []
-
-    with_controller(story)
+        assert await world.pods() == ["pod2"]
+    await asyncio.sleep(5)
+    assert await world.pods() == (["pod2"] if tolerations else [])
+    await asyncio.sleep(100)
+    assert await world.pods() == []
 
 
 @pytest.mark.parametrize(
@@ -172,50 +168,44 @@ def test_a_pod_that_is_seen_late(bound_late: bool, tolerations: tuple[Doc, ...])
         pytest.param(10, 4, 6, {10: 3, 16: 2}, id="and set anew (TestCancelAndRead)"),
     ],
 )
-def test_deletions_that_are_set(seconds: int, off_at: int | None, on_at: int | None, expected: dict[int, int]) -> None:
+async def test_deletions_that_are_set(
+    world: World, seconds: int, off_at: int | None, on_at: int | None, expected: dict[int, int]
+) -> None:
     """Pods 1, 3 and 5 are on one node, 2 and 4 on another, whose taint comes and goes."""
-
-    async def story(world: World) -> None:
-        for name in ("n0", "n1"):
-            await world.node(name)
-        for number in range(1, 6):
-            await world.pod(str(number), node=f"n{number % 2}", tolerations=(toleration("a", seconds),))
+    for name in ("n0", "n1"):
+        await world.node(name)
+    for number in range(1, 6):
+        await world.pod(str(number), node=f"n{number % 2}", tolerations=(toleration("a", seconds),))
+    await asyncio.sleep(1)
+    for name in ("n0", "n1"):
+        await world.taint(name, A)
+    found: dict[int, int] = {}
+    for second in range(30):
+        if second == off_at:
+            await world.taint("n0")
+        if second == on_at:
+            await world.taint("n0", A)
+        if second == 2:
+            for name in ("n0", "n1"):
+                await world.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"look": "again"}}})
+        before = len([text for text in world.requests() if text.startswith("delete pods")])
         await asyncio.sleep(1)
-        for name in ("n0", "n1"):
-            await world.taint(name, A)
-        found: dict[int, int] = {}
-        for second in range(30):
-            if second == off_at:
-                await world.taint("n0")
-            if second == on_at:
-                await world.taint("n0", A)
-            if second == 2:
-                for name in ("n0", "n1"):
-                    await world.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"look": "again"}}})
-            before = len([text for text in world.requests() if text.startswith("delete pods")])
-            await asyncio.sleep(1)
-            after = len([text for text in world.requests() if text.startswith("delete pods")])
-            if after > before:
-                found[second] = after - before
-        assert found == expected
-
-    with_controller(story)
+        after = len([text for text in world.requests() if text.startswith("delete pods")])
+        if after > before:
+            found[second] = after - before
+    assert found == expected
 
 
-def test_a_deletion_under_way_leaves_its_successor_alone() -> None:
+async def test_a_deletion_under_way_leaves_its_successor_alone(world: World) -> None:
     """A StatefulSet's pod is back under its name while the answer about the old one is still on its way."""
-
-    async def story(world: World) -> None:
-        await world.node("n1", taints=(A,))
-        await asyncio.sleep(1)
-        world.faults.add(Rule(delay(8.0, 8.0), verb="delete", resource="pods", nth=1))
-        await world.pod("web-0", node="n1")
-        await asyncio.sleep(2)
-        await world.delete(f"{PODS}/web-0", grace=0)
-        await world.pod("web-0", node="n1", tolerations=(toleration("a", 20),))
-        await asyncio.sleep(15)
-        assert await world.pods() == ["web-0"], "the late deletion means another uid"
-        await asyncio.sleep(10)
-        assert await world.pods() == []
-
-    with_controller(story)
+    await world.node("n1", taints=(A,))
+    await asyncio.sleep(1)
+    world.faults.add(Rule(delay(8.0, 8.0), verb="delete", resource="pods", nth=1))
+    await world.pod("web-0", node="n1")
+    await asyncio.sleep(2)
+    await world.delete(f"{PODS}/web-0", grace=0)
+    await world.pod("web-0", node="n1", tolerations=(toleration("a", 20),))
+    await asyncio.sleep(15)
+    assert await world.pods() == ["web-0"], "the late deletion means another uid"
+    await asyncio.sleep(10)
+    assert await world.pods() == []

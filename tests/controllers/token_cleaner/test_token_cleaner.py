@@ -1,17 +1,20 @@
 """Bootstrap tokens and their end. Stories mirror ``pkg/controller/bootstrap/tokencleaner_test.go`` of v1.36."""
 
 import asyncio
+import contextlib
 import datetime
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import World
 from tests.controllers.upstream_coverage import Cases, missing
 
 from pilothouse.client.interceptor import Action, Rule, conflict, fail
 from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR
+from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 SECRETS = "/api/v1/namespaces/{}/secrets"
@@ -30,12 +33,17 @@ def test_every_case_of_upstreams_is_somewhere() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
-def running(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR)
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
 
 
 async def token(world: World, expiration: str = "", *, name: str = NAME, **more: Any) -> dict[str, Any]:
@@ -56,92 +64,70 @@ def soon(world: World, seconds: float) -> str:
     return format_time(world.env.now() + datetime.timedelta(seconds=seconds))
 
 
-def test_a_token_without_an_end_stays() -> None:
-    async def story(world: World) -> None:
-        await token(world)
-        await asyncio.sleep(30 * 24 * 3600)
-        assert await world.get(f"{SYSTEM}/{NAME}")
-        assert world.requests() == []
-
-    running(story)
+async def test_a_token_without_an_end_stays(world: World) -> None:
+    await token(world)
+    await asyncio.sleep(30 * 24 * 3600)
+    assert await world.get(f"{SYSTEM}/{NAME}")
+    assert world.requests() == []
 
 
 @pytest.mark.parametrize("expiration", ["2020-01-01T00:00:00Z", "tomorrow"], ids=["over", "nobody can read it"])
-def test_a_token_that_is_over_goes_at_once(expiration: str) -> None:
-    async def story(world: World) -> None:
-        made = await token(world, expiration)
-        await asyncio.sleep(1)
-        assert await world.get(f"{SYSTEM}/{NAME}") is None
-        assert world.requests() == [f"delete secrets {NAME}"]
-        (body,) = world.bodies("delete", "secrets")
-        assert body["preconditions"] == {"uid": made["metadata"]["uid"]}
-
-    running(story)
+async def test_a_token_that_is_over_goes_at_once(world: World, expiration: str) -> None:
+    made = await token(world, expiration)
+    await asyncio.sleep(1)
+    assert await world.get(f"{SYSTEM}/{NAME}") is None
+    assert world.requests() == [f"delete secrets {NAME}"]
+    (body,) = world.bodies("delete", "secrets")
+    assert body["preconditions"] == {"uid": made["metadata"]["uid"]}
 
 
-def test_a_token_goes_when_its_time_has_come() -> None:
-    async def story(world: World) -> None:
-        await token(world, soon(world, 3600))
-        await asyncio.sleep(3590)
-        assert await world.get(f"{SYSTEM}/{NAME}")
-        assert world.requests() == []
-        await asyncio.sleep(12)
-        assert await world.get(f"{SYSTEM}/{NAME}") is None
-
-    running(story)
+async def test_a_token_goes_when_its_time_has_come(world: World) -> None:
+    await token(world, soon(world, 3600))
+    await asyncio.sleep(3590)
+    assert await world.get(f"{SYSTEM}/{NAME}")
+    assert world.requests() == []
+    await asyncio.sleep(12)
+    assert await world.get(f"{SYSTEM}/{NAME}") is None
 
 
-def test_an_end_that_is_put_off_counts_and_one_that_comes_nearer_too() -> None:
-    async def story(world: World) -> None:
-        await token(world, soon(world, 60))
-        await world.merge(f"{SYSTEM}/{NAME}", {"stringData": {"expiration": soon(world, 600)}})
-        await asyncio.sleep(300)
-        assert await world.get(f"{SYSTEM}/{NAME}")
-        await world.merge(f"{SYSTEM}/{NAME}", {"stringData": {"expiration": soon(world, 10)}})
-        await asyncio.sleep(12)
-        assert await world.get(f"{SYSTEM}/{NAME}") is None
-
-    running(story)
+async def test_an_end_that_is_put_off_counts_and_one_that_comes_nearer_too(world: World) -> None:
+    await token(world, soon(world, 60))
+    await world.merge(f"{SYSTEM}/{NAME}", {"stringData": {"expiration": soon(world, 600)}})
+    await asyncio.sleep(300)
+    assert await world.get(f"{SYSTEM}/{NAME}")
+    await world.merge(f"{SYSTEM}/{NAME}", {"stringData": {"expiration": soon(world, 10)}})
+    await asyncio.sleep(12)
+    assert await world.get(f"{SYSTEM}/{NAME}") is None
 
 
-def test_secrets_of_other_types_and_places_are_not_its_business() -> None:
-    async def story(world: World) -> None:
-        await token(world, "2020-01-01T00:00:00Z", type="Opaque")
-        await token(world, "2020-01-01T00:00:00Z", namespace="default")
-        await asyncio.sleep(60)
-        assert await world.get(f"{SYSTEM}/{NAME}")
-        assert await world.get(f"{SECRETS.format('default')}/{NAME}")
-        assert world.requests() == []
-
-    running(story)
+async def test_secrets_of_other_types_and_places_are_not_its_business(world: World) -> None:
+    await token(world, "2020-01-01T00:00:00Z", type="Opaque")
+    await token(world, "2020-01-01T00:00:00Z", namespace="default")
+    await asyncio.sleep(60)
+    assert await world.get(f"{SYSTEM}/{NAME}")
+    assert await world.get(f"{SECRETS.format('default')}/{NAME}")
+    assert world.requests() == []
 
 
-def test_another_token_of_the_same_name_is_not_meant() -> None:
-    async def story(world: World) -> None:
-        await token(world, soon(world, 60))
-        await asyncio.sleep(1)
+async def test_another_token_of_the_same_name_is_not_meant(world: World) -> None:
+    await token(world, soon(world, 60))
+    await asyncio.sleep(1)
 
-        async def replaced() -> None:
-            await world.delete(f"{SYSTEM}/{NAME}")
-            await token(world)
+    async def replaced() -> None:
+        await world.delete(f"{SYSTEM}/{NAME}")
+        await token(world)
 
-        world.faults.add(Rule(conflict(), verb="delete", resource="secrets", nth=1))
-        await replaced()
-        await asyncio.sleep(120)
-        assert await world.get(f"{SYSTEM}/{NAME}")
-
-    running(story)
+    world.faults.add(Rule(conflict(), verb="delete", resource="secrets", nth=1))
+    await replaced()
+    await asyncio.sleep(120)
+    assert await world.get(f"{SYSTEM}/{NAME}")
 
 
 @pytest.mark.parametrize("fault", [fail(500), conflict()], ids=["error", "conflict"])
-def test_what_fails_is_tried_again(fault: Action) -> None:
+async def test_what_fails_is_tried_again(world: World, fault: Action) -> None:
     """Upstream shrugs, and the token stays until something of it changes."""
-
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fault, verb="delete", resource="secrets", nth=1))
-        await token(world, "2020-01-01T00:00:00Z")
-        await asyncio.sleep(5)
-        assert await world.get(f"{SYSTEM}/{NAME}") is None
-        assert world.requests() == [f"delete secrets {NAME}"] * 2
-
-    running(story)
+    world.faults.add(Rule(fault, verb="delete", resource="secrets", nth=1))
+    await token(world, "2020-01-01T00:00:00Z")
+    await asyncio.sleep(5)
+    assert await world.get(f"{SYSTEM}/{NAME}") is None
+    assert world.requests() == [f"delete secrets {NAME}"] * 2

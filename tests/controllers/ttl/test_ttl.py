@@ -1,14 +1,17 @@
 """The steps by cluster size, and the annotation. Rows mirror ``pkg/controller/ttl/ttl_controller_test.go`` of v1.36."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
-from tests.controllers.node_world import NODES, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import NODES, World
 
 from pilothouse.client.interceptor import Rule, delay, fail
 from pilothouse.controllers.node.ttl import DESCRIPTOR
 from pilothouse.controllers.node.ttl.decide import ANNOTATION, STEPS, says, step_after_add, step_after_delete
+from pilothouse.env import Env
 
 
 @pytest.mark.parametrize(
@@ -75,12 +78,17 @@ def test_what_the_annotation_says(annotations: dict[str, str], seconds: int, exp
     assert says(annotations, seconds) is expected
 
 
-def counting(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def counting(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR)
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with counting(env) as world:
+        yield world
 
 
 async def ttl(world: World, name: str) -> str | None:
@@ -88,68 +96,54 @@ async def ttl(world: World, name: str) -> str | None:
     return found
 
 
-def test_a_node_of_a_small_cluster_gets_a_zero_in_one_patch() -> None:
+async def test_a_node_of_a_small_cluster_gets_a_zero_in_one_patch(world: World) -> None:
     """Traces 13: PATCH with the annotation alone."""
-
-    async def story(world: World) -> None:
-        await world.node("n1", annotations={"mine": "kept"})
-        await asyncio.sleep(1)
-        assert (await world.see(f"{NODES}/n1"))["metadata"]["annotations"] == {"mine": "kept", ANNOTATION: "0"}
-        assert world.requests() == ["patch nodes n1"]
-        assert world.bodies("patch", "nodes") == [{"metadata": {"annotations": {ANNOTATION: "0"}}}]
-        await world.merge(f"{NODES}/n1", {"metadata": {"annotations": {ANNOTATION: "77"}}})
-        await asyncio.sleep(1)
-        assert await ttl(world, "n1") == "0", "what others write is put right"
-
-    counting(story)
+    await world.node("n1", annotations={"mine": "kept"})
+    await asyncio.sleep(1)
+    assert (await world.see(f"{NODES}/n1"))["metadata"]["annotations"] == {"mine": "kept", ANNOTATION: "0"}
+    assert world.requests() == ["patch nodes n1"]
+    assert world.bodies("patch", "nodes") == [{"metadata": {"annotations": {ANNOTATION: "0"}}}]
+    await world.merge(f"{NODES}/n1", {"metadata": {"annotations": {ANNOTATION: "77"}}})
+    await asyncio.sleep(1)
+    assert await ttl(world, "n1") == "0", "what others write is put right"
 
 
-def test_the_hundred_and_first_node_changes_the_step_and_the_others_follow_later() -> None:
-    async def story(world: World) -> None:
-        for number in range(101):
-            await world.node(f"n{number:03}")
-        await asyncio.sleep(20)
-        assert await ttl(world, "n100") == "15"
-        assert await ttl(world, "n000") == "0"
-        await world.merge(f"{NODES}/n000", {"metadata": {"labels": {"a": "b"}}})
-        for number in range(100, 89, -1):
-            await world.delete(f"{NODES}/n{number:03}")
-        await asyncio.sleep(5)
-        assert await ttl(world, "n000") == "15", "90 nodes may stay on the step"
-        await world.delete(f"{NODES}/n089")
-        await world.merge(f"{NODES}/n000", {"metadata": {"labels": {"a": "c"}}})
-        await asyncio.sleep(5)
-        assert await ttl(world, "n000") == "0"
-
-    counting(story)
+async def test_the_hundred_and_first_node_changes_the_step_and_the_others_follow_later(world: World) -> None:
+    for number in range(101):
+        await world.node(f"n{number:03}")
+    await asyncio.sleep(20)
+    assert await ttl(world, "n100") == "15"
+    assert await ttl(world, "n000") == "0"
+    await world.merge(f"{NODES}/n000", {"metadata": {"labels": {"a": "b"}}})
+    for number in range(100, 89, -1):
+        await world.delete(f"{NODES}/n{number:03}")
+    await asyncio.sleep(5)
+    assert await ttl(world, "n000") == "15", "90 nodes may stay on the step"
+    await world.delete(f"{NODES}/n089")
+    await world.merge(f"{NODES}/n000", {"metadata": {"labels": {"a": "c"}}})
+    await asyncio.sleep(5)
+    assert await ttl(world, "n000") == "0"
 
 
-def test_a_patch_that_fails_is_tried_again() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="patch", resource="nodes", nth=1))
-        await world.node("n1")
-        await asyncio.sleep(5)
-        assert await ttl(world, "n1") == "0"
-
-    counting(story)
+async def test_a_patch_that_fails_is_tried_again(world: World) -> None:
+    world.faults.add(Rule(fail(500), verb="patch", resource="nodes", nth=1))
+    await world.node("n1")
+    await asyncio.sleep(5)
+    assert await ttl(world, "n1") == "0"
 
 
-def test_a_cache_behind_our_own_write_is_waited_for() -> None:
+async def test_a_cache_behind_our_own_write_is_waited_for(world: World) -> None:
     """Upstream writes once more."""
-
-    async def story(world: World) -> None:
-        world.faults.add(Rule(delay(3.0), verb="watch", resource="nodes"))
-        await world.request("POST", NODES, {"metadata": {"name": "n1"}})
-        await asyncio.sleep(1)
-        await world.merge(f"{NODES}/n1", {"metadata": {"labels": {"a": "b"}}})
-        await asyncio.sleep(20)
-        assert world.requests() == ["patch nodes n1"]
-        await world.merge(f"{NODES}/n1", {"metadata": {"annotations": {ANNOTATION: None}}})
-        await asyncio.sleep(20)
-        assert await ttl(world, "n1") == "0"
-        await world.delete(f"{NODES}/n1")
-        await world.request("POST", NODES, {"metadata": {"name": "n1"}})
-        await asyncio.sleep(20)
-        assert await ttl(world, "n1") == "0"
-
-    counting(story)
+    world.faults.add(Rule(delay(3.0), verb="watch", resource="nodes"))
+    await world.request("POST", NODES, {"metadata": {"name": "n1"}})
+    await asyncio.sleep(1)
+    await world.merge(f"{NODES}/n1", {"metadata": {"labels": {"a": "b"}}})
+    await asyncio.sleep(20)
+    assert world.requests() == ["patch nodes n1"]
+    await world.merge(f"{NODES}/n1", {"metadata": {"annotations": {ANNOTATION: None}}})
+    await asyncio.sleep(20)
+    assert await ttl(world, "n1") == "0"
+    await world.delete(f"{NODES}/n1")
+    await world.request("POST", NODES, {"metadata": {"name": "n1"}})
+    await asyncio.sleep(20)
+    assert await ttl(world, "n1") == "0"

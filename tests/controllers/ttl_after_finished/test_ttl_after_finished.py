@@ -2,18 +2,21 @@
 of v1.36."""
 
 import asyncio
+import contextlib
 import datetime
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import World
 
 from pilothouse.api.batch import Job, JobCondition, JobSpec, JobStatus
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR
 from pilothouse.controllers.cleanup.ttl_after_finished.decide import NoFinishTime, due_at, is_eligible
+from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -67,12 +70,17 @@ def test_an_end_without_a_time_is_an_error() -> None:
         due_at(job(10, ("Complete", "True", None)))
 
 
-def playing(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def playing(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR)
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with playing(env) as world:
+        yield world
 
 
 async def make(world: World, name: str, ttl: int | None) -> dict[str, Any]:
@@ -91,61 +99,48 @@ async def finish(world: World, name: str) -> None:
     await world.merge(f"{JOBS}/{name}/status", {"status": status})
 
 
-def test_a_finished_job_goes_when_its_time_is_over_in_a_get_and_a_delete() -> None:
+async def test_a_finished_job_goes_when_its_time_is_over_in_a_get_and_a_delete(world: World) -> None:
     """Traces 06d."""
-
-    async def story(world: World) -> None:
-        made = await make(world, "a", 30)
-        await make(world, "stays", None)
-        await asyncio.sleep(100)
-        assert world.requests() == []
-        await finish(world, "a")
-        await finish(world, "stays")
-        await asyncio.sleep(28)
-        assert world.requests() == []
-        await asyncio.sleep(4)
-        assert world.requests() == ["get jobs a", "delete jobs a"]
-        (options,) = world.bodies("delete", "jobs")
-        assert options["propagationPolicy"] == "Foreground"
-        assert options["preconditions"] == {"uid": made["metadata"]["uid"]}
-        assert (await world.see(f"{JOBS}/a"))["metadata"]["finalizers"] == ["foregroundDeletion"]
-        assert "deletionTimestamp" not in (await world.see(f"{JOBS}/stays"))["metadata"]
-
-    playing(story)
+    made = await make(world, "a", 30)
+    await make(world, "stays", None)
+    await asyncio.sleep(100)
+    assert world.requests() == []
+    await finish(world, "a")
+    await finish(world, "stays")
+    await asyncio.sleep(28)
+    assert world.requests() == []
+    await asyncio.sleep(4)
+    assert world.requests() == ["get jobs a", "delete jobs a"]
+    (options,) = world.bodies("delete", "jobs")
+    assert options["propagationPolicy"] == "Foreground"
+    assert options["preconditions"] == {"uid": made["metadata"]["uid"]}
+    assert (await world.see(f"{JOBS}/a"))["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert "deletionTimestamp" not in (await world.see(f"{JOBS}/stays"))["metadata"]
 
 
-def test_more_time_is_heeded() -> None:
-    async def story(world: World) -> None:
-        await make(world, "a", 30)
-        await finish(world, "a")
-        await asyncio.sleep(20)
-        await world.merge(f"{JOBS}/a", {"spec": {"ttlSecondsAfterFinished": 100}})
-        await asyncio.sleep(70)
-        assert "delete jobs a" not in world.requests()
-        await asyncio.sleep(20)
-        assert "delete jobs a" in world.requests()
-
-    playing(story)
+async def test_more_time_is_heeded(world: World) -> None:
+    await make(world, "a", 30)
+    await finish(world, "a")
+    await asyncio.sleep(20)
+    await world.merge(f"{JOBS}/a", {"spec": {"ttlSecondsAfterFinished": 100}})
+    await asyncio.sleep(70)
+    assert "delete jobs a" not in world.requests()
+    await asyncio.sleep(20)
+    assert "delete jobs a" in world.requests()
 
 
-def test_less_time_is_heeded() -> None:
-    async def story(world: World) -> None:
-        await make(world, "a", 3600)
-        await finish(world, "a")
-        await asyncio.sleep(20)
-        await world.merge(f"{JOBS}/a", {"spec": {"ttlSecondsAfterFinished": 10}})
-        await asyncio.sleep(1)
-        assert "delete jobs a" in world.requests()
-
-    playing(story)
+async def test_less_time_is_heeded(world: World) -> None:
+    await make(world, "a", 3600)
+    await finish(world, "a")
+    await asyncio.sleep(20)
+    await world.merge(f"{JOBS}/a", {"spec": {"ttlSecondsAfterFinished": 10}})
+    await asyncio.sleep(1)
+    assert "delete jobs a" in world.requests()
 
 
-def test_a_delete_that_fails_is_tried_again() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="delete", resource="jobs", nth=1))
-        await make(world, "a", 1)
-        await finish(world, "a")
-        await asyncio.sleep(10)
-        assert world.requests().count("delete jobs a") == 2
-
-    playing(story)
+async def test_a_delete_that_fails_is_tried_again(world: World) -> None:
+    world.faults.add(Rule(fail(500), verb="delete", resource="jobs", nth=1))
+    await make(world, "a", 1)
+    await finish(world, "a")
+    await asyncio.sleep(10)
+    assert world.requests().count("delete jobs a") == 2

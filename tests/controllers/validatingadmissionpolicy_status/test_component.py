@@ -1,23 +1,32 @@
 """Policies and what is said of them, before the embedded API server."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.controllers.node_world import World, play
+import pytest
+from tests.controllers import node_world
+from tests.controllers.node_world import World
 
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.policy.validatingadmissionpolicy_status import DESCRIPTOR
+from pilothouse.env import Env
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
 
-def running(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def running(env: Env) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await world.start(DESCRIPTOR)
-        await story(world)
+        yield world
 
-    play(with_controller)
+
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    async with running(env) as world:
+        yield world
 
 
 async def policy(world: World, *expressions: str, name: str = "p", **more: Any) -> dict[str, Any]:
@@ -35,96 +44,89 @@ async def status(world: World, name: str = "p") -> dict[str, Any]:
     return found
 
 
-def test_what_is_found_stands_in_the_status() -> None:
-    async def story(world: World) -> None:
-        await policy(world, "object.spec.replicas < 5", "object.spec.replicaz < 5", "object.spec.replicas == 'x'")
-        told = await status(world)
-        assert told["observedGeneration"] == 1
-        first, second = told["typeChecking"]["expressionWarnings"]
-        assert first == {
-            "fieldRef": "spec.validations[1].expression",
-            "warning": "apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'replicaz'\n"
-            " | object.spec.replicaz < 5\n | ...........^\n",
-        }
-        assert second["fieldRef"] == "spec.validations[2].expression"
-        assert "found no matching overload for '_==_' applied to '(int, string)'" in second["warning"]
-        assert world.requests(reads=False) == ["patch validatingadmissionpolicies/status p"]
-
-    running(story)
+async def test_what_is_found_stands_in_the_status(world: World) -> None:
+    await policy(world, "object.spec.replicas < 5", "object.spec.replicaz < 5", "object.spec.replicas == 'x'")
+    told = await status(world)
+    assert told["observedGeneration"] == 1
+    first, second = told["typeChecking"]["expressionWarnings"]
+    assert first == {
+        "fieldRef": "spec.validations[1].expression",
+        "warning": "apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'replicaz'\n"
+        " | object.spec.replicaz < 5\n | ...........^\n",
+    }
+    assert second["fieldRef"] == "spec.validations[2].expression"
+    assert "found no matching overload for '_==_' applied to '(int, string)'" in second["warning"]
+    assert world.requests(reads=False) == ["patch validatingadmissionpolicies/status p"]
 
 
-def test_a_policy_about_nothing_has_nothing_wrong() -> None:
-    async def story(world: World) -> None:
-        rules = [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"]}]
-        await policy(world, "object.anything == 1", matchConstraints={"resourceRules": rules})
-        rules = [{"apiGroups": ["x.example.com"], "apiVersions": ["v1"], "resources": ["xs"], "operations": ["*"]}]
-        await policy(world, "object.anything == 1", name="q", matchConstraints={"resourceRules": rules})
-        for name in ("p", "q"):
-            assert await status(world, name) == {"observedGeneration": 1, "typeChecking": {}}
-
-    running(story)
+async def test_a_policy_about_nothing_has_nothing_wrong(world: World) -> None:
+    rules = [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"]}]
+    await policy(world, "object.anything == 1", matchConstraints={"resourceRules": rules})
+    rules = [{"apiGroups": ["x.example.com"], "apiVersions": ["v1"], "resources": ["xs"], "operations": ["*"]}]
+    await policy(world, "object.anything == 1", name="q", matchConstraints={"resourceRules": rules})
+    for name in ("p", "q"):
+        assert await status(world, name) == {"observedGeneration": 1, "typeChecking": {}}
 
 
-def test_each_generation_is_looked_at_once() -> None:
-    async def story(world: World) -> None:
-        made = await policy(world, "object.spec.replicaz < 5")
-        await world.merge(f"{POLICIES}/p", {"metadata": {"labels": {"a": "b"}}})
-        await asyncio.sleep(60)
-        assert world.requests(reads=False) == ["patch validatingadmissionpolicies/status p"]
-        better = [{"expression": "object.spec.replicas < 5"}]
-        await world.merge(f"{POLICIES}/p", {"spec": {"validations": better}})
-        await asyncio.sleep(1)
-        assert made["metadata"]["generation"] == 1
-        told = await status(world)
-        assert (told["observedGeneration"], told.get("typeChecking") or {}) == (2, {})
-
-    running(story)
+async def test_each_generation_is_looked_at_once(world: World) -> None:
+    made = await policy(world, "object.spec.replicaz < 5")
+    await world.merge(f"{POLICIES}/p", {"metadata": {"labels": {"a": "b"}}})
+    await asyncio.sleep(60)
+    assert world.requests(reads=False) == ["patch validatingadmissionpolicies/status p"]
+    better = [{"expression": "object.spec.replicas < 5"}]
+    await world.merge(f"{POLICIES}/p", {"spec": {"validations": better}})
+    await asyncio.sleep(1)
+    assert made["metadata"]["generation"] == 1
+    told = await status(world)
+    assert (told["observedGeneration"], told.get("typeChecking") or {}) == (2, {})
 
 
-def test_whole_objects_of_every_served_kind_have_types() -> None:
+async def test_whole_objects_of_every_served_kind_have_types(world: World) -> None:
     """Also those with quantities, ports, and schemas that contain themselves."""
-
-    async def story(world: World) -> None:
-        rules = [
-            {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods", "services"], "operations": ["*"]},
-            {
-                "apiGroups": ["apiextensions.k8s.io"],
-                "apiVersions": ["v1"],
-                "resources": ["customresourcedefinitions"],
-                "operations": ["*"],
-            },
-        ]
-        constraints = {"resourceRules": rules}
-        await policy(world, "object.metadata.labels['a'] == 'b'", matchConstraints=constraints)
-        assert await status(world) == {"observedGeneration": 1, "typeChecking": {}}
-        await policy(world, "object.metadata.labelz == 'b'", name="q", matchConstraints=constraints)
-        (told,) = (await status(world, "q"))["typeChecking"]["expressionWarnings"]
-        kinds = [line.partition(": ")[0] for line in told["warning"].splitlines() if "Kind=" in line]
-        assert kinds == ["/v1, Kind=Pod", "/v1, Kind=Service", "apiextensions.k8s.io/v1, Kind=CustomResourceDefinition"]
-
-    running(story)
+    rules = [
+        {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods", "services"], "operations": ["*"]},
+        {
+            "apiGroups": ["apiextensions.k8s.io"],
+            "apiVersions": ["v1"],
+            "resources": ["customresourcedefinitions"],
+            "operations": ["*"],
+        },
+    ]
+    constraints = {"resourceRules": rules}
+    await policy(world, "object.metadata.labels['a'] == 'b'", matchConstraints=constraints)
+    assert await status(world) == {"observedGeneration": 1, "typeChecking": {}}
+    await policy(world, "object.metadata.labelz == 'b'", name="q", matchConstraints=constraints)
+    (told,) = (await status(world, "q"))["typeChecking"]["expressionWarnings"]
+    kinds = [line.partition(": ")[0] for line in told["warning"].splitlines() if "Kind=" in line]
+    assert kinds == ["/v1, Kind=Pod", "/v1, Kind=Service", "apiextensions.k8s.io/v1, Kind=CustomResourceDefinition"]
 
 
-def test_parameters_and_variables_have_types() -> None:
-    async def story(world: World) -> None:
-        await policy(
-            world,
-            "variables.most == params.data",
-            paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
-            variables=[{"name": "most", "expression": "object.spec.replicas"}],
-        )
-        (told,) = (await status(world))["typeChecking"]["expressionWarnings"]
-        assert "found no matching overload for '_==_' applied to '(int, map(string, string))'" in told["warning"]
-
-    running(story)
+async def test_parameters_and_variables_have_types(world: World) -> None:
+    await policy(
+        world,
+        "variables.most == params.data",
+        paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
+        variables=[{"name": "most", "expression": "object.spec.replicas"}],
+    )
+    (told,) = (await status(world))["typeChecking"]["expressionWarnings"]
+    assert "found no matching overload for '_==_' applied to '(int, map(string, string))'" in told["warning"]
 
 
-def test_what_fails_is_tried_again() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="patch", resource="validatingadmissionpolicies", nth=1))
-        await policy(world, "true")
-        await asyncio.sleep(5)
-        assert await status(world) == {"observedGeneration": 1, "typeChecking": {}}
-        assert world.requests(reads=False) == ["patch validatingadmissionpolicies/status p"] * 2
+async def test_parameters_whose_type_is_not_known_yet_are_dyn(world: World) -> None:
+    """A policy that is applied before the definition of its paramKind: v1.36 ``typechecking.go`` (``buildEnvSet``,
+    ``createVariableOpts``) declares ``params`` all the same."""
+    expressions = "object.spec.replicas <= params.limit.most", "params == null || object.spec.replicaz < 5"
+    kind = {"apiVersion": "rules.example.com/v1", "kind": "ReplicaLimit"}
+    await policy(world, *expressions, paramKind=kind)
+    (told,) = (await status(world))["typeChecking"]["expressionWarnings"]
+    assert told["fieldRef"] == "spec.validations[1].expression"
+    assert "undefined field 'replicaz'" in told["warning"]
+    assert "undeclared reference" not in told["warning"]
 
-    running(story)
+
+async def test_what_fails_is_tried_again(world: World) -> None:
+    world.faults.add(Rule(fail(500), verb="patch", resource="validatingadmissionpolicies", nth=1))
+    await policy(world, "true")
+    await asyncio.sleep(5)
+    assert await status(world) == {"observedGeneration": 1, "typeChecking": {}}
+    assert world.requests(reads=False) == ["patch validatingadmissionpolicies/status p"] * 2

@@ -2,6 +2,8 @@
 ``admission/plugin/policy/validating/typechecking_test.go`` of the apiserver library and
 ``pkg/controller/validatingadmissionpolicystatus/controller_test.go`` of v1.36."""
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from pilothouse.controllers.policy.validatingadmissionpolicy_status.decide impor
     types_to_check,
     warning,
 )
-from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import filled
+from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import ANYTHING, filled
 
 DEPLOYMENT, POD = TypeName("apps", "v1", "Deployment"), TypeName("", "v1", "Pod")
 SERVED = {Named("apps", "v1", "deployments"): [DEPLOYMENT], Named("", "v1", "pods"): [POD]}
@@ -152,6 +154,15 @@ def has(kind: str, name: str = "foo") -> dict[str, Any]:
     return {"type": "object", "properties": {name: {"type": kind}}}
 
 
+def problem_of(expression: str, schema: Any, params: Any = None, variables: Sequence[Variable] = ()) -> str:
+    async def main() -> str:
+        checker = Checker(schema, params)
+        await checker.declare(variables)
+        return await checker.problem(expression)
+
+    return asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     ("schema", "params", "expression", "expected"),
     [
@@ -184,17 +195,19 @@ def has(kind: str, name: str = "foo") -> dict[str, Any]:
             "found no matching overload for 'allowed' applied to 'kubernetes.authorization.Authorizer",
             id="no such right",
         ),
+        pytest.param(has("string"), None, "params.bar == 1", "undeclared reference to 'params'", id="no parameters"),
+        pytest.param(has("string"), ANYTHING, "params.bar.baz == 1", "", id="parameters of an unknown kind"),
         pytest.param(has("string"), None, "object.foo ==", "Syntax error", id="no expression"),
     ],
 )
 def test_what_does_not_fit(schema: Any, params: Any, expression: str, expected: str) -> None:
-    found = Checker(schema, params, ()).problem(expression)
+    found = problem_of(expression, schema, params)
     assert expected in found
     assert bool(found) is bool(expected)
 
 
 def test_what_the_compiler_says_is_told_with_its_place() -> None:
-    assert Checker(has("string", "bar"), None, ()).problem("object.foo == 'bar'") == (
+    assert problem_of("object.foo == 'bar'", has("string", "bar")) == (
         "ERROR: <input>:1:7: undefined field 'foo'\n | object.foo == 'bar'\n | ......^"
     )
 
@@ -216,7 +229,7 @@ def test_what_the_compiler_says_is_told_with_its_place() -> None:
 )
 def test_variables_have_types(variables: dict[str, str], expression: str, expected: str) -> None:
     given = [Variable(name=name, expression=source) for name, source in variables.items()]
-    found = Checker(has("integer"), None, given).problem(expression)
+    found = problem_of(expression, has("integer"), variables=given)
     assert expected in found
     assert bool(found) is bool(expected)
 

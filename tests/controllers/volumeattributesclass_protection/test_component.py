@@ -5,15 +5,18 @@ Cases of ``TestVACProtectionController``, ``pkg/controller/volume/vacprotection/
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import Doc, World
 
 from pilothouse.client.interceptor import Rule, conflict, fail, gone
 from pilothouse.controllers.volumes.volumeattributesclass_protection import DESCRIPTOR
 from pilothouse.controllers.volumes.volumeattributesclass_protection.controller import FINALIZER
+from pilothouse.env import Env
 
 CLASSES = "/apis/storage.k8s.io/v1/volumeattributesclasses"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -68,14 +71,13 @@ async def soon(seconds: float = 1.0) -> None:
     await asyncio.sleep(seconds)
 
 
-def playing(story: Step, *, before: Step) -> None:
-    async def whole(world: World) -> None:
+@contextlib.asynccontextmanager
+async def playing(env: Env, *, before: Step) -> AsyncIterator[World]:
+    async with node_world.world(env) as world:
         await before(world)
         await world.start(DESCRIPTOR)
         await soon()
-        await story(world)
-
-    play(whole)
+        yield world
 
 
 @pytest.mark.parametrize(
@@ -86,8 +88,10 @@ def playing(story: Step, *, before: Step) -> None:
         pytest.param(True, True, WRITE, id="deleted VAC with finalizer -> finalizer is removed"),
     ],
 )
-def test_a_class_that_nobody_names(protected: bool, deleted: bool, expected: list[str]) -> None:
-    async def story(world: World) -> None:
+async def test_a_class_that_nobody_names(env: Env, protected: bool, deleted: bool, expected: list[str]) -> None:
+    async with playing(
+        env, before=lambda world: attributes_class(world, protected=protected, deleted=deleted)
+    ) as world:
         await soon(3600)
         assert world.requests() == expected
         found = await world.get(f"{CLASSES}/vac1")
@@ -98,21 +102,17 @@ def test_a_class_that_nobody_names(protected: bool, deleted: bool, expected: lis
             assert found["metadata"]["finalizers"] == [FINALIZER]
             assert found["parameters"] == {"iops": "1"}
 
-    playing(story, before=lambda world: attributes_class(world, protected=protected, deleted=deleted))
-
 
 @pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), conflict()], ids=["403", "500", "409"])
 @pytest.mark.parametrize("deleted", [False, True], ids=["saving VAC finalizer fails", "finalizer removal fails"])
-def test_a_write_that_fails_is_tried_again(deleted: bool, fault: Any) -> None:
+async def test_a_write_that_fails_is_tried_again(env: Env, deleted: bool, fault: Any) -> None:
     async def before(world: World) -> None:
         await attributes_class(world, protected=deleted, deleted=deleted)
         world.faults.add(Rule(fault, verb="update", resource="volumeattributesclasses.storage.k8s.io", times=2))
 
-    async def story(world: World) -> None:
+    async with playing(env, before=before) as world:
         await soon(30)
         assert world.requests() == WRITE * 3
-
-    playing(story, before=before)
 
 
 async def of_volume(world: World) -> None:
@@ -173,14 +173,14 @@ PV, PVC = f"{VOLUMES}/pv1", f"{CLAIMS}/pvc1"
         ),
     ],
 )
-def test_a_class_goes_with_the_last_that_names_it(
-    users: Step, act: Callable[[World], Awaitable[Any]] | None, goes: bool
+async def test_a_class_goes_with_the_last_that_names_it(
+    env: Env, users: Step, act: Callable[[World], Awaitable[Any]] | None, goes: bool
 ) -> None:
     async def before(world: World) -> None:
         await users(world)
         await attributes_class(world, deleted=True)
 
-    async def story(world: World) -> None:
+    async with playing(env, before=before) as world:
         assert world.requests() == []
         if act is not None:
             await act(world)
@@ -188,20 +188,16 @@ def test_a_class_goes_with_the_last_that_names_it(
         assert world.requests() == (WRITE if goes else [])
         assert (await world.get(f"{CLASSES}/vac1") is None) == goes
 
-    playing(story, before=before)
 
-
-def test_a_volume_that_went_unseen_lets_it_go() -> None:
+async def test_a_volume_that_went_unseen_lets_it_go(env: Env) -> None:
     async def before(world: World) -> None:
         await of_volume(world)
         await attributes_class(world, deleted=True)
 
-    async def story(world: World) -> None:
+    async with playing(env, before=before) as world:
         with world.faults.hold(resource="persistentvolumes"):
             await end(world, PV)
             world.faults.end_watches(resource="persistentvolumes", with_=gone())
             await soon(5)
         await soon(5)
         assert await world.get(f"{CLASSES}/vac1") is None
-
-    playing(story, before=before)

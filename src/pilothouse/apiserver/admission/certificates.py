@@ -7,11 +7,16 @@ besides the right to the subresource, callers need the verb on ``signers`` of th
 import base64
 import binascii
 
-from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
 from pilothouse.apiserver.authorization import Attributes
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.identity import MASTERS, Identity
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.go_text import quote
+
+with lazy_imports():
+    from cryptography import x509
+    from cryptography.x509 import oid
 
 GROUP = "certificates.k8s.io"
 _REQUESTS = frozenset({"certificatesigningrequests.certificates.k8s.io"})
@@ -108,12 +113,9 @@ class CertificateSubjectRestriction(Plugin):
 
 def _organizations(request: str) -> list[str]:
     """The organizations of a certificate request, which the API server takes for groups. Raises ``ValueError``."""
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
     try:
         pem = base64.b64decode(request, validate=True)
     except binascii.Error as error:
         raise ValueError(str(error)) from None
     parsed = x509.load_pem_x509_csr(pem)
-    return [str(found.value) for found in parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    return [str(found.value) for found in parsed.subject.get_attributes_for_oid(oid.NameOID.ORGANIZATION_NAME)]

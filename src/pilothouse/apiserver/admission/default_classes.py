@@ -6,7 +6,7 @@ After kubernetes' ``plugin/pkg/admission/storage/storageclass/setdefault`` and
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.admission.chain import Admission, Plugin
 from pilothouse.apiserver.objects import decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.storage import Store

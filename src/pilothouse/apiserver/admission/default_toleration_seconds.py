@@ -6,7 +6,7 @@ would delete every pod of a node the moment the node is tainted.
 
 from typing import Any
 
-from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.admission.chain import Admission, Plugin
 
 SECONDS = 300
 _EFFECTS = ("", "NoExecute")

@@ -6,8 +6,8 @@ are a part of the validation there: the refusal is a 422.
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.admission.chain import Admission, Plugin
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.storage import Store
@@ -33,7 +33,7 @@ class DeviceAdminAccess(Plugin):
             where = _wish(write.obj)
         if where and not self._is_labelled(write.namespace):
             name = str(write.obj["metadata"].get("name") or "")
-            problem = errors.not_allowed(f"{where}.adminAccess", _WHY)
+            problem = field_errors.forbidden(f"{where}.adminAccess", _WHY)
             raise errors.invalid(write.info.group, write.info.kind, name, [problem])
 
     def _is_labelled(self, namespace: str) -> bool:

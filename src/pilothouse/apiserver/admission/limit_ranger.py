@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.quantities import Quantity, parse_quantity
 from pilothouse.semantics.pod_amounts import Amounts, amounts, pod_amounts
@@ -20,6 +20,9 @@ PREFIX = "/limitranges/"
 # Beyond this a thousandth part would not fit 64 bits, and whole units are compared instead (resource.MaxMilliValue).
 _MAX_MILLI = ((1 << 63) - 1) // 1000
 _ZERO = Quantity(0)
+MOST_AMOUNTS = 20_000
+"""How many amounts are compared, or filled in, for one object: some hundred for each of a hundred containers. Upstream
+has no bound, but a process for others that wait."""
 
 
 class Limit(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,19 +59,35 @@ class LimitRanger(Plugin):
     def admit(self, write: Admission) -> None:
         if write.info.resource != "pods" or not self._store.has_any(PREFIX) or not _concerned(write):
             return
-        for limits in self._ranges(write.namespace):
+        for limits in self._bounded(write):
             assert write.obj is not None, "concerned only with objects"
             set_defaults(write.obj, limits)
 
     def review(self, write: Admission) -> None:
         if not self._store.has_any(PREFIX) or not _concerned(write):
             return
-        for limits in self._ranges(write.namespace):
+        for limits in self._bounded(write):
             assert write.obj is not None, "concerned only with objects"
             found = pod_problems if write.info.resource == "pods" else claim_problems
             problems = list(dict.fromkeys(found(write.obj, limits)))
             if problems:
                 raise refused(write, problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+
+    def _bounded(self, write: Admission) -> list[tuple[Limit, ...]]:
+        """The limits of the namespace; refuses an object that would be compared with too many amounts."""
+        found = list(self._ranges(write.namespace))
+        bounds = sum(_size(limit) for limits in found for limit in limits)
+        spec = (write.obj or {}).get("spec") or {}
+        containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+        asked = sum(len(given or ()) for one in containers for given in (one.get("resources") or {}).values())
+        amounts_compared = bounds * max(1, len(containers)) + asked * sum(map(len, found))
+        if amounts_compared > MOST_AMOUNTS:
+            raise refused(
+                write,
+                f"the limits of its namespace take {amounts_compared} comparisons of amounts, and at most "
+                f"{MOST_AMOUNTS} are made",
+            )
+        return found
 
     def _ranges(self, namespace: str) -> Iterator[tuple[Limit, ...]]:
         for record in self._store.list(f"{PREFIX}{namespace}/").records:
@@ -79,6 +98,11 @@ class LimitRanger(Plugin):
         if known is None or known[0] != record.revision:
             known = self._known[record.key] = (record.revision, _read(record.value).spec.limits or ())
         return known[1]
+
+
+def _size(limit: Limit) -> int:
+    parts = (limit.min, limit.max, limit.default, limit.default_request, limit.max_limit_request_ratio)
+    return sum(map(len, parts))
 
 
 def _concerned(write: Admission) -> bool:

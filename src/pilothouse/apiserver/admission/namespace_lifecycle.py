@@ -5,7 +5,7 @@ that with waits and live look-ups; this one reads the store.
 """
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.admission.chain import Admission, Plugin
 from pilothouse.apiserver.objects import read_head
 from pilothouse.storage import Store
 

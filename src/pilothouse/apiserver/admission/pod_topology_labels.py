@@ -4,7 +4,7 @@ After kubernetes' ``plugin/pkg/admission/podtopologylabels/admission.go`` (v1.36
 Binding, from where they come to the pod; here a binding is admitted as the change of the pod that it is.
 """
 
-from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.admission.chain import Admission, Plugin
 from pilothouse.apiserver.objects import decode
 from pilothouse.storage import Store
 

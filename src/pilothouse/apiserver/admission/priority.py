@@ -3,15 +3,14 @@
 After kubernetes' ``plugin/pkg/admission/priority/admission.go`` (v1.36). The scheduler reads only the numbers.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.admission.chain import Admission, Plugin
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
-from pilothouse.storage import Store
+from pilothouse.storage import Change, Store
 
 PREFIX = storage_prefix("scheduling.k8s.io", "priorityclasses")
 SYSTEM_CLASSES: dict[str, tuple[int, str]] = {
@@ -34,6 +33,8 @@ class Priority(Plugin):
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._known_defaults: list[Object] | None = None
+        store.follow(PREFIX, self._forget_defaults)
 
     def admit(self, write: Admission) -> None:
         if write.pod is None:
@@ -79,10 +80,15 @@ class Priority(Plugin):
             raise _contradicts(write, f"the string value of PreemptionPolicy ({spec['preemptionPolicy']})", policy)
         spec["priority"], spec["preemptionPolicy"] = value, policy
 
-    def _defaults(self) -> Iterator[Object]:
-        for record in self._store.list(PREFIX).records:
-            if b'"globalDefault":true' in record.value:
-                yield decode(record.value)
+    def _defaults(self) -> list[Object]:
+        """The classes that are the default: one, but for those that were written at once."""
+        if self._known_defaults is None:
+            stored = (record.value for record in self._store.list(PREFIX).records)
+            self._known_defaults = [decode(value) for value in stored if b'"globalDefault":true' in value]
+        return self._known_defaults
+
+    def _forget_defaults(self, _changes: list[Change]) -> None:
+        self._known_defaults = None
 
 
 def _contradicts(write: Admission, given: str, computed: str) -> StatusError:

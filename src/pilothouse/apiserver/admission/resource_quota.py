@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
 from pilothouse.apiserver.objects import decode, encode_object
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.env import Env

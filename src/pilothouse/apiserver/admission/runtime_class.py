@@ -5,7 +5,7 @@ After kubernetes' ``plugin/pkg/admission/runtimeclass/admission.go`` and ``pkg/u
 
 from typing import Any
 
-from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.semantics.pod_amounts import amounts

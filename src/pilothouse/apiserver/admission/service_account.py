@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
 from pilothouse.apiserver.objects import Object
 from pilothouse.env import Env
 from pilothouse.storage import Store

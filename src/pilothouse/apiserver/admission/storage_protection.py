@@ -4,7 +4,7 @@ After kubernetes' ``plugin/pkg/admission/storage/storageobjectinuseprotection`` 
 ``plugin/pkg/admission/storage/persistentvolume/resize`` (v1.36).
 """
 
-from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.machinery.quantities import Quantity, parse_quantity

@@ -5,7 +5,7 @@ daemons, could be faster than the node lifecycle controller's first look at the 
 off; simulated nodes do it themselves (``nodes.Profile.clears_start_taint``).
 """
 
-from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.admission.chain import Admission, Plugin
 
 _KEY = "node.kubernetes.io/not-ready"
 _EFFECT = "NoSchedule"

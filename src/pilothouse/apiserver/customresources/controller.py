@@ -7,28 +7,27 @@ one has gone.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import errors
+from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.conditions import set_condition
-from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.customresources.approval import CONDITION, approval_of
 from pilothouse.apiserver.handlers import creating, deleting, patching, updating
 from pilothouse.apiserver.identity import MASTERS, Identity
 from pilothouse.apiserver.objects import Object, decode, encode_object, read_head, with_revision
 from pilothouse.apiserver.options import DeleteOptions
+from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions import FINALIZER
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.results import ObjectResult, Result
 from pilothouse.apiserver.routing import NO_QUERY, RequestInfo
-from pilothouse.apiserver.strategies.definitions import FINALIZER
-from pilothouse.env.later import later
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.storage import Change, Mismatch, Record
 
-if TYPE_CHECKING:
+with lazy_imports():
     from pilothouse.apiserver.customresources import serving
-else:
-    serving = later("pilothouse.apiserver.customresources.serving")  # for a server that has no definition yet
+
 
 GROUP = "apiextensions.k8s.io"
 RESOURCE = "customresourcedefinitions"
@@ -258,7 +257,7 @@ class CustomResources:
 
     async def _write(self, record: Record, definition: Object) -> None:
         definition["metadata"] = dict(definition["metadata"])
-        self._core.ownership.rewritten(self._info, record.value, definition, "status")
+        self._core.managed_fields.rewritten(self._info, record.value, definition, "status")
 
         def make(revision: int) -> bytes:
             definition["metadata"]["resourceVersion"] = str(revision)

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver import errors, metadata
-from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.strategies.judgements import GENERIC
+from pilothouse.apiserver.registry.generic import object_meta
 from pilothouse.machinery.names import dns_1035_label_errors, path_segment_errors
 
 Node = Mapping[str, Any]
@@ -43,33 +43,33 @@ def children(value: Any, node: Node, path: str) -> Iterator[tuple[str, Node, Any
             yield f"{path}[{position}]", node["items"], item
 
 
-def embedded_problems(value: Any, node: Node, path: str = "") -> list[FieldError]:
+def validate_embedded(value: Any, node: Node, path: str = "") -> ErrorList:
     """What is wrong with kind and metadata of resources inside of a resource."""
-    problems: list[FieldError] = []
+    errors: ErrorList = []
     for where, below, member in children(value, node, path):
         if below.get(EMBEDDED) and isinstance(member, dict):
-            problems += _resource_problems(member, where)
-        problems += embedded_problems(member, below, where)
-    return problems
+            errors += _validate_resource(member, where)
+        errors += validate_embedded(member, below, where)
+    return errors
 
 
-def _resource_problems(obj: Object, path: str) -> list[FieldError]:
-    problems = [errors.required(f"{path}.{field}") for field in ("apiVersion", "kind") if field not in obj]
+def _validate_resource(obj: Object, path: str) -> ErrorList:
+    errors = [field_errors.required(f"{path}.{field}") for field in ("apiVersion", "kind") if field not in obj]
     if "apiVersion" in obj:
-        told = api_version_problem(obj["apiVersion"])
-        problems += [errors.invalid_value(f"{path}.apiVersion", obj["apiVersion"], told)] if told else []
+        told = api_version_error(obj["apiVersion"])
+        errors += [field_errors.invalid(f"{path}.apiVersion", obj["apiVersion"], told)] if told else []
     if "kind" in obj:
-        told = kind_problem(obj["kind"])
-        problems += [errors.invalid_value(f"{path}.kind", obj["kind"], told)] if told else []
+        told = kind_error(obj["kind"])
+        errors += [field_errors.invalid(f"{path}.kind", obj["kind"], told)] if told else []
     if obj.get("metadata"):
         # It is decoded already. A name is not asked for.
         meta = {**obj["metadata"], "name": obj["metadata"].get("name") or "fakename"}
-        for found in metadata.validate(meta, path_segment_errors, GENERIC) or metadata.validate_common(meta, GENERIC):
-            problems.append(FieldError(f"{path}.{found.field}", found.reason, found.text))
-    return problems
+        for found in object_meta.validate_object_meta(meta, path_segment_errors, kube_finalizers=False):
+            errors.append(FieldError(f"{path}.{found.field}", found.reason, found.text))
+    return errors
 
 
-def api_version_problem(value: Any) -> str:
+def api_version_error(value: Any) -> str:
     """Why it is no group and version, or ""."""
     if not isinstance(value, str):
         return "must be a string"
@@ -78,7 +78,7 @@ def api_version_problem(value: Any) -> str:
     return f"unexpected GroupVersion string: {value}" if value.count("/") > 1 else ""
 
 
-def kind_problem(value: Any) -> str:
+def kind_error(value: Any) -> str:
     """Why it is no kind, or ""."""
     if not isinstance(value, str):
         return "must be a string"
@@ -88,21 +88,21 @@ def kind_problem(value: Any) -> str:
     return "may have mixed case, but should otherwise match: " + ",".join(found) if found else ""
 
 
-def scale_problems(obj: Object, paths: ScalePaths | None) -> list[FieldError]:
+def validate_scale(obj: Object, paths: ScalePaths | None) -> ErrorList:
     """What the scale subresource could not show."""
     if paths is None:
         return []
-    problems: list[FieldError] = []
+    errors: ErrorList = []
     for path in (paths.spec_replicas, paths.status_replicas):
         value, trouble = _at(obj, path)
         if not trouble and value is not None and (not isinstance(value, int) or isinstance(value, bool)):
             trouble = f"{path} accessor error: {_go(value)} is of the type {_go_type(value)}, expected int64"
         if trouble:
-            problems.append(errors.invalid_value(path, 0, trouble))
+            errors.append(field_errors.invalid(path, 0, trouble))
         elif value is not None and value < 0:
-            problems.append(errors.invalid_value(path, value, "should be a non-negative integer"))
+            errors.append(field_errors.invalid(path, value, "should be a non-negative integer"))
         elif value is not None and value > _LARGEST:
-            problems.append(errors.invalid_value(path, value, f"should be less than or equal to {_LARGEST}"))
+            errors.append(field_errors.invalid(path, value, f"should be less than or equal to {_LARGEST}"))
     if paths.label_selector:
         value, trouble = _at(obj, paths.label_selector)
         if not trouble and value is not None and not isinstance(value, str):
@@ -110,8 +110,8 @@ def scale_problems(obj: Object, paths: ScalePaths | None) -> list[FieldError]:
                 f"{paths.label_selector} accessor error: {_go(value)} is of the type {_go_type(value)}, expected string"
             )
         if trouble:
-            problems.append(errors.invalid_value(paths.label_selector, "", trouble))
-    return problems
+            errors.append(field_errors.invalid(paths.label_selector, "", trouble))
+    return errors
 
 
 def _at(obj: Any, path: str) -> tuple[Any, str]:

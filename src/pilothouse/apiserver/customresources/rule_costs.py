@@ -8,8 +8,8 @@ fit into a request.
 from collections.abc import Mapping
 from typing import Any
 
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
 
 Node = Mapping[str, Any]
 
@@ -40,32 +40,32 @@ class RuleCosts:
         self._total = 0
         self._expensive: list[tuple[int, str]] = []
 
-    def rule(self, cost: int, path: str) -> list[FieldError]:
+    def rule(self, cost: int, path: str) -> ErrorList:
         """A rule that costs so much, every time that it runs."""
         return self._observe("estimated rule cost", cost, path)
 
-    def message(self, cost: int, path: str) -> list[FieldError]:
+    def message(self, cost: int, path: str) -> ErrorList:
         """The expression of a message."""
         return self._observe("estimated messageExpression cost", cost, path)
 
-    def _observe(self, what: str, cost: int, path: str) -> list[FieldError]:
+    def _observe(self, what: str, cost: int, path: str) -> ErrorList:
         cost = min(cost, _MOST)
         self._total = min(self._total + cost, _MOST)
         if cost >= _ALL_RULES // 100:
             self._expensive.append((cost, path))
         if self._known or cost <= _ONE_RULE:
             return []
-        return [errors.not_allowed(path, _exceeds(what, cost, _ONE_RULE))]
+        return [field_errors.forbidden(path, _exceeds(what, cost, _ONE_RULE))]
 
-    def total(self, path: str) -> list[FieldError]:
+    def total(self, path: str) -> ErrorList:
         """What is wrong with all of them together."""
         if self._total <= _ALL_RULES:
             return []
         shown = sorted(self._expensive, key=lambda found: -found[0])[:_MOST_SHOWN]
         what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
         return [
-            *(errors.not_allowed(where, _SHARE) for _cost, where in shown),
-            errors.not_allowed(path, _exceeds(what, self._total, _ALL_RULES)),
+            *(field_errors.forbidden(where, _SHARE) for _cost, where in shown),
+            field_errors.forbidden(path, _exceeds(what, self._total, _ALL_RULES)),
         ]
 
 

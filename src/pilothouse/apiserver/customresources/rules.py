@@ -12,16 +12,27 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver import errors
+from pilothouse.apiserver import field_errors
 from pilothouse.apiserver.customresources.field_paths import PathError, resolve
-from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.cel.limits import COST_EXCEEDED, Budget, EvaluationError, OutOfBudget, elsewhere, evaluate
+from pilothouse.cel.work import Extent, measured
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.go_text import quote
+
+with lazy_imports():
+    from pilothouse.cel import environment as cel_environment
+    from pilothouse.cel import schemas
 
 Node = Mapping[str, Any]
 _RULES = "x-kubernetes-validations"
 _OLD_SELF = re.compile(r"(?<![.\w])oldSelf(?!\w)")
 _STRINGS = re.compile(r"""[rR]?(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.DOTALL)
 _MAX_MESSAGE = 5 * 1024
+_MESSAGE_OUT_OF_BUDGET = (
+    "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
+)
+_MESSAGE_EXCEEDED = "no further validation rules will be run due to call cost exceeds limit for messageExpression"
 
 
 class Absent:
@@ -69,10 +80,14 @@ def has_rules(node: Any) -> bool:
 
 
 def rule_tree(schema: Node) -> RuleNode | None:
-    """The rules of a whole schema, compiled; None when it has none."""
+    """The rules of a whole schema, compiled; None when it has none. Raises ``TakesLong`` on the loop."""
     if not has_rules(schema):
         return None
-    return _compiled(msgspec.json.encode(schema))
+    encoded = msgspec.json.encode(schema)
+    others = elsewhere.get()
+    if others is not None:
+        others.compiles_here(len(encoded) // 32)  # types are made of all of it
+    return _compiled(encoded)
 
 
 @lru_cache(maxsize=128)
@@ -85,10 +100,8 @@ def _tree(node: Node, *, root: bool, rules: Node | None = None) -> RuleNode | No
     given = node if rules is None else rules
     result = RuleNode(node)
     if given.get(_RULES):
-        from pilothouse.apiserver.cel.schemas import converter
-
         result.rules = tuple(compile_rules(node, given[_RULES], root=root))
-        result.convert = converter(node, root=root)
+        result.convert = schemas.converter(node, root=root)
     for name, below in (given.get("properties") or {}).items():
         spine = (node.get("properties") or {}).get(name)
         if spine is not None and (found := _below(spine, below)) is not None:
@@ -113,14 +126,11 @@ def _below(spine: Node, rules: Node) -> RuleNode | None:
 
 def compile_rules(node: Node, rules: Any, *, root: bool) -> list[Rule]:
     """The rules at a node, in order."""
-    from pilothouse.apiserver.cel.environment import Environment
-    from pilothouse.apiserver.cel.schemas import Types
-
-    types = Types()
+    types = schemas.Types()
     kind = types.of(node, root=root)
     if kind is None:
         raise UntypedNode
-    environment = Environment({"self": kind, "oldSelf": kind}, types.serialized(), optional="oldSelf")
+    environment = cel_environment.Environment({"self": kind, "oldSelf": kind}, types.serialized(), optional="oldSelf")
     return [_compile(environment, node, rule) for rule in rules]
 
 
@@ -129,8 +139,6 @@ class UntypedNode(ValueError):
 
 
 def _compile(environment: Any, node: Node, source: Mapping[str, Any]) -> Rule:
-    from pilothouse.apiserver.cel.environment import CompileError
-
     text, message = source.get("rule") or "", source.get("messageExpression") or ""
     old = _OLD_SELF.search(_STRINGS.sub("''", text)) is not None
     rule = Rule(source, old)
@@ -139,7 +147,7 @@ def _compile(environment: Any, node: Node, source: Mapping[str, Any]) -> Rule:
     maybe = "oldSelf" if source.get("optionalOldSelf") else ""
     try:
         rule.program = environment.compile(text, gives=("bool",), maybe=maybe)
-    except CompileError as error:
+    except cel_environment.CompileError as error:
         rule.problem = _problem("compilation failed: ", str(error), "cel expression must evaluate to a bool")
         return rule
     if source.get("fieldPath"):
@@ -150,7 +158,7 @@ def _compile(environment: Any, node: Node, source: Mapping[str, Any]) -> Rule:
     if message.strip():
         try:
             rule.message = environment.compile(message, gives=("string",), maybe=maybe)
-        except CompileError as error:
+        except cel_environment.CompileError as error:
             rule.message_problem = _problem(
                 "messageExpression compilation failed: ", str(error), "messageExpression must evaluate to a string"
             )
@@ -165,9 +173,10 @@ class Run:
     """One object held against the rules: ``problems`` refuse it, ``warnings`` do not. Stops at an exceeded limit."""
 
     def __init__(self) -> None:
-        self.problems: list[FieldError] = []
+        self.problems: ErrorList = []
         self.warnings: list[str] = []
         self._stopped = False
+        self._budget = Budget()
 
     def check(self, tree: RuleNode, value: Any, old: Any = ABSENT, path: str = "") -> None:
         """Look at a whole object, and at the old one if it is an update."""
@@ -204,20 +213,22 @@ class Run:
                 )
 
     def _run(self, tree: RuleNode, value: Any, old: Any, path: str, *, unchanged: bool) -> None:
-        from pilothouse.apiserver.cel.environment import EvaluationError
-
         def shown(given: Any) -> Any:
             return given if tree.convert is None or given is None else tree.convert(given)
 
         has_old = not isinstance(old, Absent) and old is not None
         values = {"self": shown(value)}
+        extent = measured([value, old]) if has_old else measured(value)
         for rule in tree.rules:
             if rule.program is None or (rule.uses_old_self and not has_old and not rule.source.get("optionalOldSelf")):
                 continue
             given = {**values, "oldSelf": shown(old)} if rule.uses_old_self and has_old else values
             try:
-                if rule.program.evaluate(given) is True:
+                if evaluate(rule.program, given, extent, self._budget) is True:
                     continue
+            except OutOfBudget as error:
+                self._stop(tree, path, str(error))
+                return
             except EvaluationError as error:
                 self._failed_to_run(tree, rule, str(error), path)
                 if self._stopped:
@@ -226,11 +237,18 @@ class Run:
             where = path
             if rule.field_path:
                 where = _joined(path, rule.field_path)
-            problem = _error(where or "<nil>", self._detail(rule, given), rule.source.get("reason"))
+            detail = self._detail(tree, rule, given, extent, path)
+            if self._stopped:
+                return
+            problem = _error(where or "<nil>", detail, rule.source.get("reason"))
             if unchanged and not rule.uses_old_self:
                 self.warnings.append(str(problem))
             else:
                 self.problems.append(problem)
+
+    def _stop(self, tree: RuleNode, path: str, why: str) -> None:
+        self._stopped = True
+        self.problems.append(field_errors.invalid(path or "<nil>", tree.node.get("type") or "", why))
 
     def _failed_to_run(self, tree: RuleNode, rule: Rule, error: str, path: str) -> None:
         if error.startswith("no such overload"):
@@ -242,16 +260,20 @@ class Run:
             self._stopped = True
         else:
             told = f"{error} evaluating rule: "
-        self.problems.append(errors.invalid_value(path or "<nil>", tree.node.get("type") or "", told + rule.text))
+        self.problems.append(field_errors.invalid(path or "<nil>", tree.node.get("type") or "", told + rule.text))
 
-    def _detail(self, rule: Rule, values: Mapping[str, Any]) -> str:
+    def _detail(self, tree: RuleNode, rule: Rule, values: Mapping[str, Any], extent: Extent, path: str) -> str:
         """What a failed rule says: its message expression's text if that is one line of some, else its message."""
-        from pilothouse.apiserver.cel.environment import EvaluationError
-
         if rule.message is not None:
             try:
-                text = rule.message.evaluate(values).strip()
-            except EvaluationError:
+                text = evaluate(rule.message, values, extent, self._budget).strip()
+            except OutOfBudget:
+                self._stop(tree, path, _MESSAGE_OUT_OF_BUDGET)
+                text = ""
+            except EvaluationError as error:
+                if str(error) == COST_EXCEEDED:
+                    source = quote(str(rule.source.get("messageExpression") or ""))
+                    self._stop(tree, path, f"{_MESSAGE_EXCEEDED}: {source}")
                 text = ""
             if text and "\n" not in text and len(text.encode()) <= _MAX_MESSAGE:
                 return str(text)
@@ -264,9 +286,9 @@ def _error(path: str, detail: str, reason: str | None) -> FieldError:
     """A failed rule as an error of its reason. The value is left out, as upstream does since 1.34."""
     match reason:
         case "FieldValueForbidden":
-            return errors.not_allowed(path, detail)
+            return field_errors.forbidden(path, detail)
         case "FieldValueRequired":
-            return errors.required(path, detail)
+            return field_errors.required(path, detail)
         case "FieldValueDuplicate":
             return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {detail}")
         case _:
@@ -281,7 +303,7 @@ def _joined(path: str, below: str) -> str:
 
 def _identity(node: Node, item: Any) -> str:
     keys = node.get("x-kubernetes-list-map-keys") or ()
-    return errors.shown([item.get(key) for key in keys]) if isinstance(item, dict) else ""
+    return field_errors.shown([item.get(key) for key in keys]) if isinstance(item, dict) else ""
 
 
 def _correlated(node: Node, old: Any) -> dict[str, Any]:
@@ -289,16 +311,3 @@ def _correlated(node: Node, old: Any) -> dict[str, Any]:
     if node.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return {}
     return {_identity(node, item): item for item in old if isinstance(item, dict)}
-
-
-def shown_rule(source: Mapping[str, Any]) -> str:
-    """A rule as upstream prints it in an error about the rule itself: Go's names, every field."""
-    fields = (
-        ("Rule", source.get("rule") or ""),
-        ("Message", source.get("message") or ""),
-        ("MessageExpression", source.get("messageExpression") or ""),
-        ("Reason", source.get("reason")),
-        ("FieldPath", source.get("fieldPath") or ""),
-        ("OptionalOldSelf", source.get("optionalOldSelf")),
-    )
-    return "{" + ",".join(f"{quote(name)}:{errors.shown(value)}" for name, value in fields) + "}"

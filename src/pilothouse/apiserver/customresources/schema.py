@@ -9,10 +9,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.customresources.formats import FORMATS
-from pilothouse.apiserver.errors import FieldError
-from pilothouse.apiserver.patterns import PatternError, compiled
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.machinery.patterns import PatternError, compiled
+from pilothouse.machinery.string_formats import FORMATS
 
 Node = Mapping[str, Any]
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -89,28 +89,28 @@ def apply_defaults(value: Any, node: Node) -> None:
             apply_defaults(item, node["items"])
 
 
-def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> list[FieldError]:
+def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> ErrorList:
     """What is wrong with a value. What is the same as in ``old`` is not looked at: it was let in before."""
     if not isinstance(old, _Missing) and same(value, old):
         return []
-    problems = _type_problems(value, node, path)
+    errors = _validate_type(value, node, path)
     # In the order of kube-openapi's validators (``pkg/validation/validate/schema.go``), which all have their say.
     if value is not None:
-        problems += _junction_problems(value, node, path, old)
+        errors += _validate_junction(value, node, path, old)
     if isinstance(value, str):
-        problems += _string_problems(value, node, path)
+        errors += _validate_string(value, node, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        problems += _number_problems(value, node, path)
+        errors += _validate_number(value, node, path)
     elif isinstance(value, list):
-        problems += _list_problems(value, node, path, old if isinstance(old, list) else _MISSING)
+        errors += _validate_list(value, node, path, old if isinstance(old, list) else _MISSING)
     choices = node.get("enum")
     if choices and not any(same(value, choice) for choice in choices if choice is not None):
         # Upstream hands choices on as text. That null is none of them even where it is listed is upstream's, too.
-        told = [choice if isinstance(choice, str) else errors.shown(choice) for choice in choices]
-        problems.append(errors.not_supported(path, value, told))
+        told = [choice if isinstance(choice, str) else field_errors.shown(choice) for choice in choices]
+        errors.append(field_errors.not_supported(path, value, told, plain=True))
     if isinstance(value, dict):
-        problems += _object_problems(value, node, path, old if isinstance(old, dict) else _MISSING)
-    return problems
+        errors += _validate_object(value, node, path, old if isinstance(old, dict) else _MISSING)
+    return errors
 
 
 def same(one: Any, other: Any) -> bool:
@@ -124,7 +124,7 @@ def same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool)
 
 
-def _type_problems(value: Any, node: Node, path: str) -> list[FieldError]:
+def _validate_type(value: Any, node: Node, path: str) -> ErrorList:
     wanted = ["integer", "string"] if node.get(_INT_OR_STRING) else [node["type"]] if node.get("type") else []
     if value is None:
         return [_wrong_type(path, ",".join(wanted), "null")] if wanted and not node.get("nullable") else []
@@ -141,7 +141,9 @@ def _type_problems(value: Any, node: Node, path: str) -> list[FieldError]:
 
 
 def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
-    return errors.invalid_type(path, found, f"{path} in body must be of type {wanted}: {errors.shown(found)}")
+    return field_errors.type_invalid(
+        path, found, f"{path} in body must be of type {wanted}: {field_errors.shown(found)}"
+    )
 
 
 def _checked_format(node: Node, wanted: list[str]) -> str:
@@ -176,8 +178,8 @@ _MAX_EXACT = (1 << 53) - 1
 """Beyond, a float may stand for another whole number (go-openapi ``swag.IsFloat64AJSONInteger``)."""
 
 
-def _object_problems(value: dict[str, Any], node: Node, path: str, old: Any) -> list[FieldError]:
-    problems = _count_problems(len(value), node, path, "Properties", "properties")
+def _validate_object(value: dict[str, Any], node: Node, path: str, old: Any) -> ErrorList:
+    errors = _validate_count(len(value), node, path, "Properties", "properties")
     properties = node.get("properties") or _NOTHING
     additional = node.get("additionalProperties")
     for name, member in value.items():
@@ -187,81 +189,81 @@ def _object_problems(value: dict[str, Any], node: Node, path: str, old: Any) -> 
                 continue
             below = additional
         before = _MISSING if isinstance(old, _Missing) else old.get(name, _MISSING)
-        problems += validate(member, below, _join(path, name), before)
+        errors += validate(member, below, _join(path, name), before)
     for name in node.get("required") or ():
         if name not in value:
-            problems.append(errors.required(_join(path, name)))
-    return problems
+            errors.append(field_errors.required(_join(path, name)))
+    return errors
 
 
-def _count_problems(count: int, node: Node, path: str, suffix: str, noun: str) -> list[FieldError]:
+def _validate_count(count: int, node: Node, path: str, suffix: str, noun: str) -> ErrorList:
     least, most = node.get("min" + suffix), node.get("max" + suffix)
-    problems = []
+    errors = []
     if least is not None and count < least:
-        problems.append(errors.invalid_value(path, count, f"{path} in body should have at least {least} {noun}"))
+        errors.append(field_errors.invalid(path, count, f"{path} in body should have at least {least} {noun}"))
     if most is not None and count > most:
-        problems.append(errors.too_many(path, count, most))
-    return problems
+        errors.append(field_errors.too_many(path, count, most))
+    return errors
 
 
-def _list_problems(value: list[Any], node: Node, path: str, old: Any) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _validate_list(value: list[Any], node: Node, path: str, old: Any) -> ErrorList:
+    errors: ErrorList = []
     items, keys = node.get("items") or _NOTHING, node.get(_KEYS) or ()
     before: dict[str, Any] = {}
     if node.get(_LIST_TYPE) == "map" and not isinstance(old, _Missing):
         before = {_identity(item, keys): item for item in old if isinstance(item, dict)}
     for position, item in enumerate(value):
         known = before.get(_identity(item, keys), _MISSING) if before else _MISSING
-        problems += validate(item, items, f"{path}[{position}]", known)
-    return problems + _count_problems(len(value), node, path, "Items", "items")
+        errors += validate(item, items, f"{path}[{position}]", known)
+    return errors + _validate_count(len(value), node, path, "Items", "items")
 
 
 def _identity(item: Any, keys: Any) -> str:
     """What tells the items of a list of type map apart."""
     if not isinstance(item, dict):
-        return errors.shown({})
-    return errors.shown([item.get(key, _NOTHING) for key in keys])
+        return field_errors.shown({})
+    return field_errors.shown([item.get(key, _NOTHING) for key in keys])
 
 
-def list_problems(value: Any, node: Node, path: str = "") -> list[FieldError]:
+def validate_list(value: Any, node: Node, path: str = "") -> ErrorList:
     """What a list of type set or map has twice (apiextensions ``pkg/apiserver/schema/listtype``)."""
-    problems: list[FieldError] = []
+    errors: ErrorList = []
     if isinstance(value, list):
         if node.get(_LIST_TYPE) == "set":
-            problems += _repeated([errors.shown(item) for item in value], value, path)
+            errors += _repeated([field_errors.shown(item) for item in value], value, path)
         elif node.get(_LIST_TYPE) == "map":
-            problems += _repeated_items(value, node.get(_KEYS) or (), path)
+            errors += _repeated_items(value, node.get(_KEYS) or (), path)
         if node.get("items"):
             for position, item in enumerate(value):
-                problems += list_problems(item, node["items"], f"{path}[{position}]")
+                errors += validate_list(item, node["items"], f"{path}[{position}]")
     elif isinstance(value, dict):
         properties, additional = node.get("properties") or _NOTHING, node.get("additionalProperties")
         for name, member in value.items():
             if name in properties:
-                problems += list_problems(member, properties[name], _join(path, name))
+                errors += validate_list(member, properties[name], _join(path, name))
             elif isinstance(additional, dict):
-                problems += list_problems(member, additional, f"{path}[{name}]")
-    return problems
+                errors += validate_list(member, additional, f"{path}[{name}]")
+    return errors
 
 
-def _repeated_items(items: list[Any], keys: Any, path: str) -> list[FieldError]:
+def _repeated_items(items: list[Any], keys: Any, path: str) -> ErrorList:
     for position, item in enumerate(items):
         if item is not None and not isinstance(item, dict):
             why = "must be an object for an array of list-type map"
-            return [errors.invalid_value(f"{path}[{position}]", item, why)]
+            return [field_errors.invalid(f"{path}[{position}]", item, why)]
     shown = [{key: item[key] for key in keys if key in item} if item else {} for item in items]
     return _repeated([_identity(item, keys) for item in items], shown, path)
 
 
-def _repeated(identities: list[str], shown: list[Any], path: str) -> list[FieldError]:
+def _repeated(identities: list[str], shown: list[Any], path: str) -> ErrorList:
     """The second of each that is there more than once."""
-    problems: list[FieldError] = []
+    errors: ErrorList = []
     times: dict[str, int] = {}
     for position, identity in enumerate(identities):
         times[identity] = times.get(identity, 0) + 1
         if times[identity] == 2:
-            problems.append(errors.duplicate(f"{path}[{position}]", shown[position]))
-    return problems
+            errors.append(field_errors.duplicate(f"{path}[{position}]", shown[position]))
+    return errors
 
 
 def _matches(pattern: str, value: str) -> bool:
@@ -271,41 +273,43 @@ def _matches(pattern: str, value: str) -> bool:
         return True  # the definition says so
 
 
-def _string_problems(value: str, node: Node, path: str) -> list[FieldError]:
-    problems: list[FieldError] = []
+def _validate_string(value: str, node: Node, path: str) -> ErrorList:
+    errors: ErrorList = []
     most, least, pattern = node.get("maxLength"), node.get("minLength"), node.get("pattern")
     # The first of these is the only one told.
     if most is not None and len(value) > most:
-        problems.append(errors.too_long(path, most))
+        errors.append(field_errors.too_long(path, most))
     elif least is not None and len(value) < least:
-        problems.append(errors.invalid_value(path, value, f"{path} in body should be at least {least} chars long"))
+        errors.append(field_errors.invalid(path, value, f"{path} in body should be at least {least} chars long"))
     elif pattern is not None and not _matches(pattern, value):
-        problems.append(errors.invalid_value(path, value, f"{path} in body should match '{pattern}'"))
+        errors.append(field_errors.invalid(path, value, f"{path} in body should match '{pattern}'"))
     check = FORMATS.get(node.get("format") or "")
     if check is not None and not check(value):
-        problems.append(errors.invalid_type(path, value, f'{path} in body must be of type {node["format"]}: "{value}"'))
-    return problems
+        errors.append(
+            field_errors.type_invalid(path, value, f'{path} in body must be of type {node["format"]}: "{value}"')
+        )
+    return errors
 
 
-def _number_problems(value: float, node: Node, path: str) -> list[FieldError]:
-    problems = _range_problems(value, node, path)
+def _validate_number(value: float, node: Node, path: str) -> ErrorList:
+    errors = _validate_range(value, node, path)
     least, most, factor = node.get("minimum"), node.get("maximum"), node.get("multipleOf")
     if factor and not _is_multiple(value, factor):
-        problems.append(errors.invalid_value(path, value, f"{path} in body should be a multiple of {factor}"))
+        errors.append(field_errors.invalid(path, value, f"{path} in body should be a multiple of {factor}"))
     if least is not None and (value <= least if node.get("exclusiveMinimum") else value < least):
         told = f"greater than {least}" if node.get("exclusiveMinimum") else f"greater than or equal to {least}"
-        problems.append(errors.invalid_value(path, value, f"{path} in body should be {told}"))
+        errors.append(field_errors.invalid(path, value, f"{path} in body should be {told}"))
     if most is not None and (value >= most if node.get("exclusiveMaximum") else value > most):
         told = f"less than {most}" if node.get("exclusiveMaximum") else f"less than or equal to {most}"
-        problems.append(errors.invalid_value(path, value, f"{path} in body should be {told}"))
-    return problems
+        errors.append(field_errors.invalid(path, value, f"{path} in body should be {told}"))
+    return errors
 
 
 _RANGES = {"int32": 1 << 31, "int64": _MAX_INT, "": _MAX_INT}
 _MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
-def _range_problems(value: float, node: Node, path: str) -> list[FieldError]:
+def _validate_range(value: float, node: Node, path: str) -> ErrorList:
     """What does not fit into the number's format (since v1.36). Upstream tells it without a field."""
     if node.get(_INT_OR_STRING):
         return []
@@ -329,9 +333,9 @@ def _is_multiple(value: float, factor: float) -> bool:
     return abs(quotient) <= _MAX_EXACT and math.isclose(quotient, round(quotient), rel_tol=1e-9)
 
 
-def _junction_problems(value: Any, node: Node, path: str, old: Any) -> list[FieldError]:
+def _validate_junction(value: Any, node: Node, path: str, old: Any) -> ErrorList:
     """anyOf, oneOf, allOf and not. Upstream reports these without a field."""
-    problems: list[FieldError] = []
+    errors: ErrorList = []
     for word, told in (
         ("anyOf", "must validate at least one schema (anyOf)"),
         ("oneOf", "must validate one and only one schema (oneOf)"),
@@ -348,18 +352,18 @@ def _junction_problems(value: Any, node: Node, path: str, old: Any) -> list[Fiel
         tail = ""
         if word == "oneOf":
             tail = ". Found none valid" if not valid else f". Found {valid} valid alternatives"
-        problems.append(_unplaced(f'"{path}" {told}{tail}'))
+        errors.append(_unplaced(f'"{path}" {told}{tail}'))
         if not valid:
-            problems += sorted(results, key=len)[0]
+            errors += sorted(results, key=len)[0]
     every = [validate(value, below, path, old) for below in node.get("allOf") or ()]
     if any(every):
         for found in every:
-            problems += found
+            errors += found
         none = ". None validated" if all(every) else ""
-        problems.append(_unplaced(f'"{path}" must validate all the schemas (allOf){none}'))
+        errors.append(_unplaced(f'"{path}" must validate all the schemas (allOf){none}'))
     if node.get("not") is not None and not validate(value, node["not"], path, old):
-        problems.append(_unplaced(f'"{path}" must not validate the schema (not)'))
-    return problems
+        errors.append(_unplaced(f'"{path}" must not validate the schema (not)'))
+    return errors
 
 
 def _unplaced(text: str) -> FieldError:

@@ -5,22 +5,23 @@ from typing import Any
 import msgspec
 
 from pilothouse.api import schema as api_schema
-from pilothouse.apiserver import errors
+from pilothouse.apiserver import field_errors
 from pilothouse.apiserver.customresources import schema
 from pilothouse.apiserver.customresources.objects import (
     EMBEDDED,
     ScalePaths,
     children,
-    embedded_problems,
-    scale_problems,
+    validate_embedded,
+    validate_scale,
 )
 from pilothouse.apiserver.customresources.rules import ABSENT, RuleNode, Run, rule_tree
-from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.customresources.strategy import CustomStrategy
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
 from pilothouse.apiserver.objects import Object, decode, encode
 from pilothouse.apiserver.presentation.discovery import version_rank
+from pilothouse.apiserver.registry.generic.managed_fields import without_owners
+from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.resources import ResourceInfo, Subresource
-from pilothouse.apiserver.strategies.base import Strategy
-from pilothouse.apiserver.strategies.custom import CustomStrategy
 from pilothouse.machinery.bodies import DecodeError, decode_body
 
 _BLOCKING = (
@@ -85,7 +86,7 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
                 for field in ("apiVersion", "kind"):
                     if not isinstance(member.get(field, ""), str):
                         raise DecodeError(
-                            str(errors.invalid_value(f"{name}.{field}", member[field], "must be a string"))
+                            str(field_errors.invalid(f"{name}.{field}", member[field], "must be a string"))
                         )
                 removed += self._embedded_metadata(member, name)
             removed += self._embedded(member, below, name)
@@ -97,7 +98,7 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
         try:
             return [text.replace('"metadata.', f'"{path}.metadata.') for text in _check_metadata(member)]
         except DecodeError as error:
-            given = errors.invalid_value(f"{path}.metadata", member["metadata"], str(error))
+            given = field_errors.invalid(f"{path}.metadata", member["metadata"], str(error))
             raise DecodeError(str(given)) from None
 
 
@@ -153,22 +154,22 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
     trees: list[RuleNode | None] = []
     """The rules, once somebody has written an object: nobody may."""
 
-    def validate(obj: Object, old: Object | None, warnings: list[str]) -> list[FieldError]:
+    def validate(obj: Object, old: Object | None, warnings: list[str]) -> ErrorList:
         if not trees:
             trees.append(rule_tree(openapi))
         tree = trees[0]
-        problems = _schema_problems(obj, openapi, old) + scale_problems(obj, scale) + embedded_problems(obj, openapi)
-        if old is None or not schema.list_problems(old, openapi):
-            problems += schema.list_problems(obj, openapi)
+        errors = _validate_schema(obj, openapi, old) + validate_scale(obj, scale) + validate_embedded(obj, openapi)
+        if old is None or not schema.validate_list(old, openapi):
+            errors += schema.validate_list(obj, openapi)
         if tree is None:
-            return problems
-        if any(problem.reason in _BLOCKING for problem in problems):
+            return errors
+        if any(problem.reason in _BLOCKING for problem in errors):
             # Rules may rely on the schema.
-            return [*problems, FieldError("<nil>", "FieldValueInvalid", f"Invalid value: null: {_UNCHECKED}")]
+            return [*errors, FieldError("<nil>", "FieldValueInvalid", f"Invalid value: null: {_UNCHECKED}")]
         run = Run()
-        run.check(tree, obj, ABSENT if old is None else old)
+        run.check(tree, without_owners(obj), ABSENT if old is None else without_owners(old))
         warnings += run.warnings
-        return problems + run.problems
+        return errors + run.problems
 
     def default(obj: Object) -> None:
         schema.apply_defaults(obj, openapi)
@@ -181,7 +182,7 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
         terminating=bool(definition["metadata"].get("deletionTimestamp")),
     )
     if version.get("deprecated"):
-        strategy.notices = (version.get("deprecationWarning") or _deprecation(spec, version["name"]),)
+        strategy.deprecation_warnings = (version.get("deprecationWarning") or _deprecation(spec, version["name"]),)
     custom = CustomVersion(
         definition["metadata"]["name"],
         stored_as.version if stored_as is not None else version["name"],
@@ -219,7 +220,7 @@ def _deprecation(spec: Object, name: str) -> str:
     return f"{text}; use {spec['group']}/{min(newer, key=version_rank)} {spec['names']['kind']}" if newer else text
 
 
-def _schema_problems(obj: Object, openapi: dict[str, Any], old: Object | None) -> list[FieldError]:
+def _validate_schema(obj: Object, openapi: dict[str, Any], old: Object | None) -> ErrorList:
     if old is None:
         return schema.validate(obj, openapi)
     # What has changed in metadata is not what has changed in the object, and need not change its version.

@@ -9,10 +9,10 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.apiserver import errors
+from pilothouse.apiserver import field_errors
 from pilothouse.apiserver.customresources import schema as values
 from pilothouse.apiserver.customresources.field_paths import PathError, resolve
-from pilothouse.apiserver.customresources.objects import embedded_problems
+from pilothouse.apiserver.customresources.objects import validate_embedded
 from pilothouse.apiserver.customresources.rule_costs import RuleCosts, repeats_below
 from pilothouse.apiserver.customresources.rules import (
     ABSENT,
@@ -22,13 +22,17 @@ from pilothouse.apiserver.customresources.rules import (
     compile_rules,
     has_rules,
     rule_tree,
-    shown_rule,
 )
-from pilothouse.apiserver.errors import FieldError
-from pilothouse.apiserver.patterns import PatternError, compiled
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.patterns import PatternError, compiled
 
 if TYPE_CHECKING:
-    from pilothouse.apiserver.cel.sizes import Sized
+    from pilothouse.cel.sizes import Sized
+
+with lazy_imports():
+    from pilothouse.cel import sizes as cel_sizes
+
 
 Node = Mapping[str, Any]
 _EMBEDDED = "x-kubernetes-embedded-resource"
@@ -52,28 +56,28 @@ _UNSUPPORTED = {
 }
 
 
-def schema_problems(schema: Node, path: str, *, known: bool = False) -> list[FieldError]:
+def validate_schema(schema: Node, path: str, *, known: bool = False) -> ErrorList:
     """Everything wrong with a schema. Rules are only looked at when the rest is right; of one that is ``known`` from
     before, a rule may cost more than new ones."""
-    problems = []
+    errors = []
     if schema.get("nullable"):
-        problems.append(errors.not_allowed(f"{path}.nullable", "nullable cannot be true at the root"))
+        errors.append(field_errors.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     if _is_convertible(schema):
         structure = sorted([*_structure(schema, path, "root"), *_incomplete(schema, schema, path, path)], key=_text)
-        problems += structure or _defaults(schema, path, root=True)
+        errors += structure or _defaults(schema, path, root=True)
     checked = _Schema()
     checked.visit(schema, path, root=True)
-    problems += checked.problems
-    if not problems and checked.names_its_schema:
+    errors += checked.problems
+    if not errors and checked.names_its_schema:
         # What else upstream's conversion refuses has been found by then.
-        problems.append(errors.invalid_value(path, "", "OpenAPIV3Schema 'schema' is not supported"))
-    if not problems:
+        errors.append(field_errors.invalid(path, "", "OpenAPIV3Schema 'schema' is not supported"))
+    if not errors:
         rules = _Rules(RuleCosts(known=known))
         rules.visit(schema, path, "", root=True)
-        problems += rules.problems + rules.costs.total(path)
-    if not problems and has_rules(schema):
-        problems += _ruled_defaults(schema, path, root=True)
-    return problems
+        errors += rules.problems + rules.costs.total(path)
+    if not errors and has_rules(schema):
+        errors += _ruled_defaults(schema, path, root=True)
+    return errors
 
 
 def _is_convertible(node: Any) -> bool:
@@ -103,7 +107,7 @@ def _structure(node: Node, path: str, level: str) -> Iterator[FieldError]:
     if not isinstance(node, Mapping):
         return
     if node.get("type") == "array" and node.get("items") is None:
-        yield errors.required(f"{path}.items", "must be specified")
+        yield field_errors.required(f"{path}.items", "must be specified")
     if isinstance(node.get("items"), Mapping):
         yield from _structure(node["items"], f"{path}.items", "item")
     for name, below in (node.get("properties") or {}).items():
@@ -111,7 +115,7 @@ def _structure(node: Node, path: str, level: str) -> Iterator[FieldError]:
     additional = node.get("additionalProperties")
     if additional is not None:
         if level == "root":
-            yield errors.not_allowed(f"{path}.additionalProperties", "must not be used at the root")
+            yield field_errors.forbidden(f"{path}.additionalProperties", "must not be used at the root")
         if isinstance(additional, Mapping):
             yield from _structure(additional, f"{path}.additionalProperties", "field")
     yield from _extensions(node, path)
@@ -125,21 +129,21 @@ def _extensions(node: Node, path: str) -> Iterator[FieldError]:
     if node.get(_INT_OR_STRING):
         for word in (_PRESERVE, _EMBEDDED):
             if node.get(word):
-                yield errors.invalid_value(f"{path}.{word}", True, f"must be false if {_INT_OR_STRING} is true")
+                yield field_errors.invalid(f"{path}.{word}", True, f"must be false if {_INT_OR_STRING} is true")
 
 
 def _kind(node: Node, path: str, level: str) -> Iterator[FieldError]:
     kind, where = node.get("type") or "", f"{path}.type"
     if node.get(_EMBEDDED) and kind != "object":
         told = f"must be object if {_EMBEDDED} is true"
-        yield errors.invalid_value(where, kind, told) if kind else errors.required(where, told)
+        yield field_errors.invalid(where, kind, told) if kind else field_errors.required(where, told)
     elif not kind and not node.get(_INT_OR_STRING) and not node.get(_PRESERVE):
         places = {"root": "at the root", "item": "for specified array items", "field": "for specified object fields"}
-        yield errors.required(where, f"must not be empty {places[level]}")
+        yield field_errors.required(where, f"must not be empty {places[level]}")
     if node.get(_EMBEDDED) and node.get("additionalProperties") is not None:
-        yield errors.not_allowed(f"{path}.additionalProperties", f"must not be used if {_EMBEDDED} is set")
+        yield field_errors.forbidden(f"{path}.additionalProperties", f"must not be used if {_EMBEDDED} is set")
     if level == "root" and kind and kind != "object":
-        yield errors.invalid_value(where, kind, "must be object at the root")
+        yield field_errors.invalid(where, kind, "must be object at the root")
 
 
 _PATTERN = "must be a valid regular expression, but isn't: "
@@ -150,30 +154,32 @@ def _pattern(node: Node, path: str) -> Iterator[FieldError]:
         try:
             compiled(node["pattern"])
         except PatternError as error:
-            yield errors.invalid_value(f"{path}.pattern", node["pattern"], f"{_PATTERN}{error}")
+            yield field_errors.invalid(f"{path}.pattern", node["pattern"], f"{_PATTERN}{error}")
 
 
 def _object_fields(node: Node, path: str, level: str) -> Iterator[FieldError]:
     properties = node.get("properties") or {}
     for name in ("kind", "apiVersion"):
         if name in properties and properties[name].get("type") != "string":
-            yield errors.invalid_value(
+            yield field_errors.invalid(
                 f"{path}.properties[{name}].type", properties[name].get("type") or "", "must be string"
             )
     if "metadata" in properties:
         below, where = properties["metadata"], f"{path}.properties[metadata]"
         if below.get("type") != "object":
-            yield errors.invalid_value(f"{where}.type", below.get("type") or "", "must be object")
+            yield field_errors.invalid(f"{where}.type", below.get("type") or "", "must be object")
         if level == "root":
             known = ("type", "properties", "default")
             extra = [word for word, value in below.items() if word not in known and value not in _NOTHING_SAID]
             if extra or any(name not in ("name", "generateName") for name in below.get("properties") or ()):
-                yield errors.not_allowed(
+                yield field_errors.forbidden(
                     where,
                     "must not specify anything other than name and generateName, but metadata is implicitly specified",
                 )
     if node.get(_EMBEDDED) and not node.get(_PRESERVE) and not properties:
-        yield errors.required(f"{path}.properties", f"must not be empty if {_EMBEDDED} is true without {_PRESERVE}")
+        yield field_errors.required(
+            f"{path}.properties", f"must not be empty if {_EMBEDDED} is true without {_PRESERVE}"
+        )
 
 
 _NOTHING_SAID: tuple[Any, ...] = (None, False, "", [], {})
@@ -213,13 +219,13 @@ def _junctions(node: Node, path: str, *, spine: bool = False, any_of: bool = Tru
 def _nested(node: Node, path: str, *, any_of: bool = True) -> Iterator[FieldError]:
     for word, told in _EMPTY:
         if node.get(word) not in _NOTHING_SAID:
-            yield errors.not_allowed(f"{path}.{word}", f"must be {told} to be structural")
+            yield field_errors.forbidden(f"{path}.{word}", f"must be {told} to be structural")
     if node.get(_RULES):
-        yield errors.not_allowed(f"{path}.{_RULES}", "must be empty to be structural")
+        yield field_errors.forbidden(f"{path}.{_RULES}", "must be empty to be structural")
     for name, below in (node.get("properties") or {}).items():
         where = f"{path}.properties[{name}]"
         if name == "metadata":
-            yield errors.not_allowed(where, "must not be specified in a nested context")
+            yield field_errors.forbidden(where, "must not be specified in a nested context")
         yield from _nested(below, where)
     if isinstance(node.get("items"), Mapping):
         yield from _nested(node["items"], f"{path}.items")
@@ -241,12 +247,12 @@ def _missing(node: Node, judged: Node, path: str, judged_path: str) -> Iterator[
         spine = (node.get("properties") or {}).get(name)
         there, here = f"{path}.properties[{name}]", f"{judged_path}.properties[{name}]"
         if spine is None:
-            yield errors.required(there, f"because it is defined in {here}")
+            yield field_errors.required(there, f"because it is defined in {here}")
             continue
         yield from _missing(spine, below, there, here)
     if isinstance(judged.get("items"), Mapping):
         if not isinstance(node.get("items"), Mapping):
-            yield errors.required(f"{path}.items", f"because it is defined in {judged_path}.items")
+            yield field_errors.required(f"{path}.items", f"because it is defined in {judged_path}.items")
         else:
             yield from _missing(node["items"], judged["items"], f"{path}.items", f"{judged_path}.items")
     yield from _incomplete(node, judged, path, judged_path)
@@ -259,7 +265,7 @@ def _defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldErr
     """A default must itself be valid as it stands, and all of it known. Upstream does not look below
     additionalProperties."""
     if node.get("default") is not None and not root:
-        yield from _default_problems(node, f"{path}.default")
+        yield from _validate_default(node, f"{path}.default")
     if isinstance(node.get("items"), Mapping):
         yield from _defaults(node["items"], f"{path}.items")
     for name, below in (node.get("properties") or {}).items():
@@ -267,12 +273,12 @@ def _defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldErr
             yield from _defaults(below, f"{path}.properties[{name}]")
 
 
-def _default_problems(node: Node, path: str) -> Iterator[FieldError]:
+def _validate_default(node: Node, path: str) -> Iterator[FieldError]:
     default = node["default"]
     whole = {"properties": {"": node}}
     if values.prune(copy.deepcopy(default), node, root=bool(node.get(_EMBEDDED))):
-        yield errors.invalid_value(path, default, "must not have unknown fields")
-    embedded = embedded_problems({"": default}, whole)
+        yield field_errors.invalid(path, default, "must not have unknown fields")
+    embedded = validate_embedded({"": default}, whole)
     if embedded:
         for problem in embedded:
             yield FieldError(path + problem.field, problem.reason, problem.text)
@@ -308,7 +314,7 @@ class _Schema:
     """The second look, at words and their combinations."""
 
     def __init__(self) -> None:
-        self.problems: list[FieldError] = []
+        self.problems: ErrorList = []
         self.names_its_schema = False
 
     def visit(self, node: Any, path: str, *, root: bool = False, no_default: str = "", in_meta: bool = False) -> None:
@@ -317,25 +323,25 @@ class _Schema:
         add = self.problems.append
         self.names_its_schema = self.names_its_schema or bool(node.get("$schema"))
         if no_default and "default" in node:
-            add(errors.not_allowed(f"{path}.default", f"must not be set {no_default}"))
+            add(field_errors.forbidden(f"{path}.default", f"must not be set {no_default}"))
         for word, told in _UNSUPPORTED.items():
             if node.get(word) not in (_NOTHING_SAID if word in _EMPTY_IS_NONE else _NULL):
-                add(errors.not_allowed(f"{path}.{word}", told))
+                add(field_errors.forbidden(f"{path}.{word}", told))
         kind = node.get("type") or ""
         if kind and kind not in _TYPES:
-            add(errors.not_supported(f"{path}.type", kind, _TYPES))
+            add(field_errors.not_supported(f"{path}.type", kind, _TYPES, plain=True))
         if kind == "null":
-            add(errors.not_allowed(f"{path}.type", "type cannot be set to null, use nullable as an alternative"))
+            add(field_errors.forbidden(f"{path}.type", "type cannot be set to null, use nullable as an alternative"))
         if isinstance(node.get("items"), list):
-            add(errors.not_allowed(f"{path}.items", "items must be a schema object and not an array"))
+            add(field_errors.forbidden(f"{path}.items", "items must be a schema object and not an array"))
         if in_meta and node.get(_EMBEDDED):
-            add(errors.not_allowed(f"{path}.{_EMBEDDED}", "must not be used inside of resource meta"))
+            add(field_errors.forbidden(f"{path}.{_EMBEDDED}", "must not be used inside of resource meta"))
         if node.get("uniqueItems"):
             why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-            add(errors.not_allowed(f"{path}.uniqueItems", why))
+            add(field_errors.forbidden(f"{path}.uniqueItems", why))
         self._below(node, path, root=root, no_default=no_default, in_meta=in_meta)
         if node.get(_PRESERVE) is False:
-            add(errors.invalid_value(f"{path}.{_PRESERVE}", False, "must be true or undefined"))
+            add(field_errors.invalid(f"{path}.{_PRESERVE}", False, "must be true or undefined"))
         self._lists(node, path, kind)
         self._rules(node, path)
 
@@ -344,7 +350,7 @@ class _Schema:
         if additional is not None:
             if properties and additional is not True:
                 why = "additionalProperties and properties are mutual exclusive"
-                self.problems.append(errors.not_allowed(f"{path}.additionalProperties", why))
+                self.problems.append(field_errors.forbidden(f"{path}.additionalProperties", why))
             reason = "inside additionalProperties applying to object metadata" if in_meta else no_default
             self.visit(additional, f"{path}.additionalProperties", no_default=reason, in_meta=in_meta)
         for name, below in properties.items():
@@ -369,50 +375,54 @@ class _Schema:
                 continue
             if kind != wanted:
                 told, where = f"must be {wanted} if {word} is specified", f"{path}.type"
-                add(errors.invalid_value(where, kind, told) if kind else errors.required(where, told))
+                add(field_errors.invalid(where, kind, told) if kind else field_errors.required(where, told))
             if given not in choices:
-                add(errors.not_supported(f"{path}.{word}", given, choices))
+                add(field_errors.not_supported(f"{path}.{word}", given, choices, plain=True))
         items, list_type, keys = node.get("items"), node.get(_LIST_TYPE), node.get(_KEYS) or []
         if list_type == "set" and kind == "array" and isinstance(items, Mapping):
             told = f"must be atomic as item of a list with {_LIST_TYPE}=set"
             if items.get("type") == "array" and items.get(_LIST_TYPE) not in (None, "atomic"):
-                add(errors.invalid_value(f"{path}.items.{_LIST_TYPE}", items[_LIST_TYPE], told))
+                add(field_errors.invalid(f"{path}.items.{_LIST_TYPE}", items[_LIST_TYPE], told))
             elif items.get("type") == "object" and items.get(_MAP_TYPE) != "atomic":
-                add(errors.invalid_value(f"{path}.items.{_MAP_TYPE}", items.get(_LIST_TYPE), told))
+                add(field_errors.invalid(f"{path}.items.{_MAP_TYPE}", items.get(_LIST_TYPE), told))
         if keys and list_type != "map":
             told, where = f"must be map if {_KEYS} is non-empty", f"{path}.{_LIST_TYPE}"
-            add(errors.required(where, told) if list_type is None else errors.invalid_value(where, list_type, told))
+            add(
+                field_errors.required(where, told)
+                if list_type is None
+                else field_errors.invalid(where, list_type, told)
+            )
         if list_type == "map":
             self._map_list(items, keys, path)
         if list_type in ("map", "set") and isinstance(items, Mapping):
             if items.get("nullable"):
                 why = f"cannot be nullable when {_LIST_TYPE} is {list_type}"
-                add(errors.not_allowed(f"{path}.items.nullable", why))
+                add(field_errors.forbidden(f"{path}.items.nullable", why))
             if list_type == "map":
                 self._map_keys(items, keys, path)
 
     def _map_list(self, items: Any, keys: list[str], path: str) -> None:
         add = self.problems.append
         if not keys:
-            add(errors.required(f"{path}.{_KEYS}", f"must not be empty if {_LIST_TYPE} is map"))
+            add(field_errors.required(f"{path}.{_KEYS}", f"must not be empty if {_LIST_TYPE} is map"))
         if not items:
-            add(errors.required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map"))
+            add(field_errors.required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map"))
             return
         if not isinstance(items, Mapping):
             return
         if items.get("type") != "object":
             told = f"must be object if parent array's {_LIST_TYPE} is map"
-            add(errors.invalid_value(f"{path}.items.type", items.get("type") or "", told))
+            add(field_errors.invalid(f"{path}.items.type", items.get("type") or "", told))
             return
         for position, key in enumerate(keys):
             below = (items.get("properties") or {}).get(key)
             if below is None:
-                add(errors.invalid_value(f"{path}.{_KEYS}", keys, "entries must all be names of item properties"))
+                add(field_errors.invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties"))
             elif below.get("type") in ("array", "object"):
                 told = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
-                add(errors.invalid_value(f"{path}.items.properties[{key}].type", items["type"], told))
+                add(field_errors.invalid(f"{path}.items.properties[{key}].type", items["type"], told))
             if key in keys[:position]:
-                add(errors.invalid_value(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
+                add(field_errors.invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
 
     def _map_keys(self, items: Node, keys: list[str], path: str) -> None:
         """Keys are always there."""
@@ -423,10 +433,10 @@ class _Schema:
                 continue
             if key not in (items.get("required") or ()) and below.get("default") is None:
                 told = f"this property is in {_KEYS}, so it must have a default or be a required property"
-                add(errors.required(f"{path}.items.properties[{key}].default", told))
+                add(field_errors.required(f"{path}.items.properties[{key}].default", told))
             if below.get("nullable"):
                 told = f"this property is in {_KEYS}, so it cannot be nullable"
-                add(errors.not_allowed(f"{path}.items.properties[{key}].nullable", told))
+                add(field_errors.forbidden(f"{path}.items.properties[{key}].nullable", told))
 
     def _rules(self, node: Node, path: str) -> None:
         add = self.problems.append
@@ -434,28 +444,28 @@ class _Schema:
             where = f"{path}.{_RULES}[{position}]"
             text, message = (rule.get("rule") or "").strip(), (rule.get("message") or "").strip()
             if not text:
-                add(errors.required(f"{where}.rule", "rule is not specified"))
+                add(field_errors.required(f"{where}.rule", "rule is not specified"))
             elif rule.get("message") and not message:
-                add(errors.invalid_value(f"{where}.message", rule["message"], "must be non-empty if specified"))
+                add(field_errors.invalid(f"{where}.message", rule["message"], "must be non-empty if specified"))
             elif _has_breaks(message):
-                add(errors.invalid_value(f"{where}.message", rule["message"], "must not contain line breaks"))
+                add(field_errors.invalid(f"{where}.message", rule["message"], "must not contain line breaks"))
             elif _has_breaks(text) and not message:
-                add(errors.required(f"{where}.message", "message must be specified if rule contains line breaks"))
+                add(field_errors.required(f"{where}.message", "message must be specified if rule contains line breaks"))
             if rule.get("messageExpression") and not rule["messageExpression"].strip():
                 why = "messageExpression must be non-empty if specified"
-                add(errors.required(f"{where}.messageExpression", why))
+                add(field_errors.required(f"{where}.messageExpression", why))
             if rule.get("reason") is not None and rule["reason"] not in _REASONS:
-                add(errors.not_supported(f"{where}.reason", rule["reason"], _REASONS))
+                add(field_errors.not_supported(f"{where}.reason", rule["reason"], _REASONS))
             given = rule.get("fieldPath") or ""
             if given and not given.strip():
-                add(errors.invalid_value(f"{where}.fieldPath", given, "must be non-empty if specified"))
+                add(field_errors.invalid(f"{where}.fieldPath", given, "must be non-empty if specified"))
             if _has_breaks(given):
-                add(errors.invalid_value(f"{where}.fieldPath", given, "must not contain line breaks"))
+                add(field_errors.invalid(f"{where}.fieldPath", given, "must not contain line breaks"))
             if given:
                 try:
                     resolve(given, node)
                 except PathError:
-                    add(errors.invalid_value(f"{where}.fieldPath", given, "must be a valid path"))
+                    add(field_errors.invalid(f"{where}.fieldPath", given, "must be a valid path"))
 
 
 def _has_breaks(text: str) -> bool:
@@ -469,7 +479,7 @@ class _Rules:
     """The third look: what the compiler says of the rules."""
 
     def __init__(self, costs: RuleCosts) -> None:
-        self.problems: list[FieldError] = []
+        self.problems: ErrorList = []
         self.costs = costs
 
     def visit(self, node: Any, path: str, uncorrelated: str, *, root: bool = False, repeats: int | None = 1) -> None:
@@ -495,9 +505,7 @@ class _Rules:
             why = "internal error: failed to retrieve type information for x-kubernetes-validations"
             self.problems.append(FieldError(f"{path}.{_RULES}", "InternalError", f"Internal error: {why}"))
             return
-        from pilothouse.apiserver.cel.sizes import sized
-
-        sizes = sized(node, root=whole)
+        sizes = cel_sizes.sized(node, root=whole)
         assert sizes is not None, "what has no type has no compiled rules"
         for position, rule in enumerate(compiled):
             where = f"{path}.{_RULES}[{position}]"
@@ -514,15 +522,15 @@ class _Rules:
     def _compiled(self, rule: Rule, path: str, uncorrelated: str) -> None:
         for field, told in (("rule", rule.problem), ("messageExpression", rule.message_problem)):
             if told:
-                text = f"Invalid value: {shown_rule(rule.source)}: {told}"
-                self.problems.append(FieldError(f"{path}.{field}", "FieldValueInvalid", text))
+                shown = field_errors.internal_value("apiextensions.ValidationRule", rule.source)
+                self.problems.append(field_errors.invalid(f"{path}.{field}", shown, told))
         if rule.uses_old_self:
             if uncorrelated:
                 why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
-                self.problems.append(errors.invalid_value(f"{path}.rule", rule.source.get("rule"), why))
+                self.problems.append(field_errors.invalid(f"{path}.rule", rule.source.get("rule"), why))
         elif rule.source.get("optionalOldSelf") is not None:
             self.problems.append(
-                errors.invalid_value(
+                field_errors.invalid(
                     f"{path}.optionalOldSelf",
                     rule.source["optionalOldSelf"],
                     "may not be set if oldSelf is not used in rule",

@@ -5,42 +5,49 @@ what comes out goes the way of every write, a create where nothing is stored. Af
 ``pkg/endpoints/handlers/patch.go`` (``applyPatcher``, v0.36).
 """
 
-import json
 from typing import Any
 
 import msgspec
 
+from pilothouse.api.schema import Definition, definition_of
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.bodies import check_size
-from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.handlers.creating import create_object
-from pilothouse.apiserver.handlers.incoming import check_patched, definition_of
+from pilothouse.apiserver.handlers.incoming import check_patched
+from pilothouse.apiserver.handlers.object_names import wrong_name, wrong_namespace
 from pilothouse.apiserver.handlers.updating import change
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions
-from pilothouse.apiserver.places import wrong_name, wrong_namespace
 from pilothouse.apiserver.results import ObjectResult
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.bodies import DecodeError, convert_document, decode_untyped
 from pilothouse.machinery.field_walks import problem_text, problems
 from pilothouse.machinery.go_numbers import ConversionError, fit_numbers
 from pilothouse.machinery.merge_types import MergeType
+
+with lazy_imports():
+    from pilothouse.machinery import yaml_text
 
 
 async def apply(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
     """PATCH of an object, or of its status, with a configuration."""
     info = call.info
-    config = read_config(call)
+    config, repeated = await core.long_work.run(call.size, read_config, call)
     if core.store.staged(call.key) is None and not call.asked.subresource:
-        return await _create(core, call, config, options)
+        return await _create(core, call, config, repeated, options)
 
     def applied(live: Object, known: bytes) -> tuple[Object, bytes]:
-        new, owners = core.ownership.applied(call, live, known, config, options)
+        new, owners = core.managed_fields.applied(call, live, known, config, options)
         if twice is not None:
             raise twice
-        return _checked(call, new, options), owners
+        return _checked(call, new, options, config), owners
 
-    twice = note_duplicates(call, options)
-    check_config(config, info.api_version, info.kind, core.ownership.tracker(info, call.asked.subresource).type)
+    twice = note_duplicates(call, options, repeated)
+    type_ = core.managed_fields.tracker(info, call.asked.subresource).type
+    await core.long_work.run(call.size, check_config, config, info.api_version, info.kind, type_)
     return await change(core, call, _unused, options, applied=applied)
 
 
@@ -48,15 +55,16 @@ def _unused(_live: Object) -> Object:
     raise AssertionError("what an apply makes of an object, it makes knowing who owns what")
 
 
-async def _create(core: Core, call: Call, config: Object, options: WriteOptions) -> ObjectResult:
+async def _create(core: Core, call: Call, config: Object, repeated: list[str], options: WriteOptions) -> ObjectResult:
     info = call.info
-    check_config(config, info.api_version, info.kind, core.ownership.tracker(info).type)
-    new, owners = core.ownership.applied(call, None, b"", config, options)
+    type_ = core.managed_fields.tracker(info).type
+    await core.long_work.run(call.size, check_config, config, info.api_version, info.kind, type_)
+    new, owners = await core.long_work.run(call.size, core.managed_fields.applied, call, None, b"", config, options)
     new = _placed(call, new)
-    twice = note_duplicates(call, options)
+    twice = note_duplicates(call, options, repeated)
     if twice is not None:
         raise twice
-    new = _checked(call, new, options)
+    new = await core.long_work.run(call.size, _checked, call, new, options, config)
     meta: Object = new["metadata"]
     if meta.get("uid"):
         why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
@@ -68,82 +76,56 @@ async def _create(core: Core, call: Call, config: Object, options: WriteOptions)
 # The configuration --------------------------------------------------------------------------------------------------
 
 
-def read_config(call: Call) -> Object:
-    """The configuration in the body of the call."""
+def read_config(call: Call) -> tuple[Object, list[str]]:
+    """The configuration in the body of the call, and what is said of the keys that it has twice."""
     body = call.request.body
     check_size(body)
     try:
-        document = _decode(body)
+        document, repeated = _decode(body)
     except ValueError as error:
         raise errors.bad_request(f"error decoding YAML: {error}") from None
     if not isinstance(document, dict):
         shown = {list: "array", str: "string", bool: "bool", type(None): "null"}.get(type(document), "number")
         if document is None:
-            return {}
+            return {}, repeated
         raise errors.bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
             f"{shown} into Go value of type map[string]interface {{}}"
         )
-    return document
+    return document, repeated
 
 
-def _decode(body: bytes) -> Any:
+def _decode(body: bytes) -> tuple[Any, list[str]]:
+    if body[:1] == b"{":
+        try:
+            document, twice = decode_untyped(body)
+        except DecodeError:
+            pass  # It may be YAML in braces.
+        else:
+            if not twice:
+                return document, []
     try:
-        return msgspec.json.decode(body)
-    except RecursionError:
-        raise ValueError("error converting YAML to JSON: yaml: exceeded max depth") from None
-    except msgspec.DecodeError:
-        return _from_yaml(body)
-
-
-def _from_yaml(body: bytes) -> Any:
-    from pilothouse.machinery.yaml_text import YamlError, load_yaml
-
-    try:
-        document = load_yaml(body)
-    except YamlError as error:
+        document, repeated = yaml_text.read_yaml(body)
+    except yaml_text.YamlError as error:
         raise ValueError(f"error converting YAML to JSON: {error}") from None
-    # Dates become text and keys become strings, as in JSON.
-    return msgspec.json.decode(msgspec.json.encode(document, enc_hook=str))
+    # An alias is a value of its own from here on.
+    return msgspec.json.decode(msgspec.json.encode(document, order="sorted")), repeated
 
 
-def note_duplicates(call: Call, options: WriteOptions) -> StatusError | None:
+def note_duplicates(call: Call, options: WriteOptions, repeated: list[str]) -> StatusError | None:
     """Keys that the body has twice: an error, warnings or nothing, as the client wants it.
 
     The error is returned: it comes after whatever else is wrong.
     """
-    if options.field_validation == "Ignore" or not _has_duplicates(call.request.body):
+    if options.field_validation == "Ignore" or not repeated:
         return None
-    found = _duplicates(call.request.body)
     if options.field_validation == "Warn":
-        call.warnings += found
+        call.warnings += repeated
         return None
-    listed = "".join(f"\n  {line}" for line in found)
+    listed = "".join(f"\n  {line}" for line in repeated)
     return errors.bad_request(
         f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{listed}"
     )
-
-
-def _has_duplicates(body: bytes) -> bool:
-    twice = False
-
-    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal twice
-        found = dict(pairs)
-        twice = twice or len(found) != len(pairs)
-        return found
-
-    try:
-        json.loads(body, object_pairs_hook=members)
-    except ValueError:
-        return bool(_duplicates(body))
-    return twice
-
-
-def _duplicates(body: bytes) -> list[str]:
-    from pilothouse.machinery.yaml_text import repeated_keys
-
-    return repeated_keys(body)
 
 
 def check_config(config: Object, api_version: str, kind: str, type_: MergeType) -> None:
@@ -182,20 +164,21 @@ def _placed(call: Call, new: Object) -> Object:
     return {**new, "metadata": meta}
 
 
-def _checked(call: Call, new: Object, options: WriteOptions) -> Object:
-    """What the merge has made, as an object of the kind: canonical, and still the one that the URL names."""
+def _checked(call: Call, new: Object, options: WriteOptions, config: Object) -> Object:
+    """What the merge of ``config`` has made, as an object of the kind: canonical, and still the one that the URL
+    names."""
     info = call.info
     meta = new.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
-    name = meta.get("name") or ""
-    if name != call.name:
-        raise wrong_name(call, name)
     if not info.namespaced:
         if "namespace" in meta:
             meta = {field: value for field, value in meta.items() if field != "namespace"}
             new = {**new, "metadata": meta}
     elif meta.get("namespace") != call.namespace:
         raise wrong_namespace()
+    name = meta.get("name") or ""
+    if name != call.name:
+        raise wrong_name(call, name)
     quiet = msgspec.structs.replace(options, field_validation="Ignore")
     definition = None if info.custom is not None else definition_of(info.group, info.version, info.kind)
     try:
@@ -207,13 +190,22 @@ def _checked(call: Call, new: Object, options: WriteOptions) -> Object:
         try:
             fitting = new if definition is None else fit_numbers(new, definition)
         except ConversionError as number:
-            fitting = new
-            if "cannot unmarshal number" in why:
-                why = str(number)
+            fitting, why = new, str(number)
         if fitting is not new:
-            return _checked(call, fitting, options)
+            return _checked(call, fitting, options, config)
+        if definition is not None:
+            why = _conversion_error(new, definition) or why
         kind = _kind_text(info.api_version, info.kind)
         raise errors.plain(
-            f"failed to convert new object ({_place_text(new)}; {kind}) to proper version ({info.api_version}): "
+            f"failed to convert new object ({_place_text(config)}; {kind}) to proper version: "
             f"unable to convert unstructured object to {kind}: {why}"
         ) from None
+
+
+def _conversion_error(obj: Object, definition: Definition) -> str:
+    """What Go's conversion of untyped objects says is wrong, "" where it takes the object."""
+    try:
+        convert_document(obj, definition)
+    except DecodeError as error:
+        return error.message
+    return ""

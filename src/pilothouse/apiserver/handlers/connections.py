@@ -4,8 +4,9 @@ Everything that upstream checks before it turns to a kubelet is checked here too
 (``pkg/registry/core/pod/strategy.go``, ``pkg/registry/core/{service,node}/storage``, v1.36), in its words.
 """
 
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.handlers.logs import check_node, container_of, stored_pod
 from pilothouse.apiserver.resources import ResourceInfo
@@ -46,7 +47,7 @@ async def proxy_service(core: Core, call: Call) -> RawResult:
     _stored(core, call.info, call.namespace, name)
     slices = core.table.find("discovery.k8s.io", "v1", "endpointslices")
     assert slices is not None, "endpoint slices are built in"
-    label = b'"kubernetes.io/service-name":' + errors.shown(name).encode()
+    label = b'"kubernetes.io/service-name":' + field_errors.shown(name).encode()
     for record in core.store.list(slices.list_prefix(call.namespace)).records:
         if label in record.value and b'"ready":true' in record.value:
             raise _unreachable(f'the endpoints of service "{name}" are simulated and listen on no port')
@@ -77,7 +78,7 @@ def _split(text: str) -> tuple[str, str, str]:
             return "", name, port
         case [scheme, name, port] if scheme in ("", "http", "https"):
             return scheme, name, port
-    raise errors.bad_request(f"invalid pod request {errors.shown(text)}")
+    raise errors.bad_request(f"invalid pod request {field_errors.shown(text)}")
 
 
 def _no_process(what: str, where: str) -> StatusError:

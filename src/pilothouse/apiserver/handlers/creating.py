@@ -1,14 +1,21 @@
 """create: a new object, named by the client or by the server."""
 
-from pilothouse.apiserver import errors, metadata
-from pilothouse.apiserver.admission import Admission
-from pilothouse.apiserver.core import Call, Core
+from collections.abc import Iterable
+from typing import Any
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.handlers.incoming import read_object
+from pilothouse.apiserver.handlers.object_names import ensure_namespace_matches
 from pilothouse.apiserver.objects import Object, encode_object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
-from pilothouse.apiserver.ownership import put_entries, remember_size
-from pilothouse.apiserver.places import settle_namespace
+from pilothouse.apiserver.registry.generic import object_meta
+from pilothouse.apiserver.registry.generic.managed_fields import put_entries, remember_size
+from pilothouse.apiserver.registry.generic.validation import validate_create
 from pilothouse.apiserver.results import ObjectResult
+from pilothouse.machinery import resource_versions
 from pilothouse.machinery.names import generated_name
 from pilothouse.storage import Mismatch
 
@@ -19,7 +26,7 @@ _SERVER_FIELDS = ("uid", "selfLink", "deletionTimestamp", "deletionGracePeriodSe
 async def create(core: Core, call: Call) -> ObjectResult:
     """POST to a collection."""
     options = read_write_options(call.asked.query, "CreateOptions")
-    obj = read_object(call, options)
+    obj = await core.long_work.run(call.size, read_object, call, options)
     return await create_object(core, call, obj, options)
 
 
@@ -29,7 +36,7 @@ async def create_object(
     """Make ``obj``, which is the call's to change, a stored object. ``owners`` are its managedFields when known."""
     info, strategy = call.info, call.strategy
     meta: Object = obj.setdefault("metadata", {})
-    settle_namespace(call, meta)
+    ensure_namespace_matches(call, meta)
     revision = meta.pop("resourceVersion", None) or ""
     for field in _SERVER_FIELDS:
         meta.pop(field, None)
@@ -37,12 +44,7 @@ async def create_object(
     meta["uid"] = core.env.uid()
     meta["creationTimestamp"] = core.time.now()
     obj["kind"], obj["apiVersion"] = info.kind, info.api_version
-    strategy.default(obj)
-    if owners is None:
-        call.warnings += metadata.without_duplicate_owners(meta, admitted=False)
-        core.ownership.created(call, obj, options, sent)
-    else:
-        put_entries(obj, owners)
+    await core.long_work.run(call.size, _complete, core, call, obj, options, sent, owners)
 
     write = Admission(
         operation="CREATE",
@@ -69,21 +71,15 @@ async def create_object(
             meta["generation"] = 1
         else:
             meta.pop("generation", None)
+    strategy.drop_disabled_fields(obj, None)
     strategy.note_requester(obj, call.identity)
     strategy.stamp(obj, core.time.now())
-    strategy.prepare_create(obj, core.time.now())
-    call.warnings += metadata.without_duplicate_owners(meta, admitted=True)
-    problems = metadata.validate(meta, strategy.name_problems, strategy.judgements)
-    found = strategy.validate(obj)
-    if found:
-        problems += found * max(1, strategy.judgements.created)
-    problems = problems or metadata.validate_common(meta, strategy.judgements)
-    if problems:
-        raise errors.invalid(strategy.error_group(info), info.kind, meta.get("name") or "", problems)
-    call.warnings += strategy.warnings(obj)
+    strategy.prepare_for_create(obj, core.time.now())
+    call.warnings += object_meta.without_duplicate_owners(meta, admitted=True)
+    call.warnings += await core.long_work.run(call.size, _check, call, obj)
     write.name = meta["name"]
     await core.admission.review(write)
-    if _is_revision(revision) and not options.dry_run:
+    if revision and _is_revision(revision) and not options.dry_run:
         # Only the storage looks at it, and only at what it can read (apiserver pkg/storage/etcd3/store.go, v0.36).
         raise errors.plain("resourceVersion should not be set on objects to be created")
     if options.dry_run and revision:
@@ -92,8 +88,46 @@ async def create_object(
     return await _store(core, call, obj, options, generated=generated)
 
 
+def _complete(core: Core, call: Call, obj: Object, options: WriteOptions, sent: Any, owners: bytes | None) -> None:
+    """Fill in defaults, and note who owns what. ``sent`` is the managedFields that the body had."""
+    call.strategy.set_defaults(obj)
+    if owners is None:
+        call.warnings += object_meta.without_duplicate_owners(obj["metadata"], admitted=False)
+        core.managed_fields.created(call, obj, options, sent)
+    else:
+        put_entries(obj, owners)
+
+
+def _check(call: Call, obj: Object) -> Iterable[str]:
+    """Warnings about a new object; raises 422 for what is wrong with it."""
+    found = validate_create(call.strategy, obj)
+    if found:
+        group, name = call.strategy.error_group(call.info), obj["metadata"].get("name") or ""
+        raise errors.invalid(group, call.info.kind, name, found)
+    return call.strategy.warnings(obj)
+
+
+def created_part(call: Call, obj: Object) -> Admission:
+    """The write that a POST to a subresource is: ``obj`` is of a kind of its own (an Eviction, a TokenRequest), and
+    says which in ``kind`` and ``apiVersion``."""
+    return Admission(
+        operation="CREATE",
+        info=call.info,
+        namespace=call.namespace,
+        name=call.name,
+        identity=call.identity,
+        subresource=call.asked.subresource,
+        obj=obj,
+        dry_run=bool(call.asked.query.get("dryRun")),
+        warnings=call.warnings,
+    )
+
+
 def _is_revision(text: str) -> bool:
-    return text.isascii() and text.isdigit() and int(text) != 0
+    try:
+        return resource_versions.parse(text) != 0
+    except ValueError:
+        return False
 
 
 async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, generated: bool) -> ObjectResult:
@@ -123,11 +157,12 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
             else:
                 value = await core.commit(staged)
                 return ObjectResult(201, info, core.view(info, value), tuple(call.warnings))
+        assert taken is not None, "a create only fails on an object that is there"
+        being_deleted = b'"deletionTimestamp":"' in taken.value
         if not generated:
-            if meta.get("generateName"):
-                raise errors.no_unique_name(info, meta["name"])
-            assert taken is not None, "a create only fails on an object that is there"
-            raise errors.already_exists(info, meta["name"], being_deleted=b'"deletionTimestamp":"' in taken.value)
+            if not meta.get("generateName"):
+                raise errors.already_exists(info, meta["name"], being_deleted=being_deleted)
+            break
         if attempt < _NAME_ATTEMPTS - 1:
             meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
-    raise errors.no_unique_name(info, meta["name"])
+    raise errors.no_unique_name(info, meta["name"], being_deleted=being_deleted)

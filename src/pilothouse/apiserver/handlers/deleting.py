@@ -3,26 +3,29 @@
 After apiserver's ``pkg/registry/rest/delete.go`` and ``pkg/registry/generic/registry/store.go`` (v0.36).
 """
 
-import datetime
-
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission
-from pilothouse.apiserver.bodies import JSON_TYPES, YAML_TYPES, check_size, read_document
-from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.bodies import JSON_TYPES, YAML_TYPES, check_size, read_document, read_text
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.handlers.reading import list_objects, selection_of
 from pilothouse.apiserver.handlers.updating import read_stored, remove
-from pilothouse.apiserver.objects import Object, encode_object, format_seconds, ordered_metadata, parse_seconds
+from pilothouse.apiserver.objects import (
+    Object,
+    encode_object,
+    format_seconds,
+    next_generation,
+    ordered_metadata,
+    parse_seconds,
+)
 from pilothouse.apiserver.options import DeleteOptions, check_numbers, read_delete_options
 from pilothouse.apiserver.results import ListResult, ObjectResult, Result, StatusResult
+from pilothouse.machinery.times import add_seconds
 from pilothouse.storage import Mismatch, Record
 
 _ATTEMPTS = 5
-_JOBS_WARNING = (
-    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
-    "propagationPolicy=Orphan to suppress this warning"
-)
 
 
 def read_options(call: Call) -> DeleteOptions:
@@ -32,7 +35,7 @@ def read_options(call: Call) -> DeleteOptions:
         check_size(body)
         content_type = call.content_type
         if content_type in YAML_TYPES:
-            body = msgspec.json.encode(read_document(body, content_type, "DeleteOptions"))
+            body = read_text(body, content_type, "DeleteOptions")[0]
         elif content_type not in JSON_TYPES:
             read_document(body, content_type, "DeleteOptions")
     return read_delete_options(call.asked.query, body)
@@ -40,14 +43,14 @@ def read_options(call: Call) -> DeleteOptions:
 
 async def delete(core: Core, call: Call) -> Result:
     """DELETE of one object."""
-    options = read_options(call)
+    options = await core.long_work.run(call.size, read_options, call)
     info, strategy = call.info, call.strategy
-    if info.resource == "jobs" and options.propagation_policy is None and options.orphan_dependents is None:
-        call.warnings.append(_JOBS_WARNING)
+    if strategy.delete_warning and options.propagation_policy is None and options.orphan_dependents is None:
+        call.warnings.append(strategy.delete_warning)
     value, gone = await delete_one(core, call, options)
     code = 202 if not gone and options.orphan_dependents is False else 200
     warnings = tuple(call.warnings)
-    if gone and not strategy.returns_deleted:
+    if gone and not strategy.return_deleted_object:
         meta = read_stored_meta(value)
         details = {"name": call.name, "kind": info.resource, "uid": meta}
         if info.group:
@@ -90,17 +93,14 @@ async def delete_one(core: Core, call: Call, options: DeleteOptions) -> tuple[by
             dry_run=options.is_dry_run,
             warnings=call.warnings,
         )
-        await core.admission.admit(write)
-        await core.admission.review(write)
+        admission = core.admission_of(call)
+        await admission.admit(write)
+        await admission.review(write)
         try:
             return await _delete(core, call, record, obj, options)
         except Mismatch:
             continue
     raise errors.modified(call.info, call.name)
-
-
-_ASK_THEMSELVES = ("namespaces", "customresourcedefinitions.apiextensions.k8s.io")
-"""Resources whose own DELETE looks at preconditions, before the general one."""
 
 
 def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None:
@@ -115,7 +115,7 @@ def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None
     ):
         if given is None or given == there:
             continue
-        if call.info.group_resource in _ASK_THEMSELVES:
+        if call.strategy.checks_delete_preconditions:
             why = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {there}"
             raise errors.conflict(call.info, call.name, why)
         so = "deleted and then recreated" if what == "UID" else "modified"
@@ -219,7 +219,7 @@ def _begin_grace(core: Core, call: Call, obj: Object, options: DeleteOptions) ->
         meta["deletionTimestamp"] = core.time.after(grace)
         meta["deletionGracePeriodSeconds"] = grace
         if meta.get("generation"):
-            meta["generation"] += 1
+            meta["generation"] = next_generation(meta)
         return grace, False
     current: int = meta.get("deletionGracePeriodSeconds") or 0
     if not current:
@@ -228,7 +228,8 @@ def _begin_grace(core: Core, call: Call, obj: Object, options: DeleteOptions) ->
         return current, True
     # The old deadline less the old period is when the deletion began; the new period counts from there too, but ends no
     # earlier than now.
-    deadline = parse_seconds(meta["deletionTimestamp"]) + datetime.timedelta(seconds=requested - current)
+    began = add_seconds(parse_seconds(meta["deletionTimestamp"]), -current)
+    deadline = add_seconds(began, requested)
     meta["deletionTimestamp"] = format_seconds(max(deadline, core.env.now()))
     meta["deletionGracePeriodSeconds"] = requested
     return requested, False
@@ -238,7 +239,7 @@ def _mark_as_deleting(core: Core, call: Call, meta: Object) -> None:
     """Without grace, an object whose finalizers keep it is marked as of now."""
     now = core.time.now()
     if not meta.get("deletionTimestamp") and meta.get("generation") and call.strategy.raises_generation_on_delete:
-        meta["generation"] += 1
+        meta["generation"] = next_generation(meta)
     if not meta.get("deletionTimestamp") or meta["deletionTimestamp"] > now:
         meta["deletionTimestamp"] = now
     meta["deletionGracePeriodSeconds"] = 0
@@ -269,7 +270,7 @@ async def delete_collection(core: Core, call: Call) -> Result:
     """DELETE of a collection: each selected object by the rules of a single delete."""
     check_numbers(call.asked.query)
     selection_of(core, call)  # upstream reads the selectors first
-    options = read_options(call)
+    options = await core.long_work.run(call.size, read_options, call)
     page = await list_objects(core, call)
     assert isinstance(page, ListResult), "a list answers a list"
     deleted: list[bytes] = []

@@ -13,8 +13,10 @@ import msgspec
 from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.bodies import check_size, read_document
-from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.handlers.creating import created_part
 from pilothouse.apiserver.handlers.deleting import check_preconditions, delete_one
 from pilothouse.apiserver.handlers.incoming import read_built_in
 from pilothouse.apiserver.handlers.updating import change, read_stored
@@ -45,13 +47,16 @@ _SERVER = Identity("system:apiserver", ("system:masters",))
 
 async def evict(core: Core, call: Call) -> StatusResult:
     """POST of pods/NAME/eviction."""
-    sent = _read(call)
-    if (sent.get("metadata") or {}).get("name") != call.name:
+    sent = await core.long_work.run(call.size, _read, call)
+    write = created_part(call, sent)
+    await core.admission.admit(write)
+    if sent["metadata"].get("name") != call.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     options = _delete_options(call, sent)
+    await core.admission.review(write)
     # From here on the pod's metadata and status are written, as through pods/status.
     asked = msgspec.structs.replace(call.asked, subresource="status", query=NO_QUERY)
-    one = msgspec.structs.replace(call, asked=asked)
+    one = msgspec.structs.replace(call, asked=asked, admitted=True)
     pod = _pod(core, one)
     attempts = 1 if _revision(options) else _ATTEMPTS
     for attempt in range(attempts):
@@ -113,7 +118,8 @@ def _read(call: Call) -> Object:
         request = msgspec.structs.replace(call.request, headers=headers, body=msgspec.json.encode(document))
         call = msgspec.structs.replace(call, request=request)
     options = read_write_options(call.asked.query, "CreateOptions")
-    return read_built_in(call, options, call.info, GROUP, "v1", "Eviction")
+    sent = read_built_in(call, options, call.info, GROUP, "v1", "Eviction")
+    return {**sent, "kind": "Eviction", "apiVersion": "policy/v1", "metadata": sent.get("metadata") or {}}
 
 
 def _delete_options(call: Call, sent: Object) -> DeleteOptions:

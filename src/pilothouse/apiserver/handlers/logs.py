@@ -12,13 +12,15 @@ import msgspec
 
 from pilothouse.api.logs import ContainerLog, LogLine
 from pilothouse.api.wire import Response
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.core import Call, Core
-from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
 from pilothouse.apiserver.results import RawResult
 from pilothouse.apiserver.routing import Query
-from pilothouse.apiserver.strategies.filling import NON_NEGATIVE
+from pilothouse.machinery.times import add_seconds, format_micro_time
 
 _HEADERS: Mapping[str, str] = {"content-type": "text/plain", "cache-control": "no-cache, private"}
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
@@ -38,22 +40,22 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_log_options(query: Query, name: str, now: datetime.datetime) -> LogOptions:
     """The options in the query. Raises 422 for what contradicts itself, 400 for what cannot be read."""
-    problems: list[FieldError] = []
+    problems: ErrorList = []
     seconds, tail, limit = query.number("sinceSeconds"), query.number("tailLines"), query.number("limitBytes")
     time_text = query.first("sinceTime")
     if tail is not None and tail < 0:
-        problems.append(errors.invalid_value("tailLines", tail, NON_NEGATIVE))
+        problems.append(field_errors.invalid("tailLines", tail, NON_NEGATIVE))
     if limit is not None and limit < 1:
-        problems.append(errors.invalid_value("limitBytes", limit, "must be greater than 0"))
+        problems.append(field_errors.invalid("limitBytes", limit, "must be greater than 0"))
     if seconds is not None and time_text:
-        problems.append(errors.not_allowed("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+        problems.append(field_errors.forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
     elif seconds is not None and seconds < 1:
-        problems.append(errors.invalid_value("sinceSeconds", seconds, "must be greater than 0"))
+        problems.append(field_errors.invalid("sinceSeconds", seconds, "must be greater than 0"))
     if problems:
         raise errors.invalid("", "PodLogOptions", name, problems)
     since = None
     if seconds is not None:
-        since = now - datetime.timedelta(seconds=seconds)
+        since = add_seconds(now, -seconds)
     elif time_text:
         since = _read_time(time_text)
     return LogOptions(
@@ -74,7 +76,7 @@ def _read_time(text: str) -> datetime.datetime:
             return moment
     except ValueError:
         pass
-    quoted = errors.shown(text)
+    quoted = field_errors.shown(text)
     raise errors.bad_request(f'parsing time {quoted} as "2006-01-02T15:04:05Z07:00": cannot parse {quoted} as "2006"')
 
 
@@ -162,7 +164,7 @@ def _text(lines: Sequence[LogLine], options: LogOptions) -> bytes:
 
 
 def _nanos(moment: datetime.datetime) -> str:
-    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "000Z"
+    return format_micro_time(moment)[:-1] + "000Z"
 
 
 def _cut(text: bytes, limit: int | None) -> bytes:

@@ -2,75 +2,66 @@
 
 After kubernetes' ``pkg/registry/core/pod/strategy.go`` (``podEphemeralContainersStrategy``, ``podResizeStrategy``) and
 ``ValidatePodEphemeralContainersUpdate``, ``ValidatePodResize`` in ``pkg/apis/core/validation`` (v1.36). Whatever else a
-body changes is dropped without a word.
+body changes is dropped without a word, but for other containers of a resize.
 """
 
-from collections.abc import Callable, Iterable
-
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.core import Call, Core
-from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.handlers.incoming import read_object
+from pilothouse.apiserver.handlers.object_names import check_name
 from pilothouse.apiserver.handlers.patching import patch_function, read_patch_options
-from pilothouse.apiserver.handlers.updating import Wanted, change
-from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.handlers.updating import Part, Wanted, change
+from pilothouse.apiserver.objects import Object, next_generation
 from pilothouse.apiserver.options import WriteOptions, read_write_options
-from pilothouse.apiserver.places import check_identity
+from pilothouse.apiserver.registry.core.pods.validation import qos_class, validate_pod_spec
+from pilothouse.apiserver.registry.generic.strategy import Step
 from pilothouse.apiserver.results import ObjectResult
-from pilothouse.apiserver.strategies.pod_templates import qos_class, validate_pod_spec
 
 _MIRROR = "kubernetes.io/config.mirror"
 _RESIZABLE = ("cpu", "memory")
 
-Judge = Callable[[Object, Object], list[FieldError]]
-"""Carries what may change over to the stored pod (in place), and says what is wrong with it: (pod as sent, old)."""
-
 
 async def update_ephemeral_containers(core: Core, call: Call) -> ObjectResult:
     """PUT of pods/NAME/ephemeralcontainers."""
-    return await _put(core, call, _ephemeral_problems)
+    return await _put(core, call, _EPHEMERAL)
 
 
 async def patch_ephemeral_containers(core: Core, call: Call) -> ObjectResult:
     """PATCH of pods/NAME/ephemeralcontainers."""
-    return await _patch(core, call, _ephemeral_problems)
+    return await _patch(core, call, _EPHEMERAL)
 
 
 async def update_resize(core: Core, call: Call) -> ObjectResult:
     """PUT of pods/NAME/resize."""
-    return await _put(core, call, _resize_problems)
+    return await _put(core, call, _RESIZE)
 
 
 async def patch_resize(core: Core, call: Call) -> ObjectResult:
     """PATCH of pods/NAME/resize."""
-    return await _patch(core, call, _resize_problems)
+    return await _patch(core, call, _RESIZE)
 
 
-async def _put(core: Core, call: Call, judge: Judge) -> ObjectResult:
+async def _put(core: Core, call: Call, part: Part) -> ObjectResult:
     options = read_write_options(call.asked.query, "UpdateOptions")
-    sent = read_object(call, options)
+    sent = await core.long_work.run(call.size, read_object, call, options)
     meta: Object = sent.setdefault("metadata", {})
-    check_identity(call, meta)
+    check_name(call, meta)
     revision = meta.get("resourceVersion") or ""
-    return await _write(core, call, lambda _old: read_object(call, options), options, judge, revision)
+    return await _write(core, call, lambda _old: read_object(call, options), options, part, revision)
 
 
-async def _patch(core: Core, call: Call, judge: Judge) -> ObjectResult:
+async def _patch(core: Core, call: Call, part: Part) -> ObjectResult:
     options = read_patch_options(call)
-    return await _write(core, call, patch_function(call, call.info, options), options, judge, None)
+    wanted = await core.long_work.run(call.size, patch_function, call, call.info, options)
+    return await _write(core, call, wanted, options, part, None)
 
 
 async def _write(
-    core: Core, call: Call, wanted: Wanted, options: WriteOptions, judge: Judge, revision: str | None
+    core: Core, call: Call, wanted: Wanted, options: WriteOptions, part: Part, revision: str | None
 ) -> ObjectResult:
-    def prepare(obj: Object, old: Object) -> None:
-        problems = judge(obj, old)
-        if problems:
-            raise errors.invalid("", "Pod", call.name, problems)
-        if obj["spec"] != old["spec"]:
-            obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
-
-    return await change(core, call, wanted, options, revision=revision, prepare=prepare)
+    return await change(core, call, wanted, options, revision=revision, part=part)
 
 
 def _only(obj: Object, old: Object, spec: Object) -> None:
@@ -81,6 +72,8 @@ def _only(obj: Object, old: Object, spec: Object) -> None:
     obj["metadata"] = meta
     obj["spec"] = spec
     obj["status"] = old["status"]
+    if spec != old["spec"]:
+        meta["generation"] = next_generation(old["metadata"])
 
 
 def _is_static(pod: Object) -> bool:
@@ -90,70 +83,119 @@ def _is_static(pod: Object) -> bool:
 # Ephemeral containers
 
 
-def _ephemeral_problems(obj: Object, old: Object) -> list[FieldError]:
+def _prepare_ephemeral_containers(obj: Object, old: Object) -> None:
     wanted: list[Object] = (obj.get("spec") or {}).get("ephemeralContainers") or []
     spec = {name: value for name, value in old["spec"].items() if name != "ephemeralContainers"}
     if wanted:
         spec["ephemeralContainers"] = wanted
     _only(obj, old, spec)
+
+
+def _validate_ephemeral_containers(obj: Object, old: Object) -> ErrorList:
+    """``ValidatePodEphemeralContainersUpdate``."""
+    spec: Object = obj["spec"]
     if _is_static(old):
-        return [errors.not_allowed("[]", "static pods do not support ephemeral containers")]
-    problems = validate_pod_spec(spec, "spec", meta=old["metadata"]) if spec != old["spec"] else []
+        return [field_errors.forbidden("[]", "static pods do not support ephemeral containers")]
+    errors = validate_pod_spec(spec, "spec", meta=old["metadata"]) if spec != old["spec"] else []
     path = "spec.ephemeralContainers"
-    by_name = {container.get("name"): container for container in wanted}
+    by_name = {container.get("name"): container for container in spec.get("ephemeralContainers") or ()}
     for container in old["spec"].get("ephemeralContainers") or ():
         name = container["name"]
         if name not in by_name:
-            problems.append(
-                errors.not_allowed(path, f"existing ephemeral containers {errors.shown(name)} may not be removed\n")
+            errors.append(
+                field_errors.forbidden(
+                    path, f"existing ephemeral containers {field_errors.shown(name)} may not be removed\n"
+                )
             )
         elif by_name[name] != container:
-            problems.append(
-                errors.not_allowed(path, f"existing ephemeral containers {errors.shown(name)} may not be changed\n")
-            )
-    return problems
+            diff = field_errors.internal_diff("core.EphemeralContainer", container, by_name[name])
+            told = f"existing ephemeral containers {field_errors.shown(name)} may not be changed\n{diff}"
+            errors.append(field_errors.forbidden(path, told))
+    return errors
+
+
+_STEPS: tuple[Step, ...] = ("object meta update", "object meta", "update")
+_EPHEMERAL = Part(_prepare_ephemeral_containers, _validate_ephemeral_containers, _STEPS)
 
 
 # Resize
 
 
-def _resize_problems(obj: Object, old: Object) -> list[FieldError]:
+def _prepare_resize(obj: Object, old: Object) -> None:
+    """Only resources change (``dropNonResizeUpdates``). Of containers that are added, removed, renamed or in another
+    order all is left as sent, for the validation to refuse."""
     sent, before = obj.get("spec") or {}, old["spec"]
+    if any(len(sent.get(field) or ()) != len(before.get(field) or ()) for field in _CONTAINERS):
+        obj["spec"] = sent
+        obj["metadata"]["generation"] = next_generation(old["metadata"])
+        return
     spec = dict(before)
-    for field in ("containers", "initContainers"):
+    for field in _CONTAINERS:
         if spec.get(field):
-            spec[field] = _resized(spec[field], sent.get(field) or ())
+            spec[field] = _resized(spec[field], sent[field])
     spec.pop("resources", None)
     if sent.get("resources") is not None:
         spec["resources"] = sent["resources"]
     _only(obj, old, spec)
+
+
+def _validate_resize(obj: Object, old: Object) -> ErrorList:
+    """``ValidatePodResize``."""
+    spec, before = obj["spec"], old["spec"]
     if _is_static(old):
-        return [errors.not_allowed("[]", "static pods cannot be resized")]
+        return [field_errors.forbidden("[]", "static pods cannot be resized")]
     if (before.get("os") or {}).get("name") == "windows":
-        return [errors.not_allowed("[]", "windows pods cannot be resized")]
-    problems = validate_pod_spec(spec, "spec", meta=old["metadata"]) if spec != before else []
+        return [field_errors.forbidden("[]", "windows pods cannot be resized")]
+    errors = validate_pod_spec(spec, "spec", meta=old["metadata"]) if spec != before else []
     status = old.get("status") or {}
     if qos_class(spec) != (status.get("qosClass") or qos_class(before)):
         # The value shown is the class that the pod has.
         told = "Pod QOS Class may not change as a result of resizing"
-        problems.append(errors.invalid_value("spec", status.get("qosClass") or "", told))
+        errors.append(field_errors.invalid("spec", field_errors.named(status.get("qosClass") or ""), told))
     if not _may_be_resized(status):
-        problems.append(errors.not_allowed("spec", "Pod running on node without support for resize"))
+        errors.append(field_errors.forbidden("spec", "Pod running on node without support for resize"))
     if _has_amounts(spec) or _has_amounts(before):
-        problems += _pod_level_problems(spec.get("resources"), before.get("resources"))
+        errors += _validate_pod_level(spec.get("resources"), before.get("resources"))
+    if status.get("nodeAllocatableResourceClaimStatuses"):
+        errors.append(field_errors.forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
+    reordered = _validate_container_ordering(spec, before)
+    if reordered:
+        return errors + reordered
     for field in ("initContainers", "containers"):
         pairs = zip(spec.get(field) or (), before.get(field) or (), strict=True)
         for position, (new, was) in enumerate(pairs):
             path = f"spec.{field}[{position}].resources"
-            problems += _removal_problems(new.get("resources") or {}, was.get("resources") or {}, path, "resource")
-    problems += [
-        errors.not_allowed("spec", "only cpu and memory resources are mutable")
+            errors += _validate_removal(new.get("resources") or {}, was.get("resources") or {}, path, "resource")
+    errors += [
+        field_errors.forbidden("spec", "only cpu and memory resources are mutable")
         for new, was in zip(spec["containers"], before["containers"], strict=True)
         if _beyond(new) != _kept(was)
     ]
     for position, was in enumerate(before.get("initContainers") or ()):
-        problems += _init_problems(spec["initContainers"][position], was, f"spec.initContainers[{position}]")
-    return problems
+        errors += _validate_init(spec["initContainers"][position], was, f"spec.initContainers[{position}]")
+    return errors
+
+
+_RESIZE = Part(_prepare_resize, _validate_resize, _STEPS)
+_CONTAINERS = ("containers", "initContainers")
+
+
+def _validate_container_ordering(spec: Object, before: Object) -> ErrorList:
+    """``validatePodResizeContainerOrdering``."""
+    errors: ErrorList = []
+    for field in _CONTAINERS:
+        new, was = spec.get(field) or (), before.get(field) or ()
+        if len(new) != len(was):
+            errors.append(field_errors.forbidden(f"spec.{field}", f"{field} may not be added or removed on resize"))
+            continue
+        errors += [
+            field_errors.forbidden(
+                f"spec.{field}[{position}].name", f"{field} may not be renamed or reordered on resize"
+            )
+            for position, container in enumerate(new)
+            if container.get("name") != was[position].get("name")
+        ]
+    return errors
 
 
 def _may_be_resized(status: Object) -> bool:
@@ -168,50 +210,48 @@ def _has_amounts(spec: Object) -> bool:
     return bool(resources.get("requests") or resources.get("limits"))
 
 
-def _pod_level_problems(new: Object | None, was: Object | None) -> list[FieldError]:
+def _validate_pod_level(new: Object | None, was: Object | None) -> ErrorList:
     if was is not None and new is None:
-        return [errors.not_allowed("spec.resources", "pod-level resources cannot be removed")]
-    problems = _removal_problems(new or {}, was or {}, "spec.resources", "pod-level resource")
+        return [field_errors.forbidden("spec.resources", "pod-level resources cannot be removed")]
+    errors = _validate_removal(new or {}, was or {}, "spec.resources", "pod-level resource")
     if _others(new or {}) != _others(was or {}):
-        problems.append(errors.not_allowed("spec", "only cpu and memory resources are mutable at pod-level"))
-    return problems
+        errors.append(field_errors.forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
+    return errors
 
 
-def _init_problems(new: Object, was: Object, path: str) -> list[FieldError]:
-    problems = []
+def _validate_init(new: Object, was: Object, path: str) -> ErrorList:
+    errors = []
     if _beyond(new) != _kept(was):
         told = "only cpu and memory resources for init or sidecar containers are mutable"
-        problems.append(errors.not_allowed(path, told))
+        errors.append(field_errors.forbidden(path, told))
     if was.get("restartPolicy") != "Always" and new != was:
         told = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
-        problems += [
-            errors.not_allowed(path, told)
+        errors += [
+            field_errors.forbidden(path, told)
             for policy in new.get("resizePolicy") or ()
             if policy.get("restartPolicy") == "RestartContainer"
         ]
-    return problems
+    return errors
 
 
-def _resized(containers: Iterable[Object], sent: Iterable[Object]) -> list[Object]:
-    """The stored containers with resources and resize policies as sent."""
-    wanted = {container.get("name"): container for container in sent}
+def _resized(containers: list[Object], sent: list[Object]) -> list[Object]:
+    """The stored containers with resources and resize policies as sent; all as sent if those are others."""
+    if any(new.get("name") != own.get("name") for own, new in zip(containers, sent, strict=True)):
+        return sent
     result = []
-    for container in containers:
-        own = dict(container)
-        new = wanted.get(container.get("name"))
-        if new is not None:
-            own["resources"] = new.get("resources") or {}
-            if new.get("resizePolicy"):
-                own["resizePolicy"] = new["resizePolicy"]
-            else:
-                own.pop("resizePolicy", None)
+    for container, new in zip(containers, sent, strict=True):
+        own = {**container, "resources": new.get("resources") or {}}
+        if new.get("resizePolicy"):
+            own["resizePolicy"] = new["resizePolicy"]
+        else:
+            own.pop("resizePolicy", None)
         result.append(own)
     return result
 
 
-def _removal_problems(new: Object, was: Object, path: str, noun: str) -> list[FieldError]:
+def _validate_removal(new: Object, was: Object, path: str, noun: str) -> ErrorList:
     return [
-        errors.not_allowed(f"{path}.{field}", f"{noun} {field} cannot be removed")
+        field_errors.forbidden(f"{path}.{field}", f"{noun} {field} cannot be removed")
         for field in ("requests", "limits")
         if any(name not in (new.get(field) or {}) for name in was.get(field) or ())
     ]

@@ -5,12 +5,15 @@ import base64
 
 import msgspec
 
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.options import ListOptions, check_numbers, read_list_options
+from pilothouse.apiserver.registry.generic.selection_predicate import Selection, read_selection
 from pilothouse.apiserver.results import ListResult, ObjectResult
-from pilothouse.apiserver.selection import Selection, read_selection
+from pilothouse.machinery import resource_versions
+from pilothouse.machinery.structs import Int64
 from pilothouse.storage import Compacted, Record
 
 FUTURE_WAIT_SECONDS = 3.0
@@ -37,16 +40,14 @@ async def get(core: Core, call: Call) -> ObjectResult:
 
 def parse_revision(text: str, *, cached: bool = True) -> int:
     """A resource version in a get or watch; raises the plain 500 that upstream answers."""
-    if text.isascii() and text.isdigit():
-        return int(text)
+    try:
+        return resource_versions.parse(text)
+    except ValueError as error:
+        why = f'resourceVersion: Invalid value: "{text}": {error}'
     if not cached:
         # Nobody keeps a cache of them, and the storage says it in its own way (apiserver pkg/storage/etcd3, v0.36).
-        raise errors.bad_request(f"invalid resource version: {_unreadable(text)}")
-    raise errors.plain(_unreadable(text))
-
-
-def _unreadable(text: str) -> str:
-    return f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise errors.bad_request(f"invalid resource version: {why}")
+    raise errors.plain(why)
 
 
 async def wait_for(core: Core, revision: int) -> None:
@@ -64,10 +65,13 @@ def selection_of(core: Core, call: Call) -> Selection:
     """The selectors of a list, watch or deletecollection."""
     strategy = call.strategy
     selection = read_selection(call.info, call.asked.query, strategy.fields, strategy.refuses_field)
-    if call.asked.name and not call.asked.query.first("fieldSelector"):
-        # The deprecated /watch/ prefix names its object in the path.
-        return Selection.of_name(call.asked.name)
-    return selection
+    name = call.asked.name
+    if not name or selection.name == name:
+        return selection
+    if selection.by_fields:
+        raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
+    # The deprecated watch/ prefix names its object in the path (apiserver pkg/endpoints/handlers/get.go, v0.36).
+    return selection.of_name(name)
 
 
 async def list_objects(core: Core, call: Call) -> ListResult:
@@ -75,9 +79,14 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     check_numbers(call.asked.query)
     selection = selection_of(core, call)
     options = read_list_options(call.asked.query, watch=False)
-    prefix = call.info.list_prefix(call.namespace)
+    # A field selector may fix the namespace (apiserver pkg/registry/generic/registry/store.go, ListPredicate, v1.36).
+    namespace = call.namespace or (call.info.namespaced and selection.exact("metadata.namespace")) or ""
+    prefix = call.info.list_prefix(namespace)
     after, revision = await _start(core, options, prefix, single=_is_single(call, selection))
     info, store = call.info, core.store
+    if options.resource_version == "0" and info.resource != "events":
+        # The cache answers, and pays no heed to a limit then (pkg/storage/cacher/cacher.go, computeListLimit).
+        options = msgspec.structs.replace(options, limit=0)
     limit = options.limit
     if selection.empty:
         try:
@@ -152,12 +161,13 @@ async def _start(core: Core, options: ListOptions, prefix: str, *, single: bool 
         revision, start = decode_token(options.continue_)
         if wanted and wanted != "0":
             raise errors.bad_request("specifying resource version is not allowed when using continue")
+        # A token of another server may be of a revision to come (``shouldDelegateExactRV``, apiserver
+        # pkg/storage/cacher/cacher.go v0.36).
+        await wait_for(core, revision)
         return prefix + start, max(revision, 0)
     if not wanted or wanted == "0":
         return "", 0
-    if not (wanted.isascii() and wanted.isdigit()):
-        raise errors.bad_request(f"invalid resource version: {_unreadable(wanted)}")
-    number = int(wanted)
+    number = parse_revision(wanted, cached=False)
     await wait_for(core, number)
     # Without a match, a limit makes N mean exactly N, but for one name ("legacy case" in ``ValidateListOptions``,
     # apiserver pkg/storage/interfaces.go v0.36).
@@ -176,7 +186,7 @@ _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 class _Token(msgspec.Struct):
     v: str = ""
-    rv: int = 0
+    rv: Int64 = 0
     start: str = ""
 
 
@@ -200,7 +210,7 @@ def decode_token(token: str) -> tuple[int, str]:
     except (msgspec.DecodeError, ValueError) as error:
         why = str(error)
         if text[:1] not in b"{":
-            shown = errors.shown(chr(text[0]))[1:-1]
+            shown = field_errors.shown(chr(text[0]))[1:-1]
             why = f"invalid character '{shown}' looking for beginning of value"
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}") from None
     why = ""

@@ -5,18 +5,21 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.meta import LabelSelector
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.handlers import updating
 from pilothouse.apiserver.handlers.applying import check_config, read_config
 from pilothouse.apiserver.handlers.incoming import read_built_in, read_object
-from pilothouse.apiserver.handlers.patching import APPLY_PATCH, patch_function, read_patch_options
-from pilothouse.apiserver.handlers.updating import change, read_stored
-from pilothouse.apiserver.metadata import finalizer_name_problems
+from pilothouse.apiserver.handlers.object_names import check_name, wrong_namespace
+from pilothouse.apiserver.handlers.patching import APPLY_PATCH, patch_function, read_patch_options, stored_owners
+from pilothouse.apiserver.handlers.updating import Part, change, read_stored
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
-from pilothouse.apiserver.places import check_identity, wrong_namespace
+from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
+from pilothouse.apiserver.registry.generic.object_meta import validate_finalizer_name
 from pilothouse.apiserver.results import ObjectResult, StatusResult
-from pilothouse.apiserver.strategies.filling import NON_NEGATIVE
 from pilothouse.machinery import merge_types
 from pilothouse.machinery.labels import SelectorError, selector_from, selector_from_map
 from pilothouse.storage import Record
@@ -73,7 +76,7 @@ def scale_of(call: Call, obj: Object, *, not_set: int | None = None) -> Object:
         spec = obj.get("spec") or {}
         wanted = spec.get("replicas") or 0
         status = {"replicas": (obj.get("status") or {}).get("replicas") or 0}
-        selector = _selector_text(info.resource, spec.get("selector"))
+        selector = _selector_text(spec.get("selector"), is_map=call.strategy.selects_by_map)
     if selector:
         status["selector"] = selector
     return {
@@ -85,11 +88,11 @@ def scale_of(call: Call, obj: Object, *, not_set: int | None = None) -> Object:
     }
 
 
-def _selector_text(resource: str, selector: Any) -> str:
+def _selector_text(selector: Any, *, is_map: bool) -> str:
     if not selector:
         return ""
     try:
-        if resource == "replicationcontrollers":
+        if is_map:
             return str(selector_from_map(selector))
         return str(selector_from(msgspec.convert(selector, LabelSelector)))
     except (SelectorError, msgspec.ValidationError) as error:
@@ -108,8 +111,9 @@ async def get_scale(core: Core, call: Call) -> ObjectResult:
 async def update_scale(core: Core, call: Call) -> ObjectResult:
     """PUT of /scale."""
     options = read_write_options(call.asked.query, "UpdateOptions")
-    scale = read_built_in(call, options, call.info, "autoscaling", "v1", "Scale")
-    check_identity(call, scale.setdefault("metadata", {}))
+    reading = (call, options, call.info, "autoscaling", "v1", "Scale")
+    scale = await core.long_work.run(call.size, read_built_in, *reading)
+    check_name(call, scale.setdefault("metadata", {}))
     _check_replicas(call, scale)
     return await _rescale(core, call, lambda _current: scale, options)
 
@@ -119,7 +123,8 @@ async def patch_scale(core: Core, call: Call) -> ObjectResult:
     options = read_patch_options(call)
     if call.content_type == APPLY_PATCH:
         return await _apply_scale(core, call, options)
-    apply = patch_function(call, call.info, options, kind="Scale")
+    owners = lambda: core.managed_fields.of_scale(call.info, stored_owners(core, call))  # noqa: E731
+    apply = await core.long_work.run(call.size, patch_function, call, call.info, options, kind="Scale", owners=owners)
 
     def wanted(current: Object) -> Object:
         scale = apply(current)
@@ -130,7 +135,7 @@ async def patch_scale(core: Core, call: Call) -> ObjectResult:
 
 
 async def _apply_scale(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
-    config = read_config(call)
+    config, _repeated = await core.long_work.run(call.size, read_config, call)
     type_ = merge_types.of_kind("autoscaling", "v1", "Scale")
     assert type_ is not None, "Scale is built in"
     check_config(config, "autoscaling/v1", "Scale", type_)
@@ -141,7 +146,7 @@ def _check_replicas(call: Call, scale: Object) -> None:
     replicas = (scale.get("spec") or {}).get("replicas") or 0
     # What a custom resource thinks of it is its own validation's to say.
     if replicas < 0 and call.info.custom is None:
-        problem = errors.invalid_value("spec.replicas", replicas, NON_NEGATIVE)
+        problem = field_errors.invalid("spec.replicas", replicas, NON_NEGATIVE)
         raise errors.invalid("autoscaling", "Scale", call.name, [problem])
     if call.info.custom is not None and replicas == _NOT_SET:
         raise errors.bad_request(f'the spec replicas field "{call.info.custom.scale.spec_replicas}" cannot be empty')
@@ -157,7 +162,7 @@ async def _rescale(
         live = scale_of(call, obj, not_set=_NOT_SET)
         before = live["metadata"]["resourceVersion"]
         sent = wanted(scale_of(call, obj, not_set=_NOT_SET))
-        scale, owners = core.ownership.scaled(call, live, sent, known, options, applied=applied)
+        scale, owners = core.managed_fields.scaled(call, live, sent, known, options, applied=applied)
         if applied:
             _check_replicas(call, scale)
         meta = scale.get("metadata") or {}
@@ -186,7 +191,7 @@ async def bind(core: Core, call: Call) -> StatusResult:
     options = read_write_options(call.asked.query, "CreateOptions")
     pods = core.table.find("", "v1", "pods")
     assert pods is not None, "pods are built in"
-    binding = read_built_in(call, options, call.info, "", "v1", "Binding")
+    binding = await core.long_work.run(call.size, read_built_in, call, options, call.info, "", "v1", "Binding")
     meta: Object = binding.get("metadata") or {}
     name = call.name or meta.get("name") or ""
     if meta.get("name") != name or not name:
@@ -195,9 +200,11 @@ async def bind(core: Core, call: Call) -> StatusResult:
         raise wrong_namespace()
     target = binding.get("target") or {}
     if target.get("kind") not in (None, "", "Node"):
-        raise errors.plain(str(errors.not_supported("target.kind", target["kind"], ("Node", "<empty>"))))
+        raise errors.plain(
+            str(field_errors.not_supported("target.kind", target["kind"], ("Node", "<empty>"), plain=True))
+        )
     if not target.get("name"):
-        raise errors.plain(str(errors.required("target.name")))
+        raise errors.plain(str(field_errors.required("target.name")))
     one = Call(call.request, call.asked, pods, core.strategy(pods), call.identity, call.namespace, name)
     await change(
         core,
@@ -205,7 +212,7 @@ async def bind(core: Core, call: Call) -> StatusResult:
         lambda pod: _bound(core, one, pod, binding),
         options,
         revision="",
-        prepare=_leave_as_is,
+        part=_BINDING,
         tracked=False,
         shares_rest=True,
     )
@@ -221,10 +228,14 @@ def _leave_as_is(_obj: Object, _old: Object) -> None:
     """A binding writes spec and status in one go, and raises no generation."""
 
 
+_BINDING = Part(_leave_as_is)
+"""Upstream writes it past the strategy of pods (``setPodNodeAndMetadata``)."""
+
+
 def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
     meta, wanted = pod["metadata"], binding.get("metadata") or {}
     if wanted.get("uid") and wanted["uid"] != meta["uid"]:
-        raise errors.wrong_uid(call.info, call.namespace, call.name, wanted["uid"], meta["uid"])
+        raise updating.wrong_uid(call.info, call.namespace, call.name, wanted["uid"], meta["uid"])
     if wanted.get("resourceVersion") not in (None, "", "0", meta["resourceVersion"]):
         raise errors.modified(call.info, call.name)
     if meta.get("deletionTimestamp"):
@@ -262,18 +273,12 @@ def _not_bound(call: Call, why: str) -> errors.StatusError:
 async def finalize_namespace(core: Core, call: Call) -> ObjectResult:
     """PUT of namespaces/NAME/finalize: only here spec.finalizers may change."""
     options = read_write_options(call.asked.query, "UpdateOptions")
-    sent = read_object(call, options)
+    sent = await core.long_work.run(call.size, read_object, call, options)
     meta: Object = sent.setdefault("metadata", {})
-    check_identity(call, meta)
+    check_name(call, meta)
     revision = meta.get("resourceVersion") or ""
 
-    def prepare(obj: Object, old: Object) -> None:
-        _only_finalizers(obj, old)
-        problems = finalizer_name_problems(obj["spec"].get("finalizers") or (), "spec.finalizers")
-        if problems:
-            raise errors.invalid("", "Namespace", call.name, problems)
-
-    return await change(core, call, lambda _old: sent, options, revision=revision, prepare=prepare)
+    return await change(core, call, lambda _old: sent, options, revision=revision, part=_FINALIZE)
 
 
 def _only_finalizers(obj: Object, old: Object) -> None:
@@ -283,3 +288,10 @@ def _only_finalizers(obj: Object, old: Object) -> None:
         obj["status"] = old["status"]
     else:
         obj.pop("status", None)
+
+
+def _validate_finalize(obj: Object, _old: Object) -> ErrorList:
+    return validate_finalizer_name(obj["spec"].get("finalizers") or (), "spec.finalizers")
+
+
+_FINALIZE = Part(_only_finalizers, _validate_finalize)

@@ -3,17 +3,20 @@
 import asyncio
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.core import Call, Core
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.handlers.reading import keys_selected, parse_revision, selection_of, wait_for
 from pilothouse.apiserver.objects import with_revision
 from pilothouse.apiserver.options import ListOptions, read_list_options
+from pilothouse.apiserver.registry.generic.selection_predicate import Attributes, Selection
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.results import WatchEvent
-from pilothouse.apiserver.selection import Attributes, Selection
 from pilothouse.storage import Change, Compacted, Record, Watcher
 
 _LAST_BOOKMARK_SECONDS = 2.0
+_BATCH_BYTES = 256 * 1024
+"""Of what there is at the beginning, about so much is shown at a time: a reader may be slow, or gone soon."""
 
 
 async def watch(core: Core, call: Call) -> "Watch":
@@ -49,6 +52,8 @@ class Watch:
         self._prefix = self._narrow_prefix()
         self._first: list[WatchEvent] | None = None
         """What is sent before anything is followed; None until it is known."""
+        self._sent = 0
+        """How much of it is sent."""
         now = core.env.monotonic()
         seconds = options.timeout_seconds
         if not seconds:
@@ -124,8 +129,7 @@ class Watch:
             else:
                 self._begin()
         if self._first:
-            first, self._first = self._first, []
-            return first
+            return self._next_of(self._first)
         watcher = self._watcher
         while not self._closed and watcher is not None:
             changes = watcher.take()
@@ -147,6 +151,17 @@ class Watch:
             await watcher.changed()
         self.stop()
         raise StopAsyncIteration
+
+    def _next_of(self, first: list[WatchEvent]) -> list[WatchEvent]:
+        begin = end = self._sent
+        size = 0
+        while end < len(first) and size < _BATCH_BYTES:
+            size += len(first[end].value)
+            end += 1
+        self._sent = end
+        if end == len(first):
+            self._first = []
+        return first[begin:end]
 
     # Bookmarks
 

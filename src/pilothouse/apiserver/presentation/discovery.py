@@ -18,6 +18,11 @@ from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.presentation import negotiation
 from pilothouse.apiserver.rendering import JSON_HEADERS
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable, Subresource
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.presentation import protobuf
+
 
 _encode = msgspec.json.Encoder().encode
 
@@ -270,8 +275,6 @@ def _shown(request: Request, document: dict[str, Any]) -> Response:
     except negotiation.NotAcceptable as error:
         raise StatusError(406, "NotAcceptable", str(error), details={}) from None
     if choice.media == negotiation.PROTOBUF and not choice.transform:
-        from pilothouse.apiserver.presentation import protobuf  # which few insist on
-
         body = protobuf.encode_object({"apiVersion": "v1", **document})
         return Response(200, {**JSON_HEADERS, "content-type": negotiation.PROTOBUF}, body)
     return Response(200, JSON_HEADERS, _encode(document))

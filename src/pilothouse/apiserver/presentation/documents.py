@@ -19,9 +19,14 @@ from pilothouse.apiserver.presentation.version import version_response
 from pilothouse.apiserver.rendering import JSON_HEADERS
 from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.apiserver.routing import RequestInfo
+from pilothouse.env.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.presentation.openapi import OpenApi
+
+with lazy_imports():
+    from pilothouse.apiserver.presentation import openapi
+
 
 _PATHS = (
     "/",
@@ -95,9 +100,7 @@ class Documents:
 
     def _described(self) -> "OpenApi":
         if self._openapi is None:
-            from pilothouse.apiserver.presentation.openapi import OpenApi  # which most servers are never asked for
-
-            self._openapi = OpenApi(self._table)
+            self._openapi = openapi.OpenApi(self._table)
         return self._openapi
 
     def _find(self, path: str) -> Callable[[], Response]:

@@ -23,6 +23,9 @@ REFUSED_MEDIA_TYPES = f"only the following media types are accepted: {_SHOWN}"
 UNKNOWN_BODY = f"the body of the request was in an unknown format - accepted media types include: {_SHOWN}"
 """The message of a 415."""
 
+_LONGEST_ACCEPT = 1024
+"""Characters of an Accept header that are read. What is made of one is remembered, and kubectl's have 120."""
+
 _TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 
 
@@ -58,9 +61,14 @@ class NotAcceptable(Exception):
 PLAIN = Choice()
 
 
-@lru_cache(maxsize=256)
 def parse_accept(header: str) -> tuple[Clause, ...]:
-    """The clauses by quality, then in the order written. Clauses of quality 0 are left out."""
+    """The clauses by quality, then in the order written. Clauses of quality 0 are left out; a header that is too long
+    has none."""
+    return _parse_accept(header) if len(header) <= _LONGEST_ACCEPT else ()
+
+
+@lru_cache(maxsize=256)
+def _parse_accept(header: str) -> tuple[Clause, ...]:
     ranked: list[tuple[float, Clause]] = []
     for part in header.split(","):
         media, *rest = (piece.strip() for piece in part.split(";"))
@@ -83,13 +91,19 @@ def parse_accept(header: str) -> tuple[Clause, ...]:
     return tuple(clause for _quality, clause in ranked)
 
 
-@lru_cache(maxsize=1024)
 def choose(accept: str, *, protobuf: bool, table: bool, watch: bool = False, pretty: bool = False) -> Choice:
     """The first clause that can be served.
 
     ``protobuf`` and ``table`` say what the resource can be shown as; metadata only is possible for every object, also
     as protobuf. Raises ``NotAcceptable``.
     """
+    if len(accept) > _LONGEST_ACCEPT:
+        raise NotAcceptable(UNKNOWN_MEDIA_TYPES)
+    return _choose(accept, protobuf=protobuf, table=table, watch=watch, pretty=pretty)
+
+
+@lru_cache(maxsize=1024)
+def _choose(accept: str, *, protobuf: bool, table: bool, watch: bool, pretty: bool) -> Choice:
     clauses = parse_accept(accept) if accept.strip() else (Clause("*/*"),)
     known = False
     for clause in clauses:
@@ -123,10 +137,3 @@ def wants_pretty(query_value: str, user_agent: str) -> bool:
     if query_value:
         return query_value in _TRUE
     return user_agent.startswith(("curl", "Wget", "Mozilla/5.0"))
-
-
-@lru_cache(maxsize=64)
-def media_type(content_type: str) -> str:
-    """The media type of a Content-Type header, without parameters, in lower case."""
-    media = content_type.partition(";")[0].strip().lower()
-    return media or content_type  # what has parameters only is no media type, and not none at all

@@ -16,9 +16,10 @@ from pilothouse.api import schema
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.presentation import negotiation
+from pilothouse.apiserver.presentation.openapi_custom import add_custom, made_of
 from pilothouse.apiserver.presentation.openapi_protobuf import encode as encode_protobuf
 from pilothouse.apiserver.presentation.openapi_schemas import V2, V3, SchemaCollector, is_described
-from pilothouse.apiserver.presentation.openapi_second import as_v2
+from pilothouse.apiserver.presentation.openapi_second import path_item_as_v2
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 
 _encode = msgspec.json.Encoder().encode
@@ -189,7 +190,7 @@ def _hash(key: str, infos: Iterable[ResourceInfo]) -> str:
     made_from = [__version__, KUBERNETES_VERSION, key, str(is_described())]
     for info in infos:
         if info.custom is not None:
-            made_from += [info.resource, info.kind, repr(sorted(info.subresources)), repr(_custom_schema(info))]
+            made_from += [info.resource, info.kind, repr(sorted(info.subresources)), *made_of(info)]
     return hashlib.sha512("\n".join(made_from).encode()).hexdigest().upper()
 
 
@@ -202,7 +203,7 @@ def document(infos: Iterable[ResourceInfo]) -> dict[str, Any]:
             name = collector.add_kind(info.group, info.version, info.kind)
             collector.add_kind(info.group, info.version, info.list_kind)
         else:
-            name = _add_custom(collector, info)
+            name = add_custom(collector, info, V3)
         _add_paths(paths, info, name)
         for sub in info.subresources.values():
             collector.add_kind(sub.group or info.group, sub.version or info.version, sub.kind)
@@ -223,13 +224,13 @@ def second_document(table: ResourceTable) -> dict[str, Any]:
         collector.add(types.definition(name))
     paths: dict[str, Any] = {}
     for info in table:
-        known = _definition_name(info) if info.custom is None else _add_custom(collector, info)
+        known = _definition_name(info) if info.custom is None else add_custom(collector, info, V2)
         _add_paths(paths, info, known)
     return {
         "swagger": "2.0",
         "info": _INFO,
-        "paths": {path: as_v2(paths[path]) for path in sorted(paths)},
-        "definitions": {name: as_v2(collector.schemas[name]) for name in sorted(collector.schemas)},
+        "paths": {path: path_item_as_v2(paths[path]) for path in sorted(paths)},
+        "definitions": dict(sorted(collector.schemas.items())),
     }
 
 
@@ -302,58 +303,3 @@ def _tag(info: ResourceInfo) -> str:
 def _operation_name(path: str) -> str:
     parts = [part for part in path.split("/")[3:] if part]
     return "".join(part.strip("{}").capitalize() for part in parts)
-
-
-def _custom_schema(info: ResourceInfo) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = getattr(info.custom, "openapi", None) or {}
-    return found
-
-
-def _add_custom(collector: SchemaCollector, info: ResourceInfo) -> str:
-    """The schema of a custom kind, as its definition gives it, with what every object has."""
-    reverse = ".".join(reversed(info.group.split(".")))
-    name = f"{reverse}.{info.version}.{info.kind}"
-    given = _custom_schema(info)
-    definition = schema.load().for_kind("", "v1", "Namespace")
-    assert definition is not None, "namespaces are built in"
-    collector.add(definition.fields["metadata"].type.definition)
-    meta = definition.fields["metadata"].type.definition.name
-    shown = {key: value for key, value in given.items() if key not in ("x-kubernetes-validations",)}
-    shown["type"] = "object"
-    shown["properties"] = {
-        **(given.get("properties") or {}),
-        "apiVersion": {"type": "string", "description": _API_VERSION},
-        "kind": {"type": "string", "description": _KIND},
-        "metadata": {"allOf": [{"$ref": V3 + meta}], "description": _METADATA},
-    }
-    kind = {"group": info.group, "kind": info.kind, "version": info.version}
-    shown["x-kubernetes-group-version-kind"] = [kind]
-    collector.schemas[name] = shown
-    collector.schemas[f"{name}List"] = {
-        "type": "object",
-        "required": ["items"],
-        "properties": {
-            "apiVersion": {"type": "string", "description": _API_VERSION},
-            "kind": {"type": "string", "description": _KIND},
-            "metadata": {"type": "object"},
-            "items": {"type": "array", "items": {"allOf": [{"$ref": V3 + name}]}},
-        },
-        "x-kubernetes-group-version-kind": [{**kind, "kind": info.list_kind}],
-    }
-    return name
-
-
-_API_VERSION = (
-    "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized "
-    "schemas to the latest internal value, and may reject unrecognized values. More info: "
-    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources"
-)
-_KIND = (
-    "Kind is a string value representing the REST resource this object represents. Servers may infer this from the "
-    "endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: "
-    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds"
-)
-_METADATA = (
-    "Standard object's metadata. More info: "
-    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
-)

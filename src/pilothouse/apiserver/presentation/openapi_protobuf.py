@@ -10,6 +10,10 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver.presentation.protobuf_encoding import delimited, tag, varint
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    import struct
 
 _Value = Callable[[int, Any], bytes]
 """Writes a value as the field with that number."""
@@ -33,8 +37,6 @@ def _integer(number: int, value: Any) -> bytes:
 
 
 def _double(number: int, value: Any) -> bytes:
-    import struct
-
     return tag(number, 1) + struct.pack("<d", value)
 
 

@@ -54,8 +54,9 @@ def _without_annotations(text: bytes, prefix: str) -> bytes:
 
 def partial_list(values: Iterable[bytes], list_metadata: bytes, version: str = "v1") -> bytes:
     """Objects as ``PartialObjectMetadataList``; ``list_metadata`` is the JSON of the list's metadata."""
-    return b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":%s,"items":[%s]}' % (
+    items = b",".join([partial_object(value, version) for value in values])
+    return b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":%s,"items":%s}' % (
         version.encode(),
         list_metadata,
-        b",".join([partial_object(value, version) for value in values]),
+        b"[%s]" % items if items else b"null",  # a Go slice that nothing was appended to
     )

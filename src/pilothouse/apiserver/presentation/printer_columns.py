@@ -9,10 +9,10 @@ import datetime
 import json
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
-from pilothouse.apiserver.presentation.human import human_duration, parse_instant
+from pilothouse.apiserver.registry.generic.printers import human_duration, parse_instant
+from pilothouse.machinery.remembered import remembered
 
 _STEP = re.compile(
     r"\.(?P<field>(?:[^.\[\]\\]|\\.)+)"
@@ -25,7 +25,7 @@ _STEP = re.compile(
 Step = tuple[str, Any]
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024, longest=1024)
 def parse_path(text: str) -> tuple[Step, ...]:
     """The steps of a path such as ``.status.conditions[?(@.type=="Ready")].status``. Raises ``ValueError``."""
     text = text.strip().removeprefix("{").removesuffix("}").removeprefix("$")

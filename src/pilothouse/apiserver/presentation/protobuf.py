@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.presentation.protobuf_decoding import ProtobufError, decode_message, fields_of
+from pilothouse.apiserver.presentation.protobuf_decoding import BYTES, ProtobufError, decode_message, values_of
 from pilothouse.apiserver.presentation.protobuf_encoding import delimited, encode_message
 from pilothouse.apiserver.presentation.protobuf_table import message_of
 
 MAGIC = b"k8s\x00"
+_ENVELOPE, _TYPE_META = dict.fromkeys((1, 2, 3, 4), BYTES), dict.fromkeys((1, 2), BYTES)
 
 __all__ = [
     "MAGIC",
@@ -57,15 +58,15 @@ def decode_object(body: bytes, *, default_kind: tuple[str, str] | None = None) -
     api_version, kind = default_kind or ("", "")
     raw, content_type = b"", ""
     try:
-        for number, _wire, value in fields_of(body[4:]):
+        for number, value in values_of(body[4:], _ENVELOPE):
             if number == 1:
-                names = {inner: text.decode() for inner, _w, text in fields_of(value)}
+                names = {inner: text.decode() for inner, text in values_of(value, _TYPE_META)}
                 api_version, kind = names.get(1) or api_version, names.get(2) or kind
             elif number == 2:
                 raw = value
             elif number == 4:
                 content_type = value.decode()
-    except (IndexError, UnicodeDecodeError, AttributeError) as error:
+    except (IndexError, UnicodeDecodeError) as error:
         raise ProtobufError(f"the envelope is broken: {error}") from error
     document: dict[str, Any]
     if content_type == "application/json":
@@ -90,9 +91,18 @@ def encode_list(
     api_version: str, kind: str, item_message: str, metadata: dict[str, Any], items: Iterable[Any]
 ) -> bytes:
     """A list in its envelope, its items encoded one by one as ``item_message``."""
-    encoded = [delimited(1, encode_message("meta.v1.ListMeta", metadata))]
-    encoded += [delimited(2, encode_message(item_message, item)) for item in items]
-    return _envelope(api_version, kind, b"".join(encoded))
+    return list_of(api_version, kind, metadata, [encode_item(item_message, item) for item in items])
+
+
+def encode_item(message: str, item: Any) -> bytes:
+    """An item of a list, encoded as that message."""
+    return delimited(2, encode_message(message, item))
+
+
+def list_of(api_version: str, kind: str, metadata: dict[str, Any], items: Iterable[bytes]) -> bytes:
+    """A list in its envelope, of items from ``encode_item``."""
+    head = delimited(1, encode_message("meta.v1.ListMeta", metadata))
+    return _envelope(api_version, kind, b"".join((head, *items)))
 
 
 def message_for(api_version: str, kind: str) -> str:

@@ -8,7 +8,7 @@ place.
 import base64
 import datetime
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -16,8 +16,9 @@ import msgspec
 
 from pilothouse.apiserver.presentation.protobuf_table import FieldRow, table
 from pilothouse.machinery.durations import format_nanoseconds
+from pilothouse.machinery.times import format_micro_time, format_time
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+VARINT, _FIXED64, BYTES, _FIXED32 = 0, 1, 2, 5
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _NOTHING: Any = object()
 """A value that stands for an absent field."""
@@ -60,9 +61,9 @@ def fields_of(data: bytes) -> list[tuple[int, int, Any]]:
             key, at = read_varint(data, at - 1)
         wire_type = key & 7
         value: Any
-        if wire_type == _VARINT:
+        if wire_type == VARINT:
             value, at = read_varint(data, at)
-        elif wire_type == _BYTES:
+        elif wire_type == BYTES:
             size = data[at]
             at += 1
             if size >= 0x80:
@@ -106,67 +107,84 @@ def _double(value: bytes) -> float:
     return float(number)
 
 
-def _moment(data: bytes) -> tuple[datetime.datetime, int] | None:
+def values_of(data: bytes, wire_types: Mapping[int, int]) -> list[tuple[int, Any]]:
+    """The fields (number, int or bytes) that are known, each of the wire type that it has to have."""
+    found = []
+    for number, wire_type, value in fields_of(data):
+        expected = wire_types.get(number)
+        if expected is None:
+            continue
+        if wire_type != expected:
+            raise ProtobufError(f"wrong wireType = {wire_type} for field {number}")
+        found.append((number, value))
+    return found
+
+
+_ONE_TEXT = {1: BYTES}
+_ONE_NUMBER = {1: VARINT}
+_TIMESTAMP = {1: VARINT, 2: VARINT}
+_TEXT_OR_NUMBER = {1: VARINT, 2: VARINT, 3: BYTES}
+
+
+def _moment(data: bytes) -> datetime.datetime | None:
     if not data:
         return None
-    values = {number: value for number, _wire, value in fields_of(data)}
-    nanos = values.get(2, 0)
-    return _EPOCH + datetime.timedelta(seconds=_signed(values.get(1, 0))), nanos
+    values = dict(values_of(data, _TIMESTAMP))
+    return _EPOCH + datetime.timedelta(seconds=_signed(values.get(1, 0)), microseconds=values.get(2, 0) // 1000)
 
 
 def _time(data: bytes) -> Any:
     found = _moment(data)
-    return _NOTHING if found is None else found[0].strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _NOTHING if found is None else format_time(found)
 
 
 def _micro_time(data: bytes) -> Any:
     found = _moment(data)
-    return _NOTHING if found is None else found[0].strftime("%Y-%m-%dT%H:%M:%S") + f".{found[1] // 1000:06}Z"
+    return _NOTHING if found is None else format_micro_time(found)
 
 
 def _quantity(data: bytes) -> str:
-    for number, _wire, value in fields_of(data):
-        if number == 1:
-            return str(value.decode())
+    for _number, value in values_of(data, _ONE_TEXT):
+        return str(value.decode())
     return "0"
 
 
 def _duration(data: bytes) -> str:
-    return format_nanoseconds(_signed(next((value for _number, _wire, value in fields_of(data)), 0)))
+    return format_nanoseconds(_signed(next((value for _number, value in values_of(data, _ONE_NUMBER)), 0)))
 
 
 def _int_or_string(data: bytes) -> int | str:
-    values = {number: value for number, _wire, value in fields_of(data)}
+    values = dict(values_of(data, _TEXT_OR_NUMBER))
     return str(values.get(3, b"").decode()) if values.get(1, 0) == 1 else _signed32(values.get(2, 0))
 
 
 def _raw_json(data: bytes) -> Any:
-    for number, _wire, value in fields_of(data):
-        if number == 1 and value:
+    for _number, value in values_of(data, _ONE_TEXT):
+        if value:
             return msgspec.json.decode(value)
     return _NOTHING
 
 
 def _strings(data: bytes) -> list[str]:
-    return [value.decode() for _number, _wire, value in fields_of(data)]
+    return [value.decode() for _number, value in values_of(data, _ONE_TEXT)]
 
 
 def _schema_or(message: str) -> Callable[[bytes], Any]:
     props = message[: message.index("JSONSchemaProps")] + "JSONSchemaProps"
 
     def or_array(data: bytes) -> Any:
-        found = [(number, _decoder(props)(value)) for number, _wire, value in fields_of(data)]
+        found = [(number, _decoder(props)(value)) for number, value in values_of(data, {1: BYTES, 2: BYTES})]
         schemas = [value for number, value in found if number == 2]
         return schemas if schemas or not found else found[0][1]
 
     def or_bool(data: bytes) -> Any:
-        values = {number: value for number, _wire, value in fields_of(data)}
+        values = dict(values_of(data, {1: VARINT, 2: BYTES}))
         return _decoder(props)(values[2]) if 2 in values else bool(values.get(1, 0))
 
     def or_strings(data: bytes) -> Any:
-        found = fields_of(data)
-        names = [value.decode() for number, _wire, value in found if number == 2]
-        return names if names or not found else _decoder(props)(found[0][2])
+        found = values_of(data, {1: BYTES, 2: BYTES})
+        names = [value.decode() for number, value in found if number == 2]
+        return names if names or not found else _decoder(props)(found[0][1])
 
     return or_array if message.endswith("OrArray") else or_bool if message.endswith("OrBool") else or_strings
 
@@ -225,11 +243,15 @@ def _put(row: FieldRow) -> _Put:
     # Messages refer to each other and to themselves, so the decoder is looked up when the first value comes.
     decode = scalar if scalar is not None else _SPECIAL.get(row.type) or _lazy(row.type)
     if row.is_map:
-        return _map_put(row.name, decode, b"" if scalar in (None, _text, _base64) else 0)
-    expected = _VARINT if scalar in (_signed, _signed32, bool) else _FIXED64 if scalar is _double else _BYTES
+        return _map_put(row.name, decode, _wire_type_of(scalar))
+    expected = _wire_type_of(scalar)
     if row.repeated:
         return _repeated_put(row.name, decode, expected)
     return _single_put(row, decode, expected)
+
+
+def _wire_type_of(scalar: Callable[[Any], Any] | None) -> int:
+    return VARINT if scalar in (_signed, _signed32, bool) else _FIXED64 if scalar is _double else BYTES
 
 
 def _lazy(message: str) -> Callable[[bytes], Any]:
@@ -243,13 +265,17 @@ def _lazy(message: str) -> Callable[[bytes], Any]:
     return decode
 
 
-def _map_put(name: str, decode: Callable[[Any], Any], empty: Any) -> _Put:
-    def put(result: dict[str, Any], _wire_type: int, value: Any) -> None:
+def _map_put(name: str, decode: Callable[[Any], Any], expected: int) -> _Put:
+    empty: Any = 0 if expected == VARINT else b""
+
+    def put(result: dict[str, Any], wire_type: int, value: Any) -> None:
+        if wire_type != BYTES:
+            raise ProtobufError(f"{name}: wire type {wire_type}")
         key, item = "", empty
-        for number, _wire, part in fields_of(value):
+        for number, part in values_of(value, {1: BYTES, 2: expected}):
             if number == 1:
                 key = part.decode()
-            elif number == 2:
+            else:
                 item = part
         result.setdefault(name, {})[key] = decode(item)
 
@@ -261,7 +287,7 @@ def _repeated_put(name: str, decode: Callable[[Any], Any], expected: int) -> _Pu
         items = result.setdefault(name, [])
         if wire_type == expected:
             items.append(decode(value))
-        elif wire_type == _BYTES and expected == _VARINT:
+        elif wire_type == BYTES and expected == VARINT:
             items.extend(_packed(decode, value))
         else:
             raise ProtobufError(f"{name}: wire type {wire_type}")

@@ -8,13 +8,14 @@ import base64
 import datetime
 import struct
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from pilothouse.apiserver.presentation.protobuf_table import FieldRow, table
 from pilothouse.machinery.durations import parse_nanoseconds
+from pilothouse.machinery.remembered import remembered
 
 _Pieces = list[bytes]
 _Value = Callable[[Any], bytes]
@@ -77,7 +78,7 @@ def _double(value: Any) -> bytes:
     return struct.pack("<d", value)
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def _time(value: str) -> bytes:
     # Time and MicroTime: {1: seconds, 2: nanos}. Many objects share their instants, hence the memory.
     moment = datetime.datetime.fromisoformat(value)

@@ -6,7 +6,6 @@ that form. Tables are made anew for each watcher: their ages differ, and only pe
 
 import datetime
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,13 +13,10 @@ from pilothouse.apiserver.presentation.negotiation import PROTOBUF, Choice
 from pilothouse.apiserver.presentation.partial import partial_object
 from pilothouse.apiserver.rendering import headers_with
 from pilothouse.apiserver.results import WatchEvent, Watching
-from pilothouse.env.later import later
+from pilothouse.env.lazy import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports():
     from pilothouse.apiserver.presentation import protobuf, tables
-else:
-    protobuf = later("pilothouse.apiserver.presentation.protobuf")
-    tables = later("pilothouse.apiserver.presentation.tables")
 
 _decode = msgspec.json.Decoder().decode
 PROTOBUF_STREAM = f"{PROTOBUF};stream=watch"

@@ -1,23 +1,20 @@
 """``Table``: what ``kubectl get`` prints, made on the server.
 
-Columns of the built-in kinds are data (``data/tables.json``, as kube-apiserver v1.36.2 serves them), their cells are
-functions in ``rows`` and ``more_rows``; columns of custom kinds come from their definition.
+The registrations of the built-in kinds say with which columns and cells; columns of custom kinds come from their
+definition.
 """
 
 import datetime
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from pilothouse.api.packaged import packaged
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.presentation.more_rows import MORE_ROWS
+from pilothouse.apiserver import errors, field_errors
 from pilothouse.apiserver.presentation.partial import metadata_of, partial_object
-from pilothouse.apiserver.presentation.pod_row import pod_conditions
 from pilothouse.apiserver.presentation.printer_columns import cell
-from pilothouse.apiserver.presentation.rows import ROWS, name_and_age, name_of
+from pilothouse.apiserver.registry import registration_of
+from pilothouse.apiserver.registry.generic.printers import NAME_AND_AGE, SCALE, Column, Printer, name_of
 from pilothouse.apiserver.resources import ResourceInfo
 
 _encode = msgspec.json.Encoder().encode
@@ -25,42 +22,6 @@ _decode = msgspec.json.Decoder().decode
 _INCLUDES = ("None", "Metadata", "Object", "")
 _CREATED = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 _WITHOUT_TABLE = ("authentication.k8s.io", "authorization.k8s.io")
-
-Cells = Callable[[Any, datetime.datetime], list[Any]]
-
-
-class Column(msgspec.Struct, frozen=True):
-    """One column definition as it stands in a Table."""
-
-    name: str
-    type: str = "string"
-    format: str = ""
-    description: str = ""
-    priority: int = 0
-
-
-_BEHIND_GATES = {
-    "resource.k8s.io/v1alpha3 ResourcePoolStatusRequest": [
-        ("Name", "string", "name", 0),
-        *((name, "string", "", 0) for name in ("Driver", "Total", "Available", "Allocated", "Unavailable")),
-        *((name, "string", "", 0) for name in ("Errors", "Pools", "Status", "Completed")),
-    ],
-}
-"""Columns of kinds that were not served where the data comes from. Of ResourcePoolStatusRequests: KEP-5677."""
-
-
-@cache
-def _built_in_columns() -> dict[str, bytes]:
-    text = packaged("apiserver/data/tables.json")
-    rows = msgspec.json.decode(text, type=dict[str, list[tuple[str, str, str, int]]])
-    rows |= _BEHIND_GATES
-    return {
-        kind: _encode([Column(name, type_, format_, "", priority) for name, type_, format_, priority in columns])
-        for kind, columns in rows.items()
-    }
-
-
-_DEFAULT_COLUMNS = _encode([Column("Name", format="name"), Column("Age")])
 
 
 def has_table(info: ResourceInfo) -> bool:
@@ -72,7 +33,7 @@ def check_include(value: str) -> str:
     """The ``includeObject`` query parameter, checked. Raises the 400 that upstream answers."""
     if value not in _INCLUDES:
         raise errors.bad_request(
-            f"Unable to convert to Table as requested: includeObject: Invalid value: {errors.shown(value)}: "
+            f"Unable to convert to Table as requested: includeObject: Invalid value: {field_errors.shown(value)}: "
             "must be 'Metadata', 'Object', 'None', or empty"
         )
     return value or "Metadata"
@@ -82,21 +43,21 @@ class TableMaker:
     """Makes the tables of one resource, or of a subresource of another kind (``kind``: apiVersion and kind)."""
 
     def __init__(self, info: ResourceInfo, kind: str = "") -> None:
-        key = kind or f"{info.api_version} {info.kind}"
-        if info.custom is not None and key == f"{info.api_version} {info.kind}":
-            self.columns, self._cells = _custom_columns(info)
+        own = f"{info.api_version} {info.kind}"
+        if kind in ("", own):
+            printer = _printer_of(info)
         else:
-            self.columns = _built_in_columns().get(key, _DEFAULT_COLUMNS)
-            self._cells = ROWS.get(key) or MORE_ROWS.get(key) or name_and_age
-        self._is_pod = key == "v1 Pod"
+            printer = SCALE if kind == "autoscaling/v1 Scale" else NAME_AND_AGE
+        self.columns = _encode(printer.columns)
+        self._printer = printer
 
     def row(self, value: bytes, include: str, now: datetime.datetime, version: str = "v1") -> bytes:
         """One row for an object that begins with kind and apiVersion."""
         document = _decode(value)
-        conditions = pod_conditions(document) if self._is_pod else None
+        conditions = self._printer.conditions(document) if self._printer.conditions is not None else None
         shown = value if include == "Object" else b"null" if include == "None" else partial_object(value, version)
         return b'{"cells":%s,%s"object":%s}' % (
-            _encode(self._cells(document, now)),
+            _encode(self._printer.cells(document, now)),
             b'"conditions":%s,' % _encode(conditions) if conditions else b"",
             shown,
         )
@@ -125,7 +86,14 @@ def single_metadata(value: bytes) -> bytes:
     return _encode({"resourceVersion": metadata.get("resourceVersion", "")})
 
 
-def _custom_columns(info: ResourceInfo) -> tuple[bytes, Cells]:
+def _printer_of(info: ResourceInfo) -> Printer:
+    if info.custom is not None:
+        return _custom_printer(info)
+    declared = registration_of(info.group, info.resource).printer
+    return NAME_AND_AGE if declared is None else declared()
+
+
+def _custom_printer(info: ResourceInfo) -> Printer:
     asked: Sequence[dict[str, Any]] = getattr(info.custom, "printer_columns", ()) or (_CREATED,)
     columns = [Column("Name", format="name", description=_NAME_DESCRIPTION)]
     columns += [
@@ -144,7 +112,7 @@ def _custom_columns(info: ResourceInfo) -> tuple[bytes, Cells]:
         found = [cell(value, column.get("jsonPath", ""), column.get("type", "string"), now) for column in asked]
         return [name_of(value), *found]
 
-    return _encode(columns), cells
+    return Printer(columns, cells)
 
 
 _NAME_DESCRIPTION = (

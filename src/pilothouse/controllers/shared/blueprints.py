@@ -1,6 +1,6 @@
 """What a controller works out from an owner's spec, kept until the spec changes.
 
-Selectors are compiled and templates read once per generation, not once per look. The controllers say what their
+Selectors are compiled and templates read once per generation, not once per sync. The controllers say what their
 blueprint holds; this keeps the newest one of each owner.
 """
 

@@ -1,4 +1,4 @@
-"""What the cloud controllers need of a cloud, and how a provider is found.
+"""What the cloud controllers need of a cloud. ``cloud_providers`` finds a provider by its name.
 
 Whoever has a cloud writes a class with these attributes and methods, and an entry point of the group
 ``pilothouse.cloud_providers`` that names a function which makes one::
@@ -13,17 +13,13 @@ k8s.io/cloud-provider v0.36 ``cloud.go``; what no controller here asks is left o
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from pilothouse.api.core import LoadBalancerStatus, Node, NodeAddress, Service
-from pilothouse.env import Env, Log
-
-ENTRY_POINTS = "pilothouse.cloud_providers"
-SIMULATED = "simulated"
-"""The provider that is there without being installed: ``shared.simulated_cloud``."""
+from pilothouse.env import Log
 
 
 class ImplementedElsewhere(Exception):
@@ -125,45 +121,3 @@ class NothingToDo:
         """Nothing, until cancelled."""
         self._log.info("Skipping controller", controller=self.name, reason=self._why)
         await asyncio.get_running_loop().create_future()
-
-
-class UnknownProvider(ValueError):
-    """No provider of that name is installed, or it cannot be loaded."""
-
-
-def installed() -> list[str]:
-    """The names of the providers that there are, sorted."""
-    from importlib.metadata import entry_points
-
-    return sorted({SIMULATED, *(found.name for found in entry_points(group=ENTRY_POINTS))})
-
-
-def load_provider(name: str, env: Env) -> CloudProvider:
-    """The provider of that name. Raises ``UnknownProvider``."""
-    return _factory(name)(env)
-
-
-def provider_problems(provider: "str | CloudProvider") -> list[str]:
-    """Why there is no such provider."""
-    if not isinstance(provider, str) or not provider or provider in installed():
-        return []
-    return [f"--cloud-loops: no cloud provider {provider!r} is installed, there are {', '.join(installed())}"]
-
-
-def the_provider(provider: "str | CloudProvider", env: Env) -> CloudProvider:
-    """What the options name, or what they are."""
-    return load_provider(provider, env) if isinstance(provider, str) else provider
-
-
-def _factory(name: str) -> Callable[[Env], CloudProvider]:
-    if name == SIMULATED:
-        from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
-
-        return SimulatedCloud
-    from importlib.metadata import entry_points
-
-    found = list(entry_points(group=ENTRY_POINTS, name=name))
-    if not found:
-        raise UnknownProvider(f"no cloud provider {name!r} is installed, there are {', '.join(installed())}")
-    factory: Callable[[Env], CloudProvider] = found[0].load()
-    return factory

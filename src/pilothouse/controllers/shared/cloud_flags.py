@@ -15,5 +15,5 @@ CLUSTER_NAME = Flag(
     STRING,
     "kubernetes",
     "The instance prefix for the cluster.",
-    note="told to the provider of --cloud-loops",
+    note="passed to the provider of --cloud-loops",
 )

@@ -1,4 +1,4 @@
-"""Keys of owners whose namespace is going away: gathered for a second, not looked at with every event.
+"""Keys of owners whose namespace is going away: gathered for a second, not synced with every event.
 
 Stands between the handlers of pods (``pod_events``) and the work queue of a controller that makes pods. The controller
 says of which owners it knows.
@@ -10,27 +10,27 @@ GATHER_SECONDS = 1.0
 """As long as the Job controller gathers changes of pods (``SyncJobBatchPeriod``, v1.36 job_controller.go)."""
 
 
-class Wakes(Protocol):
+class Enqueuer(Protocol):
     """Where keys go: the work queue, or something that holds them back a little."""
 
     def add(self, key: str) -> None:
-        """Have the key looked at."""
+        """Have the key synced."""
         ...
 
     def add_after(self, key: str, delay: float) -> None:
-        """Have it looked at in so many seconds."""
+        """Have it synced in so many seconds."""
         ...
 
 
 class EndingOwners:
     """A queue that holds the keys of such owners back. Of two times for one key the queue keeps the earlier.
 
-    Pods are the first to leave a namespace (KEP-5080), one by one. Each of them wakes its owner, which can make no
+    Pods are the first to leave a namespace (KEP-5080), one by one. Each of them enqueues its owner, which can make no
     other and has only new numbers to report, of which the owner's owner makes new numbers in turn; then all of them
-    go. Upstream reports as often as it can. Once a second is enough for who looks at a namespace that comes to no end.
+    go. Upstream reports as often as it can. Once a second is enough for those who watch a namespace that is slow to go.
     """
 
-    def __init__(self, queue: Wakes) -> None:
+    def __init__(self, queue: Enqueuer) -> None:
         self._queue = queue
         self._ending: set[str] = set()  # never iterated
 
@@ -43,12 +43,12 @@ class EndingOwners:
         self._ending.discard(key)
 
     def add(self, key: str) -> None:
-        """Have the key looked at."""
+        """Have the key synced."""
         if key in self._ending:
             self._queue.add_after(key, GATHER_SECONDS)
         else:
             self._queue.add(key)
 
     def add_after(self, key: str, delay: float) -> None:
-        """Have it looked at in so many seconds."""
+        """Have it synced in so many seconds."""
         self._queue.add_after(key, delay)

@@ -6,7 +6,6 @@ The protection controllers are this and an answer to the question who uses an ob
 
 import enum
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -15,9 +14,8 @@ from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.machinery.splice import replace_fields
-from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater, object_key
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater, object_key
 from pilothouse.runtime.cache import Cached
-from pilothouse.runtime.controller import Syncing
 
 T = TypeVar("T", bound=Cached)
 
@@ -43,7 +41,7 @@ def what_is_due(meta: ObjectMeta, finalizer: str) -> Due:
     return Due.NOTHING if going or has else Due.PROTECT
 
 
-class ProtectionController(Controller, Generic[T]):
+class ProtectionController(ManagedController, Generic[T]):
     """One kind, one finalizer. Subclass it and say who uses an object.
 
     Written is the object as it was read: if it has changed meanwhile the write is refused, and the question is asked
@@ -58,17 +56,9 @@ class ProtectionController(Controller, Generic[T]):
         finalizer: str,
         *,
         queue_name: str,
-        waits_for: Sequence[Syncing] = (),
     ) -> None:
-        objects = context.informers.informer(kind, keep_raw=True)
-        super().__init__(
-            name,
-            context.env,
-            waits_for=(objects, *waits_for),
-            metrics=context.metrics,
-            queue_name=queue_name,
-            log=context.log,
-        )
+        objects = context.informer(kind)
+        super().__init__(context, name, queue_name=queue_name)
         self.client = context.client
         self.objects = objects.cache
         self._kind = kind
@@ -79,10 +69,6 @@ class ProtectionController(Controller, Generic[T]):
     async def is_used(self, obj: T) -> bool:
         """Whether somebody uses an object that is being deleted."""
 
-    def wants_protection(self, _obj: T) -> bool:
-        """Whether an object that lives is to have the finalizer: each, unless a subclass says otherwise."""
-        return True
-
     def gone(self, obj: T, _unknown: bool) -> None:
         """An object is there no more."""
 
@@ -91,8 +77,8 @@ class ProtectionController(Controller, Generic[T]):
         return what_is_due(obj.metadata, self._finalizer)
 
     def wake(self, key: str) -> None:
-        """Somebody may have stopped using the object of that key. If there is nothing to do for it yet, it wakes itself
-        when there is."""
+        """A user of the object of that key may be gone. Enqueues the key if the object is to be synced for that; if not
+        yet, the event of its deletion enqueues it."""
         obj = self.objects.get(key)
         if obj is not None:
             self._changed(obj)
@@ -112,8 +98,6 @@ class ProtectionController(Controller, Generic[T]):
             case Due.NOTHING:
                 return None
             case Due.PROTECT:
-                if not self.wants_protection(obj):
-                    return None
                 await self._write(meta, raw, (*meta.finalizers, self._finalizer))
                 self.log.info("Added protection finalizer", v=3, kind=self._kind.kind, key=key)
             case Due.LET_GO:

@@ -1,27 +1,37 @@
 """Informers for whatever an API server serves, custom resources included: for the garbage collector and for quotas.
 
 Metadata is enough for most. What other controllers watch whole anyway is not watched twice: their informer is used.
-Discovery is asked every 30 s; informers start for what is new and stop for what is gone. A subclass says which
-resources it wants and what is done with their objects.
+Discovery is asked every 30 s; informers start for what is new and stop for what is gone. What is new does not wait so
+long: when a definition of a custom resource comes or changes, or somebody misses a kind, discovery is asked at once,
+and again if it does not show the definition yet. A subclass says which resources it wants and what is done with their
+objects.
 """
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
 from pilothouse.client import Client
-from pilothouse.client.discovery import Discovery, Resource
 from pilothouse.client.errors import ApiError
 from pilothouse.env import Log
+from pilothouse.machinery.api_resources import Discovery, Resource
+from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.informer import InformerFactory, Registration, SharedInformer
 
 SYNC_SECONDS = 30.0
+DISCOVERY_DELAY_SECONDS = (1.0, 5.0)
+"""How long after a definition has come or changed discovery is asked again if it does not show it. Servers learn of
+definitions one after the other, and an aggregator of them later still."""
+DISCOVERY_GAP_SECONDS = 0.1
+"""Between two such questions at least: a release may bring dozens of definitions."""
 
 
 class ResourceKey(msgspec.Struct, frozen=True, gc=False):
@@ -57,7 +67,8 @@ class Monitor(msgspec.Struct, frozen=True):
 
 class ResourceMonitors(ABC):
     """The informers, by resource. ``subject`` is who they are for, as log lines name it; ``count_failure`` is called
-    whenever a look at discovery, or the wait after it, has failed and was logged."""
+    whenever reading discovery, or the wait after it, has failed and was logged; ``on_discovery`` when discovery has
+    answered and informers for what it shows are started."""
 
     def __init__(
         self,
@@ -68,6 +79,7 @@ class ResourceMonitors(ABC):
         subject: str,
         log: Log,
         count_failure: Callable[[], object] = lambda: None,
+        on_discovery: Callable[[], object] = lambda: None,
     ) -> None:
         self._client = client
         self._factory = factory
@@ -75,11 +87,20 @@ class ResourceMonitors(ABC):
         self._subject = subject
         self._log = log
         self._count_failure = count_failure
+        self._on_discovery = on_discovery
         self._monitors: dict[ResourceKey, Monitor] = {}
         self._discovery: Discovery | None = None
         self._resources: dict[ResourceKey, Resource] = {}
+        self._served: frozenset[str] = frozenset()
+        """Names of resources with their group, in any version, which are those of the definitions."""
+        self._definitions: SharedInformer[Object] | None = None
+        self._expected: dict[str, float] = {}
+        """Definitions that discovery should show, and since when."""
+        self._sync_at = math.inf
+        self._rests_until = 0.0
+        self._rescheduled = asyncio.Event()
         self.ready = asyncio.Event()
-        """Set after the first look at discovery and the wait for what it lists, successful or not."""
+        """Set after discovery was first read and the informers of what it lists were waited for, successful or not."""
 
     # What a subclass says
 
@@ -107,47 +128,126 @@ class ResourceMonitors(ABC):
 
     async def run(self) -> None:
         """Follow discovery until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
             await self.sync()
             self.ready.set()
-            await asyncio.sleep(SYNC_SECONDS)
+            next_sync = loop.time() + SYNC_SECONDS
+            while await self._sync_is_due(next_sync):
+                await self._sync_monitors()
 
     async def sync(self) -> None:
         """Ask discovery once, start and stop informers, and wait up to 30 s for the new ones."""
+        await self._follow(stops=True)
+
+    def request_sync(self, definition: str = "") -> None:
+        """Ask discovery now, instead of within 30 s: for a definition that has come or changed, or for whatever is
+        missed."""
+        now = asyncio.get_running_loop().time()
+        if definition:
+            self._expected[definition] = now
+        self._schedule(now)
+
+    def _schedule(self, at: float) -> None:
+        if at < self._sync_at:
+            self._sync_at = at
+            self._rescheduled.set()
+
+    async def _sync_is_due(self, next_sync: float) -> bool:
+        """Wait until discovery is to be asked; whether that is sooner than usual."""
+        loop = asyncio.get_running_loop()
+        while (due := min(max(self._sync_at, self._rests_until), next_sync)) > loop.time():
+            self._rescheduled.clear()
+            timer = loop.call_at(due, self._rescheduled.set)
+            try:
+                await self._rescheduled.wait()
+            finally:
+                timer.cancel()
+        return due < next_sync
+
+    async def _sync_monitors(self) -> None:
+        self._sync_at = math.inf
+        # What is gone is left to the next sync: an object's deletion that its informer has yet to hear of must not be
+        # lost because the definition went with it.
+        await self._follow(stops=False)
+        now = asyncio.get_running_loop().time()
+        self._rests_until = now + DISCOVERY_GAP_SECONDS
+        for name, since in list(self._expected.items()):
+            again = next((since + seconds for seconds in DISCOVERY_DELAY_SECONDS if since + seconds > now), None)
+            if name in self._served or again is None:
+                del self._expected[name]
+            else:
+                self._schedule(again)
+
+    async def _follow(self, *, stops: bool) -> None:
         try:
             discovery = await self._client.discover()
         except (ApiError, ConnectionError, TimeoutError, ValueError) as error:
             self._failed(f"Discovery failed, skipping {self._subject} sync", error)
             return
-        for key in [key for key, monitor in self._monitors.items() if monitor.informer.stopped]:
-            # Another controller that shares the informer has stopped it. If the resource is served, it is started anew.
-            self._forget(key)
+        if stops:
+            for key in [key for key, monitor in self._monitors.items() if monitor.informer.stopped]:
+                # Another controller that shares the informer has stopped it. If the resource is served, it is started
+                # anew.
+                self._forget(key)
         wanted = self._wanted(discovery)
         if not wanted:
             self._failed(f"No resources reported by discovery, skipping {self._subject} sync", None)
             return
+        self._follow_definitions(discovery)
+        removed, added = self._differences(discovery, wanted, stops=stops)
+        if removed or added:
+            diff = f"added: {_listed(added)}, removed: {_listed(removed)}"
+            self._log.info(f"Syncing {self._subject} with updated resources from discovery", v=2, diff=diff)
+        for key in removed:
+            self._stop(key)
+        for key in added:
+            self._start(key, wanted[key])
+        self._on_discovery()
+        if removed or added:
+            await self._wait_synced()
+
+    def _differences(
+        self, discovery: Discovery, wanted: Mapping[ResourceKey, Resource], *, stops: bool
+    ) -> tuple[list[ResourceKey], list[ResourceKey]]:
+        added = [key for key in wanted if key not in self._monitors]
+        if not stops:
+            # Another version takes the place of the one that is watched, when that is stopped.
+            watched = {(key.group, key.resource) for key in self._monitors}
+            return [], [key for key in added if (key.group, key.resource) not in watched]
         kept = {
             key
             for key, monitor in self._monitors.items()
             # Of a group that could not be asked nothing is known; what works goes on.
             if key in wanted or (key.group_version in discovery.failures and monitor.informer.has_synced)
         }
-        removed = [key for key in self._monitors if key not in kept]
-        added = [key for key in wanted if key not in self._monitors]
-        if not removed and not added:
+        return [key for key in self._monitors if key not in kept], added
+
+    def _follow_definitions(self, discovery: Discovery) -> None:
+        """Hear of definitions of custom resources, where there are any."""
+        if self._definitions is not None and not self._definitions.stopped:
             return
-        diff = f"added: {_listed(added)}, removed: {_listed(removed)}"
-        self._log.info(f"Syncing {self._subject} with updated resources from discovery", v=2, diff=diff)
-        for key in removed:
-            self._stop(key)
-        for key in added:
-            self._start(key, wanted[key])
-        await self._wait_synced()
+        kind = CUSTOM_RESOURCE_DEFINITIONS.metadata
+        if not discovery.serves(kind):
+            return
+        shared = self._whole.existing(kind.group, kind.version, kind.resource)
+        self._definitions = self._factory.informer(kind) if shared is None else shared
+        self._definitions.add_handler(self._see_new_definition, self._see_changed_definition, resync_seconds=0.0)
+
+    def _see_new_definition(self, new: Cached, initial: bool) -> None:
+        if not initial or new.metadata.name not in self._served:
+            self.request_sync(new.metadata.name)
+
+    def _see_changed_definition(self, old: Cached, new: Cached) -> None:
+        # That it is established is in its status: one that is not known yet is asked for whatever has changed.
+        if new.metadata.name not in self._served or new.metadata.generation != old.metadata.generation:
+            self.request_sync(new.metadata.name)
 
     def _wanted(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
         if discovery is not self._discovery:
             self._discovery = discovery
             self._resources = self.choose(discovery)
+            self._served = frozenset(resource.group_resource for resource in discovery.resources())
         return self._resources
 
     async def _wait_synced(self) -> None:

@@ -1,8 +1,8 @@
 """What a controller has written to the pods of its owners, and what it must know of that before it acts again.
 
-Three things are kept per owner: the consistency guard's versions, the newest pod that was created, and whether some
+Three things are kept per owner: the consistency store's versions, the newest pod that was created, and whether some
 request is without an answer. Used by controllers whose owners have pods with generated names, of which a second one
-would do harm; where names are fixed the guard is enough, and nothing else is told.
+would do harm; where names are fixed the consistency store is enough, and nothing else is recorded.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from pilothouse.controllers.shared.blueprints import Owner
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import is_controlled_by
 from pilothouse.machinery.resource_versions import compare, is_newer
-from pilothouse.runtime import ConsistencyGuard, Expectations
+from pilothouse.runtime import ConsistencyStore, Expectations
 
 _POD_META = PODS.read_as(Object)
 
@@ -28,11 +28,15 @@ class OwnWrites:
     """The books of one controller. ``pods_read`` gives the version that the pod cache has come to."""
 
     def __init__(
-        self, client: Client, expectations: Expectations, guard: ConsistencyGuard | None, pods_read: Versions
+        self,
+        client: Client,
+        expectations: Expectations,
+        consistency_store: ConsistencyStore | None,
+        pods_read: Versions,
     ) -> None:
         self._client = client
         self._expectations = expectations
-        self._guard = guard
+        self._consistency_store = consistency_store
         self._pods_read = pods_read
         self._newest_created: dict[str, str] = {}
         self._undecided: dict[str, None] = {}
@@ -53,12 +57,12 @@ class OwnWrites:
 
     def wrote(self, key: str, uid: str, group_resource: str, version: str) -> None:
         """Anything was written that a cache will show."""
-        if self._guard is not None:
-            self._guard.wrote(key, uid, group_resource, version)
+        if self._consistency_store is not None:
+            self._consistency_store.wrote_at(key, uid, group_resource, version)
 
     def failed(self, key: str, error: Exception) -> None:
-        """A create or delete failed. If it may have happened all the same, the next look finds out first."""
-        if self._guard is not None and may_have_happened(error):
+        """A create or delete failed. If the server may have carried it out nevertheless, the next sync asks first."""
+        if self._consistency_store is not None and may_have_happened(error):
             self._undecided[key] = None
 
     def owner_missing(self, key: str, owner: ObjectMeta, error: NotFound | None = None) -> None:
@@ -104,8 +108,8 @@ class OwnWrites:
     def check(self, key: str) -> None:
         """Raise ``StaleCache`` while a cache is behind what was written for the owner. Once it is not, stop waiting for
         creations that it has passed."""
-        if self._guard is not None:
-            self._guard.check(key)
+        if self._consistency_store is not None:
+            self._consistency_store.ensure_ready(key)
             self._expect_what_can_still_come(key)
 
     def _expect_what_can_still_come(self, key: str) -> None:
@@ -134,8 +138,8 @@ class OwnWrites:
         self._newest_created.pop(key, None)
         self._undecided.pop(key, None)
         self._gone.pop(key, None)
-        if self._guard is not None:
-            self._guard.forget(key)
+        if self._consistency_store is not None:
+            self._consistency_store.clear(key)
 
 
 def may_have_happened(error: Exception) -> bool:

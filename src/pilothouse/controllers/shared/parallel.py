@@ -17,7 +17,7 @@ async def each(things: Iterable[T], act: Callable[[T], Awaitable[object]], *, at
     waiting = iter(things)
     first = list(islice(waiting, 1))
     if not first:
-        return  # what is looked at every few seconds mostly has nothing to do
+        return  # a pass every few seconds mostly has nothing to do
     waiting = chain(first, waiting)
     failures: list[Exception] = []
 

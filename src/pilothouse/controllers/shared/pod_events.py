@@ -11,12 +11,12 @@ from typing import Any, Generic, TypeVar
 
 from pilothouse.api.core import Pod
 from pilothouse.api.kinds import Kind
-from pilothouse.api.meta import OwnerReference
-from pilothouse.controllers.shared.ending import EndingOwners, Wakes
+from pilothouse.api.meta import ObjectMeta, OwnerReference
+from pilothouse.controllers.shared.ending import EndingOwners, Enqueuer
 from pilothouse.env import Log
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of
-from pilothouse.runtime import Cache, ConsistencyGuard, UidTrackingExpectations, object_key
+from pilothouse.runtime import Cache, ConsistencyStore, UidTrackingExpectations, object_key
 from pilothouse.runtime.cache import Cached
 from pilothouse.semantics.pods import is_ready
 
@@ -27,8 +27,8 @@ class PodEvents(Generic[T]):
     """The handlers of one controller.
 
     ``selector_of`` gives what an owner selects, ``None`` where that makes no sense. ``ready_delay`` says in how many
-    seconds an owner wants to look again at a pod that has just become ready, 0 for not at all. Who is refused a pod
-    because its namespace goes away tells ``ending``.
+    seconds an owner wants another sync after a pod that has just become ready, 0 for not at all. A create that is
+    refused because the namespace is being deleted is reported to ``refused``.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class PodEvents(Generic[T]):
         kind: Kind[T],
         *,
         owners: Cache[T],
-        queue: Wakes,
+        queue: Enqueuer,
         expectations: UidTrackingExpectations,
-        guard: ConsistencyGuard | None,
+        consistency_store: ConsistencyStore | None,
         selector_of: Callable[[T], Selector | None],
         ready_delay: Callable[[T], float],
         log: Log,
@@ -46,9 +46,8 @@ class PodEvents(Generic[T]):
         self._kind: Kind[Any] = kind
         self._owners = owners
         self._queue = self.ending = EndingOwners(queue)
-        """Told by the controller of refusals."""
         self._expectations = expectations
-        self._guard = guard
+        self._consistency_store = consistency_store
         self._selector_of = selector_of
         self._ready_delay = ready_delay
         self._log = log
@@ -56,11 +55,11 @@ class PodEvents(Generic[T]):
     # Owners
 
     def owner_added(self, owner: T, _initial: bool) -> None:
-        """Look at it."""
+        """Enqueue it."""
         self._queue.add(object_key(owner.metadata))
 
     def owner_changed(self, old: T, new: T) -> None:
-        """Look at it, also when only its status changed and at resyncs: a look is cheap, a missed one is not."""
+        """Enqueue it, also when only its status changed and at resyncs: a sync is cheap, a missed one is not."""
         if old.metadata.uid != new.metadata.uid:
             self.owner_gone(old, True)
         self._queue.add(object_key(new.metadata))
@@ -68,11 +67,16 @@ class PodEvents(Generic[T]):
     def owner_gone(self, owner: T, _final_state_unknown: bool) -> None:
         """What was expected for it must not hold up another one of its name."""
         key = object_key(owner.metadata)
-        if self._guard is not None:
-            self._guard.forget(key, owner.metadata.uid)
+        if self._consistency_store is not None:
+            self._consistency_store.clear(key, owner.metadata.uid)
         self._expectations.delete(key)
         self.ending.forget(key)
         self._queue.add(key)
+
+    def refused(self, owner: ObjectMeta) -> None:
+        """The server would make no pod for this owner because its namespace goes away."""
+        if self._owners.still_has(owner):
+            self.ending.refused(object_key(owner))
 
     # Pods
 
@@ -87,7 +91,7 @@ class PodEvents(Generic[T]):
         return before is not None and after is not None and before.kind != kind != after.kind
 
     def pod_changed(self, old: Pod, new: Pod) -> None:
-        """Wakes the owner, a former owner, or whoever may adopt it."""
+        """Enqueues the owner, a former owner, or whoever may adopt it."""
         before, after = old.metadata, new.metadata
         if before.resource_version == after.resource_version:
             return
@@ -118,7 +122,7 @@ class PodEvents(Generic[T]):
         self._queue.add(key)
         owner = self._owners.get(key)
         if owner is not None and not is_ready(old) and is_ready(new):
-            # Availability comes without an event; the requeue at the end of a look is the other half of this.
+            # Availability comes without an event; the requeue at the end of a sync is the other half of this.
             delay = self._ready_delay(owner)
             if delay > 0:
                 self._queue.add_after(key, delay)

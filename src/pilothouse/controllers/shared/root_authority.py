@@ -7,7 +7,7 @@ Published in every namespace, and beside each token in a Secret. Upstream: ``rea
 from pathlib import Path
 
 from pilothouse.machinery.flags import STRING, Flag
-from pilothouse.runtime.guards import CannotRun
+from pilothouse.runtime.errors import CannotRun
 
 ROOT_CA_FLAG = Flag(
     "root-ca-file",

@@ -1,8 +1,9 @@
-"""Who wakes whom between pods and services: the pods that a service selects, and the services that an event concerns.
+"""Pods and services: the pods that a service selects, and the services that an event
+concerns.
 
 Used by the controllers of Endpoints and of EndpointSlices. Upstream (v1.36
 ``staging/src/k8s.io/endpointslice/util/controller_utils.go``) lists all services of a namespace for every event of a
-pod, and all pods for every look at a service; here both are found by an index on labels.
+pod, and all pods for every sync of a service; here both are found by an index on labels.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ class ServicePods:
     """Both directions, on the caches of two informers.
 
     ``wake`` is given the key of every service that an event of a pod concerns. An event that cannot change endpoints
-    wakes nobody: readiness, addresses, labels and names are looked at, and whether a pod has run to its end.
+    enqueues nothing: readiness, addresses, labels and names are compared, and whether a pod has run to its end.
     """
 
     def __init__(

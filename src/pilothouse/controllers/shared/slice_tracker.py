@@ -1,12 +1,14 @@
-"""Which slices this process has written, so that a look at an older cache changes nothing.
+"""Which slices this process has written, so that a sync of an older cache changes nothing.
 
 Without it a slice that the cache does not show yet would be made a second time (kubernetes#93374, #100033). Upstream:
 v1.36 ``staging/src/k8s.io/endpointslice/util/endpointslice_tracker.go``. Used by both controllers of slices.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from pilothouse.api.discovery import EndpointSlice
+from pilothouse.machinery.resource_versions import compare
 from pilothouse.runtime import RetryLater
 
 _DELETED = -1
@@ -19,33 +21,48 @@ class StaleSlices(RetryLater):
         super().__init__("EndpointSlice informer cache is out of date")
 
 
-class SliceTracker:
-    """Generations of slices by the key of their service (or Endpoints) and their uid."""
+class _Written(NamedTuple):
+    """What was last written of a slice, and in which version."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, dict[str, int]] = {}
+    generation: int
+    version: str
+
+
+class SliceTracker:
+    """What was written of slices, by the key of their service (or Endpoints) and their uid. ``read_version`` is how far
+    the cache of slices has come.
+
+    A slice may be deleted by somebody else, and its events be seen, before the answer to our own write of it comes:
+    once the cache is past that write, what it does not show is gone. Upstream waits for such a slice until its service
+    is deleted.
+    """
+
+    def __init__(self, read_version: Callable[[], str]) -> None:
+        self._read_version = read_version
+        self._known: dict[str, dict[str, _Written]] = {}
 
     def wrote(self, key: str, written: EndpointSlice) -> None:
         """The server answered a create or an update with this."""
-        self._known.setdefault(key, {})[written.metadata.uid] = written.metadata.generation
+        meta = written.metadata
+        self._known.setdefault(key, {})[meta.uid] = _Written(meta.generation, meta.resource_version)
 
     def deleted(self, key: str, gone: EndpointSlice) -> None:
         """The server was told to delete it. Its event is not news."""
-        self._known.setdefault(key, {})[gone.metadata.uid] = _DELETED
+        self._known.setdefault(key, {})[gone.metadata.uid] = _Written(_DELETED, gone.metadata.resource_version)
 
     def is_news(self, key: str, seen: EndpointSlice) -> bool:
         """Whether an event shows something that we did not write ourselves."""
         known = self._known.get(key, {}).get(seen.metadata.uid)
-        return known is None or seen.metadata.generation > known
+        return known is None or seen.metadata.generation > known.generation
 
     def saw_gone(self, key: str, seen: EndpointSlice) -> bool:
         """A slice has left the cache. Whether somebody else deleted it, also if an earlier process wrote it. Upstream
         sees to what this process wrote, and a slice that is deleted after a restart stays away."""
         known = self._known.get(key, {})
-        is_ours = known.pop(seen.metadata.uid, None) == _DELETED
+        written = known.pop(seen.metadata.uid, None)
         if not known:
             self._known.pop(key, None)
-        return not is_ours
+        return written is None or written.generation != _DELETED
 
     def let_go(self, key: str, seen: EndpointSlice) -> None:
         """The slice is of somebody else now, or of another service. Upstream goes on waiting for it to be seen here."""
@@ -57,12 +74,21 @@ class SliceTracker:
         if not known:
             return
         seen = {each.metadata.uid: each.metadata.generation for each in given}
-        for uid, generation in known.items():
-            if generation == _DELETED:
-                if uid in seen:
-                    raise StaleSlices
-            elif seen.get(uid, -1) < generation:
+        for uid in [uid for uid, written in known.items() if uid not in seen and self._is_gone(written)]:
+            del known[uid]
+        for uid, written in known.items():
+            if written.generation == _DELETED or seen.get(uid, -1) < written.generation:
                 raise StaleSlices
+        if not known:
+            del self._known[key]
+
+    def _is_gone(self, written: _Written) -> bool:
+        """Whether a slice that the cache does not show is gone, and not just too new for it. One that we deleted was in
+        the cache."""
+        if written.generation == _DELETED:
+            return True
+        order = compare(self._read_version(), written.version)
+        return order is not None and order >= 0
 
     def forget(self, key: str) -> None:
         """The service is gone."""

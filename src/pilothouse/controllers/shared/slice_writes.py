@@ -10,8 +10,8 @@ from pilothouse.api.discovery import ENDPOINT_SLICES, EndpointSlice
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.shared.slice_tracker import SliceTracker
+from pilothouse.machinery.metrics import CounterFamily
 from pilothouse.machinery.splice import replace_fields
-from pilothouse.runtime.metrics import CounterFamily
 from pilothouse.semantics.services import TRIGGER_TIME
 
 _encode = msgspec.json.encode
@@ -52,6 +52,15 @@ def changed_body(raw: bytes, each: EndpointSlice) -> bytes:
     )
 
 
+class NotWritten(Exception):
+    """A slice was not written. ``doing`` is upstream's word for what was to be done, ``error`` why it was not."""
+
+    def __init__(self, doing: str, error: ApiError | OSError) -> None:
+        super().__init__(f"failed to {doing}: {error}")
+        self.doing = doing
+        self.error = error
+
+
 class SliceWrites:
     """The writes of one controller, each for the key of a service (or Endpoints). ``changes`` counts them."""
 
@@ -70,19 +79,25 @@ class SliceWrites:
         """Creates, then updates, then deletes, one after the other; the first that fails is the last. An update comes
         with what is to be sent.
 
-        False if the namespace ends: nothing can be made there, and nothing more is done.
+        False if the namespace ends: nothing can be made there, and nothing more is done. Raises ``NotWritten``.
         """
         for each in creates:
             try:
                 await self._create(key, each)
-            except ApiError as error:
-                if has_cause(error, "NamespaceTerminating"):
+            except (ApiError, OSError) as error:
+                if isinstance(error, ApiError) and has_cause(error, "NamespaceTerminating"):
                     return False
-                raise
+                raise NotWritten("create EndpointSlice", error) from error
         for each, body in updates:
-            await self._update(key, each, body)
+            try:
+                await self._update(key, each, body)
+            except (ApiError, OSError) as error:
+                raise NotWritten(f"update {each.metadata.name} EndpointSlice", error) from error
         for each in deletes:
-            await self.delete(key, each)
+            try:
+                await self.delete(key, each)
+            except (ApiError, OSError) as error:
+                raise NotWritten(f"delete {each.metadata.name} EndpointSlice", error) from error
         return True
 
     async def _create(self, key: str, each: EndpointSlice) -> None:

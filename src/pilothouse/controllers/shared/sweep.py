@@ -1,41 +1,39 @@
-"""Controllers that look at all objects of a kind now and then, and delete those whose time is over."""
+"""Controllers that check all objects of a kind periodically, and delete those whose time is over."""
 
 from abc import abstractmethod
 from typing import Generic, TypeVar
 
 from pilothouse.api.kinds import Kind
 from pilothouse.client.errors import ApiError, Conflict, NotFound
-from pilothouse.runtime import Controller, ControllerContext, Requeue, object_key
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, object_key
 from pilothouse.runtime.cache import Cached
 
 T = TypeVar("T", bound=Cached)
 
-LOOK = "look"
+SYNC = "sync"
 
 
-class Sweep(Controller, Generic[T]):
+class Sweep(ManagedController, Generic[T]):
     """Subclass it and write ``is_over``. ``what`` is how the log calls one of them."""
 
     def __init__(
         self, context: ControllerContext, name: str, kind: Kind[T], *, period: float, queue_name: str, what: str
     ) -> None:
-        found = context.informers.informer(kind)
-        super().__init__(
-            name, context.env, waits_for=(found,), metrics=context.metrics, queue_name=queue_name, log=context.log
-        )
+        found = context.informer(kind)
+        super().__init__(context, name, queue_name=queue_name)
         self._client = context.client
         self._kind = kind
         self._cache = found.cache
         self._period = period
         self._what = what
-        self.queue.add(LOOK)
+        self.queue.add(SYNC)
 
     @abstractmethod
     def is_over(self, found: T) -> bool:
         """Whether its time is over."""
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One look at all. What fails is logged and comes up again in the next one."""
+        """One pass over all objects. What fails is logged and tried again in the next one."""
         for found in self._cache.list():
             if not self.is_over(found):
                 continue

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pilothouse.client.errors import ApiError
-from pilothouse.runtime.metrics import Registry, exponential_buckets
+from pilothouse.machinery.metrics import Registry, exponential_buckets
 
 _CODE = ("code",)
 
@@ -21,7 +21,7 @@ class SyncCodes:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Around one look. 200 when it ends well, the server's code when that refused, and 500 for all else."""
+        """Counts one sync: 200 if it succeeds, the server's code if a request was refused, 500 for any other error."""
         started, code = self._now(), "500"
         try:
             yield

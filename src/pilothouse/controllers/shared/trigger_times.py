@@ -20,15 +20,15 @@ class _Seen:
 
 
 class TriggerTimes:
-    """For each service, what its last look knew."""
+    """For each service, the times that its last sync saw."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
 
     def of(self, key: str, service: Service, pods: Iterable[Pod]) -> str:
-        """The earliest change since the last look, as the annotation says it; empty when nothing with a time moved.
+        """The earliest change since the last sync, as the annotation says it; empty when nothing with a time moved.
 
-        The first look of all answers for the service itself: when it was made.
+        At the first sync also the creation of the service is such a change.
         """
         made = service.metadata.creation_timestamp
         times: dict[str, datetime.datetime] = {}

@@ -9,19 +9,12 @@ import msgspec
 
 from pilothouse.api.storage import AzureFileSource, DriverSource, MigratedSource, PersistentVolume, Sources
 from pilothouse.semantics.attachments import unique_name
+from pilothouse.semantics.csi_translation import IN_TREE_PLUGINS
 
 CSI = "kubernetes.io/csi"
 HOST_PATH = "kubernetes.io/host-path"
 _PREFIX = "kubernetes.io/"
-_MIGRATED = {
-    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
-    "kubernetes.io/azure-disk": "disk.csi.azure.com",
-    "kubernetes.io/azure-file": "file.csi.azure.com",
-    "kubernetes.io/cinder": "cinder.csi.openstack.org",
-    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
-    "kubernetes.io/portworx-volume": "pxd.portworx.com",
-    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
-}
+_MIGRATED = {plugin.name: plugin.driver for plugin in IN_TREE_PLUGINS.values()}
 
 
 def is_in_tree(provisioner: str) -> bool:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from pilothouse.machinery.patterns import PatternError, compiled
+
 Results = list[Any]
 Expression = Callable[[Any], Results]
 
@@ -418,8 +420,9 @@ def _text(apply: Callable[[str, str], Any]) -> Callable[[Any, Any], Any]:
 
 def _test(value: str, pattern: str) -> bool:
     try:
-        return re.search(pattern, value) is not None
-    except re.error as error:
+        # Text and pattern may be somebody's annotations. gojq has Go's expressions, as KWOK does.
+        return compiled(pattern).search(value) is not None
+    except PatternError as error:
         raise _Failure(f"{pattern!r} is no pattern: {error}") from error
 
 

@@ -6,7 +6,7 @@ between ``duration`` and ``jitterDuration``, or is the latter if that is the sho
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from random import Random
+from random import Random  # noqa: TID251  # the type of a stream
 from typing import Any
 
 import msgspec

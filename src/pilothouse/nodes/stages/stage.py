@@ -165,7 +165,7 @@ def yaml_complaint(error: yaml.YAMLError) -> str:
 
 
 class _Node:
-    """A part of a document with its way there, for complaints. Every field has to be asked for before ``done``."""
+    """A part of a document with its path, for error messages. Every field must be read before ``done``."""
 
     def __init__(self, value: Any, where: str) -> None:
         if value is None:

@@ -18,7 +18,7 @@ from pilothouse.storage import Change
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pilothouse.sim.simulation import Process
+    from pilothouse.sim.process import Process
 
 _deployment = msgspec.json.Decoder(Deployment).decode
 _autoscaler = msgspec.json.Decoder(HorizontalPodAutoscaler).decode

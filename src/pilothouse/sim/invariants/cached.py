@@ -28,7 +28,8 @@ class _Event(View, Generic[T], frozen=True):
 
 
 class _List(View, Generic[T], frozen=True):
-    items: tuple[T, ...] = ()
+    items: tuple[T, ...] | None = None
+    """Lists of metadata are null when they are empty."""
 
 
 class Shown(Generic[T]):
@@ -79,7 +80,8 @@ class Shown(Generic[T]):
                 and response.status == 200
                 and self._is_informer(request.headers)
             ):
-                self._replace({_key(item.metadata): item for item in self._list.decode(response.body).items})
+                items = self._list.decode(response.body).items or ()
+                self._replace({_key(item.metadata): item for item in items})
             case _:
                 pass
 

@@ -8,10 +8,14 @@ from collections.abc import Collection
 import msgspec
 
 from pilothouse.api.certificates import CertificateSigningRequest
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.semantics.certificate_requests import has_failed, is_approved, parse_request
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
+
+with lazy_imports():
+    from cryptography import x509
 
 _request = msgspec.json.Decoder(CertificateSigningRequest).decode
 _PREFIX = "certificates.k8s.io/certificatesigningrequests/"
@@ -51,8 +55,6 @@ class Certificates(Invariant):
             raise Violation(f"{name} was issued a certificate after its signer had given it up")
         if now.spec.signer_name not in self._signers:
             raise Violation(f"{name} was issued a certificate by {now.spec.signer_name}, which is not ours")
-        from cryptography import x509
-
         found = x509.load_pem_x509_certificate(now.status.certificate)
         wanted = parse_request(now.spec.request)
         if found.public_key() != wanted.public_key() or set(found.subject) != set(wanted.subject):

@@ -18,7 +18,7 @@ from pilothouse.sim.invariants.daemonsets import Daemons, owner_of
 from pilothouse.sim.story import Origin
 
 if TYPE_CHECKING:
-    from pilothouse.sim.simulation import Process
+    from pilothouse.sim.process import Process
 
 
 class DaemonSetBounds(Daemons):

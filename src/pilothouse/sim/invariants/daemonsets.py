@@ -28,7 +28,7 @@ from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
-    from pilothouse.sim.simulation import Process
+    from pilothouse.sim.process import Process
 
 _pod = msgspec.json.Decoder(Pod).decode
 _set = msgspec.json.Decoder(DaemonSet).decode

@@ -14,7 +14,7 @@ from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
-    from pilothouse.sim.simulation import Process
+    from pilothouse.sim.process import Process
 
 CONTROLLER = "node-controller"
 MAX_AGE = 8.0

@@ -10,7 +10,7 @@ from pilothouse.client.interceptor import Answered, Observation
 from pilothouse.sim.story import Origin
 
 if TYPE_CHECKING:
-    from pilothouse.sim.simulation import Process
+    from pilothouse.sim.process import Process
 
 _node = msgspec.json.Decoder(Node).decode
 _Key = tuple[str, str, str]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pilothouse.client.interceptor import Answered, Observation, Opened
 
 if TYPE_CHECKING:
-    from pilothouse.sim.simulation import Process
+    from pilothouse.sim.process import Process
 
 
 class OldPods:

@@ -5,7 +5,6 @@ those of which it has not heard.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +20,7 @@ from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
-    from pilothouse.sim.simulation import Process
+    from pilothouse.sim.process import Process
 
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 _pod = msgspec.json.Decoder(Pod).decode
@@ -40,8 +39,7 @@ class PodGroups(Invariant):
     happened.
     """
 
-    def __init__(self, group_of: Callable[[Pod], str]) -> None:
-        self._group_of = group_of
+    def __init__(self) -> None:
         self._groups: dict[str, dict[str, Any]] = {}
         self._pods: dict[str, Pod] = {}
         self._shown: dict[str, Pod] = {}
@@ -92,30 +90,34 @@ class PodGroups(Invariant):
             return
         if lost and was.deletion_timestamp is None:
             raise Violation(f"group {key} lost its protection while it lives")
+        if _protected(now) and not _protected(before):
+            raise Violation(f"group {key} got a protection that only admission gives")
         if now is not None and _said(before) != _said(now):
             raise Violation(f"group {key} says something else since its finalizer was written")
         known = asyncio.get_running_loop().time() - SLOWEST_REQUEST
         users = sorted(
             pod.metadata.name
             for uid, pod in self._shown.items()
-            if self._since[uid] < known and self._group_of(pod) == key and not is_terminal(pod)
+            if self._since[uid] < known and _group_of(pod) == key and not is_terminal(pod)
         )
         if lost and users:
             raise Violation(f"group {key} was let go while {users} belong to it")
 
     def _members(self, key: str) -> list[str]:
         return sorted(
-            pod.metadata.name for pod in self._pods.values() if self._group_of(pod) == key and not is_terminal(pod)
+            pod.metadata.name for pod in self._pods.values() if _group_of(pod) == key and not is_terminal(pod)
         )
 
     def settled(self) -> None:
-        """What lives and has pods is protected, and nothing that has none is kept."""
+        """Nothing that has no pods is kept."""
         for key, group in self._groups.items():
-            going, members = _meta(group).deletion_timestamp is not None, self._members(key)
-            if going and _protected(group) and not members:
+            if _meta(group).deletion_timestamp is not None and _protected(group) and not self._members(key):
                 raise Violation(f"group {key} is being deleted, nobody belongs to it, and it is kept")
-            if not going and members and not _protected(group):
-                raise Violation(f"group {key} lives without protection, and {members} belong to it")
+
+
+def _group_of(pod: Pod) -> str:
+    group = pod.spec.scheduling_group
+    return "" if group is None else f"{pod.metadata.namespace}/{group.pod_group_name}"
 
 
 def _meta(group: dict[str, Any]) -> ObjectMeta:

@@ -18,7 +18,7 @@ from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
-    from pilothouse.sim.simulation import Process
+    from pilothouse.sim.process import Process
 
 _request = msgspec.json.Decoder(Object).decode
 _PREFIX = "certificates.k8s.io/podcertificaterequests/"

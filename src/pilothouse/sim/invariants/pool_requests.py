@@ -17,7 +17,7 @@ from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
-    from pilothouse.sim.simulation import Process
+    from pilothouse.sim.process import Process
 
 _REQUESTS = "resource.k8s.io/resourcepoolstatusrequests/"
 MANAGER = "resourcepoolstatusrequest-controller"

@@ -15,7 +15,7 @@ from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.invariants.cached import Shown
 
 if TYPE_CHECKING:
-    from pilothouse.sim.simulation import Process
+    from pilothouse.sim.process import Process
 
 _set = msgspec.json.Decoder(ReplicaSet).decode
 

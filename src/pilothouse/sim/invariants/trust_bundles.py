@@ -19,7 +19,7 @@ from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
-    from pilothouse.sim.simulation import Process
+    from pilothouse.sim.process import Process
 
 _bundle = msgspec.json.Decoder(ClusterTrustBundle).decode
 _PREFIX = "certificates.k8s.io/clustertrustbundles/"

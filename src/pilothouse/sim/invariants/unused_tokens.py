@@ -29,7 +29,7 @@ from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
-    from pilothouse.sim.simulation import Process
+    from pilothouse.sim.process import Process
 
 _document = msgspec.json.Decoder(dict[str, Any]).decode
 _secret = msgspec.json.Decoder(Secret).decode

@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.api.schema import definition_of
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission
+from pilothouse.apiserver.admission.chain import Admission
 from pilothouse.apiserver.core import Core
 from pilothouse.machinery.bodies import DecodeError, decode_body
 
@@ -18,23 +19,23 @@ def adopt(core: Core, write: Admission, changed: Any) -> bool:
     """
     info, obj = write.info, write.obj
     assert obj is not None, "there is an object to change"
+    # Not the resource's own where a subresource has one: an Eviction is posted to a pod.
+    kind, api_version = obj["kind"], obj["apiVersion"]
     if not isinstance(changed, dict) or not isinstance(changed.get("metadata", {}), dict):
         raise errors.internal("the patched object is no object")
     try:
         if info.custom is not None:
             info.custom.prune(changed)
         else:
-            # Strategies come after admission in the imports.
-            from pilothouse.apiserver.handlers.incoming import definition_of
-
-            definition = definition_of(info.group, info.version, info.kind)
+            group, _slash, version = api_version.rpartition("/")
+            definition = definition_of(group, version, kind)
             changed = decode_body(msgspec.json.encode(changed), definition).document
     except DecodeError as error:
         raise errors.internal(str(error)) from None
     before = copy.deepcopy(obj)
     meta = obj["metadata"]
     new_meta = changed.get("metadata") or {}
-    # Nobody changes ownership on the way.
+    # Nobody changes managed fields on the way.
     owners = meta.get("managedFields")
     # The handler goes on with these very dicts.
     meta.clear()
@@ -44,6 +45,7 @@ def adopt(core: Core, write: Admission, changed: Any) -> bool:
         meta["managedFields"] = owners
     obj.clear()
     obj.update(changed)
-    obj["metadata"], obj["kind"], obj["apiVersion"] = meta, info.kind, info.api_version
-    core.strategy(info).default(obj)
+    obj["metadata"], obj["kind"], obj["apiVersion"] = meta, kind, api_version
+    if kind == info.kind:
+        core.strategy(info).set_defaults(obj)
     return obj != before

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from pilothouse.api.meta import LabelSelector
-from pilothouse.apiserver.admission import Admission
+from pilothouse.apiserver.admission.chain import Admission
 from pilothouse.apiserver.admission.dynamic.matching import Criteria
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError

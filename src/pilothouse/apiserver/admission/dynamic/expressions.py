@@ -4,76 +4,61 @@ After k8s.io/apiserver ``pkg/admission/plugin/cel/{compile,condition,composition
 as upstream's are; variables are evaluated when they are used, at most once per write.
 """
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pilothouse.apiserver.admission import Admission
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission.chain import Admission
 from pilothouse.apiserver.admission.dynamic.requests import admission_request, converted
 from pilothouse.apiserver.authorization import Attributes
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.cel import scopes
+from pilothouse.cel.limits import (
+    AT_ONCE,
+    BUDGET_OF_MATCH_CONDITIONS,
+    Budget,
+    Busy,
+    EvaluationError,
+    Evaluator,
+    Hire,
+    OutOfBudget,
+    Questions,
+    settled,
+)
+from pilothouse.cel.scopes import ExpressionError
+from pilothouse.cel.work import Extent, measured, together
+from pilothouse.env.lazy import lazy_imports
+
+if TYPE_CHECKING:
+    from pilothouse.cel.environment import Program
+
+with lazy_imports():
+    from pilothouse.cel import authorizers, tagged
+
 
 _VARIABLE = re.compile(r"(?<![.\w])variables\.([A-Za-z_]\w*)")
 _STRINGS = re.compile(r"""[rR]?(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.DOTALL)
 
 
-class ExpressionError(ValueError):
-    """An expression that does not compile, or comes to nothing; the text is upstream's."""
-
-
-class Scope:
-    """What the expressions of one policy or webhook may name."""
+class Scope(scopes.Scope):
+    """The same, with what the variables are evaluated by."""
 
     def __init__(
         self, *, params: bool = False, authorizer: bool = True, variables: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
-        self._params, self._authorizer = params, authorizer
-        self._variables = variables
-        self._environment: Any = None
-        self._sources = {one.get("name") or "": one.get("expression") or "" for one in variables or ()}
+        super().__init__(params=params, authorizer=authorizer, variables=variables)
+        self._conditions: dict[str, Condition] = {}
 
-    @property
-    def environment(self) -> Any:
-        """Where they are compiled; made when the first one is."""
-        if self._environment is None:
-            from pilothouse.apiserver.cel.environment import Environment
-            from pilothouse.apiserver.cel.schemas import PACKAGE, Types
-
-            names: dict[str, Any] = dict.fromkeys(("object", "oldObject", "request", "namespaceObject"), "dyn")
-            if self._params:
-                names["params"] = "dyn"
-            if self._authorizer:
-                names["authorizer"] = "kubernetes.authorization.Authorizer"
-                names["authorizer.requestResource"] = "kubernetes.authorization.ResourceCheck"
-            types = Types()
-            if self._variables is not None:
-                names["variables"] = f"{PACKAGE}.Variables"
-                types.messages.append(("Variables", dict.fromkeys(self._sources, "dyn")))
-            self._environment = Environment(names, types.serialized())
-        return self._environment
-
-    def compile(self, source: str, gives: Iterable[str]) -> Any:
-        """A program. Raises ``ExpressionError`` in the words of a 422."""
-        from pilothouse.apiserver.cel.environment import CompileError
-
-        wanted = tuple(gives)
-        # What is only known when it runs (dyn) is looked at then.
-        try:
-            return self.environment.compile(source, gives=(*wanted, "dyn") if wanted else ())
-        except CompileError as error:
-            text = str(error)
-            if not text.startswith("ERROR: "):
-                listed = " ".join(wanted)
-                text = f"must evaluate to {listed}" if len(wanted) == 1 else f"must evaluate to one of [{listed}]"
-                raise ExpressionError(text) from None
-            raise ExpressionError(f"compilation failed: {text}") from None
-
-    def variable_source(self, name: str) -> str | None:
+    def variable(self, name: str) -> "Condition | None":
         """The expression of a variable."""
-        return self._sources.get(name)
+        if name not in self._conditions and name in self.sources:
+            self._conditions[name] = Condition(self, self.sources[name], ())
+        return self._conditions.get(name)
 
 
 class Condition:
@@ -87,41 +72,86 @@ class Condition:
         self._problem = ""
         self.uses = tuple(dict.fromkeys(_VARIABLE.findall(_STRINGS.sub("''", source))))
 
-    def evaluate(self, inputs: "Inputs") -> Any:
-        """Its value. Raises ``ExpressionError``."""
-        from pilothouse.apiserver.cel.environment import EvaluationError
-
+    async def evaluate(self, inputs: "Inputs", budget: Budget) -> Any:
+        """Its value. Raises ``ExpressionError`` and ``OutOfBudget``."""
         if self._program is None and not self._problem:
-            try:
-                self._program = self.scope.compile(self._text, self._gives)
-            except ExpressionError as error:
-                self._problem = f"compilation error: {error}"
+            async with self.scope.compiling:
+                await self._compile(lambda: inputs.sandbox)
         if self._problem:
             raise ExpressionError(self._problem)
+        for name in self.uses:
+            await inputs.settle(self.scope, name, budget)
         try:
-            return self._program.evaluate(inputs.values(self))
+            return await inputs.evaluate(self._program, budget)
         except EvaluationError as error:
             raise ExpressionError(f"expression '{self.source}' resulted in error: {error}") from None
 
+    async def _compile(self, evaluator: Hire) -> None:
+        if self._program is not None or self._problem:
+            return
+        try:
+            self._program = await self.scope.compile_beside(self._text, self._gives, evaluator)
+        except ExpressionError as error:
+            self._problem = f"compilation error: {error}"
+        except Busy:
+            raise _too_many() from None
+        await asyncio.sleep(0)  # a policy may have thousands; others get their turn between them
 
-class Inputs:
-    """What expressions see of one write; made once for all that are about it in one version."""
 
-    def __init__(self, core: Core, write: Admission, info: ResourceInfo, params: Object | None = None) -> None:
-        from pilothouse.apiserver.cel.authorizers import AUTHORIZER, asking
+def _too_many() -> Exception:
+    return errors.too_many_requests("too many expensive expressions, please try again later")
 
-        self._asking, self._ask = asking, _asker(core, write.identity)
-        self._values: dict[str, Any] = {
+
+class VersionedAttributes:
+    """What all expressions see of one write in one version, and how large it is (upstream's type of this name)."""
+
+    def __init__(self, core: Core, write: Admission, info: ResourceInfo) -> None:
+        self.core = core
+        self.ask = _asker(core, write.identity)
+        self.values: dict[str, Any] = {
             "object": converted(core, write, write.obj, info),
             "oldObject": converted(core, write, write.old, info),
             "request": admission_request(write, info, ""),
-            "params": params,
+            "params": None,
             "namespaceObject": _namespace(core, write),
-            "authorizer": AUTHORIZER,
+            "authorizer": authorizers.AUTHORIZER,
             "authorizer.requestResource": _request_resource(write),
         }
-        self._conditions: dict[str, Condition] = {}
+        self._extent: Extent | None = None
+
+    @property
+    def extent(self) -> Extent:
+        """Measured when the first expression is evaluated."""
+        if self._extent is None:
+            self._extent = measured(self.values)
+        return self._extent
+
+
+class VersionedAttributeAccessor:
+    """Makes the attributes of one write once for each version, while nobody changes the object."""
+
+    def __init__(self, core: Core, write: Admission) -> None:
+        self._core, self._write = core, write
+        self._made: dict[str, VersionedAttributes] = {}
+
+    def attributes(self, info: ResourceInfo) -> VersionedAttributes:
+        """Those in the version of ``info``."""
+        key = f"{info.api_version}/{info.resource}"
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = VersionedAttributes(self._core, self._write, info)
+        return made
+
+
+class Inputs:
+    """What the expressions of one policy and binding see of one write."""
+
+    def __init__(self, seen: VersionedAttributes, params: Object | None = None) -> None:
+        self._seen = seen
+        self._values = seen.values if params is None else {**seen.values, "params": params}
+        self._params = params
         self._variables: dict[str, Any] = {}
+        self._extent: Extent | None = None
         self._failed: dict[str, str] = {}
 
     @property
@@ -129,35 +159,60 @@ class Inputs:
         """The object in the version that matched."""
         return self._values["object"]
 
-    def values(self, condition: Condition) -> dict[str, Any]:
-        """The variables for one expression. Raises ``ExpressionError`` when one that it uses cannot be had."""
-        for name in condition.uses:
-            self._settle(condition.scope, name)
-        self._asking.set(self._ask)
-        return {**self._values, "variables": self._variables}
+    @property
+    def sandbox(self) -> Evaluator | None:
+        """What compiles and evaluates what may take long; None in virtual time."""
+        return self._seen.core.long_work.sandbox
 
-    def _settle(self, scope: Scope, name: str) -> None:
+    async def evaluate(self, program: "Program", budget: Budget) -> Any:
+        """The value of an expression whose variables are settled. Raises ``EvaluationError`` and ``OutOfBudget``."""
+        values = {**self._values, "variables": self._variables}
+        work = program.work(values, self._measured())
+        questions = Questions(self._seen.ask)
+        sandbox = None if budget.takes_at_once(work) else self.sandbox
+        if sandbox is not None:
+            try:
+                result = await sandbox.run(program.task(values), questions.ask)
+            except Busy:
+                raise _too_many() from None
+            questions.charge(budget)
+            return settled(result, budget)
+        if work > AT_ONCE:
+            budget.charge_bound(program.bound(values))
+        authorizers.asking.set(questions.ask)
+        try:
+            return program.evaluate(values)
+        finally:
+            questions.charge(budget)
+
+    def _measured(self) -> Extent:
+        if self._extent is None:
+            extent = self._seen.extent
+            self._extent = extent if self._params is None else together(extent, measured(self._params))
+        return self._extent
+
+    async def settle(self, scope: Scope, name: str, budget: Budget) -> None:
+        """Evaluate a variable, once. Raises ``ExpressionError`` when it cannot be had, and ``OutOfBudget``."""
         if name in self._failed:
             raise ExpressionError(self._failed[name])
-        source = scope.variable_source(name)
-        if name in self._variables or source is None:
+        variable = scope.variable(name)
+        if name in self._variables or variable is None:
             return
         self._failed[name] = f'composited variable "{name}" fails to evaluate: it is used by itself'
         try:
-            value = Condition(scope, source, ()).evaluate(self)
+            value = await variable.evaluate(self, budget)
         except ExpressionError as error:
             self._failed[name] = f'composited variable "{name}" fails to evaluate: {error}'
             raise ExpressionError(self._failed[name]) from None
         del self._failed[name]
         self._variables[name] = value
+        self._extent = together(self._measured(), measured(value))
 
 
 def _request_resource(write: Admission) -> Any:
-    from pilothouse.apiserver.cel.tagged import tagged
-
     asked = {"group": write.info.group, "resource": write.info.resource, "namespace": write.namespace}
     asked |= {"name": write.name, "subresource": write.subresource}
-    return tagged("authorization.ResourceCheck", "", **{key: value for key, value in asked.items() if value})
+    return tagged.tagged("authorization.ResourceCheck", "", **{key: value for key, value in asked.items() if value})
 
 
 def _namespace(core: Core, write: Admission) -> Object | None:
@@ -192,13 +247,16 @@ class MatchConditions:
     def __bool__(self) -> bool:
         return bool(self._conditions)
 
-    def match(self, inputs: Inputs) -> bool:
+    async def match(self, inputs: Inputs) -> bool:
         """Whether all hold. Raises ``ExpressionError`` when that cannot be said."""
         failed: list[str] = []
+        budget = Budget(BUDGET_OF_MATCH_CONDITIONS)
         for condition in self._conditions:
             try:
-                if condition.evaluate(inputs) is not True:
+                if await condition.evaluate(inputs, budget) is not True:
                     return False
+            except OutOfBudget as error:
+                raise ExpressionError(str(error)) from None
             except ExpressionError as error:
                 failed.append(str(error))
         if failed:

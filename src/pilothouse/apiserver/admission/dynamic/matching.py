@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission, refused
+from pilothouse.apiserver.admission.chain import Admission, refused
 from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT, GROUP, Configurations
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError

@@ -1,33 +1,36 @@
 """MutatingAdmissionPolicy: expressions that say what a written object is to be like.
 
-After k8s.io/apiserver ``pkg/admission/plugin/policy/mutating`` (v0.36). An apply configuration is merged as
-server-side apply merges, without ownership. A policy that asks for it (``reinvocationPolicy: IfNeeded``) is evaluated
-once more when the object has changed after it.
+After k8s.io/apiserver ``pkg/admission/plugin/policy/mutating`` (v0.36). An apply configuration is merged as server-side
+apply merges, without managed fields. A policy that asks for it (``reinvocationPolicy: IfNeeded``) is evaluated once
+more when the object has changed after it.
 """
 
 import copy
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
 from pilothouse.apiserver.admission.dynamic.adopting import adopt
 from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, bound, by_policy
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import (
     Condition,
-    ExpressionError,
     Inputs,
     MatchConditions,
     Scope,
+    VersionedAttributes,
 )
 from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
 from pilothouse.apiserver.admission.dynamic.requests import convert, converted
-from pilothouse.apiserver.cel.initializers import as_maps
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.cel.initializers import as_maps
+from pilothouse.cel.limits import Budget, OutOfBudget
+from pilothouse.cel.scopes import ExpressionError
 from pilothouse.machinery import merge_types
 from pilothouse.machinery.field_merge import merge
 from pilothouse.machinery.json_patch import apply_json_patch
@@ -57,9 +60,12 @@ class _Mutation:
         text = (given.get("jsonPatch" if self.is_json_patch else "applyConfiguration") or {}).get("expression") or ""
         self._condition = Condition(scope, text, (), rewritten=as_maps(text))
 
-    def changed(self, inputs: Inputs, obj: Object, info: ResourceInfo) -> Object:
+    async def changed(self, inputs: Inputs, obj: Object, info: ResourceInfo) -> Object:
         """The object as this mutation wants it. Raises ``ExpressionError``."""
-        value = self._condition.evaluate(inputs)
+        try:
+            value = await self._condition.evaluate(inputs, Budget())
+        except OutOfBudget as error:
+            raise ExpressionError(str(error)) from None
         if self.is_json_patch:
             return self._patched(obj, value)
         if not isinstance(value, dict):
@@ -134,29 +140,30 @@ class MutatingAdmissionPolicy(Plugin):
         self._policies = Configurations(core, "mutatingadmissionpolicies", Policy)
         self._bindings = Configurations(core, "mutatingadmissionpolicybindings", Binding)
 
-    def admit(self, write: Admission) -> None:
-        self._run(write, again=False)
+    def admit(self, write: Admission) -> Awaitable[None] | None:
+        return self._run(write, again=False) if self._may_concern(write) else None
 
-    def readmit(self, write: Admission) -> None:
-        self._run(write, again=True)
+    def readmit(self, write: Admission) -> Awaitable[None] | None:
+        return self._run(write, again=True) if self._may_concern(write) else None
 
-    def _run(self, write: Admission, *, again: bool) -> None:
-        if write.obj is None or not may_concern(write, self._policies, self._bindings):
-            return
+    def _may_concern(self, write: Admission) -> bool:
+        return write.obj is not None and may_concern(write, self._policies, self._bindings)
+
+    async def _run(self, write: Admission, *, again: bool) -> None:
         bindings = by_policy(self._bindings.all)
         policies = [policy for policy in self._policies.all if policy.name in bindings and (policy.again or not again)]
         failures: list[_Failure] = []
         changed_by: list[bool] = []
         for policy in policies:
-            changed_by.append(self._apply(write, policy, bindings[policy.name], failures))
+            changed_by.append(await self._apply(write, policy, bindings[policy.name], failures))
         if not again:
             for position, policy in enumerate(policies):
                 if policy.again and any(changed_by[position + 1 :]):
-                    self._apply(write, policy, bindings[policy.name], failures)
+                    await self._apply(write, policy, bindings[policy.name], failures)
         if failures:
             raise _refusal(write, failures)
 
-    def _apply(self, write: Admission, policy: Policy, bindings: list[Binding], failures: list[_Failure]) -> bool:
+    async def _apply(self, write: Admission, policy: Policy, bindings: list[Binding], failures: list[_Failure]) -> bool:
         """Whether the policy has changed the object. What went wrong is added to ``failures``, if that matters."""
 
         def failed(binding: str, message: str, reason: str = "") -> None:
@@ -169,21 +176,21 @@ class MutatingAdmissionPolicy(Plugin):
                 failed(each.binding, each.message)
                 continue
             try:
-                changed |= self._mutate(write, policy, each.info, each.parameters)
+                changed |= await self._mutate(write, policy, each.info, each.parameters)
             except ExpressionError as error:
                 failed(each.binding.name, str(error), "Invalid")
         return changed
 
-    def _mutate(self, write: Admission, policy: Policy, info: ResourceInfo, parameters: Object | None) -> bool:
-        if not policy.conditions.match(Inputs(self._core, write, info, parameters)):
+    async def _mutate(self, write: Admission, policy: Policy, info: ResourceInfo, parameters: Object | None) -> bool:
+        if not await policy.conditions.match(Inputs(VersionedAttributes(self._core, write, info), parameters)):
             return False
         changed = False
         for mutation in policy.mutations:
             # Each mutation sees what those before it have made.
-            inputs = Inputs(self._core, write, info, parameters)
+            inputs = Inputs(VersionedAttributes(self._core, write, info), parameters)
             obj = converted(self._core, write, write.obj, info)
             assert obj is not None, "there is an object to change"
-            wanted = mutation.changed(inputs, copy.deepcopy(obj), info)
+            wanted = await mutation.changed(inputs, copy.deepcopy(obj), info)
             if info is not write.info:
                 wanted = convert(self._core, info, write.info, wanted)
             changed |= adopt(self._core, write, wanted)

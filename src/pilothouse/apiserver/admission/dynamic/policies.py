@@ -3,24 +3,26 @@
 After k8s.io/apiserver ``pkg/admission/plugin/policy/validating`` (v0.36).
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
 from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, bound, by_policy
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import (
     Condition,
-    ExpressionError,
     Inputs,
     MatchConditions,
     Scope,
+    VersionedAttributeAccessor,
 )
 from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
+from pilothouse.cel.limits import Budget, OutOfBudget
+from pilothouse.cel.scopes import ExpressionError
 from pilothouse.env.logging import Log
 
 _log = Log("admission-policy")
@@ -58,11 +60,12 @@ class Validation:
         expression = given.get("messageExpression") or ""
         self._message = Condition(quiet, expression, ("string",)) if expression else None
 
-    def message(self, inputs: Inputs) -> str:
-        """The message expression's text if it has one line of some, else the message, else the expression."""
+    async def message(self, inputs: Inputs, budget: Budget) -> str:
+        """The message expression's text if it has one line of some, else the message, else the expression. Raises
+        ``OutOfBudget``."""
         if self._message is not None:
             try:
-                text = self._message.evaluate(inputs)
+                text = await self._message.evaluate(inputs, budget)
             except ExpressionError as error:
                 _log.info("a messageExpression failed", error=str(error))
                 text = ""
@@ -95,55 +98,84 @@ class ValidatingAdmissionPolicy(Plugin):
         self._policies = Configurations(core, "validatingadmissionpolicies", Policy)
         self._bindings = Configurations(core, "validatingadmissionpolicybindings", Binding)
 
-    def review(self, write: Admission) -> None:
+    def review(self, write: Admission) -> Awaitable[None] | None:
         if not may_concern(write, self._policies, self._bindings):
-            return
+            return None
+        return self._review(write)
+
+    async def _review(self, write: Admission) -> None:
         bindings = by_policy(self._bindings.all)
         denied: list[Decision] = []
+        accessor = VersionedAttributeAccessor(self._core, write)
         for policy in self._policies.all:
             if policy.name in bindings:
-                denied += self._judge(write, policy, bindings[policy.name])
+                denied += [one async for one in self._judge(write, accessor, policy, bindings[policy.name])]
         if denied:
             raise _refusal(write, denied[0])
 
-    def _judge(self, write: Admission, policy: Policy, bindings: list[Binding]) -> Iterator[Decision]:
+    async def _judge(
+        self, write: Admission, accessor: VersionedAttributeAccessor, policy: Policy, bindings: list[Binding]
+    ) -> AsyncIterator[Decision]:
         for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
             if isinstance(each, Bound):
-                inputs = Inputs(self._core, write, each.info, each.parameters)
-                yield from self._evaluate(write, policy, each.binding, inputs)
+                inputs = Inputs(accessor.attributes(each.info), each.parameters)
+                async for decision in self._evaluate(write, policy, each.binding, inputs):
+                    yield decision
             elif not policy.fails_open:
                 yield Decision(policy.name, each.binding, each.message)
 
-    def _evaluate(self, write: Admission, policy: Policy, binding: Binding, inputs: Inputs) -> Iterator[Decision]:
+    async def _evaluate(
+        self, write: Admission, policy: Policy, binding: Binding, inputs: Inputs
+    ) -> AsyncIterator[Decision]:
         try:
-            if not policy.conditions.match(inputs):
+            if not await policy.conditions.match(inputs):
                 return
+            decisions = await _decide(write, policy, binding, inputs)
+        except (ExpressionError, OutOfBudget) as error:
+            decisions = [] if policy.fails_open else [*_act(write, policy, binding, str(error), "Invalid")]
+            for decision in decisions:
+                yield decision
+            return
+        for decision in decisions:
+            yield decision
+        async for decision in _annotate(policy, binding, inputs):
+            yield decision
+
+
+async def _decide(write: Admission, policy: Policy, binding: Binding, inputs: Inputs) -> list[Decision]:
+    """What the validations come to. Raises ``OutOfBudget``, which stands for all of them."""
+    failures: list[tuple[str, str]] = []
+    budget = Budget()
+    for validation in policy.validations:
+        try:
+            if await validation.condition.evaluate(inputs, budget) is True:
+                continue
+            failures.append((await _message(validation, inputs, budget), validation.reason))
         except ExpressionError as error:
             if not policy.fails_open:
-                yield from _act(write, policy, binding, str(error), "Invalid")
-            return
-        for validation in policy.validations:
-            try:
-                if validation.condition.evaluate(inputs) is True:
-                    continue
-            except ExpressionError as error:
-                if not policy.fails_open:
-                    yield from _act(write, policy, binding, str(error), "Invalid")
-                continue
-            yield from _act(write, policy, binding, validation.message(inputs), validation.reason)
-        for key, condition in policy.annotations:
-            yield from self._annotate(policy, binding, key, condition, inputs)
+                failures.append((str(error), "Invalid"))
+    return [one for message, reason in failures for one in _act(write, policy, binding, message, reason)]
 
-    def _annotate(
-        self, policy: Policy, binding: Binding, key: str, condition: Condition, inputs: Inputs
-    ) -> Iterator[Decision]:
-        """There is no audit log here; an annotation is logged, and one that cannot be had refuses the write."""
+
+async def _message(validation: Validation, inputs: Inputs, budget: Budget) -> str:
+    try:
+        return await validation.message(inputs, budget)
+    except OutOfBudget as error:
+        raise ExpressionError(f"failed messageExpression: {error}") from None
+
+
+async def _annotate(policy: Policy, binding: Binding, inputs: Inputs) -> AsyncIterator[Decision]:
+    """There is no audit log here; an annotation is logged, and one that cannot be had refuses the write."""
+    budget = Budget()
+    for key, condition in policy.annotations:
         try:
-            value = condition.evaluate(inputs)
-        except ExpressionError as error:
+            value = await condition.evaluate(inputs, budget)
+        except (ExpressionError, OutOfBudget) as error:
             if not policy.fails_open:
                 yield Decision(policy.name, binding.name, str(error))
-            return
+            if isinstance(error, OutOfBudget):
+                return
+            continue
         if isinstance(value, str) and value.strip():
             _log.info("audit annotation", key=f"{policy.name}/{key}", value=value.strip())
 

@@ -5,10 +5,10 @@ After k8s.io/apiserver ``pkg/admission/plugin/webhook/request/admissionreview.go
 
 from typing import Any
 
-from pilothouse.apiserver.admission import Admission
+from pilothouse.apiserver.admission.chain import Admission
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode, encode_object
-from pilothouse.apiserver.ownership import with_plain_owners
+from pilothouse.apiserver.registry.generic.managed_fields import with_plain_owners
 from pilothouse.apiserver.resources import ResourceInfo
 
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}

@@ -9,24 +9,31 @@ import asyncio
 import base64
 import binascii
 import posixpath
-import socket
+import socket  # noqa: TID251  # options of the loop's own sockets
 import ssl
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
 from typing import Any
 from urllib.parse import quote as percent
 from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
+from pilothouse.apiserver.budget import Budget
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.env.dialing import NotConnected, connect, shake_hands
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.trust import trust_as_go
 from pilothouse.machinery.go_text import quote
 
-_LARGEST = 16 << 20
+with lazy_imports():
+    import httptools  # a server without a port does without it, until a webhook is called
+
+_LARGEST = 8 << 20
+"""Bytes of one answer: a patch that replaces a whole object of 3 MiB, in base64, twice."""
+_UNFINISHED = Budget(24 << 20)
+"""What answers hold together that are not complete."""
 _MOST_REQUESTS = 10  # of which the first is no redirect (net/http ``defaultCheckRedirect``)
 _REDIRECTS = {301: "GET", 302: "GET", 303: "GET", 307: "POST", 308: "POST"}
 _TLS_SECONDS = 10.0  # client-go's; the webhook's own time is seldom longer
@@ -133,8 +140,6 @@ def _redirected(target: Target, there: Target, location: str) -> Target:
 
 
 async def _ask(target: Target, method: str, body: bytes) -> "_Answer":
-    import httptools  # a server without a port does without it, until a webhook is called
-
     head = (
         f"{method} {target.path} HTTP/1.1\r\nHost: {urlsplit(target.url).netloc}\r\n"
         "User-Agent: kube-apiserver-admission\r\n"
@@ -151,7 +156,12 @@ async def _ask(target: Target, method: str, body: bytes) -> "_Answer":
         raise _failed(target, _words(target, error)) from None
     try:
         writer.write(head + body)
-        return await _read(reader)
+        async with asyncio.timeout(None) as limit:
+            with _UNFINISHED.hold(limit) as held:
+                return await _read(reader, lambda size: _UNFINISHED.grow(held, size))
+    except TimeoutError as error:
+        # The caller's clock cancels; this is the socket's, or nobody's but the budget's.
+        raise _failed(target, str(error) or "the answers of webhooks take too much room") from None
     except (OSError, asyncio.IncompleteReadError, httptools.HttpParserError) as error:
         raise _failed(target, str(error) or "EOF") from None
     finally:
@@ -160,7 +170,7 @@ async def _ask(target: Target, method: str, body: bytes) -> "_Answer":
 
 async def _open(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection to the webhook. The caller's clock may run out at any moment."""
-    loop, context = asyncio.get_running_loop(), _context(target.ca_bundle)
+    loop, context = asyncio.get_running_loop(), await _context(target.ca_bundle)
     sock = await connect(loop, await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM), _at_once)
     reader = asyncio.StreamReader(loop=loop)
     transport, protocol = await shake_hands(
@@ -193,9 +203,7 @@ class _Answer:
         self.complete = True
 
 
-async def _read(reader: asyncio.StreamReader) -> _Answer:
-    import httptools
-
+async def _read(reader: asyncio.StreamReader, hold: Callable[[int], None]) -> _Answer:
     answer = _Answer()
     parser: Any = httptools.HttpResponseParser(answer)
     begun = False
@@ -206,6 +214,7 @@ async def _read(reader: asyncio.StreamReader) -> _Answer:
                 break  # a body without a length ends with its connection
             raise OSError("EOF")
         begun = True
+        hold(len(data))
         parser.feed_data(data)
         if len(answer.body) > _LARGEST:
             raise OSError("the answer is too large")
@@ -213,15 +222,41 @@ async def _read(reader: asyncio.StreamReader) -> _Answer:
     return answer
 
 
-@lru_cache(maxsize=64)
-def _context(ca_bundle: str) -> ssl.SSLContext:
+_END = "-----END CERTIFICATE-----"
+_AT_ONCE = 50  # certificates: some milliseconds
+_MOST_CONTEXTS = 64
+_contexts: dict[str, ssl.SSLContext] = {}
+
+
+async def _context(ca_bundle: str) -> ssl.SSLContext:
+    """Who is trusted. A bundle may have thousands of certificates, and others wait while they are read."""
+    known = _contexts.get(ca_bundle)
+    if known is not None:
+        return known
     try:
-        authorities = base64.b64decode(ca_bundle).decode("ascii") or None
-        context = ssl.create_default_context(cadata=authorities)
+        first, *more = _pieces(base64.b64decode(ca_bundle).decode("ascii"))
+        context = ssl.create_default_context(cadata=first or None)
+        for piece in more:
+            await asyncio.sleep(0)
+            context.load_verify_locations(cadata=piece)
     except (ssl.SSLError, binascii.Error, UnicodeDecodeError):
         raise CallError("unable to load root certificates: unable to parse bytes as PEM block") from None
     trust_as_go(context)
+    while len(_contexts) >= _MOST_CONTEXTS:
+        del _contexts[next(iter(_contexts))]
+    _contexts[ca_bundle] = context
     return context
+
+
+def _pieces(bundle: str) -> list[str]:
+    """The text of a bundle, so many certificates a piece; what follows the last one stays with it."""
+    found = bundle.split(_END)
+    if len(found) <= _AT_ONCE:
+        return [bundle]
+    whole = [f"{text}{_END}" for text in found[:-1]]
+    pieces = ["".join(whole[at : at + _AT_ONCE]) for at in range(0, len(whole), _AT_ONCE)]
+    pieces[-1] += found[-1]
+    return pieces
 
 
 def _failed(target: Target, why: str) -> CallError:

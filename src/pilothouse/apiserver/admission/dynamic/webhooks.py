@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.admission.chain import Admission, Plugin
 from pilothouse.apiserver.admission.dynamic.adopting import adopt
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
-from pilothouse.apiserver.admission.dynamic.expressions import ExpressionError, Inputs, MatchConditions, Scope
+from pilothouse.apiserver.admission.dynamic.expressions import Inputs, MatchConditions, Scope, VersionedAttributes
 from pilothouse.apiserver.admission.dynamic.matching import Criteria, may_concern
 from pilothouse.apiserver.admission.dynamic.requests import admission_request, convert, converted
 from pilothouse.apiserver.admission.dynamic.webhook_calls import (
@@ -31,8 +31,9 @@ from pilothouse.apiserver.admission.dynamic.webhook_calls import (
 )
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.ownership import with_plain_owners
+from pilothouse.apiserver.registry.generic.managed_fields import with_plain_owners
 from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.cel.scopes import ExpressionError
 from pilothouse.env.logging import Log
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.json_patch import apply_json_patch
@@ -79,13 +80,15 @@ class Webhooks(Plugin):
         self.send: Send = send
         """How a webhook is reached; a test without sockets puts its own here."""
 
-    def _matching(self, write: Admission, webhook: Webhook) -> ResourceInfo | None:
+    async def _matching(self, write: Admission, webhook: Webhook) -> ResourceInfo | None:
         """The version to send; None when the webhook is not about the write."""
         info = webhook.criteria.match(self._core, write)
         if info is None or not webhook.conditions:
             return info
         try:
-            return info if webhook.conditions.match(Inputs(self._core, write, info)) else None
+            return (
+                info if await webhook.conditions.match(Inputs(VersionedAttributes(self._core, write, info))) else None
+            )
         except ExpressionError as error:
             if webhook.ignores_failures:
                 return None
@@ -189,7 +192,7 @@ class ValidatingWebhooks(Webhooks):
         asked = []
         for configured in self._configured.all:
             for webhook in configured:
-                info = self._matching(write, webhook)
+                info = await self._matching(write, webhook)
                 if info is not None:
                     asked.append(self._ask(write, webhook, info))
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -240,7 +243,7 @@ class MutatingWebhooks(Webhooks):
 
     async def _mutate(self, write: Admission, webhook: Webhook) -> tuple[bool, bool]:
         """Whether the webhook was asked, and whether it has changed the object."""
-        info = self._matching(write, webhook)
+        info = await self._matching(write, webhook)
         if info is None:
             return False, False
         response = await self._ask(write, webhook, info)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pilothouse.apiserver import errors
-from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
 
 PREFIX = "pod-security.kubernetes.io/"
 LEVELS = ("privileged", "baseline", "restricted")
@@ -47,13 +47,13 @@ def is_stricter(one: str, other: str) -> bool:
     return LEVELS.index(one) > LEVELS.index(other)
 
 
-def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, list[FieldError]]:
+def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, ErrorList]:
     """The policy that labels of a namespace ask for, and what is wrong with them.
 
     What makes no sense counts as the strictest where pods are refused, and as the mildest where they are not. Whoever
     enforces a level and says nothing of warnings is warned by the same.
     """
-    problems: list[FieldError] = []
+    errors: ErrorList = []
     found: dict[str, LevelVersion] = {}
     for mode, default in (("enforce", defaults.enforce), ("audit", defaults.audit), ("warn", defaults.warn)):
         level, version = default.level, default.version
@@ -61,13 +61,13 @@ def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, list
         if name in labels:
             level = labels[name]
             if level not in LEVELS:
-                problems.append(_wrong(name, level, f"must be one of {', '.join(LEVELS)}"))
+                errors.append(_wrong(name, level, f"must be one of {', '.join(LEVELS)}"))
                 level = "restricted" if mode == "enforce" else "privileged"
         name += "-version"
         if name in labels:
             match = _VERSION.fullmatch(labels[name])
             if match is None and labels[name] != "latest":
-                problems.append(_wrong(name, labels[name], 'must be "latest" or "v1.x"'))
+                errors.append(_wrong(name, labels[name], 'must be "latest" or "v1.x"'))
             version = LATEST if match is None else int(match[1])
         found[mode] = LevelVersion(level, version)
     enforce, warn = found["enforce"], found["warn"]
@@ -78,8 +78,8 @@ def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, list
     ):
         version = warn.version if PREFIX + "warn-version" in labels else enforce.version
         warn = LevelVersion(enforce.level, version)
-    return Policy(enforce, found["audit"], warn), problems
+    return Policy(enforce, found["audit"], warn), errors
 
 
 def _wrong(label: str, value: str, why: str) -> FieldError:
-    return errors.invalid_value(f"metadata.labels[{label}]", value, why)
+    return field_errors.invalid(f"metadata.labels[{label}]", value, why)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission import Admission, Plugin
+from pilothouse.apiserver.admission.chain import Admission, Plugin
 from pilothouse.apiserver.admission.pod_security.levels import (
     PREFIX,
     LevelVersion,
@@ -15,12 +15,17 @@ from pilothouse.apiserver.admission.pod_security.levels import (
     is_stricter,
     policy_of,
 )
-from pilothouse.apiserver.errors import FieldError
+from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object, decode
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.storage import Store
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.admission.pod_security.wording import Violation
+
+with lazy_imports():
+    from pilothouse.apiserver.admission.pod_security import violations
+
 
 _MARK = PREFIX.encode()
 _TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -86,9 +91,7 @@ class PodSecurity(Plugin):
             return
         found = _violations(policy.enforce, pod["metadata"], spec)
         if found:
-            from pilothouse.apiserver.admission.pod_security.violations import in_detail
-
-            why = f'violates PodSecurity "{policy.enforce}": {in_detail(found)}'
+            why = f'violates PodSecurity "{policy.enforce}": {violations.in_detail(found)}'
             raise errors.forbidden(write.info, write.name, why)
         self._warn(write, policy.warn, pod["metadata"], spec)
 
@@ -107,9 +110,7 @@ class PodSecurity(Plugin):
     def _warn(self, write: Admission, level: LevelVersion, metadata: Object, spec: Object) -> None:
         found = _violations(level, metadata, spec)
         if found:
-            from pilothouse.apiserver.admission.pod_security.violations import in_detail
-
-            write.warnings.append(f'would violate PodSecurity "{level}": {in_detail(found)}')
+            write.warnings.append(f'would violate PodSecurity "{level}": {violations.in_detail(found)}')
 
     def _policy(self, write: Admission) -> Policy | None:
         """What holds for the write; None when that is nothing."""
@@ -156,9 +157,7 @@ class PodSecurity(Plugin):
         for pod in pods[:_MOST_PODS]:
             found = _violations(level, pod["metadata"], pod.get("spec") or {})
             if found:
-                from pilothouse.apiserver.admission.pod_security.violations import in_short
-
-                names.setdefault(in_short(found), []).append(pod["metadata"]["name"])
+                names.setdefault(violations.in_short(found), []).append(pod["metadata"]["name"])
         told = []
         if len(pods) > _MOST_PODS:
             checked = f"the first {_MOST_PODS} of {len(pods)} existing pods"
@@ -185,9 +184,7 @@ def _violations(level: LevelVersion, metadata: Object, spec: Object) -> "list[Vi
     """``violations.violations``, whose checks are not even imported while everything is allowed, as it mostly is."""
     if level.level == "privileged":
         return []
-    from pilothouse.apiserver.admission.pod_security.violations import violations
-
-    return violations(level, metadata, spec)
+    return violations.violations(level, metadata, spec)
 
 
 def _same(one: Policy, other: Policy) -> bool:
@@ -196,7 +193,7 @@ def _same(one: Policy, other: Policy) -> bool:
     return all(a == b or a.level == b.level == "privileged" for a, b in pairs)
 
 
-def _invalid(write: Admission, problems: list[FieldError]) -> errors.StatusError:
+def _invalid(write: Admission, problems: ErrorList) -> errors.StatusError:
     return errors.invalid(write.info.group, write.info.kind, write.name, problems)
 
 

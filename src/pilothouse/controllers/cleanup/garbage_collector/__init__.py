@@ -1,17 +1,18 @@
-"""Deletes objects whose owners are gone, and keeps owners until their dependents are.
+"""Deletes objects whose owners are gone, keeps owners until their dependents are gone (foreground deletion),
+and orphans dependents.
 
-Promises: an object is deleted only after a live look at it and at every owner that it names found none that exists
-(apart from owners that are themselves waiting for it to go), and only in the state in which it was looked at. A
+Behaviour: an object is deleted only after live reads of it and of every owner that it names found no owner that exists
+(apart from owners that are themselves waiting for it to go), and only in the state in which it was read. A
 reference counts with all its coordinates: an owner of another kind, name or namespace is no owner, and an owner that
 was deleted and made again is another one. An object with a reference that cannot be checked, because its kind is not
 served, is never deleted. With one owner left the object stays and loses the references to the others.
 ``foregroundDeletion`` keeps an owner until no dependent blocks it; ``orphan`` keeps it until no dependent names it.
 
-Not promised: an order among objects, and that a dependent that was created in the same moment in which its owner was
+Not guaranteed: an order among objects, and that a dependent that was created in the same moment in which its owner was
 orphaned has been seen.
 
 The work grows with what changes: an event of an object without owner, dependents or deletion costs a look into a dict.
-docs/controllers/garbage_collector.md has what wakes it and where it differs from upstream.
+docs/controllers/garbage_collector.md lists its triggers and its differences from upstream.
 """
 
 import msgspec
@@ -51,5 +52,6 @@ DESCRIPTOR = Descriptor(
             flag=ENABLE_GARBAGE_COLLECTOR,
         ),
     ),
-    factory="pilothouse.controllers.cleanup.garbage_collector.controller:build",
+    watches_discovered=True,
+    package=__name__,
 )

@@ -1,7 +1,7 @@
-"""What happens to one node that the graph wants looked at: read live, decide, act, tell the graph.
+"""Processes one node for which the graph has issued an instruction: read live, decide, act, update the graph.
 
-``controller.py`` runs this from the two queues. Keys are uids: whoever was queued under an identity that has been
-corrected since is looked at under the corrected one, once.
+``controller.py`` runs this from the two queues. Keys are uids: a node whose identity was
+corrected after it was queued is processed once, under the corrected identity.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from pilothouse.controllers.cleanup.garbage_collector.graph import (
     TryDelete,
     claimed_identity,
 )
-from pilothouse.controllers.cleanup.garbage_collector.live import Live, Located, UnknownKind
+from pilothouse.controllers.cleanup.garbage_collector.live import Live, Located, UnknownKind, UnservedKind
 from pilothouse.env import Log
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.controller import RetryLater
@@ -69,11 +69,12 @@ class Attempts:
         """Delete the node's object if it has no owner left, and whatever else its state asks for.
 
         Raises ``RetryLater`` while the object of a virtual node has not been seen by an informer: an object that came
-        and went while a watch was down would otherwise stay in the graph for ever (kubernetes#56121).
+        and went while a watch was down would otherwise stay in the graph for ever (kubernetes#56121). Raises
+        ``UnservedKind`` when its own kind, or that of an owner, is none that discovery shows.
         """
         self._log.info("Processing item", v=2, item=node.identity, virtual=node.virtual)
         if node.being_deleted and not node.deleting_dependents:
-            return  # On its way; its dependents are looked at when it is gone.
+            return  # Already being deleted; its dependents are processed when it is gone.
         try:
             where = self._locate(node)
             latest = await self._live.get(where)
@@ -86,6 +87,8 @@ class Attempts:
                 await self._decide_and_act(node, where, latest)
         except _NamespacedOwner:
             return
+        except UnservedKind:
+            raise
         except UnknownKind as error:
             self._log.warning("Cannot look up the kind of an object or of its owner", item=node.identity, err=error)
             raise RetryLater(str(error)) from error
@@ -96,7 +99,7 @@ class Attempts:
     async def orphan(self, owner: Node) -> None:
         """Take the references to the owner out of its dependents, then take its finalizer away.
 
-        If one of them fails, all of it is tried again.
+        If one of them fails, all of it is tried again. Raises ``UnservedKind`` as ``delete`` does.
         """
         try:
             where = self._locate(owner)
@@ -110,6 +113,8 @@ class Attempts:
             await self._live.remove_finalizer(where, owner.uid, ORPHAN_FINALIZER)
         except _NamespacedOwner:
             return
+        except UnservedKind:
+            raise
         except UnknownKind as error:
             raise RetryLater(str(error)) from error
 

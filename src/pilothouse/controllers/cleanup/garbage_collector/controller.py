@@ -20,8 +20,9 @@ from pilothouse.controllers.cleanup.garbage_collector.graph import (
     TryDelete,
     TryOrphan,
 )
-from pilothouse.controllers.cleanup.garbage_collector.live import Live
+from pilothouse.controllers.cleanup.garbage_collector.live import Live, UnservedKind
 from pilothouse.controllers.cleanup.garbage_collector.monitors import SYNC_SECONDS, Monitors
+from pilothouse.controllers.cleanup.garbage_collector.waiting import WaitingKeys
 from pilothouse.env import TaskGroup
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.controller import WorkerPool
@@ -54,7 +55,14 @@ class GarbageCollector:
             self.graph,
             apply=self._apply,
             ignored=options.ignored,
+            on_discovery=self._discovered,
             metrics=metrics,
+            log=log,
+        )
+        self._waiting = WaitingKeys(
+            is_served=lambda api_version, kind: self.monitors.kind_of(api_version, kind) is not None,
+            exists=lambda uid: self.graph.get(uid) is not None,
+            ask=self.monitors.request_sync,
             log=log,
         )
         self._attempts = Attempts(
@@ -88,6 +96,7 @@ class GarbageCollector:
             async with TaskGroup(self.name) as group:
                 group.start(self._recorder.run(), name=f"{self.name}-events")
                 group.start(self.monitors.run(), name=f"{self.name}-monitors")
+                group.start(self._review(), name=f"{self.name}-waiting")
                 try:
                     async with asyncio.timeout(SYNC_SECONDS):
                         await self.monitors.ready.wait()
@@ -136,6 +145,14 @@ class GarbageCollector:
         )
         self._recorder.event(reference, "Warning", "OwnerRefInvalidNamespace", report.message)
 
+    def _discovered(self) -> None:
+        self._waiting.release()
+
+    async def _review(self) -> None:
+        while True:
+            await asyncio.sleep(SYNC_SECONDS)
+            self._waiting.review()
+
     async def _try_delete(self, uid: str) -> None:
         node = self.graph.get(uid)
         unverified = uid in self._unverified
@@ -146,13 +163,18 @@ class GarbageCollector:
         try:
             await self._attempts.delete(node)
             settled = True
+        except UnservedKind as missing:
+            self._waiting.add(missing, uid, self._to_delete)
         finally:
             current = self.graph.get(uid)
             if unverified and not settled and current is not None and current.virtual:
-                # Not if an informer has shown it meanwhile: what that led to needs the look that comes now.
+                # The retry verifies it again. One that an informer has shown meanwhile is processed as any other node.
                 self._unverified.add(uid)
 
     async def _try_orphan(self, uid: str) -> None:
         owner = self.graph.get(uid)
         if owner is not None:
-            await self._attempts.orphan(owner)
+            try:
+                await self._attempts.orphan(owner)
+            except UnservedKind as missing:
+                self._waiting.add(missing, uid, self._to_orphan)

@@ -1,7 +1,7 @@
-"""The ownership graph: what the informers tell goes in, what must be looked at comes out.
+"""The ownership graph: events of informers go in, instructions about nodes to process come out.
 
-``monitors.py`` feeds it (``observe``, ``forget``), ``attempts.py`` tells it what live lookups found out (``disprove``).
-Every call changes the graph and returns *instructions*: plain values that say which nodes to look at, in order. Nothing
+``monitors.py`` feeds it (``observe``, ``forget``), ``attempts.py`` reports what live lookups found (``disprove``).
+Every call changes the graph and returns *instructions*: plain values that say which nodes to process, in order. Nothing
 here talks to a server, waits, or knows the time, so a whole history can be replayed as a table.
 
 A node stands for one object, found by uid. Because owner references are written by anybody, the graph also holds
@@ -11,7 +11,7 @@ better. That, and checking the coordinates of every reference one by one, is wha
 the children whose references are right (kubernetes#65200, kubernetes#92743).
 
 Promises: dependents keep the order in which they came; no call costs more than the node's own references and, where all
-of them must be looked at again, its dependents.
+of them must be processed again, its dependents.
 """
 
 from collections.abc import Iterable, Sequence
@@ -285,7 +285,7 @@ class Graph:
         return out
 
     def _materialize(self, node: Node, identity: Identity, out: list[Instruction]) -> Node:
-        """A virtual node turns out to exist. Dependents that claim something else about it are looked at."""
+        """A virtual node turns out to exist. Dependents whose reference claims another identity are processed again."""
         if node.identity != identity:
             for dependent in partition(node.dependents or (), identity)[1]:
                 if identity.namespace and dependent.namespace != identity.namespace:
@@ -351,7 +351,7 @@ class Graph:
                 continue
             owner._add_dependent(node)
             if doubtful:
-                continue  # One doubt is enough for a look; upstream reports no second one either.
+                continue  # One doubtful reference is enough to process the node; nor does upstream report a second one.
             if owner.namespace and owner.namespace != node.namespace:
                 if not owner.virtual:
                     _report(node, owner.uid, out)

@@ -26,6 +26,15 @@ class UnknownKind(Exception):
     """The server serves no such kind, or could not say. Nothing may be concluded from that."""
 
 
+class UnservedKind(UnknownKind):
+    """Discovery shows no resource of that kind. Nothing changes that but another answer of discovery."""
+
+    def __init__(self, api_version: str, kind: str) -> None:
+        super().__init__(f"unable to get REST mapping for {api_version}/{kind}.")
+        self.api_version = api_version
+        self.kind = kind
+
+
 KindOf = Callable[[str, str], Kind[Object] | None]
 """The resource that serves objects of an apiVersion and kind, as discovery said last."""
 
@@ -46,10 +55,10 @@ class Live:
         self._kind_of = kind_of
 
     def kind_of(self, api_version: str, kind: str) -> Kind[Object]:
-        """The resource that serves this kind, to be read as metadata only. Raises ``UnknownKind``."""
+        """The resource that serves this kind, to be read as metadata only. Raises ``UnservedKind``."""
         found = self._kind_of(api_version, kind)
         if found is None:
-            raise UnknownKind(f"unable to get REST mapping for {api_version}/{kind}.")
+            raise UnservedKind(api_version, kind)
         return found
 
     async def get(self, where: Located) -> ObjectMeta | None:

@@ -10,14 +10,15 @@ from typing import Any
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client import Client
-from pilothouse.client.discovery import Discovery, Resource
 from pilothouse.controllers.cleanup.garbage_collector.graph import Graph, Identity, Instructions
 from pilothouse.controllers.shared.monitors import SYNC_SECONDS, Monitor, ResourceKey, ResourceMonitors
 from pilothouse.controllers.shared.monitors import wanted_resources as resources_where
 from pilothouse.env import Log
-from pilothouse.runtime.cache import Cached, object_key
+from pilothouse.machinery.api_resources import Discovery, Resource
+from pilothouse.machinery.metrics import Registry
+from pilothouse.machinery.names import object_key
+from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.informer import InformerFactory, Registration, SharedInformer
-from pilothouse.runtime.metrics import Registry
 
 __all__ = ["NEEDED_VERBS", "SYNC_SECONDS", "Monitors", "wanted_resources"]
 
@@ -32,8 +33,8 @@ def wanted_resources(discovery: Discovery, ignored: Sequence[str]) -> dict[Resou
 class Monitors(ResourceMonitors):
     """The informers that feed the graph.
 
-    ``apply`` receives what the graph asks for. Nodes of a resource that is not served any more stay in the graph: what
-    they own was not deleted by anybody.
+    ``apply`` receives what the graph asks for, ``on_discovery`` is called when discovery has answered. Nodes of a
+    resource that is not served any more stay in the graph: what they own was not deleted by anybody.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Monitors(ResourceMonitors):
         *,
         apply: Callable[[Instructions], None],
         ignored: Sequence[str],
+        on_discovery: Callable[[], None],
         metrics: Registry,
         log: Log,
     ) -> None:
@@ -52,7 +54,15 @@ class Monitors(ResourceMonitors):
             "garbagecollector_controller_resources_sync_error_total",
             "[ALPHA] Number of garbage collector resources sync errors",
         ).labels_of()
-        super().__init__(client, factory, whole, subject="garbage collector", log=log, count_failure=errors.inc)
+        super().__init__(
+            client,
+            factory,
+            whole,
+            subject="garbage collector",
+            log=log,
+            count_failure=errors.inc,
+            on_discovery=on_discovery,
+        )
         self._graph = graph
         self._apply = apply
         self._ignored = tuple(ignored)

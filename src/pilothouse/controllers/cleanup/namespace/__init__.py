@@ -1,21 +1,22 @@
-"""Empties namespaces that are being deleted, and lets them go when nothing is left.
+"""Deletes the content of terminating namespaces, reports the progress in their conditions, and finalizes them.
 
-Promises: a namespace is looked at five seconds after it was seen terminating, so that every API server has heard of it
-and nothing new is made in it. Pods go first; nothing else is deleted while a pod is seen to be left. Everything is
+Behaviour: a namespace is synced five seconds after it was seen terminating, so that every API server knows of it
+and nothing new is created in it. Pods go first; nothing else is deleted while a pod is seen to be left. Everything is
 deleted in the background, by collection where the server can do that. Five conditions on the namespace say what was
 found and what is in the way. The finalizer ``kubernetes`` is taken away only after a pass in which no resource was left
 and nothing failed, discovery included.
 
-Not promised: an order among the resources after pods, and that objects with finalizers of others ever go.
+Not guaranteed: an order among the resources after pods, and that objects with finalizers of others ever go.
 
-docs/controllers/namespace.md has what wakes it and where it differs from upstream.
+docs/controllers/namespace.md lists its triggers and its differences from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import NAMESPACES
 from pilothouse.machinery.flags import DURATION, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
 
 
 class NamespaceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +49,6 @@ DESCRIPTOR = Descriptor(
             flag=Flag("namespace-sync-period", DURATION, 300.0, "The period for syncing namespace life-cycle updates"),
         ),
     ),
-    watches=(Watch(kind=NAMESPACES, wakes=lambda namespace: namespace.metadata.deletion_timestamp is not None),),
-    factory="pilothouse.controllers.cleanup.namespace.controller:build",
+    watches=(Watch(kind=NAMESPACES, predicate=lambda namespace: namespace.metadata.deletion_timestamp is not None),),
+    package=__name__,
 )

@@ -12,8 +12,6 @@ from pilothouse.api.core import PODS, Pod
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
 from pilothouse.client import Client
-from pilothouse.client.discovery import Discovery
-from pilothouse.client.discovery import Resource as ServedResource
 from pilothouse.client.errors import ApiError, MethodNotAllowed, NotFound
 from pilothouse.controllers.cleanup.namespace.decide import (
     GONE,
@@ -21,11 +19,13 @@ from pilothouse.controllers.cleanup.namespace.decide import (
     Resource,
     Totals,
     UnexpectedRemainder,
+    decide_remainder,
     estimate_grace,
-    judge_remainder,
 )
 from pilothouse.controllers.cleanup.namespace.status import Outcome
 from pilothouse.env import Env
+from pilothouse.machinery.api_resources import Discovery
+from pilothouse.machinery.api_resources import Resource as ServedResource
 
 _BACKGROUND = "Background"
 _FAILURES = (ApiError, ConnectionError, TimeoutError, ValueError)
@@ -37,7 +37,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
 
     outcome: Outcome
     errors: tuple[str, ...] = ()
-    """Everything that failed; the namespace must be looked at again."""
+    """Everything that failed; the namespace must be synced again."""
     estimate_seconds: int = 0
     """Without errors: how long what is left may take, 0 when nothing is."""
 
@@ -140,7 +140,7 @@ class Content:
                 except (NotFound, MethodNotAllowed):
                     pass  # Gone already, or not to be had one by one either; the list below tells.
         left = await self._list(kind, namespace, resource)
-        return GONE if left is None else judge_remainder(named, namespace, left, estimate)
+        return GONE if left is None else decide_remainder(named, namespace, left, estimate)
 
     async def _delete_collection(self, kind: Kind[Object], namespace: str, resource: ServedResource) -> bool:
         """Whether the server can do it. Some that say so cannot, which 404 and 405 tell (kubernetes#22413)."""

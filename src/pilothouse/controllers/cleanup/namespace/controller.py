@@ -1,4 +1,4 @@
-"""What wakes the namespace controller, and one pass over one namespace: read, mark, empty, report, release.
+"""What enqueues the namespace controller, and one pass over one namespace: read, mark, empty, report, release.
 
 Decisions are in ``decide.py``, conditions in ``status.py``, the deleting in ``content.py``.
 """
@@ -18,7 +18,7 @@ from pilothouse.controllers.cleanup.namespace.status import update_conditions, v
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime.context import ControllerContext
-from pilothouse.runtime.controller import Controller, Requeue, RetryLater
+from pilothouse.runtime.controller import ManagedController, Requeue, RetryLater
 from pilothouse.runtime.rate_limiters import BucketLimiter, ExponentialFailureLimiter, MaxOfLimiter
 
 GRACE_SECONDS = 5.0
@@ -42,24 +42,21 @@ class _Held(msgspec.Struct, frozen=True):
     raw: bytes
 
 
-class NamespaceController(Controller):
+class NamespaceController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(NamespaceOptions)
-        informer = context.informers.informer(NAMESPACES)
+        informer = context.informer(NAMESPACES)
         super().__init__(
+            context,
             DESCRIPTOR.name,
-            context.env,
             workers=options.concurrent_syncs,
-            waits_for=(informer,),
-            metrics=context.metrics,
             # A minute at most between tries: longer than that nobody wants to watch a namespace that could go.
             limiter=MaxOfLimiter[str](
                 ExponentialFailureLimiter[str](0.005, 60.0), BucketLimiter[str](context.env, 10.0, 100)
             ),
             queue_name="namespace",
-            log=context.log,
         )
         self._client: Client = context.client
         self._content = Content(context.env, context.client)

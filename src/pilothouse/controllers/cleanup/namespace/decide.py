@@ -67,7 +67,7 @@ def estimate_grace(pods: Iterable[Pod], deleted_at: datetime.datetime, now: date
     return max(estimate, 0) if (now - deleted_at).total_seconds() < estimate else 0
 
 
-def judge_remainder(resource: Resource, namespace: str, items: Iterable[Object], estimate_seconds: int) -> Remainder:
+def decide_remainder(resource: Resource, namespace: str, items: Iterable[Object], estimate_seconds: int) -> Remainder:
     """What the objects that were still listed after the deletion mean.
 
     Raises ``UnexpectedRemainder`` when there is no reason for them to be there; the next pass tries again.
@@ -105,9 +105,15 @@ class Totals:
                 self.finalizers[finalizer] = self.finalizers.get(finalizer, 0) + count
 
 
+_LONGEST_PAUSE = 3600
+
+
 def pause_seconds(estimate_seconds: int) -> int:
-    """How long to leave a namespace alone whose content needs ``estimate_seconds``: half of it, and one second."""
-    return estimate_seconds // 2 + 1
+    """How long to leave a namespace alone whose content needs ``estimate_seconds``: half of it, and one second.
+
+    An hour at most: a grace period may be anything up to 292 billion years, and nothing says when its pod is gone.
+    """
+    return min(estimate_seconds // 2 + 1, _LONGEST_PAUSE)
 
 
 def finalizers_left(finalizers: Iterable[str]) -> list[str]:

@@ -1,12 +1,13 @@
-"""Removes pods that nobody else will: too many finished ones, and those whose node cannot take leave of them.
+"""Deletes pods that nobody else deletes: finished pods above a threshold, pods of nodes that are gone or out of
+service, and terminating pods that were never scheduled.
 
-Promises: a pass every 20 seconds. Finished pods above the threshold go, evicted ones first, then the oldest. A pod of a
-node that is gone goes once the node was missing for 40 seconds and the API server says that there is none. A pod that
+Behaviour: a pass every 20 seconds. Finished pods above the threshold go, evicted ones first, then the oldest. A pod of
+a node that is gone goes once the node was missing for 40 seconds and the API server says that there is none. A pod that
 is being deleted goes at once when it was never bound, or when its node is out of service and not ready. A pod that has
 not ended is Failed before it goes, so that whoever counts it knows. No pod goes because of a node that was not read
 live within the last second, and no pod goes for another one of the same name.
 
-Not promised: that the containers have ended. These are forced deletions; the taint
+Not guaranteed: that the containers have ended. These are forced deletions; the taint
 ``node.kubernetes.io/out-of-service`` is an operator's word that nothing runs there any more.
 
 Files: ``decide`` which pods, ``controller`` the pass. docs/controllers/pod_garbage_collector.md has where it differs
@@ -17,7 +18,8 @@ import msgspec
 
 from pilothouse.api.core import NODES, PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch, any_object
 
 
 class PodGarbageCollectorOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +48,6 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=PODS, indexes=("spec.nodeName", "podGarbage"), wakes=any_object), Watch(kind=NODES)),
-    factory="pilothouse.controllers.cleanup.pod_garbage_collector.controller:build",
+    watches=(Watch(kind=PODS, predicate=any_object), Watch(kind=NODES)),
+    package=__name__,
 )

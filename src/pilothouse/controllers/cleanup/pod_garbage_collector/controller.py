@@ -24,7 +24,7 @@ from pilothouse.controllers.shared.disruption import disruption_target, status_p
 from pilothouse.controllers.shared.live_nodes import LiveNodes
 from pilothouse.controllers.shared.parallel import each
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
-from pilothouse.runtime import Controller, ControllerContext, Requeue, WorkQueue, object_key
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, WorkQueue, object_key
 from pilothouse.semantics.pods import is_terminal
 
 PASS = "pass"  # noqa: S105  # the one key there is, no secret
@@ -41,26 +41,17 @@ def build(context: ControllerContext) -> "PodGarbageCollector":
     return PodGarbageCollector(context)
 
 
-class PodGarbageCollector(Controller):
+class PodGarbageCollector(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
-        pods = context.informers.informer(PODS)
-        nodes = context.informers.informer(NODES)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(pods, nodes),
-            metrics=context.metrics,
-            queue_name="pod_garbage_collector",
-            log=context.log,
-        )
+        pods = context.informer(PODS, indexes={NODE_INDEX: index_by_node, GARBAGE_INDEX: index_by_garbage})
+        nodes = context.informer(NODES)
+        super().__init__(context, DESCRIPTOR.name, queue_name="pod_garbage_collector")
         self._options = context.options_as(PodGarbageCollectorOptions)
         self._client = context.client
         self._pods = pods.cache
         self._nodes = nodes.cache
-        self._pods.add_index(NODE_INDEX, index_by_node)
-        self._pods.add_index(GARBAGE_INDEX, index_by_garbage)
         self._live = LiveNodes(context.client, context.env)
         self._quarantine: WorkQueue[str] = WorkQueue(context.env, "orphaned_pods_nodes", context.metrics)
         labels = ("namespace", "reason")

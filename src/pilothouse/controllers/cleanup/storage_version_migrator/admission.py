@@ -51,23 +51,23 @@ class Admission:
         turn = turn_of(entry.object for entry in live if entry.object.spec.resource == resource)
         for migration in turn.ended:
             name, succeeded = migration.metadata.name, is_condition_true(migration.status.conditions, SUCCEEDED)
-            await self._tell_definition(migration, is_over=True, succeeded=succeeded)
+            await self._update_definition_status(migration, is_over=True, succeeded=succeeded)
             await write_status(self._client, name, as_ended(raw[name], migration, self._env.now()))
         if turn.next is not None:
             name = turn.next.metadata.name
-            await self._tell_definition(turn.next, is_over=False)
+            await self._update_definition_status(turn.next, is_over=False)
             await write_status(self._client, name, as_running(raw[name], turn.next, self._env.now()))
         return None
 
-    async def _tell_definition(
+    async def _update_definition_status(
         self, migration: StorageVersionMigration, *, is_over: bool, succeeded: bool = False
     ) -> None:
         name = definition_of(migration.spec.resource)
         if not name:
             return
 
-        async def tell(_attempt: int) -> None:
-            # A definition that was redefined since the look must not be told of that look.
+        async def update(_attempt: int) -> None:
+            # Read anew: of a definition that was redefined since the sync, this sync's result says nothing.
             definition = await self._client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
             now, configuration = self._env.now(), None
             if is_over:
@@ -86,6 +86,6 @@ class Admission:
             )
 
         try:
-            await retry_on_conflict(tell, RETRY)
+            await retry_on_conflict(update, RETRY)
         except NotFound:
             return  # built in, or its definition has gone

@@ -6,7 +6,7 @@ already knew the storage version of today.
 
 from pilothouse.api.storagemigration import StorageVersionMigration
 from pilothouse.client import Client
-from pilothouse.client.discovery import Resource, RestMapper
+from pilothouse.client.discovery import RestMapper
 from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     as_failed,
     from_version,
@@ -20,6 +20,7 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
 )
 from pilothouse.controllers.cleanup.storage_version_migrator.writes import write_status
 from pilothouse.env import Env
+from pilothouse.machinery.api_resources import Resource
 from pilothouse.machinery.resource_versions import compare
 from pilothouse.runtime import Requeue, RetryLater
 from pilothouse.runtime.cache import Cache

@@ -8,7 +8,6 @@ from typing import Any
 
 from pilothouse.api.storagemigration import STORAGE_VERSION_MIGRATIONS, GroupResource, StorageVersionMigration
 from pilothouse.client import apply_patch
-from pilothouse.client.discovery import Resource
 from pilothouse.client.errors import (
     ApiError,
     Conflict,
@@ -34,15 +33,16 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
 )
 from pilothouse.controllers.cleanup.storage_version_migrator.writes import write_status
 from pilothouse.controllers.shared.monitors import shared_informer
+from pilothouse.machinery.api_resources import Resource
 from pilothouse.machinery.resource_versions import compare
-from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater, WorkerPool, WorkQueue
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater, WorkerPool, WorkQueue
 from pilothouse.runtime.cache import Cache
 
 WORKERS = 5
 OTHER_QUEUES = "resource-version-controller"
 """Of both other queues: upstream gives both the same name."""
-LOOK_SECONDS = 1.0
-"""How often to look whether a cache has come so far; no request is made for that."""
+POLL_SECONDS = 1.0
+"""How often to check whether a cache has reached the version; that needs no request."""
 PASSING = (ServerTimeout, TooManyRequests, ServiceUnavailable, InternalError, Timeout, OSError)
 """What says nothing of the object (``isRetriableError``, and every connection that fails)."""
 
@@ -56,19 +56,12 @@ def build(context: ControllerContext) -> "StorageVersionMigrator":
     return StorageVersionMigrator(context)
 
 
-class StorageVersionMigrator(Controller):
+class StorageVersionMigrator(ManagedController):
     """See the package for the promises. Keys are names of migrations."""
 
     def __init__(self, context: ControllerContext) -> None:
-        migrations = context.informers.informer(STORAGE_VERSION_MIGRATIONS, keep_raw=True)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            workers=WORKERS,
-            waits_for=(migrations,),
-            metrics=context.metrics,
-            log=context.log,
-        )
+        migrations = context.informer(STORAGE_VERSION_MIGRATIONS)
+        super().__init__(context, DESCRIPTOR.name, workers=WORKERS)
         assert context.rest_mapper is not None, "whoever builds controllers has one"
         self._client = context.client
         self._mapper = context.rest_mapper
@@ -109,19 +102,21 @@ class StorageVersionMigrator(Controller):
             return None
         try:
             resource = await self._resource(migration)
+            if not self._migrations.still_has(migration.metadata):
+                return None
             cache = self._cache(key, resource)
             if cache is None or not _has_come_to(cache, migration.status.resource_version):
-                return Requeue(LOOK_SECONDS)
+                return Requeue(POLL_SECONDS)
             await self._migrate(resource, cache, migration.status.resource_version)
         except Hopeless as error:
-            await self._end(key, f"migration encountered unhandled error: {error}")
+            await self._end(migration, f"migration encountered unhandled error: {error}")
         except PASSING as error:
             pause = error.retry_after_seconds if isinstance(error, ApiError) else 0
             if pause:
                 return Requeue(float(pause))
             raise RetryLater(str(error)) from error
         else:
-            await self._end(key)
+            await self._end(migration)
         return None
 
     async def _resource(self, migration: StorageVersionMigration) -> Resource:
@@ -169,11 +164,12 @@ class StorageVersionMigrator(Controller):
             except ApiError as error:
                 raise Hopeless(str(error)) from error
 
-    async def _end(self, key: str, why: str = "") -> None:
+    async def _end(self, begun: StorageVersionMigration, why: str = "") -> None:
         """Say that the migration is over, and why it failed if it did."""
-        # It may have been a long time: labels, say, may have changed meanwhile.
+        # It may have been a long time: labels, say, may have changed meanwhile, or another one have its name.
+        key = begun.metadata.name
         migration, raw = self._migrations.get(key), self._migrations.raw(key)
-        if migration is None or is_over(migration):
+        if migration is None or migration.metadata.uid != begun.metadata.uid or is_over(migration):
             return
         assert raw is not None, "the informer was asked to keep it"
         now = self.env.now()

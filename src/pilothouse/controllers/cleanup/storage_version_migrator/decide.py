@@ -13,7 +13,7 @@ import msgspec
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS, CustomResourceDefinition
 from pilothouse.api.meta import Condition
 from pilothouse.api.storagemigration import GroupResource, StorageVersionMigration
-from pilothouse.client.discovery import Discovery, Resource
+from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.conditions import find_condition, is_condition_true, with_condition
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.machinery.times import format_time
@@ -221,7 +221,7 @@ def _configuration(
     return {
         "kind": CUSTOM_RESOURCE_DEFINITIONS.kind,
         "apiVersion": CUSTOM_RESOURCE_DEFINITIONS.api_version,
-        # The version: nothing may have happened to the definition since it was looked at.
+        # With the resourceVersion: a definition that changed since it was read is a conflict.
         "metadata": {"name": meta.name, "resourceVersion": meta.resource_version},
         # Also where they stay as they are: who has applied them once and leaves them out takes them away.
         "status": {"conditions": [condition], "storedVersions": list(stored)},

@@ -1,11 +1,11 @@
-"""Forgets API servers that are gone: takes their entries out of StorageVersions, by which API servers agree on how they
-store what.
+"""Removes the entries of API servers that no longer exist from StorageVersions, so that the others can agree on
+their storage versions.
 
-Promises: when the identity Lease of an API server is deleted, and is really gone, its entries go, and StorageVersions
+Behaviour: when the identity Lease of an API server is deleted, and is really gone, its entries go, and StorageVersions
 that have no others. A StorageVersion that is new or changes loses the entries of servers without a Lease. What is left
 says again whether all agree.
 
-Not promised: anything where the API is not served. It is alpha: gates ``StorageVersionAPI`` (off) and
+Not guaranteed: anything where the API is not served. It is alpha: gates ``StorageVersionAPI`` (off) and
 ``APIServerIdentity`` (on).
 
 Files: ``decide`` what is left, ``controller`` the wiring. docs/controllers/storageversion_garbage_collector.md has
@@ -14,7 +14,8 @@ where it differs from upstream.
 
 from pilothouse.api.apiserverinternal import STORAGE_VERSIONS
 from pilothouse.api.coordination import LEASES
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor
+from pilothouse.runtime.watches import Watch
 
 NAMESPACE = "kube-system"
 SELECTOR = "apiserver.kubernetes.io/identity=kube-apiserver"
@@ -25,5 +26,5 @@ DESCRIPTOR = Descriptor(
     client_name="storage-version-garbage-collector",
     gates=("APIServerIdentity", "StorageVersionAPI"),
     watches=(Watch(kind=LEASES, namespace=NAMESPACE, label_selector=SELECTOR), Watch(kind=STORAGE_VERSIONS)),
-    factory="pilothouse.controllers.cleanup.storageversion_garbage_collector.controller:build",
+    package=__name__,
 )

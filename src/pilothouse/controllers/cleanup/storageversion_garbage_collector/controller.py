@@ -8,7 +8,7 @@ from pilothouse.api.coordination import LEASES, Lease
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.cleanup.storageversion_garbage_collector import DESCRIPTOR, NAMESPACE, SELECTOR
 from pilothouse.controllers.cleanup.storageversion_garbage_collector.decide import servers, without
-from pilothouse.runtime import Controller, ControllerContext, Requeue, WorkerPool, WorkQueue
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, WorkerPool, WorkQueue
 
 LABEL, VALUE = SELECTOR.split("=")
 
@@ -20,20 +20,13 @@ def build(context: ControllerContext) -> "StorageVersionGarbageCollector":
     return StorageVersionGarbageCollector(context)
 
 
-class StorageVersionGarbageCollector(Controller):
+class StorageVersionGarbageCollector(ManagedController):
     """See the package for the promises. Keys of the base's queue are names of Leases."""
 
     def __init__(self, context: ControllerContext) -> None:
-        leases = context.informers.informer(LEASES, namespace=NAMESPACE, label_selector=SELECTOR)
-        versions = context.informers.informer(STORAGE_VERSIONS)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(leases, versions),
-            metrics=context.metrics,
-            queue_name="storage_version_garbage_collector_leases",
-            log=context.log,
-        )
+        leases = context.informer(LEASES)
+        versions = context.informer(STORAGE_VERSIONS)
+        super().__init__(context, DESCRIPTOR.name, queue_name="storage_version_garbage_collector_leases")
         self._client = context.client
         self._leases = leases.cache
         self._versions: WorkQueue[str] = WorkQueue(

@@ -1,10 +1,11 @@
-"""Deletes Jobs some time after they have finished: ``spec.ttlSecondsAfterFinished``.
+"""Deletes Jobs and their pods ``spec.ttlSecondsAfterFinished`` seconds after they have finished. Jobs without
+that field stay.
 
-Promises: a Job is deleted only when the server itself, not the cache, says that it has finished and that its time is
+Behaviour: a Job is deleted only when the server itself, not the cache, says that it has finished and that its time is
 over, and only that very Job (its uid is a precondition). It goes with its pods: the deletion is a foreground one. The
 time may be changed while it runs; a change that comes before the deletion is heeded.
 
-Not promised: the instant. It depends on the wall clocks of whoever finished the Job and of this program.
+Not guaranteed: the instant. It depends on the wall clocks of whoever finished the Job and of this program.
 
 Files: ``decide`` when a Job is due, ``controller`` the wiring. docs/controllers/ttl_after_finished.md has where it
 differs from upstream.
@@ -14,7 +15,8 @@ import msgspec
 
 from pilothouse.api.batch import JOBS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
 
 
 class TTLAfterFinishedOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,6 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=JOBS, wakes=lambda job: job.spec.ttl_seconds_after_finished is not None),),
-    factory="pilothouse.controllers.cleanup.ttl_after_finished.controller:build",
+    watches=(Watch(kind=JOBS, predicate=lambda job: job.spec.ttl_seconds_after_finished is not None),),
+    package=__name__,
 )

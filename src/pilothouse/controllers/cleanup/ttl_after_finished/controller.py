@@ -4,8 +4,8 @@ from pilothouse.api.batch import JOBS, Job
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.cleanup.ttl_after_finished import DESCRIPTOR, TTLAfterFinishedOptions
 from pilothouse.controllers.cleanup.ttl_after_finished.decide import due_at, is_eligible
-from pilothouse.runtime import Controller, ControllerContext, Requeue, object_key
-from pilothouse.runtime.metrics import exponential_buckets
+from pilothouse.machinery.metrics import exponential_buckets
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, object_key
 
 
 def build(context: ControllerContext) -> "TTLAfterFinishedController":
@@ -13,19 +13,16 @@ def build(context: ControllerContext) -> "TTLAfterFinishedController":
     return TTLAfterFinishedController(context)
 
 
-class TTLAfterFinishedController(Controller):
+class TTLAfterFinishedController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
-        jobs = context.informers.informer(JOBS)
+        jobs = context.informer(JOBS)
         super().__init__(
+            context,
             DESCRIPTOR.name,
-            context.env,
             workers=context.options_as(TTLAfterFinishedOptions).workers,
-            waits_for=(jobs,),
-            metrics=context.metrics,
             queue_name="ttl_jobs_to_delete",
-            log=context.log,
         )
         self._client = context.client
         self._jobs = jobs.cache

@@ -6,6 +6,7 @@ Upstream: v1.36 ``pkg/controller/ttlafterfinished/ttlafterfinished_controller.go
 import datetime
 
 from pilothouse.api.batch import Job
+from pilothouse.machinery.times import add_seconds
 from pilothouse.semantics.jobs import finished_condition
 
 
@@ -32,4 +33,4 @@ def due_at(job: Job) -> datetime.datetime | None:
     if at is None:
         meta = job.metadata
         raise NoFinishTime(f"unable to find the time when the Job {meta.namespace}/{meta.name} finished")
-    return at + datetime.timedelta(seconds=seconds)
+    return add_seconds(at, seconds)

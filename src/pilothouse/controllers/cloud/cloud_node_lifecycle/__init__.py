@@ -1,11 +1,11 @@
-"""Deletes nodes whose machine is gone, and taints those whose machine is switched off.
+"""Deletes nodes whose machine no longer exists, and taints nodes whose machine is shut down.
 
-Promises: a node that is ready is left alone, but for the taint ``node.cloudprovider.kubernetes.io/shutdown``, which it
+Behaviour: a node that is ready is left alone, but for the taint ``node.cloudprovider.kubernetes.io/shutdown``, which it
 loses. Of every other node the cloud is asked, every ``--node-monitor-period``: if there is no machine for it, and the
 API server says that it is still not ready, the node is deleted (that very node, its uid is a precondition); if the
 machine is switched off, it gets the taint. If the cloud cannot be asked, nothing is done.
 
-Not promised: pods. Those are evicted by taint eviction and collected with their node.
+Not guaranteed: pods. Those are evicted by taint eviction and collected with their node.
 
 Files: ``controller`` all of it. What a cloud has to say is in ``controllers/shared/cloud``.
 docs/controllers/cloud_node_lifecycle.md has where it differs from upstream.
@@ -14,21 +14,25 @@ docs/controllers/cloud_node_lifecycle.md has where it differs from upstream.
 import msgspec
 
 from pilothouse.api.core import NODES
-from pilothouse.controllers.shared.cloud import CloudProvider, provider_problems
 from pilothouse.controllers.shared.cloud_flags import CLOUD_LOOPS
 from pilothouse.controllers.shared.node_flags import NODE_MONITOR_PERIOD
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+
+with lazy_imports():
+    from pilothouse.controllers.shared import cloud, cloud_providers
+from pilothouse.runtime.watches import Watch
 
 
 class CloudNodeLifecycleOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What can be set. Without a provider, a name or the thing itself, the controller does not run."""
 
-    provider: "str | CloudProvider" = ""
+    provider: "str | cloud.CloudProvider" = ""
     monitor_period: float = 5.0
 
-    def problems(self) -> list[str]:
+    def validate(self) -> list[str]:
         """A provider must be installed."""
-        return provider_problems(self.provider)
+        return cloud_providers.validate_provider(self.provider)
 
 
 DESCRIPTOR = Descriptor(
@@ -46,5 +50,5 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(Watch(kind=NODES),),
-    factory="pilothouse.controllers.cloud.cloud_node_lifecycle.controller:build",
+    package=__name__,
 )

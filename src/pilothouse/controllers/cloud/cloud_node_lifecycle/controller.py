@@ -10,9 +10,11 @@ from pilothouse.api.meta import Object
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.cloud.cloud_node_lifecycle import DESCRIPTOR, CloudNodeLifecycleOptions
-from pilothouse.controllers.shared.cloud import Instances, NothingToDo, the_provider
+from pilothouse.controllers.shared.cloud import Instances, NothingToDo
+from pilothouse.controllers.shared.cloud_providers import the_provider
+from pilothouse.controllers.shared.pauses import pause
 from pilothouse.machinery.times import format_time
-from pilothouse.runtime import Controller, ControllerContext, EventRecorder, Requeue, RunnableController
+from pilothouse.runtime import ControllerContext, EventRecorder, ManagedController, Requeue, RunnableController
 from pilothouse.runtime.events import NORMAL, WARNING
 from pilothouse.semantics.nodes import NO_SCHEDULE, is_node_ready, same_taint
 
@@ -29,21 +31,14 @@ def build(context: ControllerContext) -> RunnableController:
     return CloudNodeLifecycleController(context, provider.instances)
 
 
-class CloudNodeLifecycleController(Controller):
+class CloudNodeLifecycleController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext, instances: Instances) -> None:
-        nodes = context.informers.informer(NODES)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(nodes,),
-            metrics=context.metrics,
-            queue_name="cloud_node_lifecycle",
-            log=context.log,
-        )
+        nodes = context.informer(NODES)
+        super().__init__(context, DESCRIPTOR.name, queue_name="cloud_node_lifecycle")
         self._client = context.client
-        self._period = context.options_as(CloudNodeLifecycleOptions).monitor_period
+        self._period = pause(context.options_as(CloudNodeLifecycleOptions).monitor_period)
         self._instances = instances
         self._nodes = nodes.cache
         self._recorder = EventRecorder(context.client, context.env, self.name)
@@ -51,7 +46,7 @@ class CloudNodeLifecycleController(Controller):
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One pass. A node that something goes wrong with is looked at again in the next one."""
+        """One pass over all nodes. A node for which it fails is checked again in the next pass."""
         for node in self._nodes.list():
             try:
                 if is_node_ready(node):
@@ -79,13 +74,13 @@ class CloudNodeLifecycleController(Controller):
             return
         self.log.info("Deleting node, it is no longer present in the cloud provider", v=2, node=meta.name)
         text = f"Deleting node {meta.name} because it does not exist in the cloud provider"
-        self._tell(node, NORMAL, "DeletingNode", text)
+        self._record_event(node, NORMAL, "DeletingNode", text)
         try:
             await self._client.delete(NODES, meta.name, uid=meta.uid)
         except NotFound:
             return
         except Exception as error:
-            self._tell(node, WARNING, "DeletingNodeFailed", f"Failed deleting node {meta.name}: {error}")
+            self._record_event(node, WARNING, "DeletingNodeFailed", f"Failed deleting node {meta.name}: {error}")
             raise
 
     async def _change_taints(self, name: str, change: Callable[[Sequence[Taint]], list[Taint]]) -> None:
@@ -104,7 +99,7 @@ class CloudNodeLifecycleController(Controller):
         except (Conflict, NotFound):
             self.log.info("Node has changed meanwhile", v=4, node=name)
 
-    def _tell(self, node: Node, type_: str, reason: str, message: str) -> None:
+    def _record_event(self, node: Node, type_: str, reason: str, message: str) -> None:
         about = ObjectReference(api_version="v1", kind="Node", name=node.metadata.name, uid=node.metadata.uid)
         self._recorder.event(about, type_, reason, message)
 

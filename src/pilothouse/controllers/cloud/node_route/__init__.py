@@ -1,10 +1,10 @@
-"""Has the cloud make a route to every node for each of its ranges of pod addresses.
+"""Configures a route in the cloud for each pod CIDR of each node.
 
-Promises: every ``--route-reconciliation-period`` the routes that the cloud has are compared with the ranges of the
+Behaviour: every ``--route-reconciliation-period`` the routes that the cloud has are compared with the ranges of the
 nodes: those that are missing are made, those within ``--cluster-cidr`` that no node has are deleted, and so are black
 holes there. A node's condition ``NetworkUnavailable`` says whether all its routes are there.
 
-Not promised: routes outside of ``--cluster-cidr``. Those are somebody else's.
+Not guaranteed: routes outside of ``--cluster-cidr``. Those are somebody else's.
 
 Files: ``decide`` which routes there should be, ``controller`` the wiring. What a cloud has to do is in
 ``controllers/shared/cloud``. docs/controllers/node_route.md has where it differs from upstream.
@@ -13,36 +13,39 @@ Files: ``decide`` which routes there should be, ``controller`` the wiring. What 
 import msgspec
 
 from pilothouse.api.core import NODES
-from pilothouse.controllers.shared.cloud import CloudProvider, provider_problems
 from pilothouse.controllers.shared.cloud_flags import CLOUD_LOOPS, CLUSTER_NAME
 from pilothouse.controllers.shared.node_flags import ALLOCATE_NODE_CIDRS, CLUSTER_CIDR
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, DURATION, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
+
+with lazy_imports():
+    from pilothouse.controllers.cloud.node_route import decide as routes
+    from pilothouse.controllers.shared import cloud, cloud_providers
 
 
 class NodeRouteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What can be set. Without a provider, a name or the thing itself, the controller does not run; nor does it unless
     nodes are given ranges, and routes are wanted."""
 
-    provider: "str | CloudProvider" = ""
+    provider: "str | cloud.CloudProvider" = ""
     cluster_name: str = "kubernetes"
     cluster_cidr: str = ""
     allocate: bool = False
     wanted: bool = True
     period: float = 10.0
 
-    def problems(self) -> list[str]:
+    def validate(self) -> list[str]:
         """A provider must be installed, and ranges must be ranges."""
-        problems = provider_problems(self.provider)
+        errors = cloud_providers.validate_provider(self.provider)
         if self.provider and self.allocate and self.wanted:
             # Only whoever asks pays for the import: descriptors cost nothing.
-            from pilothouse.controllers.cloud.node_route.decide import cluster_ranges
-
             try:
-                cluster_ranges(self.cluster_cidr)
+                routes.cluster_ranges(self.cluster_cidr)
             except ValueError as error:
-                problems.append(str(error))
-        return problems
+                errors.append(str(error))
+        return errors
 
 
 DESCRIPTOR = Descriptor(
@@ -88,5 +91,5 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(Watch(kind=NODES),),
-    factory="pilothouse.controllers.cloud.node_route.controller:build",
+    package=__name__,
 )

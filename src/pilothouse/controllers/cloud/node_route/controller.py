@@ -6,10 +6,12 @@ from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.cloud.node_route import DESCRIPTOR, NodeRouteOptions
 from pilothouse.controllers.cloud.node_route.decide import cluster_ranges, condition_of, plan, says
-from pilothouse.controllers.shared.cloud import NothingToDo, Route, Routes, the_provider
+from pilothouse.controllers.shared.cloud import NothingToDo, Route, Routes
+from pilothouse.controllers.shared.cloud_providers import the_provider
 from pilothouse.controllers.shared.parallel import each
+from pilothouse.controllers.shared.pauses import pause
 from pilothouse.machinery.times import format_time
-from pilothouse.runtime import Controller, ControllerContext, EventRecorder, Requeue, RunnableController
+from pilothouse.runtime import ControllerContext, EventRecorder, ManagedController, Requeue, RunnableController
 from pilothouse.runtime.events import WARNING
 
 PASS = "pass"  # noqa: S105  # the one key there is, no secret
@@ -33,23 +35,16 @@ def build(context: ControllerContext) -> RunnableController:
     return NodeRouteController(context, provider.routes)
 
 
-class NodeRouteController(Controller):
+class NodeRouteController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext, routes: Routes) -> None:
-        nodes = context.informers.informer(NODES)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(nodes,),
-            metrics=context.metrics,
-            queue_name="Routes",
-            log=context.log,
-        )
+        nodes = context.informer(NODES)
+        super().__init__(context, DESCRIPTOR.name, queue_name="Routes")
         options = context.options_as(NodeRouteOptions)
         self._client = context.client
         self._routes = routes
-        self._cluster, self._period = options.cluster_name, options.period
+        self._cluster, self._period = options.cluster_name, pause(options.period)
         self._ours = cluster_ranges(options.cluster_cidr)
         self._nodes = nodes.cache
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)

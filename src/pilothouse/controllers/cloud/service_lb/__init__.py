@@ -1,12 +1,12 @@
-"""Has the cloud make a load balancer for every Service of type LoadBalancer, and delete it again.
+"""Manages a cloud load balancer for every Service of type ``LoadBalancer``.
 
-Promises: the finalizer ``service.kubernetes.io/load-balancer-cleanup`` is on the Service, on the server itself, before
+Behaviour: the finalizer ``service.kubernetes.io/load-balancer-cleanup`` is on the Service, on the server itself, before
 the cloud is asked for anything, and is taken off only when the cloud has said that the load balancer is gone: none is
 left behind when its Service goes, or wants none any more. The Service's status says where the load balancer is found. A
-change that concerns it is passed on; so is the list of nodes, when one comes, goes, or is (not) to be used. What fails
-is told in an event and tried again, 5 s later, then ever longer up to five minutes, or when the cloud says so.
+change that concerns it is passed on; so is the list of nodes, when one comes, goes, or is (not) to be used. A failure
+is recorded as an event and retried after 5 s, then with longer delays up to five minutes, or when the cloud says so.
 
-Not promised: Services with a ``loadBalancerClass``. Those are somebody else's.
+Not guaranteed: Services with a ``loadBalancerClass``. Those are somebody else's.
 
 Files: ``decide`` what a Service needs and which nodes serve, ``controller`` the wiring. What a cloud has to do is in
 ``controllers/shared/cloud``. docs/controllers/service_lb.md has where it differs from upstream.
@@ -15,22 +15,26 @@ Files: ``decide`` what a Service needs and which nodes serve, ``controller`` the
 import msgspec
 
 from pilothouse.api.core import NODES, SERVICES
-from pilothouse.controllers.shared.cloud import CloudProvider, provider_problems
 from pilothouse.controllers.shared.cloud_flags import CLOUD_LOOPS, CLUSTER_NAME
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+
+with lazy_imports():
+    from pilothouse.controllers.shared import cloud, cloud_providers
+from pilothouse.runtime.watches import Watch
 
 
 class ServiceLBOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What can be set. Without a provider, a name or the thing itself, the controller does not run."""
 
-    provider: "str | CloudProvider" = ""
+    provider: "str | cloud.CloudProvider" = ""
     cluster_name: str = "kubernetes"
     workers: int = 1
 
-    def problems(self) -> list[str]:
+    def validate(self) -> list[str]:
         """A provider must be installed."""
-        return provider_problems(self.provider)
+        return cloud_providers.validate_provider(self.provider)
 
 
 DESCRIPTOR = Descriptor(
@@ -55,5 +59,5 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(Watch(kind=SERVICES), Watch(kind=NODES)),
-    factory="pilothouse.controllers.cloud.service_lb.controller:build",
+    package=__name__,
 )

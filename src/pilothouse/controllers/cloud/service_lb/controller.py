@@ -1,4 +1,4 @@
-"""What wakes which Service, and what is asked of the cloud and of the API server, in which order."""
+"""What enqueues which Service, and what is asked of the cloud and of the API server, in which order."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,20 +18,16 @@ from pilothouse.controllers.cloud.service_lb.decide import (
     shown_names,
     wants_load_balancer,
 )
-from pilothouse.controllers.shared.cloud import (
-    ImplementedElsewhere,
-    LoadBalancers,
-    NothingToDo,
-    TryAgainAfter,
-    the_provider,
-)
+from pilothouse.controllers.shared.cloud import ImplementedElsewhere, LoadBalancers, NothingToDo, TryAgainAfter
+from pilothouse.controllers.shared.cloud_providers import the_provider
 from pilothouse.controllers.shared.live_nodes import is_about
 from pilothouse.controllers.shared.parallel import each
+from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.runtime import (
-    Controller,
     ControllerContext,
     EventRecorder,
     ExponentialFailureLimiter,
+    ManagedController,
     Requeue,
     RetryLater,
     RunnableController,
@@ -41,12 +37,11 @@ from pilothouse.runtime import (
     object_reference,
 )
 from pilothouse.runtime.events import NORMAL, WARNING
-from pilothouse.runtime.metrics import exponential_buckets
 
 COMPONENT = "service-controller"
 RETRY_SECONDS = 5.0, 300.0
 RESYNC_SECONDS = 30.0
-"""After so long a Service that is to be cleaned up is looked at again, whatever became of it."""
+"""After this time a Service whose load balancer is being cleaned up is synced again, successful or not."""
 
 
 def build(context: ControllerContext) -> RunnableController:
@@ -61,37 +56,32 @@ class CloudFailed(Exception):
     """Something about a load balancer went wrong, in the words of upstream."""
 
 
-class ServiceLBController(Controller):
+class ServiceLBController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
         options = context.options_as(ServiceLBOptions)
-        services, nodes = context.informers.informer(SERVICES), context.informers.informer(NODES)
+        services, nodes = context.informer(SERVICES), context.informer(NODES)
         super().__init__(
+            context,
             DESCRIPTOR.name,
-            context.env,
             workers=options.workers,
-            waits_for=(services, nodes),
-            metrics=context.metrics,
             limiter=ExponentialFailureLimiter[str](*RETRY_SECONDS),
             queue_name="service",
-            log=context.log,
         )
         self._client = context.client
         self._cluster, self._workers = options.cluster_name, options.workers
         self._balancers = balancers
         self._services, self._nodes = services.cache, nodes.cache
         self._known: dict[str, Service] = {}
-        """Services that may have a load balancer, as they were when they were last looked at."""
+        """Services that may have a load balancer, as they were when they were last synced."""
         self._sent_to: dict[str, list[Node]] = {}
         """The nodes that a Service's load balancer was last told of."""
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)
         self._node_queue: WorkQueue[str] = WorkQueue(context.env, "node", context.metrics)
         self.beside_pool(
-            WorkerPool(
-                f"{self.name}-nodes", self._node_queue, self._look_at_nodes, metrics=context.metrics, log=self.log
-            )
+            WorkerPool(f"{self.name}-nodes", self._node_queue, self._sync_nodes, metrics=context.metrics, log=self.log)
         )
         self._measures = Measures(context)
         services.add_handler(
@@ -106,7 +96,7 @@ class ServiceLBController(Controller):
             lambda node, _unknown: self._node_queue.add(node.metadata.name),
         )
 
-    # What wakes a look
+    # What enqueues a sync
 
     def _service_seen(self, service: Service) -> None:
         # What needs cleaning up may have been left by a process that has died.
@@ -148,11 +138,11 @@ class ServiceLBController(Controller):
         except RetryLater:
             raise
         except Exception as error:
-            self._tell(service, WARNING, "SyncLoadBalancerFailed", f"Error syncing load balancer: {error}")
-            wish = error.__cause__ if isinstance(error, CloudFailed) else error
-            if isinstance(wish, TryAgainAfter):
-                self.log.warning("Load balancer is not ready", key=key, seconds=wish.seconds, error=error)
-                return Requeue(wish.seconds)
+            self._record_event(service, WARNING, "SyncLoadBalancerFailed", f"Error syncing load balancer: {error}")
+            cause = error.__cause__ if isinstance(error, CloudFailed) else error
+            if isinstance(cause, TryAgainAfter):
+                self.log.warning("Load balancer is not ready", key=key, seconds=cause.seconds, error=error)
+                return Requeue(cause.seconds)
             raise
         return None
 
@@ -163,13 +153,13 @@ class ServiceLBController(Controller):
     async def _delete_forgotten(self, service: Service) -> None:
         if not wants_load_balancer(service):
             return
-        self._tell(service, NORMAL, "DeletingLoadBalancer", "Deleting load balancer")
+        self._record_event(service, NORMAL, "DeletingLoadBalancer", "Deleting load balancer")
         try:
             await self._balancers.delete(self._cluster, service)
         except Exception as error:
-            self._tell(service, WARNING, "DeleteLoadBalancerFailed", f"Error deleting load balancer: {error}")
+            self._record_event(service, WARNING, "DeleteLoadBalancerFailed", f"Error deleting load balancer: {error}")
             raise CloudFailed(f"deleting the load balancer: {error}") from error
-        self._tell(service, NORMAL, "DeletedLoadBalancer", "Deleted load balancer")
+        self._record_event(service, NORMAL, "DeletedLoadBalancer", "Deleted load balancer")
 
     async def _clean_up(self, key: str, service: Service) -> None:
         """Delete the load balancer, then let the Service go."""
@@ -178,7 +168,7 @@ class ServiceLBController(Controller):
         except Exception as error:
             raise CloudFailed(f"failed to check if load balancer exists before cleanup: {error}") from error
         if exists:
-            self._tell(service, NORMAL, "DeletingLoadBalancer", "Deleting load balancer")
+            self._record_event(service, NORMAL, "DeletingLoadBalancer", "Deleting load balancer")
             try:
                 await self._balancers.delete(self._cluster, service)
             except ImplementedElsewhere:
@@ -194,17 +184,19 @@ class ServiceLBController(Controller):
                 return
             except Conflict as error:
                 raise RetryLater(str(error)) from error  # another Service of its name by now
-        self._tell(service, NORMAL, "DeletedLoadBalancer", "Deleted load balancer")
+        self._record_event(service, NORMAL, "DeletedLoadBalancer", "Deleted load balancer")
         await self._say_where(service, LoadBalancerStatus())
         self._forget(key)
 
     async def _ensure(self, key: str, cached: Service) -> None:
         """The finalizer first, then the cloud, then the status."""
-        self._tell(cached, NORMAL, "EnsuringLoadBalancer", "Ensuring load balancer")
+        self._record_event(cached, NORMAL, "EnsuringLoadBalancer", "Ensuring load balancer")
         service = await self._hold(cached)
         nodes = serving(self._nodes.list())
         if not nodes:
-            self._tell(service, WARNING, "UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
+            self._record_event(
+                service, WARNING, "UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer"
+            )
         self._sent_to[key] = nodes
         try:
             status = await self._balancers.ensure(self._cluster, service, nodes)
@@ -213,7 +205,7 @@ class ServiceLBController(Controller):
             return
         except Exception as error:
             raise CloudFailed(f"failed to ensure load balancer: {error}") from error
-        self._tell(service, NORMAL, "EnsuredLoadBalancer", "Ensured load balancer")
+        self._record_event(service, NORMAL, "EnsuredLoadBalancer", "Ensured load balancer")
         await self._say_where(service, status)
         if not are_the_same(nodes, serving(self._nodes.list())):
             # Nodes came or went while the cloud was at work, and it may have been told of them before it was told of
@@ -264,12 +256,12 @@ class ServiceLBController(Controller):
 
     # Nodes
 
-    async def _look_at_nodes(self, _name: str) -> Requeue | None:
+    async def _sync_nodes(self, _name: str) -> Requeue | None:
         """Have all load balancers send to the nodes that there are now."""
-        began = self.env.monotonic()
+        began = self.env.perf_counter()
         keys = sorted(self._known)
         await each(keys, self._update_hosts, at_once=self._workers)
-        self._measures.nodes_looked_at(self.env.monotonic() - began)
+        self._measures.observe_node_sync(self.env.perf_counter() - began)
         return None
 
     async def _update_hosts(self, key: str) -> None:
@@ -285,19 +277,21 @@ class ServiceLBController(Controller):
             self.queue.add(key)
 
     async def _update(self, service: Service, nodes: Sequence[Node]) -> bool:
-        began = self.env.monotonic()
+        began = self.env.perf_counter()
         try:
             await self._balancers.update(self._cluster, service, nodes)
         except ImplementedElsewhere:
             return True
-        except Exception as error:  # noqa: BLE001  # whatever a cloud's library raises: the Service is looked at again
-            return await self._is_gone(service) or self._tell_failure(service, nodes, error)
+        except Exception as error:  # noqa: BLE001  # whatever a cloud's library raises: the Service is synced again
+            return await self._is_gone(service) or self._record_failure(service, nodes, error)
         finally:
-            self._measures.updated(self.env.monotonic() - began)
+            self._measures.updated(self.env.perf_counter() - began)
         if nodes:
-            self._tell(service, NORMAL, "UpdatedLoadBalancer", "Updated load balancer with new hosts")
+            self._record_event(service, NORMAL, "UpdatedLoadBalancer", "Updated load balancer with new hosts")
         else:
-            self._tell(service, WARNING, "UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
+            self._record_event(
+                service, WARNING, "UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer"
+            )
         return True
 
     async def _is_gone(self, service: Service) -> bool:
@@ -308,15 +302,15 @@ class ServiceLBController(Controller):
             self.log.warning("Could not find out whether a load balancer exists", error=error)
             return False
 
-    def _tell_failure(self, service: Service, nodes: Sequence[Node], error: Exception) -> bool:
+    def _record_failure(self, service: Service, nodes: Sequence[Node], error: Exception) -> bool:
         message = (
             f"Error updating load balancer with new hosts {shown_names(nodes)} [node names limited, total number of "
             f"nodes: {len(nodes)}], error: {error}"
         )
-        self._tell(service, WARNING, "UpdateLoadBalancerFailed", message)
+        self._record_event(service, WARNING, "UpdateLoadBalancerFailed", message)
         return False
 
-    def _tell(self, service: Service, type_: str, reason: str, message: str) -> None:
+    def _record_event(self, service: Service, type_: str, reason: str, message: str) -> None:
         self._recorder.event(object_reference(SERVICES, service.metadata), type_, reason, message)
 
 
@@ -336,7 +330,7 @@ class Measures:
             "[ALPHA] A metric counting the amount of times any load balancer has been configured and errored, as an "
             "effect of node changes on the cluster",
         ).labels_of()
-        self._looks = metrics.histogram(
+        self._node_syncs = metrics.histogram(
             "service_controller_nodesync_latency_seconds",
             "[ALPHA] A metric measuring the latency for nodesync which updates loadbalancer hosts on cluster node "
             "updates.",
@@ -348,9 +342,9 @@ class Measures:
             buckets=buckets,
         ).labels_of()
 
-    def nodes_looked_at(self, seconds: float) -> None:
+    def observe_node_sync(self, seconds: float) -> None:
         """All load balancers were told of the nodes, as far as they had to be."""
-        self._looks.observe(seconds)
+        self._node_syncs.observe(seconds)
 
     def updated(self, seconds: float) -> None:
         """One was told."""

@@ -1,6 +1,7 @@
-"""Deletes pods whose claims have devices with NoExecute taints that the claims do not tolerate, or no longer.
+"""Deletes pods whose devices have ``NoExecute`` taints that their claims do not tolerate, or no longer
+tolerate.
 
-Promises: a pod with a node for which such a claim is reserved is deleted when the taint has been there for as long as
+Behaviour: a pod with a node for which such a claim is reserved is deleted when the taint has been there for as long as
 the claim tolerates it, at once if it does not. Of several taints and several claims the shortest time counts. A taint
 that goes before that, a claim that is not the pod's any more, call the deletion off. Before it the pod gets the
 condition ``DisruptionTarget``; it has its own grace period. A deletion that fails is tried again. Only that very pod is
@@ -9,7 +10,7 @@ deleted (its uid is a precondition).
 Taints come from ResourceSlices, and, behind the gate ``DRADeviceTaintRules``, from DeviceTaintRules, whose status says
 how far their evictions are.
 
-Not promised: that a taint which has just gone evicts nobody. What is decided by are the caches.
+Not guaranteed: that a taint which has just gone evicts nobody. Decisions are made on the caches.
 
 Files: ``pools`` the devices that there are, ``decide`` when a pod must go, ``rule_status`` what a rule's status says,
 ``controller`` the wiring. docs/controllers/device_taint_eviction.md has where it differs from upstream.
@@ -18,9 +19,10 @@ Files: ``pools`` the devices that there are, ``decide`` when a pod must go, ``ru
 import msgspec
 
 from pilothouse.api.core import PODS
-from pilothouse.api.resource import RESOURCE_CLAIMS, RESOURCE_SLICES
+from pilothouse.api.resource import DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.runtime.watches import Watch
 
 
 class DeviceTaintEvictionOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,17 +32,12 @@ class DeviceTaintEvictionOptions(msgspec.Struct, frozen=True, kw_only=True):
     rules: bool = False
     """Whether DeviceTaintRules taint devices, too. The API server must serve them."""
 
-    def problems(self) -> list[str]:
-        """Somebody has to do it."""
-        if self.workers <= 0:
-            return [f"concurrent-device-taint-eviction-syncs must be greater than 0, got {self.workers}"]
-        return []
-
 
 DESCRIPTOR = Descriptor(
     name="device-taint-eviction-controller",
     client_name="device-taint-eviction-controller",
     gates=("DynamicResourceAllocation", "DRADeviceTaints"),
+    unsupported_gates=("DRAWorkloadResourceClaims",),
     gate_fields=(GateSpec(field="rules", gate="DRADeviceTaintRules"),),
     options=DeviceTaintEvictionOptions,
     flags=(
@@ -57,8 +54,9 @@ DESCRIPTOR = Descriptor(
     ),
     watches=(
         Watch(kind=PODS),
-        Watch(kind=RESOURCE_CLAIMS, indexes=("allocated device",)),
+        Watch(kind=RESOURCE_CLAIMS),
         Watch(kind=RESOURCE_SLICES),
+        Watch(kind=DEVICE_TAINT_RULES, option="rules"),
     ),
-    factory="pilothouse.controllers.devices.device_taint_eviction.controller:build",
+    package=__name__,
 )

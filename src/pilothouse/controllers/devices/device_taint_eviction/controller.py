@@ -1,4 +1,4 @@
-"""What wakes a look at a pod or a rule, and the requests that follow. One queue for both, as upstream."""
+"""What enqueues a sync of a pod or a rule, and the requests that follow. One queue for both, as upstream."""
 
 import msgspec
 
@@ -37,9 +37,9 @@ from pilothouse.controllers.shared.live_nodes import is_about
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import (
     Cache,
-    Controller,
     ControllerContext,
     EventRecorder,
+    ManagedController,
     Requeue,
     RetryLater,
     object_key,
@@ -61,26 +61,19 @@ def build(context: ControllerContext) -> "DeviceTaintEvictionController":
     return DeviceTaintEvictionController(context)
 
 
-class DeviceTaintEvictionController(Controller):
+class DeviceTaintEvictionController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(DeviceTaintEvictionOptions)
-        pods, claims = context.informers.informer(PODS), context.informers.informer(RESOURCE_CLAIMS)
-        slices = context.informers.informer(RESOURCE_SLICES)
-        rules = context.informers.informer(DEVICE_TAINT_RULES) if options.rules else None
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            workers=options.workers,
-            waits_for=(pods, claims, slices, *((rules,) if rules is not None else ())),
-            metrics=context.metrics,
-            log=context.log,
-        )
+        pods = context.informer(PODS)
+        claims = context.informer(RESOURCE_CLAIMS, indexes={DEVICE_INDEX: _index_by_device})
+        slices = context.informer(RESOURCE_SLICES)
+        rules = context.informer(DEVICE_TAINT_RULES) if options.rules else None
+        super().__init__(context, DESCRIPTOR.name, workers=options.workers)
         self._client = context.client
         self._pods, self._claims = pods.cache, claims.cache
         self._rules: Cache[DeviceTaintRule] = rules.cache if rules is not None else Cache("no rules")
-        self._claims.add_index(DEVICE_INDEX, _index_by_device)
         self._pools = Pools()
         self._due: dict[str, tuple[str, Eviction]] = {}
         """Pods that must go, now or later, with their uids, until that is done or called off."""
@@ -121,7 +114,7 @@ class DeviceTaintEvictionController(Controller):
             lambda pod, _initial: self._wake(pod), self._pod_changed, lambda pod, _unknown: self._wake(pod)
         )
 
-    # What wakes a look
+    # What enqueues a sync
 
     def _wake(self, pod: Pod) -> None:
         if pod.spec.resource_claims:
@@ -169,8 +162,8 @@ class DeviceTaintEvictionController(Controller):
     async def reconcile(self, key: str) -> Requeue | None:
         """Look at a pod or a rule."""
         if key.startswith(_POD):
-            return await self._look_at_pod(key.removeprefix(_POD))
-        return await self._look_at_rule(key.removeprefix(_RULE))
+            return await self._sync_pod(key.removeprefix(_POD))
+        return await self._sync_rule(key.removeprefix(_RULE))
 
     # Pods
 
@@ -181,7 +174,7 @@ class DeviceTaintEvictionController(Controller):
         namespace = pod.metadata.namespace
         return pod_eviction(pod, lambda name: self._claims.get(f"{namespace}/{name}"), taints_of)
 
-    async def _look_at_pod(self, key: str) -> Requeue | None:
+    async def _sync_pod(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
         uid = pod.metadata.uid if pod is not None else ""
         known = self._due.get(key)
@@ -190,14 +183,14 @@ class DeviceTaintEvictionController(Controller):
             known = None
         if key in self._evicted and self._evicted[key] != uid:
             del self._evicted[key]
-        if pod is None or pod.metadata.deletion_timestamp is not None or key in self._evicted:
+        if pod is None or key in self._evicted:
             self._due.pop(key, None)
             return None
         eviction = self._eviction_of(pod, self._taints_of)
         if eviction is None:
             if known is not None:
                 del self._due[key]
-                self._tell(key, uid, "Cancelling deletion")
+                self._record_event(key, uid, "Cancelling deletion")
                 self.log.info("Canceled pod eviction", v=3, pod=key)
             return None
         if known is None or known[1] != eviction:
@@ -218,7 +211,7 @@ class DeviceTaintEvictionController(Controller):
                 raise
             done = False
         except Conflict as error:
-            raise RetryLater(str(error)) from error  # another pod of its name: the next look will find it
+            raise RetryLater(str(error)) from error  # another pod of its name: the next sync will find it
         self._due.pop(key, None)
         self._evicted[key] = uid
         if not done:
@@ -229,17 +222,20 @@ class DeviceTaintEvictionController(Controller):
         self._deletions.inc()
         self._latency.observe(late)
         for reason in eviction.reasons:
-            if reason.rule_uid:
+            rule = self._rules.get(reason.rule) if reason.rule_uid else None
+            if rule is not None and rule.metadata.uid == reason.rule_uid:
                 self._evicted_by[reason.rule_uid] = self._evicted_by.get(reason.rule_uid, 0) + 1
         self._wake_rules(eviction)
 
     async def _delete(self, key: str, uid: str) -> bool:
-        """Whether there was something to delete."""
+        """Whether the pod goes: it is deleted now, or somebody else has deleted it (``addConditionAndDeletePod``)."""
         namespace, name = split_key(key)
         pod = await self._client.get(PODS, name, namespace)
-        if pod.metadata.uid != uid or pod.metadata.deletion_timestamp is not None:
+        if pod.metadata.uid != uid:
             return False
-        self._tell(key, uid, "Marking for deletion")
+        if pod.metadata.deletion_timestamp is not None:
+            return True
+        self._record_event(key, uid, "Marking for deletion")
         condition = disruption_target(pod, "DeletionByDeviceTaintManager", MESSAGE)
         body = status_patch(pod, self.env.now(), condition=condition)
         if body is not None:
@@ -248,7 +244,7 @@ class DeviceTaintEvictionController(Controller):
         await self._client.delete(PODS, name, namespace, uid=uid)
         return True
 
-    def _tell(self, key: str, uid: str, message: str) -> None:
+    def _record_event(self, key: str, uid: str, message: str) -> None:
         namespace, name = split_key(key)
         about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
         self._recorder.event(about, NORMAL, REASON, message)
@@ -260,7 +256,7 @@ class DeviceTaintEvictionController(Controller):
             if reason.rule:
                 self.queue.add_after(_RULE + reason.rule, PERIOD_SECONDS)
 
-    async def _look_at_rule(self, name: str) -> Requeue | None:
+    async def _sync_rule(self, name: str) -> Requeue | None:
         """Bring a rule's status up to date, at most every ten seconds."""
         rule = self._rules.get(name)
         if rule is None:

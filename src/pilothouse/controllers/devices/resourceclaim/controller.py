@@ -1,4 +1,4 @@
-"""What wakes which pod and which claim, and the requests that follow. One queue for both, as upstream."""
+"""What enqueues which pod and which claim, and the requests that follow. One queue for both, as upstream."""
 
 from typing import Any
 
@@ -22,9 +22,9 @@ from pilothouse.controllers.devices.resourceclaim.decide import (
     Step,
     claim_names,
     claims_to_release,
+    decide_owner,
+    decide_reservation,
     is_done,
-    judge_owner,
-    judge_reservation,
     needs_reservation,
     needs_work,
     new_claim,
@@ -38,9 +38,9 @@ from pilothouse.controllers.shared.live_nodes import is_about
 from pilothouse.controllers.shared.own_writes import may_have_happened
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
-    Controller,
     ControllerContext,
     EventRecorder,
+    ManagedController,
     Requeue,
     RetryLater,
     object_key,
@@ -61,8 +61,8 @@ from pilothouse.semantics.devices import (
 CLAIM_INDEX, TEMPLATE_INDEX, OWNER_INDEX = "device claim", "device claim template", "owning pod"
 COMPONENT = "resource_claim"
 FIELD_MANAGER = "ResourceClaimController"
-LOOK_AGAIN_SECONDS = 5.0
-"""After so long a pod is looked at again whose claim the cache did not show."""
+RESYNC_SECONDS = 5.0
+"""When a pod is synced again whose claim the cache did not have."""
 
 _POD, _CLAIM = "pod:", "claim:"
 _POD_META = PODS.read_as(Object)
@@ -76,32 +76,27 @@ class ClaimNotMade(Exception):
     """An entry of a pod has no claim, and why. Tried again with backoff."""
 
 
+class ClaimOfAnotherPod(Exception):
+    """The claim that the pod's status names was made for another pod. Tried again with backoff."""
+
+
 def build(context: ControllerContext) -> "ResourceClaimController":
     """The factory of the descriptor."""
     return ResourceClaimController(context)
 
 
-class ResourceClaimController(Controller):
+class ResourceClaimController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
-        pods = context.informers.informer(PODS)
-        claims = context.informers.informer(RESOURCE_CLAIMS, keep_raw=True)
-        templates = context.informers.informer(RESOURCE_CLAIM_TEMPLATES)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            workers=context.options_as(ResourceClaimOptions).workers,
-            waits_for=(pods, claims, templates),
-            metrics=context.metrics,
-            queue_name="resource_claim",
-            log=context.log,
-        )
+        pods = context.informer(PODS, indexes={CLAIM_INDEX: _index_by_claim, TEMPLATE_INDEX: _index_by_template})
+        claims = context.informer(RESOURCE_CLAIMS, indexes={OWNER_INDEX: _index_by_owner})
+        templates = context.informer(RESOURCE_CLAIM_TEMPLATES)
+        options = context.options_as(ResourceClaimOptions)
+        super().__init__(context, DESCRIPTOR.name, workers=options.workers, queue_name="resource_claim")
+        self._prioritized_lists = options.prioritized_lists
         self._client = context.client
         self._pods, self._claims, self._templates = pods.cache, claims.cache, templates.cache
-        self._pods.add_index(CLAIM_INDEX, _index_by_claim)
-        self._pods.add_index(TEMPLATE_INDEX, _index_by_template)
-        self._claims.add_index(OWNER_INDEX, _index_by_owner)
         self._made = MadeClaims(lambda: claims.heard_version)
         self._gone = GonePods()
         self._undecided: dict[str, None] = {}
@@ -109,7 +104,7 @@ class ResourceClaimController(Controller):
         self._cleared: dict[str, str] = {}
         """By claim: its version once its allocation was cleared here, until its finalizer is off."""
         self._behind: dict[str, None] = {}
-        """Claims of which one look has found a pod that the cache does not know."""
+        """Claims that are reserved for a pod which the last sync did not find in the cache."""
         self._measures = Measures(context.metrics, self._claims.list)
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)
@@ -127,7 +122,14 @@ class ResourceClaimController(Controller):
             lambda _old, _unknown: None,
         )
 
-    # What wakes a look
+    async def run(self) -> None:
+        """As any controller; what is counted when somebody asks ends with it."""
+        try:
+            await super().run()
+        finally:
+            self._measures.stop()
+
+    # What enqueues a sync
 
     def _pod_seen(self, pod: Pod, *, gone: bool = False) -> None:
         if not has_claims(pod):
@@ -177,18 +179,18 @@ class ResourceClaimController(Controller):
     async def reconcile(self, key: str) -> Requeue | None:
         """Look at a pod or a claim."""
         if key.startswith(_POD):
-            return await self._look_at_pod(key.removeprefix(_POD))
-        return await self._look_at_claim(key.removeprefix(_CLAIM))
+            return await self._sync_pod(key.removeprefix(_POD))
+        return await self._sync_claim(key.removeprefix(_CLAIM))
 
     # Pods: make claims, and reserve them
 
-    async def _look_at_pod(self, key: str) -> Requeue | None:
+    async def _sync_pod(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
         if pod is None or pod.metadata.deletion_timestamp is not None or is_done(pod):
             return None
         await self._find_out(pod)
         made: dict[str, str] = {}
-        look_again = False
+        requeue = False
         for entry in pod.spec.resource_claims:
             try:
                 claim = await self._claim_for(pod, entry)
@@ -199,14 +201,14 @@ class ResourceClaimController(Controller):
                 raise
             if claim is not None:
                 made[entry.name] = claim.metadata.name
-                look_again |= object_key(claim.metadata) not in self._claims
+                requeue |= object_key(claim.metadata) not in self._claims
         said = statuses(pod, made)
         if said is not None:
-            await self._tell(pod, said)
+            await self._apply_claim_statuses(pod, said)
         if pod.spec.node_name:
             await self._reserve(pod)
         # A claim that was made and deleted between two lists is never heard of.
-        return Requeue(LOOK_AGAIN_SECONDS) if look_again else None
+        return Requeue(RESYNC_SECONDS) if requeue else None
 
     async def _find_out(self, pod: Pod) -> None:
         """Learn whether a claim was made whose answer was lost. Upstream makes another one then."""
@@ -259,12 +261,15 @@ class ResourceClaimController(Controller):
         if template is None:
             missing = f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
             raise ClaimNotMade(f'resource claim template "{template_name}": {missing}')
-        admin = asks_for_admin_access(ResourceClaim(spec=_spec(template.spec.spec)))
+        spec = _spec(template.spec.spec)
+        if not self._prioritized_lists and any(request.first_available for request in spec.devices.requests):
+            raise ClaimNotMade("template includes a prioritized list of subrequests, but the feature is disabled")
+        admin = asks_for_admin_access(ResourceClaim(spec=spec))
         try:
             claim = await self._client.create(RESOURCE_CLAIMS, new_claim(pod, entry, template), namespace)
         except (ApiError, OSError) as error:
             self._measures.tried(success=False, admin_access=admin)
-            if may_have_happened(error):
+            if may_have_happened(error) and self._pods.still_has(pod.metadata):
                 self._undecided[pod.metadata.uid] = None
             raise ClaimNotMade(f"create ResourceClaim : {error}") from error
         self._measures.tried(success=True, admin_access=admin)
@@ -281,7 +286,7 @@ class ResourceClaimController(Controller):
             return None
         return claim if is_for_pod(pod, claim) else None
 
-    async def _tell(self, pod: Pod, said: dict[str, str | None]) -> None:
+    async def _apply_claim_statuses(self, pod: Pod, said: dict[str, str | None]) -> None:
         """Have the pod's status name its claims, if the pod is still as it was seen: from an old cache, other claims
         would be written into it than those that it has got since."""
         meta = pod.metadata
@@ -324,8 +329,11 @@ class ResourceClaimController(Controller):
                 return  # the status was just written: its event brings the pod back
             key = f"{namespace}/{found.name}"
             claim, raw = self._claims.get(key), self._claims.raw(key)
-            if claim is None or (found.made and not is_for_pod(pod, claim)):
+            if claim is None:
                 return
+            if found.made and not is_for_pod(pod, claim):
+                who = f"Pod {object_key(pod.metadata)}"
+                raise ClaimOfAnotherPod(f"ResourceClaim {key} was not created for {who} (Pod is not owner)")
             if needs_reservation(pod, claim):
                 assert raw is not None, "what is written back whole is cached with its JSON"
                 user = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
@@ -335,7 +343,7 @@ class ResourceClaimController(Controller):
 
     # Claims: drop reservations, clear allocations, delete what was made for pods that are done
 
-    async def _look_at_claim(self, key: str) -> Requeue | None:
+    async def _sync_claim(self, key: str) -> Requeue | None:
         claim, raw = self._claims.get(key), self._claims.raw(key)
         if claim is None:
             return None
@@ -358,18 +366,19 @@ class ResourceClaimController(Controller):
                 written = await self._write_status(claim, raw, changes)
                 if step is Step.DEALLOCATE:
                     newer = _claim(written)
-                    self._cleared[key] = newer.metadata.resource_version
+                    if self._claims.still_has(newer.metadata):
+                        self._cleared[key] = newer.metadata.resource_version
                     await self._let_go(key, newer, written)
             case Step.LET_GO:
                 await self._let_go(key, claim, raw)
         if kept == 0:
             await self._delete_if_left_behind(key, claim)
         # No news may come of a pod that only the server knew: it may be gone before the cache hears of it.
-        return Requeue(LOOK_AGAIN_SECONDS) if key in self._behind else None
+        return Requeue(RESYNC_SECONDS) if key in self._behind else None
 
     async def _stays_reserved(self, key: str, namespace: str, user: ConsumerReference) -> bool:
         found = self._pods.get(f"{namespace}/{user.name}")
-        match judge_reservation(user, found, seen_to_go=user.uid in self._gone):
+        match decide_reservation(user, found, seen_to_go=user.uid in self._gone):
             case Reservation.KEEP:
                 return True
             case Reservation.DROP:
@@ -387,7 +396,8 @@ class ResourceClaimController(Controller):
             return False
         if pod.metadata.uid != uid:
             return False
-        self._behind[key] = None
+        if key in self._claims:
+            self._behind[key] = None
         return True
 
     async def _write_status(self, claim: ResourceClaim, raw: bytes, changes: dict[str, bytes | None]) -> bytes:
@@ -418,7 +428,7 @@ class ResourceClaimController(Controller):
         if owner is None or meta.deletion_timestamp is not None:
             return
         found = self._pods.get(f"{meta.namespace}/{owner.name}")
-        match judge_owner(owner, found, seen_to_go=owner.uid in self._gone):
+        match decide_owner(owner, found, seen_to_go=owner.uid in self._gone):
             case Reservation.KEEP:
                 return
             case Reservation.ASK:
@@ -430,7 +440,7 @@ class ResourceClaimController(Controller):
         try:
             await self._client.delete(RESOURCE_CLAIMS, meta.name, meta.namespace, uid=meta.uid)
         except (Conflict, NotFound):
-            return  # gone, or another one of its name by now, which wakes itself
+            return  # gone, or replaced by another claim of its name, whose event has enqueued it
 
 
 def _users(raw: bytes) -> list[Any]:

@@ -69,7 +69,7 @@ def needs_work(pod: Pod, known: Known) -> bool:
     for entry in pod.spec.resource_claims:
         found = claim_of(pod, entry)
         if found is NoClaim.NOT_NEEDED:
-            return False
+            continue
         if isinstance(found, NoClaim):
             return True
         claim = known(found.name)
@@ -79,7 +79,7 @@ def needs_work(pod: Pod, known: Known) -> bool:
                 return True
             continue
         if found.made and not is_for_pod(pod, claim):
-            return False
+            continue  # Nothing can be done about it before that claim is deleted.
         if pod.spec.node_name and needs_reservation(pod, claim):
             return True
     return False
@@ -144,7 +144,7 @@ class Reservation(enum.Enum):
     ASK = "ask the API server: only it can say that there is no such pod any more"
 
 
-def judge_reservation(user: ConsumerReference, pod: Pod | None, *, seen_to_go: bool) -> Reservation:
+def decide_reservation(user: ConsumerReference, pod: Pod | None, *, seen_to_go: bool) -> Reservation:
     """Whether the claim stays reserved. ``pod`` is what the cache has under the user's name.
 
     Who is no pod stays: others look after those.
@@ -200,7 +200,7 @@ def owner_of(meta: ObjectMeta) -> Owner | None:
     return None
 
 
-def judge_owner(owner: Owner, pod: Pod | None, *, seen_to_go: bool) -> Reservation:
+def decide_owner(owner: Owner, pod: Pod | None, *, seen_to_go: bool) -> Reservation:
     """Whether a claim that nobody uses is kept for the pod that it was made for. ``pod`` is what the cache has under
     the owner's name.
 

@@ -27,7 +27,8 @@ class Measures:
             "empty (manually created by a user).",
             ("allocated", "admin_access", "source"),
         )
-        metrics.on_collect(self._refresh)
+        self.stop = metrics.on_collect(self._refresh)
+        """Count no more when somebody asks."""
 
     def tried(self, *, success: bool, admin_access: bool) -> None:
         """A claim was to be made."""

@@ -1,4 +1,4 @@
-"""What wakes a look at a request, the one write that answers it, and the rounds that clear old ones away."""
+"""What enqueues a sync of a request, the one write that answers it, and the rounds that clear old ones away."""
 
 import msgspec
 
@@ -14,9 +14,9 @@ from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.controllers.devices.resourcepoolstatusrequest import DESCRIPTOR
 from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import is_over, pools_of
 from pilothouse.controllers.devices.resourcepoolstatusrequest.status import answer, has_incomplete, told
+from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.machinery.splice import replace_fields
-from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater, WorkerPool, WorkQueue
-from pilothouse.runtime.metrics import exponential_buckets
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater, WorkerPool, WorkQueue
 
 DRIVER_INDEX = "driver"
 ALLOCATED_INDEX = "allocated driver"
@@ -33,24 +33,16 @@ def build(context: ControllerContext) -> "PoolStatusController":
     return PoolStatusController(context)
 
 
-class PoolStatusController(Controller):
+class PoolStatusController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
-        requests = context.informers.informer(RESOURCE_POOL_STATUS_REQUESTS, keep_raw=True)
-        slices, claims = context.informers.informer(RESOURCE_SLICES), context.informers.informer(RESOURCE_CLAIMS)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(requests, slices, claims),
-            metrics=context.metrics,
-            queue_name="resourcepoolstatusrequest",
-            log=context.log,
-        )
+        requests = context.informer(RESOURCE_POOL_STATUS_REQUESTS)
+        slices = context.informer(RESOURCE_SLICES, indexes={DRIVER_INDEX: _index_by_driver})
+        claims = context.informer(RESOURCE_CLAIMS, indexes={ALLOCATED_INDEX: _index_by_allocated})
+        super().__init__(context, DESCRIPTOR.name, queue_name="resourcepoolstatusrequest")
         self._client = context.client
         self._requests, self._slices, self._claims = requests.cache, slices.cache, claims.cache
-        self._slices.add_index(DRIVER_INDEX, _index_by_driver)
-        self._claims.add_index(ALLOCATED_INDEX, _index_by_allocated)
         self._rounds: WorkQueue[str] = WorkQueue(context.env, f"{self.name}-rounds")
         self._rounds.add(ROUND)
         self.beside_pool(WorkerPool(f"{self.name}-rounds", self._rounds, self._clear_away, log=self.log))
@@ -86,7 +78,7 @@ class PoolStatusController(Controller):
         if request is None or request.status is not None:
             return None
         assert raw is not None, "what is written back whole is cached with its JSON"
-        began = self.env.monotonic()
+        began = self.env.perf_counter()
         driver, limit = request.spec.driver, request.spec.limit
         pools = pools_of(
             driver,
@@ -113,7 +105,7 @@ class PoolStatusController(Controller):
     def _tried(self, driver: str, began: float) -> None:
         """A write was sent, whatever has become of it."""
         self._processed.labels_of(driver).inc()
-        self._duration.labels_of(driver).observe(self.env.monotonic() - began)
+        self._duration.labels_of(driver).observe(self.env.perf_counter() - began)
 
     async def _write(self, request: ResourcePoolStatusRequest, raw: bytes, status: dict[str, object]) -> None:
         """PUT the status. Not a patch: whoever has answered since the cache heard of the request was first."""

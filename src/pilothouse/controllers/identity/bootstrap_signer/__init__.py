@@ -1,18 +1,19 @@
-"""Signs the ConfigMap ``kube-public/cluster-info`` with every bootstrap token, so that whoever was given one can tell
-whether the cluster that it reads there is the one that it was sent to (``kubeadm join``).
+"""Signs the public ConfigMap ``kube-public/cluster-info`` with every bootstrap token. A machine that has only
+such a token can then verify that it talks to the right API server (``kubeadm join``).
 
-Promises: beside the key ``kubeconfig`` there is a signature ``jws-kubeconfig-ID`` for each token that may sign and is
+Behaviour: beside the key ``kubeconfig`` there is a signature ``jws-kubeconfig-ID`` for each token that may sign and is
 not over, and none for any other; nothing else of the ConfigMap changes.
 
-Not promised: that a signature goes in the second in which its token is over. It goes when the token does, which is the
-token cleaner's business.
+Not guaranteed: that a signature goes in the second in which its token is over. It goes when the token does, which is
+the token cleaner's business.
 
 Off unless ``--controllers`` names it, as upstream. Files: ``decide`` the signatures, ``controller`` the wiring.
 docs/controllers/bootstrap_signer.md has where it differs from upstream.
 """
 
 from pilothouse.api.core import CONFIG_MAPS, SECRETS
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor
+from pilothouse.runtime.watches import Watch
 from pilothouse.semantics.bootstrap_tokens import NAMESPACE, SECRET_TYPE
 
 PUBLIC, NAME = "kube-public", "cluster-info"
@@ -28,5 +29,5 @@ DESCRIPTOR = Descriptor(
         Watch(kind=CONFIG_MAPS, namespace=PUBLIC, field_selector=MAP_SELECTOR, keep_raw=True),
         Watch(kind=SECRETS, namespace=NAMESPACE, field_selector=SECRET_SELECTOR),
     ),
-    factory="pilothouse.controllers.identity.bootstrap_signer.controller:build",
+    package=__name__,
 )

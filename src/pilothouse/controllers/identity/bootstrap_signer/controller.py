@@ -4,11 +4,10 @@ import msgspec
 
 from pilothouse.api.core import CONFIG_MAPS, SECRETS
 from pilothouse.client.errors import Conflict, NotFound
-from pilothouse.controllers.identity.bootstrap_signer import DESCRIPTOR, MAP_SELECTOR, NAME, PUBLIC, SECRET_SELECTOR
+from pilothouse.controllers.identity.bootstrap_signer import DESCRIPTOR, NAME, PUBLIC
 from pilothouse.controllers.identity.bootstrap_signer.decide import signed
 from pilothouse.machinery.splice import replace_fields
-from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater
-from pilothouse.semantics.bootstrap_tokens import NAMESPACE
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater
 
 KEY = f"{PUBLIC}/{NAME}"
 
@@ -18,22 +17,13 @@ def build(context: ControllerContext) -> "BootstrapSigner":
     return BootstrapSigner(context)
 
 
-class BootstrapSigner(Controller):
+class BootstrapSigner(ManagedController):
     """See the package for the promises. There is one key, that of the ConfigMap."""
 
     def __init__(self, context: ControllerContext) -> None:
-        config_maps = context.informers.informer(
-            CONFIG_MAPS, namespace=PUBLIC, field_selector=MAP_SELECTOR, keep_raw=True
-        )
-        secrets = context.informers.informer(SECRETS, namespace=NAMESPACE, field_selector=SECRET_SELECTOR)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(config_maps, secrets),
-            metrics=context.metrics,
-            queue_name="bootstrap_signer_queue",
-            log=context.log,
-        )
+        config_maps = context.informer(CONFIG_MAPS)
+        secrets = context.informer(SECRETS)
+        super().__init__(context, DESCRIPTOR.name, queue_name="bootstrap_signer_queue")
         self._client = context.client
         self._config_maps = config_maps.cache
         self._secrets = secrets.cache

@@ -15,8 +15,8 @@ from pilothouse.controllers.identity.certificatesigningrequest_approving.decide 
     rights_that_do,
 )
 from pilothouse.controllers.shared.certificate_queue import QUEUE, WORKERS, queue_limiter, with_condition
-from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater
-from pilothouse.semantics.certificate_requests import parse_request, wishes_of
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater
+from pilothouse.semantics.certificate_requests import parse_request, requested_names
 
 
 class _Verdict(View, frozen=True):
@@ -35,20 +35,13 @@ def build(context: ControllerContext) -> "RequestApprover":
     return RequestApprover(context)
 
 
-class RequestApprover(Controller):
+class RequestApprover(ManagedController):
     """See the package for the promises. Keys are names of requests."""
 
     def __init__(self, context: ControllerContext) -> None:
-        requests = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, keep_raw=True)
+        requests = context.informer(CERTIFICATE_SIGNING_REQUESTS)
         super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            workers=WORKERS,
-            waits_for=(requests,),
-            metrics=context.metrics,
-            limiter=queue_limiter(context.env),
-            queue_name=QUEUE,
-            log=context.log,
+            context, DESCRIPTOR.name, workers=WORKERS, limiter=queue_limiter(context.env), queue_name=QUEUE
         )
         self._client = context.client
         self._requests = requests.cache
@@ -68,7 +61,7 @@ class RequestApprover(Controller):
             return None
         assert raw is not None, "the informer was asked to keep it"
         # A request that can't be read is tried again for ever, as upstream: the next release may know how.
-        rights = rights_that_do(request, wishes_of(parse_request(request.spec.request)))
+        rights = rights_that_do(request, requested_names(parse_request(request.spec.request)))
         for right in rights:
             if await self._is_granted(request, right):
                 await self._approve(key, raw, right)

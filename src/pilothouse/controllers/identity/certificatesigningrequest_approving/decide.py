@@ -5,7 +5,12 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.certificates import GROUP, CertificateSigningRequest
-from pilothouse.semantics.certificate_requests import KUBELET_CLIENT, Wishes, is_decided, kubelet_client_problem
+from pilothouse.semantics.certificate_requests import (
+    KUBELET_CLIENT,
+    RequestedNames,
+    is_decided,
+    validate_kubelet_client_csr,
+)
 
 
 class Right(msgspec.Struct, frozen=True):
@@ -24,12 +29,12 @@ def is_open(request: CertificateSigningRequest) -> bool:
     return request.spec.signer_name == KUBELET_CLIENT and not request.status.certificate and not is_decided(request)
 
 
-def rights_that_do(request: CertificateSigningRequest, wishes: Wishes) -> tuple[Right, ...]:
+def rights_that_do(request: CertificateSigningRequest, requested: RequestedNames) -> tuple[Right, ...]:
     """The rights of which one is enough, in the order in which they are asked for; none for what is no kubelet's."""
     spec = request.spec
-    if kubelet_client_problem(wishes, spec.usages) is not None:
+    if validate_kubelet_client_csr(requested, spec.usages) is not None:
         return ()
-    return (SELF, ANY) if spec.username == wishes.common_name else (ANY,)
+    return (SELF, ANY) if spec.username == requested.common_name else (ANY,)
 
 
 def review_of(request: CertificateSigningRequest, right: Right) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Removes CertificateSigningRequests that nobody will look at any more.
+"""Deletes old CertificateSigningRequests, so that those of kubelets do not accumulate.
 
 Kubelets ask for certificates by themselves and are approved by themselves; without this the requests would pile up.
 
-Promises: once an hour every request is looked at, and goes if it was served, denied or given up an hour ago, if nobody
-has said anything about it for a day, if it was approved a day ago and not served, or if its certificate has ended.
+Behaviour: once an hour every request is checked, and deleted if it was served, denied or has failed an hour ago, if
+nobody has decided on it for a day, if it was approved a day ago and not served, or if its certificate has expired.
 
-Not promised: that a request goes the moment its time is over. Certificates that were issued stay good: nothing is
+Not guaranteed: that a request goes the moment its time is over. Certificates that were issued stay good: nothing is
 revoked by this.
 
 Files: ``decide`` which go, ``controller`` the hour. docs/controllers/certificatesigningrequest_cleaner.md has where it
@@ -13,12 +13,13 @@ differs from upstream.
 """
 
 from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS
-from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor
+from pilothouse.runtime.watches import Watch, any_object
 
 DESCRIPTOR = Descriptor(
     name="certificatesigningrequest-cleaner-controller",
     aliases=("csrcleaner",),
     client_name="certificate-controller",
-    watches=(Watch(kind=CERTIFICATE_SIGNING_REQUESTS, wakes=any_object),),
-    factory="pilothouse.controllers.identity.certificatesigningrequest_cleaner.controller:build",
+    watches=(Watch(kind=CERTIFICATE_SIGNING_REQUESTS, predicate=any_object),),
+    package=__name__,
 )

@@ -3,9 +3,13 @@
 import datetime
 
 from pilothouse.api.certificates import CertificateSigningRequest
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from cryptography import x509
 
 DONE_FOR = datetime.timedelta(hours=1)
-"""How long what is served, denied or given up can still be looked at."""
+"""How long requests that were served, denied or have failed are kept."""
 OPEN_FOR = datetime.timedelta(hours=24)
 """How long approvers and signers have."""
 
@@ -37,8 +41,6 @@ def _age(at: datetime.datetime | None, now: datetime.datetime) -> datetime.timed
 
 def has_ended(pem: bytes, now: datetime.datetime) -> bool:
     """Whether the first certificate is past its end. What can't be read has not ended."""
-    from cryptography import x509
-
     try:
         return now > x509.load_pem_x509_certificate(pem).not_valid_after_utc
     except ValueError:

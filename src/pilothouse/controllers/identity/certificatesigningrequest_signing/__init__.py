@@ -1,14 +1,14 @@
-"""Issues the certificates that were approved: the cluster's own signers of ``kubernetes.io/…``.
+"""Issues certificates for approved requests for the built-in signers.
 
 ``kubernetes.io/kubelet-serving`` for the servers of kubelets, ``…/kube-apiserver-client-kubelet`` for kubelets that log
 in, ``…/kube-apiserver-client`` for anybody else who does, ``…/legacy-unknown`` for whatever is asked.
 
-Promises: a request is served once it is approved and not denied, by the authority of its signer, for as long as it
+Behaviour: a request is served once it is approved and not denied, by the authority of its signer, for as long as it
 asks and ``--cluster-signing-duration`` allows. One that its signer must not serve fails with the reason in a condition.
 No request is ever served that was not approved: what is written is what was read, and the server refuses it if the
 request is another one by now. Files with authorities and keys are read again when they change.
 
-Not promised: that a key of an authority is worth anything more than the access to its file. Keys are in no log, event
+Not guaranteed: that a key of an authority is worth anything more than the access to its file. Keys are in no log, event
 or metric.
 
 Files: ``decide`` who is served and for how long, ``issuing`` the certificate, ``authorities`` the files,
@@ -22,7 +22,8 @@ import msgspec
 
 from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS
 from pilothouse.machinery.flags import DURATION, STRING, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
 
 if TYPE_CHECKING:
     from pilothouse.serving.certificates import Pair
@@ -66,7 +67,7 @@ class SigningOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Whether there is an authority at all."""
         return bool(self.cert_file and self.key_file) or self.names_some or self.pair is not None
 
-    def problems(self) -> list[str]:
+    def validate(self) -> list[str]:
         """Files that cannot go together (v1.36 ``cmd/kube-controller-manager/app/options/csrsigningcontroller.go``)."""
         found = []
         for signer, (certificate, key) in self.own_files().items():
@@ -130,5 +131,5 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(Watch(kind=CERTIFICATE_SIGNING_REQUESTS, keep_raw=True),),
-    factory="pilothouse.controllers.identity.certificatesigningrequest_signing.controller:build",
+    package=__name__,
 )

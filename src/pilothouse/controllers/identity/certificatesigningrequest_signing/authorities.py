@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from pilothouse.controllers.identity.certificatesigningrequest_signing import SigningOptions
 from pilothouse.controllers.identity.certificatesigningrequest_signing.issuing import Authority
 from pilothouse.env import Log
-from pilothouse.runtime.guards import CannotRun
+from pilothouse.runtime.errors import CannotRun
 from pilothouse.semantics.certificate_requests import (
     API_SERVER_CLIENT,
     KUBELET_CLIENT,

@@ -10,7 +10,7 @@ from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.identity.certificatesigningrequest_signing import DESCRIPTOR, SigningOptions
 from pilothouse.controllers.identity.certificatesigningrequest_signing.authorities import authorities
 from pilothouse.controllers.identity.certificatesigningrequest_signing.decide import (
-    PROBLEMS,
+    VALIDATIONS,
     failure,
     is_waiting,
     lifetime,
@@ -19,8 +19,8 @@ from pilothouse.controllers.identity.certificatesigningrequest_signing.decide im
 from pilothouse.controllers.identity.certificatesigningrequest_signing.issuing import issue
 from pilothouse.controllers.shared.certificate_queue import QUEUE, WORKERS, queue_limiter, with_condition, with_status
 from pilothouse.machinery.times import format_time
-from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater
-from pilothouse.semantics.certificate_requests import parse_request, wishes_of
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater
+from pilothouse.semantics.certificate_requests import parse_request, requested_names
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -31,22 +31,19 @@ def build(context: ControllerContext) -> "RequestSigner":
     return RequestSigner(context)
 
 
-class RequestSigner(Controller):
+class RequestSigner(ManagedController):
     """See the package for the promises. Keys are names of requests; all signers share one queue."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._options = context.options_as(SigningOptions)
         self._authorities = authorities(self._options, context.log)
-        requests = context.informers.informer(CERTIFICATE_SIGNING_REQUESTS, keep_raw=True)
+        requests = context.informer(CERTIFICATE_SIGNING_REQUESTS)
         super().__init__(
+            context,
             DESCRIPTOR.name,
-            context.env,
             workers=WORKERS * len(self._authorities),
-            waits_for=(requests,),
-            metrics=context.metrics,
             limiter=queue_limiter(context.env),
             queue_name=QUEUE,
-            log=context.log,
         )
         self._client = context.client
         self._requests = requests.cache
@@ -67,7 +64,7 @@ class RequestSigner(Controller):
         assert raw is not None, "the informer was asked to keep it"
         spec = request.spec
         parsed = parse_request(spec.request)
-        problem = PROBLEMS[spec.signer_name](wishes_of(parsed), spec.usages)
+        problem = VALIDATIONS[spec.signer_name](requested_names(parsed), spec.usages)
         if problem is not None:
             condition = failure(problem, format_time(self.env.now()))
             await self._write(key, with_condition(raw, msgspec.json.encode(condition)))

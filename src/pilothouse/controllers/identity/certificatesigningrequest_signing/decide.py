@@ -10,11 +10,11 @@ from pilothouse.semantics.certificate_requests import (
     KUBELET_CLIENT,
     KUBELET_SERVING,
     LEGACY_UNKNOWN,
-    Wishes,
+    RequestedNames,
     has_failed,
     is_approved,
-    kubelet_client_problem,
-    kubelet_serving_problem,
+    validate_kubelet_client_csr,
+    validate_kubelet_serving_csr,
 )
 
 BACKDATED = datetime.timedelta(minutes=5)
@@ -29,28 +29,28 @@ class AuthorityEnded(Exception):
 
 
 def is_waiting(request: CertificateSigningRequest) -> bool:
-    """Whether its signer should look at it: approved, not denied, not served, not given up."""
+    """Whether its signer should process it: approved, not denied, not served, not given up."""
     return not request.status.certificate and is_approved(request) and not has_failed(request)
 
 
-def _client_problem(_wishes: Wishes, usages: Sequence[str]) -> str | None:
+def _validate_client_csr(_requested: RequestedNames, usages: Sequence[str]) -> str | None:
     for usage in usages:
         if usage not in {"digital signature", "key encipherment", "client auth"}:
             return f"invalid usage for client certificate: {usage}"
     return None if "client auth" in usages else "missing required usage for client certificate: client auth"
 
 
-def _no_problem(_wishes: Wishes, _usages: Sequence[str]) -> str | None:
+def _validate_nothing(_requested: RequestedNames, _usages: Sequence[str]) -> str | None:
     return None
 
 
-PROBLEMS: Mapping[str, Callable[[Wishes, Sequence[str]], str | None]] = {
-    KUBELET_SERVING: kubelet_serving_problem,
-    KUBELET_CLIENT: kubelet_client_problem,
-    API_SERVER_CLIENT: _client_problem,
-    LEGACY_UNKNOWN: _no_problem,
+VALIDATIONS: Mapping[str, Callable[[RequestedNames, Sequence[str]], str | None]] = {
+    KUBELET_SERVING: validate_kubelet_serving_csr,
+    KUBELET_CLIENT: validate_kubelet_client_csr,
+    API_SERVER_CLIENT: _validate_client_csr,
+    LEGACY_UNKNOWN: _validate_nothing,
 }
-"""Why a signer must not serve a request, in upstream's words; ``None`` if it may. These are the signers there are."""
+"""The validation of each signer (``getCSRVerificationFuncForSignerName``): upstream's error, or ``None``."""
 
 
 def failure(problem: str, now: str) -> dict[str, str]:

@@ -1,11 +1,12 @@
-"""Fills ClusterRoles that are made of others: ``admin``, ``edit`` and ``view``, and whoever has an ``aggregationRule``.
+"""Sets the rules of aggregated ClusterRoles, which have an ``aggregationRule``, among them ``admin``, ``edit``
+and ``view``.
 
-Promises: the rules of such a role are those of the roles that its selectors pick, selector by selector, within each by
+Behaviour: the rules of such a role are those of the roles that its selectors pick, selector by selector, within each by
 name, every rule once. What others write into them is replaced; a role that picks nobody allows nothing. Nothing but the
 rules is touched, and nothing is written when they are right. Roles may be made of roles that are made of others; each
 level follows the one below.
 
-Not promised: an instant at which all levels agree. Two roles that pick each other keep what either once had, as
+Not guaranteed: an instant at which all levels agree. Two roles that pick each other keep what either once had, as
 upstream: a rule that both have is there because the other has it.
 
 Files: ``decide`` what the rules are, ``controller`` the wiring. docs/controllers/clusterrole_aggregation.md has where
@@ -13,12 +14,13 @@ it differs from upstream.
 """
 
 from pilothouse.api.rbac import CLUSTER_ROLES
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor
+from pilothouse.runtime.watches import Watch
 
 DESCRIPTOR = Descriptor(
     name="clusterrole-aggregation-controller",
     aliases=("clusterrole-aggregation",),
     client_name="clusterrole-aggregation-controller",
-    watches=(Watch(kind=CLUSTER_ROLES, indexes=("aggregated",), keep_raw=True),),
-    factory="pilothouse.controllers.identity.clusterrole_aggregation.controller:build",
+    watches=(Watch(kind=CLUSTER_ROLES, keep_raw=True),),
+    package=__name__,
 )

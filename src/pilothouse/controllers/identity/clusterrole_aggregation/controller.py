@@ -9,7 +9,7 @@ from pilothouse.controllers.identity.clusterrole_aggregation import DESCRIPTOR
 from pilothouse.controllers.identity.clusterrole_aggregation.decide import missing_rules, rules_to_apply
 from pilothouse.machinery.labels import SelectorError
 from pilothouse.machinery.splice import replace_fields
-from pilothouse.runtime import Controller, ControllerContext, Requeue, TerminalError
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, TerminalError
 
 WORKERS = 5
 FIELD_MANAGER = "clusterrole-aggregation-controller"
@@ -25,23 +25,14 @@ def _is_aggregated(role: ClusterRole) -> tuple[str, ...]:
     return () if role.aggregation_rule is None else ("",)
 
 
-class ClusterRoleAggregation(Controller):
+class ClusterRoleAggregation(ManagedController):
     """See the package for the promises. Keys are names of roles."""
 
     def __init__(self, context: ControllerContext) -> None:
-        roles = context.informers.informer(CLUSTER_ROLES, keep_raw=True)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            workers=WORKERS,
-            waits_for=(roles,),
-            metrics=context.metrics,
-            queue_name="ClusterRoleAggregator",
-            log=context.log,
-        )
+        roles = context.informer(CLUSTER_ROLES, indexes={AGGREGATED: _is_aggregated})
+        super().__init__(context, DESCRIPTOR.name, workers=WORKERS, queue_name="ClusterRoleAggregator")
         self._client = context.client
         self._roles = roles.cache
-        self._roles.add_index(AGGREGATED, _is_aggregated)
         roles.add_handler(
             lambda _role, _initial: self._enqueue_all(),
             lambda _old, _new: self._enqueue_all(),

@@ -20,7 +20,7 @@ def missing_rules(role: ClusterRole, roles: Sequence[ClusterRole]) -> Rules | No
     if rules == role.rules:
         return None
     # Roles that pick each other can hand two orders to and fro for ever: A is B's rules and y, B is A's and x, so that
-    # (x y), (y x) becomes (y x), (x y). Upstream writes on and on as long as both are looked at in step.
+    # (x y), (y x) becomes (y x), (x y). Upstream keeps writing as long as both are synced alternately.
     nested = any(other.aggregation_rule is not None for other in picked)
     if nested and len(rules) == len(role.rules) and set(rules) == set(role.rules):
         return None
@@ -28,7 +28,7 @@ def missing_rules(role: ClusterRole, roles: Sequence[ClusterRole]) -> Rules | No
 
 
 def _picked(role: ClusterRole, roles: Sequence[ClusterRole]) -> list[ClusterRole]:
-    """Of which roles it is made: selector by selector, and by name, so that every look gives the same."""
+    """The roles that its selectors pick, selector by selector, within each by name: every sync gives the same."""
     assert role.aggregation_rule is not None, "it is made of others"
     by_name = sorted(roles, key=lambda other: other.metadata.name)
     found = []

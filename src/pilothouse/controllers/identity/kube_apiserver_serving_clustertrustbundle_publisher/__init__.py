@@ -1,11 +1,11 @@
-"""Publishes the authority of the API server's certificate as a ClusterTrustBundle, for pods that mount it from there.
+"""Publishes the CA of the API server's serving certificate as a ClusterTrustBundle, which pods can mount.
 
-Promises: there is one bundle of signer ``kubernetes.io/kube-apiserver-serving``, named after its content, and it says
+Behaviour: there is one bundle of signer ``kubernetes.io/kube-apiserver-serving``, named after its content, and it says
 what ``--root-ca-file`` or the manager's own connection says; others of that signer go once it is there. Only behind
 the gate ``ClusterTrustBundle``, which is off in v1.36, where there is an authority to publish and the API server serves
 the kind.
 
-Not promised: that a change of the file of ``--root-ca-file`` is noticed before a restart.
+Not guaranteed: that a change of the file of ``--root-ca-file`` is noticed before a restart.
 
 Files: ``decide`` what there should be, ``controller`` the wiring. docs/controllers/
 kube_apiserver_serving_clustertrustbundle_publisher.md has where it differs from upstream.
@@ -13,12 +13,12 @@ kube_apiserver_serving_clustertrustbundle_publisher.md has where it differs from
 
 import msgspec
 
-from pilothouse.api.certificates import CLUSTER_TRUST_BUNDLES
+from pilothouse.api.certificates import CLUSTER_TRUST_BUNDLES, KUBE_APISERVER_SERVING_SIGNER
 from pilothouse.controllers.shared.root_authority import ROOT_CA_FLAG
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
 
-SIGNER = "kubernetes.io/kube-apiserver-serving"
-SELECTOR = f"spec.signerName={SIGNER}"
+SELECTOR = f"spec.signerName={KUBE_APISERVER_SERVING_SIGNER}"
 
 
 class TrustBundleOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,5 +42,5 @@ DESCRIPTOR = Descriptor(
     switch="is_known",
     flags=(FlagSpec(field="root_ca_file", group="serviceaccount-controller", flag=ROOT_CA_FLAG),),
     watches=(Watch(kind=CLUSTER_TRUST_BUNDLES, field_selector=SELECTOR, keep_raw=True),),
-    factory="pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher.controller:build",
+    package=__name__,
 )

@@ -6,7 +6,6 @@ from pilothouse.api.certificates import CLUSTER_TRUST_BUNDLES
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import (
     DESCRIPTOR,
-    SELECTOR,
     TrustBundleOptions,
 )
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher.decide import (
@@ -17,7 +16,7 @@ from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_p
 from pilothouse.controllers.shared.root_authority import read_authority
 from pilothouse.controllers.shared.sync_codes import SyncCodes
 from pilothouse.machinery.splice import replace_fields
-from pilothouse.runtime import Controller, ControllerContext, Requeue
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue
 
 ALL = "all"
 
@@ -27,19 +26,12 @@ def build(context: ControllerContext) -> "TrustBundlePublisher":
     return TrustBundlePublisher(context)
 
 
-class TrustBundlePublisher(Controller):
+class TrustBundlePublisher(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
-        bundles = context.informers.informer(CLUSTER_TRUST_BUNDLES, field_selector=SELECTOR, keep_raw=True)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(bundles,),
-            metrics=context.metrics,
-            queue_name="ca_cert_publisher_cluster_trust_bundles",
-            log=context.log,
-        )
+        bundles = context.informer(CLUSTER_TRUST_BUNDLES)
+        super().__init__(context, DESCRIPTOR.name, queue_name="ca_cert_publisher_cluster_trust_bundles")
         options = context.options_as(TrustBundleOptions)
         self._bundle = read_authority(options.root_ca_file, options.authority)
         self._name = name_of(self._bundle)
@@ -47,7 +39,7 @@ class TrustBundlePublisher(Controller):
         self._bundles = bundles.cache
         self._codes = SyncCodes(
             context.metrics,
-            context.env.monotonic,
+            context.env.perf_counter,
             "clustertrustbundle_publisher",
             "[ALPHA] Number of syncs that occurred in cluster trust bundle publisher.",
             "[ALPHA] The time it took to sync a cluster trust bundle.",
@@ -60,7 +52,7 @@ class TrustBundlePublisher(Controller):
         self.queue.add(ALL)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Have the one bundle, and no other, and count the look by how it ended."""
+        """Create the bundle, delete the signer's others, and count the sync by its result."""
         with self._codes.counted():
             await self._have_it()
             await self._remove_others()
@@ -78,13 +70,13 @@ class TrustBundlePublisher(Controller):
 
     async def _remove_others(self) -> None:
         """All that can be removed are, before the last failure is told."""
-        failure: ApiError | None = None
+        failure: ApiError | OSError | None = None
         for name in others(self._bundles.list(), self._bundle):
             try:
                 await self._client.delete(CLUSTER_TRUST_BUNDLES, name)
             except NotFound:
                 continue
-            except ApiError as error:
+            except (ApiError, OSError) as error:
                 self.log.error("Failed to remove a cluster trust bundle", error=error, bundleName=name)  # noqa: TRY400  # no traceback: the server said no
                 failure = error
         if failure is not None:

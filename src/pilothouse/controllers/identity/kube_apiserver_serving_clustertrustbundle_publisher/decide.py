@@ -5,14 +5,13 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from pilothouse.api.certificates import CLUSTER_TRUST_BUNDLES, ClusterTrustBundle
-from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import SIGNER
+from pilothouse.api.certificates import CLUSTER_TRUST_BUNDLES, KUBE_APISERVER_SERVING_SIGNER, ClusterTrustBundle
 
 
 def name_of(bundle: str) -> str:
     """The object's name: the signer's, and the beginning of the content's hash, so that another content is another
     object and pods see either the one or the other."""
-    return f"{SIGNER.replace('/', ':')}:{hashlib.sha256(bundle.encode()).digest()[:12].hex()}"
+    return f"{KUBE_APISERVER_SERVING_SIGNER.replace('/', ':')}:{hashlib.sha256(bundle.encode()).digest()[:12].hex()}"
 
 
 def new_bundle(bundle: str) -> dict[str, Any]:
@@ -21,7 +20,7 @@ def new_bundle(bundle: str) -> dict[str, Any]:
         "apiVersion": CLUSTER_TRUST_BUNDLES.api_version,
         "kind": CLUSTER_TRUST_BUNDLES.kind,
         "metadata": {"name": name_of(bundle)},
-        "spec": {"signerName": SIGNER, "trustBundle": bundle},
+        "spec": {"signerName": KUBE_APISERVER_SERVING_SIGNER, "trustBundle": bundle},
     }
 
 

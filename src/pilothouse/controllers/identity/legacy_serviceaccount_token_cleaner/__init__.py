@@ -1,11 +1,12 @@
-"""Takes away tokens that nobody uses: Secrets that releases before v1.24 made for every service account.
+"""Invalidates and deletes unused token Secrets that Kubernetes before v1.24 created automatically for every
+service account.
 
-Promises: such a Secret is one that its account lists. If its token was not used for the clean-up period, and no pod
+Behaviour: such a Secret is one that its account lists. If its token was not used for the clean-up period, and no pod
 names it, it is labelled ``kubernetes.io/legacy-token-invalid-since`` with the date, from when on the API server does
 not accept the token; if nobody takes the label off for another such period it is deleted. Nothing is touched before the
 API server has taken down for a period who uses what. Secrets that people made are never touched.
 
-Not promised: the hour. It looks when it starts to work, and every 24 hours after that.
+Not guaranteed: the hour. It runs when the controller starts, and every 24 hours after that.
 
 Files: ``decide`` what becomes of a Secret, ``controller`` the wiring. docs/controllers/
 legacy_serviceaccount_token_cleaner.md has where it differs from upstream.
@@ -13,10 +14,16 @@ legacy_serviceaccount_token_cleaner.md has where it differs from upstream.
 
 import msgspec
 
-from pilothouse.api.core import SECRETS, SERVICE_ACCOUNTS
+from pilothouse.api.core import PODS, SECRETS, SERVICE_ACCOUNTS
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import DURATION, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
+from pilothouse.semantics.pod_secrets import SecretsOfPod
 from pilothouse.semantics.service_accounts import SECRET_TYPE
+
+with lazy_imports():
+    from pilothouse.machinery import durations
 
 SELECTOR = f"type={SECRET_TYPE}"
 YEAR = 8760 * 3600.0
@@ -27,14 +34,14 @@ class LegacyTokenCleanerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     period: float = YEAR
 
-    def problems(self) -> list[str]:
+    def validate(self) -> list[str]:
         """A period must be one."""
         if self.period > 0:
             return []
-        from pilothouse.machinery.durations import format_duration
+        return [f"invalid CleanUpPeriod: {durations.format_duration(self.period)}"]
 
-        return [f"invalid CleanUpPeriod: {format_duration(self.period)}"]
 
+PODS_WITH_SECRETS = PODS.read_as(SecretsOfPod)
 
 DESCRIPTOR = Descriptor(
     name="legacy-serviceaccount-token-cleaner-controller",
@@ -52,6 +59,11 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=SERVICE_ACCOUNTS), Watch(kind=SECRETS, field_selector=SELECTOR)),
-    factory="pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner.controller:build",
+    watches=(
+        Watch(kind=SERVICE_ACCOUNTS),
+        Watch(kind=SECRETS, field_selector=SELECTOR),
+        # Started for a namespace when its first Secret is found, and for that namespace alone.
+        Watch(kind=PODS_WITH_SECRETS, awaited=False),
+    ),
+    package=__name__,
 )

@@ -1,15 +1,15 @@
-"""One look over all token Secrets, every 24 hours.
+"""A pass over all token Secrets, every 24 hours.
 
 Which secrets pods use is read only where it matters, namespace by namespace: hardly any cluster still has Secrets of
 this kind, and the pods that other controllers cache do not show it.
 """
 
-from pilothouse.api.core import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, Secret
+from pilothouse.api.core import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Secret
 from pilothouse.client import merge_patch
 from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner import (
     DESCRIPTOR,
-    SELECTOR,
+    PODS_WITH_SECRETS,
     LegacyTokenCleanerOptions,
 )
 from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner.decide import (
@@ -22,8 +22,8 @@ from pilothouse.controllers.identity.legacy_serviceaccount_token_cleaner.decide 
     parse_date,
     was_generated,
 )
-from pilothouse.runtime import Controller, ControllerContext, Requeue, object_key
-from pilothouse.semantics.pod_secrets import SecretsOfPod, secrets_of
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, object_key
+from pilothouse.semantics.pod_secrets import secrets_of
 from pilothouse.semantics.service_accounts import INVALID_SINCE, LAST_USED, TRACKING
 
 PASS = "pass"  # noqa: S105  # the one key there is, no secret
@@ -36,32 +36,26 @@ def build(context: ControllerContext) -> "LegacyTokenCleaner":
     return LegacyTokenCleaner(context)
 
 
-class LegacyTokenCleaner(Controller):
+class LegacyTokenCleaner(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
-        accounts = context.informers.informer(SERVICE_ACCOUNTS)
-        secrets = context.informers.informer(SECRETS, field_selector=SELECTOR)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(accounts, secrets),
-            metrics=context.metrics,
-            log=context.log,
-        )
+        accounts = context.informer(SERVICE_ACCOUNTS)
+        secrets = context.informer(SECRETS)
+        super().__init__(context, DESCRIPTOR.name)
         self._period = context.options_as(LegacyTokenCleanerOptions).period
         self._client = context.client
-        self._informers = context.informers
+        self._context = context
         self._accounts = accounts.cache
         self._secrets = secrets.cache
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One look. What fails is logged and comes up again in the next one."""
+        """One pass. What fails is logged and tried again in the next one."""
         moment = Moment(self.env.now(), self._period)
         try:
             if await self._is_tracked_long_enough(moment):
-                await self._look(moment)
+                await self._evaluate_tokens(moment)
         except NotFound:
             # An API server that does not track them, one of v1.25 say, will not begin to.
             self.log.info("Nobody tracks the use of service account tokens", configMap=f"{SYSTEM}/{TRACKING}")
@@ -77,7 +71,7 @@ class LegacyTokenCleaner(Controller):
             return False
         return is_tracked_long_enough(since, moment)
 
-    async def _look(self, moment: Moment) -> None:
+    async def _evaluate_tokens(self, moment: Moment) -> None:
         used: dict[str, frozenset[str]] = {}
         for secret in self._secrets.list():
             account = self._accounts.get(account_key(secret))
@@ -99,7 +93,7 @@ class LegacyTokenCleaner(Controller):
 
     async def _used_by_pods(self, namespace: str) -> frozenset[str]:
         # With the first such Secret of a namespace its pods are watched, and from then on.
-        pods = self._informers.informer(PODS.read_as(SecretsOfPod), namespace=namespace)
+        pods = self._context.informer(PODS_WITH_SECRETS, namespace=namespace)
         await pods.wait_synced()
         return frozenset[str]().union(*map(secrets_of, pods.cache.list(namespace)))
 

@@ -28,7 +28,7 @@ class Due(enum.Enum):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """The time of a look, and how long a token may be unused, in seconds."""
+    """The time of a pass, and how long a token may be unused, in seconds."""
 
     now: datetime.datetime
     period: float

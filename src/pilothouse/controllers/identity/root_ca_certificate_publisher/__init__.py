@@ -1,11 +1,12 @@
-"""Publishes the authority of the API server's certificate in every namespace: the ConfigMap ``kube-root-ca.crt``.
+"""Publishes the CA of the API server in every namespace as the ConfigMap ``kube-root-ca.crt``, which pods mount
+with their token.
 
 Pods mount it beside their token, so that they can tell whether they talk to the cluster they were started by.
 
-Promises: every active namespace has the ConfigMap with the key ``ca.crt`` and nothing else in its data; it is put right
-when the namespace is added or changes, and when the ConfigMap is changed or deleted. Other metadata of it stays.
+Behaviour: every active namespace has the ConfigMap with the key ``ca.crt`` and nothing else in its data; it is put
+right when the namespace is added or changes, and when the ConfigMap is changed or deleted. Other metadata of it stays.
 
-Not promised: that the bundle is good for anything but the API server's internal addresses, and that a change of the
+Not guaranteed: that the bundle is good for anything but the API server's internal addresses, and that a change of the
 file of ``--root-ca-file`` is noticed before a restart.
 
 Files: ``decide`` what is missing and what is sent, ``controller`` the wiring. docs/controllers/
@@ -14,11 +15,10 @@ root_ca_certificate_publisher.md has where it differs from upstream.
 
 import msgspec
 
-from pilothouse.api.core import CONFIG_MAPS, NAMESPACES
+from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, ROOT_CA_CONFIG_MAP
 from pilothouse.controllers.shared.root_authority import ROOT_CA_FLAG
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
-
-NAME = "kube-root-ca.crt"
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
 
 
 class RootCaOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,8 +42,9 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=CONFIG_MAPS, field_selector=f"metadata.name={NAME}", keep_raw=True),
-        Watch(kind=NAMESPACES),
+        Watch(kind=CONFIG_MAPS, field_selector=f"metadata.name={ROOT_CA_CONFIG_MAP}", keep_raw=True),
+        # As upstream not awaited: the event of each namespace enqueues its key.
+        Watch(kind=NAMESPACES, awaited=False),
     ),
-    factory="pilothouse.controllers.identity.root_ca_certificate_publisher.controller:build",
+    package=__name__,
 )

@@ -2,21 +2,21 @@
 
 import msgspec
 
-from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, ConfigMap, Namespace
+from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, ROOT_CA_CONFIG_MAP, ConfigMap, Namespace
 from pilothouse.client.errors import ApiError, NotFound, has_cause
-from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR, NAME, RootCaOptions
+from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR, RootCaOptions
 from pilothouse.controllers.identity.root_ca_certificate_publisher.decide import (
     ANNOTATION,
     DESCRIPTION,
     KEY,
     is_right,
     new_config_map,
-    wakes,
+    predicate,
 )
 from pilothouse.controllers.shared.root_authority import read_authority
 from pilothouse.controllers.shared.sync_codes import SyncCodes
 from pilothouse.machinery.splice import replace_fields
-from pilothouse.runtime import Controller, ControllerContext, Requeue
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue
 
 
 def build(context: ControllerContext) -> "RootCaPublisher":
@@ -24,27 +24,21 @@ def build(context: ControllerContext) -> "RootCaPublisher":
     return RootCaPublisher(context)
 
 
-class RootCaPublisher(Controller):
+class RootCaPublisher(ManagedController):
     """See the package for the promises. Keys are names of namespaces."""
 
     def __init__(self, context: ControllerContext) -> None:
-        config_maps = context.informers.informer(CONFIG_MAPS, field_selector=f"metadata.name={NAME}", keep_raw=True)
-        namespaces = context.informers.informer(NAMESPACES)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            # As upstream not for the namespaces: each brings its key when it comes.
-            waits_for=(config_maps,),
-            metrics=context.metrics,
-            queue_name="root_ca_cert_publisher",
-            log=context.log,
-        )
+        config_maps = context.informer(CONFIG_MAPS)
+        namespaces = context.informer(NAMESPACES)
+        super().__init__(context, DESCRIPTOR.name, queue_name="root_ca_cert_publisher")
         options = context.options_as(RootCaOptions)
         self._bundle = read_authority(options.root_ca_file, options.authority)
         self._client = context.client
         self._config_maps = config_maps.cache
         help_text = "Number of namespace syncs happened in root ca cert publisher."
-        self._codes = SyncCodes(context.metrics, context.env.monotonic, "root_ca_cert_publisher", help_text, help_text)
+        self._codes = SyncCodes(
+            context.metrics, context.env.perf_counter, "root_ca_cert_publisher", help_text, help_text
+        )
         config_maps.add_handler(
             on_update=lambda _old, found: self._touched(found),
             on_delete=lambda found, _unknown: self._touched(found),
@@ -58,17 +52,17 @@ class RootCaPublisher(Controller):
         self.queue.add(found.metadata.namespace)
 
     def _changed(self, namespace: Namespace) -> None:
-        if wakes(namespace):
+        if predicate(namespace):
             self.queue.add(namespace.metadata.name)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Have the namespace's ConfigMap say what it should, and count the look by how it ended."""
+        """Create or correct the ConfigMap of the namespace, and count the sync by its result."""
         with self._codes.counted():
             await self._sync(key)
         return None
 
     async def _sync(self, namespace: str) -> None:
-        key = f"{namespace}/{NAME}"
+        key = f"{namespace}/{ROOT_CA_CONFIG_MAP}"
         found = self._config_maps.get(key)
         if found is None:
             try:
@@ -91,4 +85,4 @@ class RootCaPublisher(Controller):
                 "metadata.annotations": msgspec.json.encode(annotations),
             },
         )
-        await self._client.update(CONFIG_MAPS, NAME, body, namespace)
+        await self._client.update(CONFIG_MAPS, ROOT_CA_CONFIG_MAP, body, namespace)

@@ -3,8 +3,7 @@
 
 from typing import Any
 
-from pilothouse.api.core import ConfigMap, Namespace
-from pilothouse.controllers.identity.root_ca_certificate_publisher import NAME
+from pilothouse.api.core import ROOT_CA_CONFIG_MAP, ConfigMap, Namespace
 
 KEY = "ca.crt"
 ANNOTATION = "kubernetes.io/description"
@@ -15,7 +14,7 @@ DESCRIPTION = (
 )
 
 
-def wakes(namespace: Namespace) -> bool:
+def predicate(namespace: Namespace) -> bool:
     """Whether a change of the namespace is a reason to look. One that goes needs nothing any more."""
     return namespace.status.phase == "Active"
 
@@ -30,6 +29,6 @@ def new_config_map(bundle: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": NAME, "annotations": {ANNOTATION: DESCRIPTION}},
+        "metadata": {"name": ROOT_CA_CONFIG_MAP, "annotations": {ANNOTATION: DESCRIPTION}},
         "data": {KEY: bundle},
     }

@@ -1,21 +1,22 @@
-"""Gives every namespace its service account ``default``, which pods run as that name no other.
+"""Creates the service account ``default`` of every namespace, which pods use if they name no other.
 
-Promises: an active namespace without the account gets one, when the namespace is added or changes and when the account
-is deleted. What others write on the account is left alone.
+Behaviour: an active namespace without the account gets one, when the namespace is added or changes and when the account
+is deleted. What others write to the account is left alone.
 
-Not promised: that the account is there as soon as the namespace is. Admission of pods waits for it a little.
+Not guaranteed: that the account is there as soon as the namespace is. Admission of pods waits for it a little.
 
 Files: ``decide`` whether it is missing, ``controller`` the wiring. docs/controllers/serviceaccount.md has where it
 differs from upstream.
 """
 
 from pilothouse.api.core import NAMESPACES, SERVICE_ACCOUNTS
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor
+from pilothouse.runtime.watches import Watch
 
 DESCRIPTOR = Descriptor(
     name="serviceaccount-controller",
     aliases=("serviceaccount",),
     client_name="service-account-controller",
     watches=(Watch(kind=NAMESPACES), Watch(kind=SERVICE_ACCOUNTS)),
-    factory="pilothouse.controllers.identity.serviceaccount.controller:build",
+    package=__name__,
 )

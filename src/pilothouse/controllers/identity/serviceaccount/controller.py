@@ -4,7 +4,7 @@ from pilothouse.api.core import NAMESPACES, SERVICE_ACCOUNTS
 from pilothouse.client.errors import AlreadyExists, ApiError, has_cause
 from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR
 from pilothouse.controllers.identity.serviceaccount.decide import DEFAULT, lacks_account, new_account
-from pilothouse.runtime import Controller, ControllerContext, Requeue
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue
 
 
 def build(context: ControllerContext) -> "ServiceAccountController":
@@ -12,20 +12,13 @@ def build(context: ControllerContext) -> "ServiceAccountController":
     return ServiceAccountController(context)
 
 
-class ServiceAccountController(Controller):
+class ServiceAccountController(ManagedController):
     """See the package for the promises. Keys are names of namespaces."""
 
     def __init__(self, context: ControllerContext) -> None:
-        namespaces = context.informers.informer(NAMESPACES)
-        accounts = context.informers.informer(SERVICE_ACCOUNTS)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(namespaces, accounts),
-            metrics=context.metrics,
-            queue_name="serviceaccount",
-            log=context.log,
-        )
+        namespaces = context.informer(NAMESPACES)
+        accounts = context.informer(SERVICE_ACCOUNTS)
+        super().__init__(context, DESCRIPTOR.name, queue_name="serviceaccount")
         self._client = context.client
         self._namespaces = namespaces.cache
         self._accounts = accounts.cache

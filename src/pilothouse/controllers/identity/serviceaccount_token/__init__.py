@@ -1,15 +1,16 @@
-"""Fills Secrets of type ``kubernetes.io/service-account-token`` with a token of the account that they name, and removes
-them when that account goes.
+"""Adds a token without expiration to user-created Secrets of type ``kubernetes.io/service-account-token``, and
+deletes them with their account. Pods use bound tokens; these are for programs outside of the cluster that
+cannot request new ones.
 
 Such Secrets are made by people. Nobody gets one without asking any more (since v1.24); pods have tokens with an end.
 
-Promises: a Secret whose annotation ``kubernetes.io/service-account.name`` names an account of its namespace gets a
+Behaviour: a Secret whose annotation ``kubernetes.io/service-account.name`` names an account of its namespace gets a
 ``token``, the ``namespace`` and the authority (``ca.crt``), and the account's uid as an annotation. What is there
 already stays, but for an authority that has changed. One whose account is missing, or another one than the uid says, is
 deleted; so are all Secrets of an account that is deleted. An account that lists a Secret which is deleted lists it no
 more.
 
-Not promised: that the token is good when the Secret is there. It is when the Secret has it.
+Not guaranteed: that the token is good when the Secret is there. It works once it is in the Secret.
 
 Built before all other controllers, with the manager's own identity, and only if there is a key to sign with. Tokens and
 keys are in no log line, event or metric.
@@ -25,7 +26,8 @@ import msgspec
 from pilothouse.api.core import SECRETS, SERVICE_ACCOUNTS
 from pilothouse.controllers.shared.root_authority import ROOT_CA_FLAG
 from pilothouse.machinery.flags import INT32, STRING, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
 from pilothouse.semantics.service_accounts import SECRET_TYPE
 
 if TYPE_CHECKING:
@@ -84,5 +86,5 @@ DESCRIPTOR = Descriptor(
         FlagSpec(field="root_ca_file", group=GROUP, flag=ROOT_CA_FLAG),
     ),
     watches=(Watch(kind=SERVICE_ACCOUNTS), Watch(kind=SECRETS, field_selector=SELECTOR)),
-    factory="pilothouse.controllers.identity.serviceaccount_token.controller:build",
+    package=__name__,
 )

@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.api.core import SECRETS, SERVICE_ACCOUNTS, Secret, ServiceAccount
 from pilothouse.client.errors import ApiError, Conflict, NotFound
-from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR, SELECTOR, TokenOptions
+from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR, TokenOptions
 from pilothouse.controllers.identity.serviceaccount_token.decide import (
     filled,
     is_meant,
@@ -22,8 +22,8 @@ from pilothouse.controllers.identity.serviceaccount_token.decide import (
 from pilothouse.controllers.shared.conflicts import retry_on_conflict
 from pilothouse.controllers.shared.root_authority import read_authority
 from pilothouse.machinery.jws import Signer, load_key
-from pilothouse.runtime import Controller, ControllerContext, Requeue, TerminalError, WorkerPool, WorkQueue
-from pilothouse.runtime.guards import CannotRun
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, TerminalError, WorkerPool, WorkQueue
+from pilothouse.runtime.errors import CannotRun
 from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID
 
 QUEUE = "serviceaccount_tokens_service"
@@ -64,24 +64,16 @@ def signer_of(options: TokenOptions) -> Signer:
         ) from error
 
 
-class TokenController(Controller):
+class TokenController(ManagedController):
     """See the package for the promises. Keys of the base's queue are ``namespace/name/uid`` of accounts."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(TokenOptions)
         self._signer = signer_of(options)
         self._authority = read_authority(options.root_ca_file, options.authority).encode()
-        accounts = context.informers.informer(SERVICE_ACCOUNTS)
-        secrets = context.informers.informer(SECRETS, field_selector=SELECTOR)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            workers=options.workers,
-            waits_for=(accounts, secrets),
-            metrics=context.metrics,
-            queue_name=QUEUE,
-            log=context.log,
-        )
+        accounts = context.informer(SERVICE_ACCOUNTS)
+        secrets = context.informer(SECRETS)
+        super().__init__(context, DESCRIPTOR.name, workers=options.workers, queue_name=QUEUE)
         self._client = context.client
         self._accounts = accounts.cache
         self._secrets = secrets.cache
@@ -120,11 +112,11 @@ class TokenController(Controller):
     # Accounts
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """If the account is gone its Secrets are looked at, one by one.
+        """Enqueue the Secrets of an account that is gone.
 
-        Upstream deletes them here and now. But an account that is gone from the cache is not always gone: a list from a
-        server that is behind does not have it yet. Nor is every Secret that says no uid that account's: it may wait for
-        the next one of the name.
+        Upstream deletes them at once. But an account that the cache has no longer may still exist: a list from a server
+        that is behind lacks it. Nor does every Secret without a uid belong to that account: it may wait for the next
+        account of the name.
         """
         namespace, name, uid = key.split("/")
         if is_meant(self._accounts.get(f"{namespace}/{name}"), uid):

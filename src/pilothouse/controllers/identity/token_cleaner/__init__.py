@@ -1,16 +1,17 @@
-"""Deletes bootstrap tokens that are over: Secrets of type ``bootstrap.kubernetes.io/token`` in kube-system.
+"""Deletes expired bootstrap tokens.
 
-Promises: a token with an ``expiration`` is deleted when that has come, and at once if nobody can read it. One without
+Behaviour: a token with an ``expiration`` is deleted when that has come, and at once if nobody can read it. One without
 is never touched, nor is a Secret of the same name that was made meanwhile.
 
-Not promised: the second. And nothing is deleted while no manager leads.
+Not guaranteed: the second. And nothing is deleted while no manager leads.
 
 Off unless ``--controllers`` names it, as upstream. Files: ``controller`` the wiring; what an expiration says is in
 ``semantics.bootstrap_tokens``. docs/controllers/token_cleaner.md has where it differs from upstream.
 """
 
 from pilothouse.api.core import SECRETS
-from pilothouse.runtime.descriptor import Descriptor, Watch
+from pilothouse.runtime.descriptor import Descriptor
+from pilothouse.runtime.watches import Watch
 from pilothouse.semantics.bootstrap_tokens import NAMESPACE, SECRET_TYPE
 
 SELECTOR = f"type={SECRET_TYPE}"
@@ -21,5 +22,5 @@ DESCRIPTOR = Descriptor(
     client_name="token-cleaner",
     default_on=False,
     watches=(Watch(kind=SECRETS, namespace=NAMESPACE, field_selector=SELECTOR),),
-    factory="pilothouse.controllers.identity.token_cleaner.controller:build",
+    package=__name__,
 )

@@ -3,8 +3,8 @@
 
 from pilothouse.api.core import SECRETS, Secret
 from pilothouse.client.errors import Conflict, NotFound
-from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR, SELECTOR
-from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater, object_key
+from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater, object_key
 from pilothouse.semantics.bootstrap_tokens import EXPIRATION, NAMESPACE, seconds_left, text_of
 
 
@@ -13,19 +13,12 @@ def build(context: ControllerContext) -> "TokenCleaner":
     return TokenCleaner(context)
 
 
-class TokenCleaner(Controller):
+class TokenCleaner(ManagedController):
     """See the package for the promises. Keys are those of Secrets."""
 
     def __init__(self, context: ControllerContext) -> None:
-        secrets = context.informers.informer(SECRETS, namespace=NAMESPACE, field_selector=SELECTOR)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(secrets,),
-            metrics=context.metrics,
-            queue_name="token_cleaner",
-            log=context.log,
-        )
+        secrets = context.informer(SECRETS)
+        super().__init__(context, DESCRIPTOR.name, queue_name="token_cleaner")
         self._client = context.client
         self._secrets = secrets.cache
         secrets.add_handler(

@@ -1,21 +1,22 @@
-"""Writes down where each service with a selector is reached, in the older form: one Endpoints of the service's name.
+"""Maintains the Endpoints object of each Service with a selector, the older form of EndpointSlices.
 
-Promises: every pod of the service with an address of the service's first family is in it once for each port that it
+Behaviour: every pod of the service with an address of the service's first family is in it once for each port that it
 has, among the ready or the not ready addresses; more than 1,000 addresses are cut off, the not ready ones first, and an
 annotation says so. Services without selector are left alone. Nothing is decided on a cache that is known to show what
 was overwritten. An Endpoints without a service goes when this program starts, and with its service.
 
-Not promised: that anybody should still read it; EndpointSlices are what proxies look at, and know both families.
+Not guaranteed: that anybody should still read it; EndpointSlices are what proxies look at, and know both families.
 
-Files: ``decide`` what should be written, ``controller`` the wiring. docs/controllers/endpoints.md has what wakes it and
-where it differs from upstream.
+Files: ``decide`` what should be written, ``controller`` the wiring. docs/controllers/endpoints.md has what enqueues it
+and where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import ENDPOINTS, PODS, SERVICES
 from pilothouse.machinery.flags import DURATION, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
 
 
 class EndpointsOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +24,7 @@ class EndpointsOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int = 5
     batch_seconds: float = 0.0
-    """How long changes of pods are collected before a service is looked at."""
+    """How long changes of pods are collected before a service is synced."""
 
 
 DESCRIPTOR = Descriptor(
@@ -56,5 +57,5 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(Watch(kind=SERVICES), Watch(kind=PODS), Watch(kind=ENDPOINTS, keep_raw=True)),
-    factory="pilothouse.controllers.network.endpoints.controller:build",
+    package=__name__,
 )

@@ -1,4 +1,4 @@
-"""The wiring: what wakes which service, and one look at it.
+"""The wiring: what enqueues which service, and one sync of it.
 
 Upstream: v1.36 ``pkg/controller/endpoint/endpoints_controller.go``.
 """
@@ -20,10 +20,10 @@ from pilothouse.controllers.shared.trigger_times import TriggerTimes
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
     BucketLimiter,
-    Controller,
     ControllerContext,
     EventRecorder,
     ExponentialFailureLimiter,
+    ManagedController,
     MaxOfLimiter,
     Requeue,
     RetryLater,
@@ -59,23 +59,20 @@ def build(context: ControllerContext) -> "EndpointsController":
     return EndpointsController(context)
 
 
-class EndpointsController(Controller):
+class EndpointsController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(EndpointsOptions)
-        services = context.informers.informer(SERVICES)
-        pods = context.informers.informer(PODS)
-        endpoints = context.informers.informer(ENDPOINTS, keep_raw=True)
+        services = context.informer(SERVICES)
+        pods = context.informer(PODS)
+        endpoints = context.informer(ENDPOINTS)
         super().__init__(
+            context,
             DESCRIPTOR.name,
-            context.env,
             workers=options.workers,
-            waits_for=(services, pods, endpoints),
-            metrics=context.metrics,
             limiter=MaxOfLimiter[str](ExponentialFailureLimiter(0.005, 1000.0), BucketLimiter(context.env, 10.0, 100)),
             queue_name="endpoint",
-            log=context.log,
         )
         self._client = context.client
         self._services = services.cache
@@ -94,7 +91,7 @@ class EndpointsController(Controller):
         endpoints.add_handler(self._found, lambda _old, _new: None, self._gone)
 
     def _found(self, endpoints: Endpoints, initial: bool) -> None:
-        """At the start each is looked at once: its service may have gone while nobody was here."""
+        """At the start each is synced once: its service may have been deleted while no manager ran."""
         if initial and not is_lock(endpoints.metadata):
             self.queue.add(object_key(endpoints.metadata))
 

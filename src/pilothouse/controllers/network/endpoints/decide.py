@@ -34,6 +34,7 @@ from pilothouse.semantics.subsets import Subsets, repack
 MANAGED_BY = "endpoints.kubernetes.io/managed-by"
 MANAGER = "endpoint-controller"
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
+TRUNCATED = "truncated"
 CAPACITY = 1000
 
 
@@ -135,7 +136,7 @@ def is_current(existing: Endpoints, wanted: Wanted) -> bool:
     due = {name: value for name, value in wanted.labels.items() if name != HEADLESS_LABEL}
     return (
         labels == due
-        and (existing.metadata.annotations.get(OVER_CAPACITY) == "truncated") is wanted.truncated
+        and existing.metadata.annotations.get(OVER_CAPACITY) == (TRUNCATED if wanted.truncated else None)
         and repack(map(_without_versions, existing.subsets)) == repack(wanted.subsets)
     )
 
@@ -159,5 +160,5 @@ def annotations_of(existing: Mapping[str, str], wanted: Wanted, trigger_time: st
     if trigger_time:
         found[TRIGGER_TIME] = trigger_time
     if wanted.truncated:
-        found[OVER_CAPACITY] = "truncated"
+        found[OVER_CAPACITY] = TRUNCATED
     return found

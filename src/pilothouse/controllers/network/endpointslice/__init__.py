@@ -1,16 +1,16 @@
-"""Writes down where each service with a selector is reached: EndpointSlices, by pod, port list and address family.
+"""Maintains the EndpointSlices of each Service with a selector, which kube-proxy, DNS and gateways use.
 
-Promises: every pod of the service with an address is in exactly one slice of its ports, with whether it is ready,
+Behaviour: every pod of the service with an address is in exactly one slice of its ports, with whether it is ready,
 serving and on its way out; a slice holds no more than ``--max-endpoints-per-slice``; a change rewrites as few slices as
 it can and moves no endpoint that may stay. A service without any pod has an empty slice. Slices written by others are
 left alone, those that are ours are put right when somebody changes or deletes them. Nothing is decided on a cache that
 is older than our own writes.
 
-Not promised: that slices are full. After pods went they stay half empty until others come.
+Not guaranteed: that slices are full. After pods went they stay half empty until others come.
 
 Files: ``desired`` what endpoints there should be, ``decide`` which slice takes them, ``hints`` and ``topology`` from
 where they should be used, ``measures`` the metrics, ``controller`` the wiring. docs/controllers/endpointslice.md has
-what wakes it and where it differs from upstream.
+what enqueues it and where it differs from upstream.
 """
 
 import msgspec
@@ -19,7 +19,8 @@ from pilothouse.api.core import NODES, PODS, SERVICES
 from pilothouse.api.discovery import ENDPOINT_SLICES
 from pilothouse.controllers.shared.slices import is_managed
 from pilothouse.machinery.flags import DURATION, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
 
 
 class EndpointSliceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +30,7 @@ class EndpointSliceOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_endpoints: int = 100
     """In one slice."""
     batch_seconds: float = 0.0
-    """How long changes of pods are collected before a service is looked at."""
+    """How long changes of pods are collected before a service is synced."""
 
 
 DESCRIPTOR = Descriptor(
@@ -72,10 +73,10 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=SERVICES, wakes=lambda service: bool(service.spec.selector)),
+        Watch(kind=SERVICES, predicate=lambda service: bool(service.spec.selector)),
         Watch(kind=PODS),
         Watch(kind=NODES),
-        Watch(kind=ENDPOINT_SLICES, keep_raw=True, wakes=is_managed),
+        Watch(kind=ENDPOINT_SLICES, keep_raw=True, predicate=is_managed),
     ),
-    factory="pilothouse.controllers.network.endpointslice.controller:build",
+    package=__name__,
 )

@@ -1,4 +1,4 @@
-"""The wiring: what wakes which service, and one look at it.
+"""The wiring: what enqueues which service, and one sync of it.
 
 Upstream: v1.36 ``pkg/controller/endpointslice/endpointslice_controller.go`` and
 ``staging/src/k8s.io/endpointslice/reconciler.go``.
@@ -26,14 +26,14 @@ from pilothouse.controllers.network.endpointslice.topology import Topology, matt
 from pilothouse.controllers.shared.own_slices import OwnSlices
 from pilothouse.controllers.shared.service_pods import ServicePods
 from pilothouse.controllers.shared.slice_tracker import SliceTracker, StaleSlices
-from pilothouse.controllers.shared.slice_writes import SliceWrites, changed_body, new_body, triggered
+from pilothouse.controllers.shared.slice_writes import NotWritten, SliceWrites, changed_body, new_body, triggered
 from pilothouse.controllers.shared.trigger_times import TriggerTimes
 from pilothouse.runtime import (
     BucketLimiter,
-    Controller,
     ControllerContext,
     EventRecorder,
     ExponentialFailureLimiter,
+    ManagedController,
     MaxOfLimiter,
     Requeue,
     WorkerPool,
@@ -58,24 +58,21 @@ def build(context: ControllerContext) -> "EndpointSliceController":
     return EndpointSliceController(context)
 
 
-class EndpointSliceController(Controller):
+class EndpointSliceController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(EndpointSliceOptions)
-        services = context.informers.informer(SERVICES)
-        pods = context.informers.informer(PODS)
-        nodes = context.informers.informer(NODES)
-        slices = context.informers.informer(ENDPOINT_SLICES, keep_raw=True)
+        services = context.informer(SERVICES)
+        pods = context.informer(PODS)
+        nodes = context.informer(NODES)
+        slices = context.informer(ENDPOINT_SLICES)
         super().__init__(
+            context,
             DESCRIPTOR.name,
-            context.env,
             workers=options.workers,
-            waits_for=(services, pods, nodes, slices),
-            metrics=context.metrics,
             limiter=MaxOfLimiter[str](ExponentialFailureLimiter(1.0, 1000.0), BucketLimiter(context.env, 10.0, 100)),
             queue_name="endpoint_slice",
-            log=context.log,
         )
         self._options = options
         self._services = services.cache
@@ -83,14 +80,14 @@ class EndpointSliceController(Controller):
         self._slices = slices.cache
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-controller")
         self.beside("events", self._recorder.run)
-        self._tracker = SliceTracker()
+        self._tracker = SliceTracker(lambda: slices.heard_version)
         self._times = TriggerTimes()
         self._topology = Topology()
         self._measures = Measures(context.metrics, options.max_endpoints)
         self._writes = SliceWrites(context.client, self._tracker, self._measures.changes)
         self._node_queue: WorkQueue[str] = WorkQueue(context.env, "endpoint_slice_topology", context.metrics)
         node_pool = WorkerPool(
-            f"{DESCRIPTOR.name}-topology", self._node_queue, self._look_at_nodes, metrics=context.metrics, log=self.log
+            f"{DESCRIPTOR.name}-topology", self._node_queue, self._sync_nodes, metrics=context.metrics, log=self.log
         )
         self.beside_pool(node_pool)
         services.add_handler(
@@ -107,25 +104,25 @@ class EndpointSliceController(Controller):
             lambda _node, _unknown: self._node_queue.add(_TOPOLOGY),
         )
 
-    # What wakes a service
+    # What enqueues a service
 
     def _node_changed(self, old: Node, new: Node) -> None:
         if matters(old, new):
             self._node_queue.add(_TOPOLOGY)
 
-    async def _look_at_nodes(self, _key: str) -> Requeue | None:
+    async def _sync_nodes(self, _key: str) -> Requeue | None:
         self._topology.set_nodes(self._nodes.list())
         for key in self._topology.overloaded():
             self.log.info("Queuing Service after Node change due to overloading", service=key)
             self.queue.add(key)
         return None
 
-    # One look
+    # One sync
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Have the slices of one service say where it is reached."""
         try:
-            await self._look_at(key)
+            await self._sync_service(key)
         except StaleSlices:
             self._measures.syncs.labels_of("stale").inc()
             raise
@@ -135,11 +132,12 @@ class EndpointSliceController(Controller):
         self._measures.syncs.labels_of("success").inc()
         return None
 
-    async def _look_at(self, key: str) -> None:
+    async def _sync_service(self, key: str) -> None:
         service = self._services.get(key)
         if service is None:
             self._times.forget(key)
             self._tracker.forget(key)
+            self._topology.forget(key)
             self._measures.forget(key)
             return  # its slices are the garbage collector's
         if not is_selecting(service):
@@ -151,7 +149,8 @@ class EndpointSliceController(Controller):
             if each.metadata.deletion_timestamp is not None:
                 # Nobody waits for it any more. Upstream does, until its last finalizer has gone, and does nothing else.
                 self._tracker.deleted(key, each)
-        # As they were when they were looked at: a newer one must not be overwritten, its version would not conflict.
+        # The JSON of the slices that this sync has read: with that of a newer one the write would not conflict, and
+        # would undo what the sync has not seen.
         raws = {each.metadata.name: self._slices.raw(object_key(each.metadata)) for each in slices}
         self._tracker.check(key, slices)
         trigger_time = self._times.of(key, service, pods)
@@ -169,7 +168,8 @@ class EndpointSliceController(Controller):
                     name = f"{each.metadata.name} EndpointSlice for Service {key}"
                     problems.append(f"error deleting {name}: {error}")
         if problems:
-            said = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+            different = list(dict.fromkeys(problems))  # both families may say the same (``aggregate.Error``)
+            said = different[0] if len(different) == 1 else f"[{', '.join(different)}]"
             message = f"Error updating Endpoint Slices for Service {key}: {said}"
             about = object_reference(SERVICES, service.metadata)
             self._recorder.event(about, "Warning", "FailedToUpdateEndpointSlices", message)
@@ -197,8 +197,8 @@ class EndpointSliceController(Controller):
         plan = recycled(plan, service)
         try:
             await self._apply(key, service, plan, raws, trigger_time)
-        except (ApiError, OSError) as error:
-            problems.append(str(error))
+        except NotWritten as failed:
+            problems.append(f"failed to {failed.doing} for Service {key}: {failed.error}")
         about = object_reference(SERVICES, service.metadata)
         for kind, reason, message in told:
             self._recorder.event(about, kind, reason, f"{message}, addressType: {address_type}")

@@ -57,7 +57,7 @@ def slice_labels(service: Service) -> dict[str, str]:
 
 
 def has_other_labels(each: EndpointSlice, service: Service) -> bool:
-    """Whether the service's labels are not the slice's. The three reserved ones are not looked at."""
+    """Whether the slice's labels differ from the service's. The three reserved labels are not compared."""
     theirs = {key: value for key, value in each.metadata.labels.items() if key not in _RESERVED}
     return theirs != {key: value for key, value in service.metadata.labels.items() if key not in _RESERVED}
 

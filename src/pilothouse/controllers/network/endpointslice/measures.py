@@ -2,14 +2,14 @@
 
 from pilothouse.controllers.network.endpointslice.hints import DISTRIBUTIONS
 from pilothouse.controllers.shared.slice_gauges import SliceGauges
+from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.runtime import Registry
-from pilothouse.runtime.metrics import exponential_buckets
 
 _PREFIX = "endpoint_slice_controller_"
 
 
 class Measures:
-    """What is counted of each look, and what all services together come to."""
+    """Metrics: counters of each sync, and gauges over all services."""
 
     def __init__(self, metrics: Registry, max_endpoints: int) -> None:
         self._max_endpoints = max_endpoints

@@ -69,7 +69,7 @@ class Topology:
         self.ratios = shares(nodes)
 
     def overloaded(self) -> list[str]:
-        """The services that must be looked at because a zone's share has grown, sorted."""
+        """The services that must be synced because a zone's share has grown, sorted."""
         return sorted(
             key
             for key, by_type in self._given.items()
@@ -92,4 +92,9 @@ class Topology:
             by_type.pop(address_type, None)
             if not by_type:
                 del self._given[key]
+        self._populated.discard(key)
+
+    def forget(self, key: str) -> None:
+        """The service is gone."""
+        self._given.pop(key, None)
         self._populated.discard(key)

@@ -1,28 +1,27 @@
-"""Puts into slices what somebody writes as Endpoints of a service without selector, for those who read only slices.
+"""Mirrors Endpoints that users write for Services without selector to EndpointSlices, because kube-proxy, DNS
+and gateways only read slices.
 
-Promises: while there is a service of the same name without a selector, each subset has one slice per address family,
+Behaviour: while there is a service of the same name without a selector, each subset has one slice per address family,
 with its addresses, readiness, labels and annotations, as many addresses as ``--mirroring-max-endpoints-per-subset``
 says; a slice that somebody changes or deletes is put right. When the service, the Endpoints or their right to be
 mirrored go, so do the slices. Slices of others are never touched. Nothing is decided on a cache that is older than our
 own writes.
 
-Not promised: that nobody else has slices of the same service. Who writes Endpoints and slices says so with the label
+Not guaranteed: that nobody else has slices of the same service. Who writes Endpoints and slices says so with the label
 ``endpointslice.kubernetes.io/skip-mirror``.
 
 Files: ``decide`` what slices there should be and how to get there, ``measures`` the metrics, ``controller`` the wiring.
-docs/controllers/endpointslice_mirroring.md has what wakes it and where it differs from upstream.
+docs/controllers/endpointslice_mirroring.md lists its triggers and its differences from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import ENDPOINTS, SERVICES
-from pilothouse.api.discovery import ENDPOINT_SLICES
+from pilothouse.api.discovery import ENDPOINT_SLICES, LABEL_SKIP_MIRROR
 from pilothouse.controllers.shared.slices import is_managed
 from pilothouse.machinery.flags import DURATION, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
-
-SKIP = "endpointslice.kubernetes.io/skip-mirror"
-"""The label of Endpoints that are not to be mirrored."""
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
 
 
 class MirroringOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +31,7 @@ class MirroringOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_endpoints: int = 1000
     """Of one subset."""
     batch_seconds: float = 0.0
-    """How long changes of slices are collected before the Endpoints are looked at."""
+    """How long changes of slices are collected before the Endpoints are synced."""
 
 
 DESCRIPTOR = Descriptor(
@@ -77,9 +76,9 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=ENDPOINTS, wakes=lambda endpoints: endpoints.metadata.labels.get(SKIP) != "true"),
-        Watch(kind=ENDPOINT_SLICES, wakes=is_managed),
+        Watch(kind=ENDPOINTS, predicate=lambda endpoints: endpoints.metadata.labels.get(LABEL_SKIP_MIRROR) != "true"),
+        Watch(kind=ENDPOINT_SLICES, predicate=is_managed),
         Watch(kind=SERVICES),
     ),
-    factory="pilothouse.controllers.network.endpointslice_mirroring.controller:build",
+    package=__name__,
 )

@@ -1,4 +1,4 @@
-"""The wiring: what wakes which Endpoints, and one look at them.
+"""The wiring: what enqueues which Endpoints, and one sync of them.
 
 Upstream: v1.36 ``pkg/controller/endpointslicemirroring/endpointslicemirroring_controller.go`` and ``reconciler.go``.
 """
@@ -18,13 +18,13 @@ from pilothouse.controllers.network.endpointslice_mirroring.decide import (
 from pilothouse.controllers.network.endpointslice_mirroring.measures import Measures
 from pilothouse.controllers.shared.own_slices import OwnSlices
 from pilothouse.controllers.shared.slice_tracker import SliceTracker
-from pilothouse.controllers.shared.slice_writes import SliceWrites, new_body
+from pilothouse.controllers.shared.slice_writes import NotWritten, SliceWrites, new_body
 from pilothouse.runtime import (
     BucketLimiter,
-    Controller,
     ControllerContext,
     EventRecorder,
     ExponentialFailureLimiter,
+    ManagedController,
     MaxOfLimiter,
     Requeue,
     object_key,
@@ -37,30 +37,27 @@ def build(context: ControllerContext) -> "EndpointSliceMirroringController":
     return EndpointSliceMirroringController(context)
 
 
-class EndpointSliceMirroringController(Controller):
+class EndpointSliceMirroringController(ManagedController):
     """See the package for the promises. A key is that of the Endpoints and of their service."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(MirroringOptions)
-        endpoints = context.informers.informer(ENDPOINTS)
-        slices = context.informers.informer(ENDPOINT_SLICES)
-        services = context.informers.informer(SERVICES)
+        endpoints = context.informer(ENDPOINTS)
+        slices = context.informer(ENDPOINT_SLICES)
+        services = context.informer(SERVICES)
         super().__init__(
+            context,
             DESCRIPTOR.name,
-            context.env,
             workers=options.workers,
-            waits_for=(endpoints, slices, services),
-            metrics=context.metrics,
             limiter=MaxOfLimiter[str](ExponentialFailureLimiter(1.0, 100.0), BucketLimiter(context.env, 10.0, 100)),
             queue_name="endpoint_slice_mirroring",
-            log=context.log,
         )
         self._options = options
         self._endpoints = endpoints.cache
         self._services = services.cache
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-mirroring-controller")
         self.beside("events", self._recorder.run)
-        self._tracker = SliceTracker()
+        self._tracker = SliceTracker(lambda: slices.heard_version)
         self._measures = Measures(context.metrics, options.max_endpoints)
         self._writes = SliceWrites(context.client, self._tracker, self._measures.changes)
         endpoints.add_handler(
@@ -83,14 +80,14 @@ class EndpointSliceMirroringController(Controller):
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Have slices say what the Endpoints say, or have none."""
-        began = self.env.monotonic()
+        began = self.env.perf_counter()
         try:
-            await self._look_at(key)
+            await self._sync_endpoints(key)
         finally:
-            self._measures.duration.observe(self.env.monotonic() - began)
+            self._measures.duration.observe(self.env.perf_counter() - began)
         return None
 
-    async def _look_at(self, key: str) -> None:
+    async def _sync_endpoints(self, key: str) -> None:
         endpoints, service = self._endpoints.get(key), self._services.get(key)
         if endpoints is None or service is None or is_selected(service) or not may_be_mirrored(endpoints):
             await self._forget(key)
@@ -98,13 +95,16 @@ class EndpointSliceMirroringController(Controller):
         slices = self._slices.of(key)
         self._tracker.check(key, slices)
         wanted = wanted_of(endpoints, self._options.max_endpoints)
-        self._tell(endpoints, wanted)
+        self._record_events(endpoints, wanted)
         plan = decide(endpoints, slices, wanted)
-        self._measures.looked_at(key, wanted, plan)
+        self._measures.observe_sync(key, wanted, plan)
         creates = plan.creates if endpoints.metadata.deletion_timestamp is None else ()
-        await self._writes.apply(key, creates, ((each, new_body(each)) for each in plan.updates), plan.deletes)
+        try:
+            await self._writes.apply(key, creates, ((each, new_body(each)) for each in plan.updates), plan.deletes)
+        except NotWritten as failed:
+            raise failed.error from failed
 
-    def _tell(self, endpoints: Endpoints, wanted: Wanted) -> None:
+    def _record_events(self, endpoints: Endpoints, wanted: Wanted) -> None:
         """What of the Endpoints is not mirrored."""
         about = object_reference(ENDPOINTS, endpoints.metadata)
         name = object_key(endpoints.metadata)

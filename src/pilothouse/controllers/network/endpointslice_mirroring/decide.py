@@ -10,9 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from pilothouse.api.core import ENDPOINTS, EndpointAddress, Endpoints, EndpointsPort, Service
-from pilothouse.api.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
+from pilothouse.api.discovery import LABEL_SKIP_MIRROR, Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.controllers.network.endpointslice_mirroring import SKIP
 from pilothouse.controllers.shared.slices import (
     MANAGED_BY,
     SERVICE_NAME,
@@ -39,7 +38,7 @@ GroupKey = tuple[PortKey, str]
 def may_be_mirrored(endpoints: Endpoints) -> bool:
     """Whether the Endpoints themselves have nothing against it (``shouldMirror``)."""
     meta = endpoints.metadata
-    return meta.labels.get(SKIP) != "true" and not is_lock(meta)
+    return meta.labels.get(LABEL_SKIP_MIRROR) != "true" and not is_lock(meta)
 
 
 def is_selected(service: Service) -> bool:

@@ -2,14 +2,14 @@
 
 from pilothouse.controllers.network.endpointslice_mirroring.decide import Plan, Wanted
 from pilothouse.controllers.shared.slice_gauges import SliceGauges
+from pilothouse.machinery.metrics import Histogram, exponential_buckets
 from pilothouse.runtime import Registry
-from pilothouse.runtime.metrics import Histogram, exponential_buckets
 
 _PREFIX = "endpoint_slice_mirroring_controller_"
 
 
 class Measures:
-    """What is counted of each look, and what all Endpoints together come to."""
+    """Metrics: counters of each sync, and gauges over all Endpoints."""
 
     def __init__(self, metrics: Registry, most: int) -> None:
         self._most = most
@@ -35,7 +35,7 @@ class Measures:
         self._gauges = SliceGauges(metrics, _PREFIX)
         self.changes = metrics.counter(f"{_PREFIX}changes", "[ALPHA] Number of EndpointSlice changes", ("operation",))
 
-    def looked_at(self, key: str, wanted: Wanted, plan: Plan) -> None:
+    def observe_sync(self, key: str, wanted: Wanted, plan: Plan) -> None:
         """These Endpoints are to become that."""
         self._skipped.observe(wanted.skipped)
         self._added.observe(plan.added)

@@ -1,4 +1,4 @@
-"""The wiring: what wakes which ServiceCIDR, and one look at it.
+"""The wiring: what enqueues which ServiceCIDR, and one sync of it.
 
 Upstream: v1.36 ``pkg/controller/servicecidrs/servicecidrs_controller.go``.
 """
@@ -26,10 +26,10 @@ from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime import (
     BucketLimiter,
-    Controller,
     ControllerContext,
     EventRecorder,
     ExponentialFailureLimiter,
+    ManagedController,
     MaxOfLimiter,
     Requeue,
     RetryLater,
@@ -51,21 +51,18 @@ def build(context: ControllerContext) -> "ServiceCIDRController":
     return ServiceCIDRController(context)
 
 
-class ServiceCIDRController(Controller):
+class ServiceCIDRController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
-        cidrs = context.informers.informer(SERVICE_CIDRS)
-        addresses = context.informers.informer(IP_ADDRESSES)
+        cidrs = context.informer(SERVICE_CIDRS)
+        addresses = context.informer(IP_ADDRESSES)
         super().__init__(
+            context,
             DESCRIPTOR.name,
-            context.env,
             workers=WORKERS,
-            waits_for=(cidrs, addresses),
-            metrics=context.metrics,
             limiter=MaxOfLimiter[str](ExponentialFailureLimiter(0.005, 1000.0), BucketLimiter(context.env, 10.0, 100)),
             queue_name="ipaddresses",
-            log=context.log,
         )
         self._client = context.client
         self._cidrs = cidrs.cache
@@ -81,7 +78,7 @@ class ServiceCIDRController(Controller):
         )
         addresses.add_handler(lambda each, _initial: self._wake_giving(each), None, self._address_gone)
 
-    # What wakes a ServiceCIDR
+    # What enqueues a ServiceCIDR
 
     def _wake_all_like(self, cidr: ServiceCIDR) -> None:
         """It and those that it may take addresses over from."""
@@ -107,13 +104,13 @@ class ServiceCIDRController(Controller):
     def _address_gone(self, each: IPAddress, _unknown: bool) -> None:
         self._wake_giving(each)
 
-    # One look
+    # One sync
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Have one ServiceCIDR be ready, or go when it may."""
+        """Set the condition Ready of one ServiceCIDR, or finish its deletion when that is safe."""
         cidr = self._cidrs.get(key)
         if cidr is None or is_newer(self._written.get(key, ""), cidr.metadata.resource_version):
-            return None  # where the cache is behind our own write, its arrival wakes the key again
+            return None  # gone, or the cache is behind our own write, whose event enqueues the key again
         if is_going(cidr):
             return await self._let_go(cidr)
         if not is_protected(cidr) and not await self._write(key, _PROTECT):
@@ -135,7 +132,7 @@ class ServiceCIDRController(Controller):
         left = GRACE_SECONDS - (self.env.now() - deleted_at).total_seconds()
         if left > 0:
             return Requeue(after=left)
-        # The cache of addresses may be behind, and who goes does not come back: the last look is at the API server.
+        # The cache of addresses may be behind, and a deletion cannot be undone: the last check asks the API server.
         if not is_covered(cidr, self._cidrs.list()):
             page = await self._client.list_all(IP_ADDRESSES, label_selector=f"{MANAGED_BY}={MANAGER}")
             if await self._is_held(cidr, [entry.object for entry in page.items]):
@@ -191,12 +188,14 @@ class ServiceCIDRController(Controller):
             )
         except NotFound:
             return False  # it went, and the cache will hear of it
-        self._written[key] = written.metadata.resource_version
+        if self._cidrs.still_has(written.metadata):
+            self._written[key] = written.metadata.resource_version
         return True
 
 
 def _release(cidr: ServiceCIDR) -> Patch:
-    """For the one that was looked at, as it was: another one of the name lives, and more ranges have more addresses."""
+    """Takes the finalizer off. With the resourceVersion that was read: a ServiceCIDR that was changed meanwhile, or
+    another one of its name, keeps it."""
     meta = {
         "resourceVersion": cidr.metadata.resource_version,
         "$deleteFromPrimitiveList/finalizers": [FINALIZER],

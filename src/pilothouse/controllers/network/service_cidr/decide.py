@@ -19,7 +19,7 @@ _parse = lru_cache(maxsize=1024)(parse_cidr)
 
 
 def networks_of(each: ServiceCIDR) -> list[Network]:
-    """Its ranges; the API server has judged them."""
+    """Its ranges; the API server has validated them."""
     return [_parse(text) for text in each.spec.cidrs]
 
 

@@ -1,24 +1,29 @@
-"""Gives every node its own range of pod addresses, or one of each family.
+"""Allocates pod CIDRs to nodes: ``spec.podCIDR`` and ``spec.podCIDRs``, one range or one of each IP family.
 
-Promises: with ``--allocate-node-cidrs`` a node without ``spec.podCIDRs`` gets a block of the size of
+Behaviour: with ``--allocate-node-cidrs`` a node without ``spec.podCIDRs`` gets a block of the size of
 ``--node-cidr-mask-size`` out of each of the ``--cluster-cidr``; it is written once and never changed. No two nodes are
 given the same block, and none that a service range overlaps: not under conflicts, lost answers, a lagging or broken
 watch, or restarts. A block is free again when its node is gone, and not before. A node that nothing is left for gets
 its block as soon as one is free.
 
-Not promised: to keep nodes apart whose ranges somebody else has written. And a write of a former leader that the server
-carries out only after the new leader has read the nodes is not known to that one.
+Not guaranteed: to keep nodes apart whose ranges somebody else has written. And a write of a former leader that the
+server carries out only after the new leader has read the nodes is not known to that one.
 
-Files: ``settings`` what the flags come to, ``cidr_set`` which blocks are used, ``ledger`` by whom, ``measures`` the
-metrics, ``controller`` the wiring. docs/controllers/node_ipam.md has where it differs from upstream.
+Files: ``settings`` what the flags come to, ``cidr_set`` which blocks are used, ``range_allocator`` by whom,
+``measures`` the metrics, ``controller`` the wiring. docs/controllers/node_ipam.md has where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import NODES
 from pilothouse.controllers.shared.node_flags import ALLOCATE_NODE_CIDRS, CLUSTER_CIDR
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import INT32, STRING, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
+
+with lazy_imports():
+    from pilothouse.controllers.node.node_ipam import settings as checked
 
 
 class NodeIpamOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,12 +37,10 @@ class NodeIpamOptions(msgspec.Struct, frozen=True, kw_only=True):
     mask_size_ipv4: int = 0
     mask_size_ipv6: int = 0
 
-    def problems(self) -> list[str]:
+    def validate(self) -> list[str]:
         """What makes these settings unusable."""
         # Only whoever asks pays for the import: descriptors cost nothing.
-        from pilothouse.controllers.node.node_ipam.settings import problems_of
-
-        return problems_of(self)
+        return checked.validate_options(self)
 
 
 DESCRIPTOR = Descriptor(
@@ -101,5 +104,5 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(Watch(kind=NODES),),
-    factory="pilothouse.controllers.node.node_ipam.controller:build",
+    package=__name__,
 )

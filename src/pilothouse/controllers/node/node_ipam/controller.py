@@ -12,16 +12,16 @@ from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
 from pilothouse.controllers.node.node_ipam.cidr_set import CidrSet
-from pilothouse.controllers.node.node_ipam.ledger import Holding, Ledger, NoneLeft, WrongRanges
 from pilothouse.controllers.node.node_ipam.measures import SetMeasures
+from pilothouse.controllers.node.node_ipam.range_allocator import Holding, NoneLeft, RangeAllocator, WrongRanges
 from pilothouse.controllers.node.node_ipam.settings import settings_from
 from pilothouse.controllers.shared.live_nodes import is_about
 from pilothouse.controllers.shared.own_writes import may_have_happened
 from pilothouse.env import TaskGroup
 from pilothouse.machinery.resource_versions import compare
-from pilothouse.runtime import Controller, ControllerContext, EventRecorder, Requeue, RetryLater, TerminalError
+from pilothouse.runtime import ControllerContext, EventRecorder, ManagedController, Requeue, RetryLater, TerminalError
+from pilothouse.runtime.errors import CannotRun
 from pilothouse.runtime.events import NORMAL
-from pilothouse.runtime.guards import CannotRun
 
 WORKERS = 30
 TRIES = 3
@@ -39,26 +39,18 @@ def build(context: ControllerContext) -> "NodeIpamController":
     return NodeIpamController(context)
 
 
-class NodeIpamController(Controller):
+class NodeIpamController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
         settings = settings_from(context.options_as(NodeIpamOptions))
-        nodes = context.informers.informer(NODES)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            workers=WORKERS,
-            waits_for=(nodes,),
-            metrics=context.metrics,
-            queue_name="cidrallocator_node",
-            log=context.log,
-        )
+        nodes = context.informer(NODES)
+        super().__init__(context, DESCRIPTOR.name, workers=WORKERS, queue_name="cidrallocator_node")
         for warning in settings.warnings:
             self.log.warning(warning)
         sets = [CidrSet(cluster, mask) for cluster, mask in zip(settings.clusters, settings.masks, strict=True)]
         measures = [SetMeasures(context.metrics, str(blocks.cluster), blocks.size) for blocks in sets]
-        self.ledger = Ledger(sets, measures, settings.services)
+        self.allocator = RangeAllocator(sets, measures, settings.services)
         self._client = context.client
         self._informer = nodes
         self._recorder = EventRecorder(context.client, context.env, EVENT_SOURCE)
@@ -118,12 +110,12 @@ class NodeIpamController(Controller):
         # A write that is under way carries the uid, so from here on it can do nothing.
         name = node.metadata.name
         self._waiting.pop(name, None)
-        if self.ledger.give_back(name, node.metadata.uid):
+        if self.allocator.give_back(name, node.metadata.uid):
             self._wake_waiting()
         self.queue.add(name)
 
     def _wake_waiting(self) -> None:
-        for name in list(self._waiting)[: self.ledger.free]:
+        for name in list(self._waiting)[: self.allocator.free]:
             del self._waiting[name]
             self.queue.add(name)
 
@@ -135,7 +127,7 @@ class NodeIpamController(Controller):
         if node is None:
             return None
         meta = node.metadata
-        if self.ledger.knows_newer(key, meta.uid, meta.resource_version):
+        if self.allocator.knows_newer(key, meta.uid, meta.resource_version):
             raise RetryLater(f"the cache shows a node {key} that is gone")
         if node.spec.pod_cidrs:
             try:
@@ -149,7 +141,7 @@ class NodeIpamController(Controller):
             holding = self._reserve(meta)
         except NoneLeft:
             self._waiting[key] = None
-            self._tell(meta, NOT_AVAILABLE)
+            self._record_node_event(meta, NOT_AVAILABLE)
             raise
         if not holding.settled:  # else it is written, and the cache will read it
             await self._assign(meta, holding)
@@ -157,7 +149,7 @@ class NodeIpamController(Controller):
 
     def _enter(self, node: Node) -> None:
         meta = node.metadata
-        others = self.ledger.enter(meta.name, meta.uid, meta.resource_version, node.spec.pod_cidrs)
+        others = self.allocator.enter(meta.name, meta.uid, meta.resource_version, node.spec.pod_cidrs)
         if others:
             self.log.error(
                 "Nodes have the same pod addresses", node=meta.name, podCIDRs=list(node.spec.pod_cidrs), others=others
@@ -165,11 +157,11 @@ class NodeIpamController(Controller):
 
     def _reserve(self, meta: ObjectMeta) -> Holding:
         try:
-            return self.ledger.reserve(meta.name, meta.uid, meta.resource_version)
+            return self.allocator.reserve(meta.name, meta.uid, meta.resource_version)
         except NoneLeft:
-            if not self.ledger.forget_unless(self._exists):
+            if not self.allocator.forget_unless(self._exists):
                 raise
-        return self.ledger.reserve(meta.name, meta.uid, meta.resource_version)
+        return self.allocator.reserve(meta.name, meta.uid, meta.resource_version)
 
     def _exists(self, name: str, holding: Holding) -> bool:
         """False if the cache has come past the node that was entered and does not show it: one that was listed at the
@@ -194,27 +186,27 @@ class NodeIpamController(Controller):
                 written = await self._client.patch(_NODE_META, name, patch)
             except (ApiError, OSError) as error:
                 if isinstance(error, NotFound) and is_about(error, name):
-                    if self.ledger.give_back(name, meta.uid):
+                    if self.allocator.give_back(name, meta.uid):
                         self._wake_waiting()
                     return
                 if may_have_happened(error):
-                    self.ledger.doubt(name, meta.uid)
+                    self.allocator.doubt(name, meta.uid)
                 if attempt == TRIES:
                     self.log.warning(
                         "Failed to update node PodCIDR after multiple attempts",
                         error=error, node=name, podCIDRs=list(holding.ranges),
                     )  # fmt: skip
-                    self._tell(meta, ASSIGNMENT_FAILED)
+                    self._record_node_event(meta, ASSIGNMENT_FAILED)
                     # In doubt the node keeps what may be on it already, and the next try writes the same. Upstream
                     # frees it unless the server said that it ran out of time.
-                    if self.ledger.give_back_refused(name, meta.uid):
+                    if self.allocator.give_back_refused(name, meta.uid):
                         self._wake_waiting()
                     raise
             else:
-                self.ledger.settle(name, meta.uid, written.metadata.resource_version)
+                self.allocator.settle(name, meta.uid, written.metadata.resource_version)
                 self.log.info("Set node PodCIDR", node=name, podCIDRs=list(holding.ranges))
                 return
 
-    def _tell(self, meta: ObjectMeta, reason: str) -> None:
+    def _record_node_event(self, meta: ObjectMeta, reason: str) -> None:
         about = ObjectReference(api_version=NODES.api_version, kind=NODES.kind, name=meta.name, uid=meta.uid)
         self._recorder.event(about, NORMAL, reason, f"Node {meta.name} status is now: {reason}")

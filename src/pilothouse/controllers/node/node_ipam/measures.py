@@ -1,6 +1,6 @@
 """The controller's metrics: upstream's names and texts (v1.36 ``pkg/controller/nodeipam/ipam/cidrset/metrics.go``)."""
 
-from pilothouse.runtime.metrics import Registry, exponential_buckets
+from pilothouse.machinery.metrics import Registry, exponential_buckets
 
 _PREFIX = "node_ipam_controller_"
 _LABELS = ("clusterCIDR",)

@@ -4,9 +4,10 @@ Upstream: v1.36 ``cmd/kube-controller-manager/app/core.go`` (newNodeIpamControll
 setNodeCIDRMaskSizes), ``app/options/nodeipamcontroller.go``, ``pkg/controller/nodeipam/node_ipam_controller.go``.
 """
 
+from typing import Protocol
+
 import msgspec
 
-from pilothouse.controllers.node.node_ipam import NodeIpamOptions
 from pilothouse.machinery.cidrs import Network, parse_cidr
 
 RANGE_ALLOCATOR = "RangeAllocator"
@@ -25,7 +26,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def problems_of(options: NodeIpamOptions) -> list[str]:
+class IpamFlags(Protocol):
+    """The controller's options: ``NodeIpamOptions`` says what each is."""
+
+    @property
+    def allocate(self) -> bool: ...
+    @property
+    def allocator_type(self) -> str: ...
+    @property
+    def cluster_cidr(self) -> str: ...
+    @property
+    def service_ranges(self) -> str: ...
+    @property
+    def mask_size(self) -> int: ...
+    @property
+    def mask_size_ipv4(self) -> int: ...
+    @property
+    def mask_size_ipv6(self) -> int: ...
+
+
+def validate_options(options: IpamFlags) -> list[str]:
     """What makes the options unusable: nothing, or the first problem of what is used."""
     if len(options.service_ranges.split(",")) > 2:
         return ["--service-cluster-ip-range can not contain more than two entries"]
@@ -38,7 +58,7 @@ def problems_of(options: NodeIpamOptions) -> list[str]:
     return []
 
 
-def settings_from(options: NodeIpamOptions) -> Settings:
+def settings_from(options: IpamFlags) -> Settings:
     """The settings. Raises ``ValueError`` with upstream's words."""
     if options.allocator_type == CLOUD_ALLOCATOR:
         raise ValueError("--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is not configured")
@@ -93,7 +113,7 @@ def _services(text: str) -> tuple[tuple[Network, ...], tuple[str, ...]]:
     return tuple(found), tuple(warnings)
 
 
-def _masks(options: NodeIpamOptions, clusters: tuple[Network, ...]) -> tuple[int, ...]:
+def _masks(options: IpamFlags, clusters: tuple[Network, ...]) -> tuple[int, ...]:
     given = {4: options.mask_size_ipv4, 6: options.mask_size_ipv6}
     if len(clusters) > 1:
         if options.mask_size:

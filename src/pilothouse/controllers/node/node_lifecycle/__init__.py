@@ -1,13 +1,14 @@
-"""Notices nodes that have fallen silent, says so on them and on their pods, and has pods leave them, not all at once.
+"""Detects nodes that no longer report, sets their conditions and taints and the readiness of their pods, and
+limits the rate of evictions.
 
-Promises: a node that renews neither its Lease nor its status for the grace period gets ``Unknown`` conditions, and its
+Behaviour: a node that renews neither its Lease nor its status for the grace period gets ``Unknown`` conditions, and its
 pods are no longer Ready. Conditions become taints: NoSchedule ones at once, NoExecute ones (which make pods leave) at
 ``--node-eviction-rate`` nodes a second in each zone. When most of a zone is down the rate drops, when every node of
-every zone is down nothing is made to leave: then it is more likely the control plane that cannot see. Only this
+every zone is down nobody is evicted: then it is more likely that the control plane is cut off. Only this
 program's own clock counts, never a comparison of somebody's timestamp with now; a new leader gives every node a whole
 grace period.
 
-Not promised: to delete anything. That is taint eviction's, and pod garbage collection's.
+Not guaranteed: to delete anything. That is taint eviction's, and pod garbage collection's.
 
 Files: ``health`` when a node is silent, ``zones`` how fast pods may leave, ``taints`` what conditions come to,
 ``taint_queue`` the rate, ``node_writes`` and ``pod_writes`` the requests, ``monitor`` the pass over all nodes, ``calm``
@@ -21,7 +22,8 @@ from pilothouse.api.coordination import LEASES
 from pilothouse.api.core import NODES, PODS
 from pilothouse.controllers.shared.node_flags import NODE_MONITOR_PERIOD
 from pilothouse.machinery.flags import DURATION, FLOAT, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
 
 LEASE_NAMESPACE = "kube-node-lease"
 
@@ -119,7 +121,7 @@ DESCRIPTOR = Descriptor(
     watches=(
         Watch(kind=LEASES),
         Watch(kind=NODES),
-        Watch(kind=PODS, indexes=("spec.nodeName",)),
+        Watch(kind=PODS),
     ),
-    factory="pilothouse.controllers.node.node_lifecycle.controller:build",
+    package=__name__,
 )

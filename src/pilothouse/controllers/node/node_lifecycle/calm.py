@@ -1,7 +1,7 @@
-"""Nodes for which a pass has nothing to do: ready, heard of in time, without our taints, the same as at the last look.
+"""Nodes for which a pass has nothing to do: ready, heard of in time, without our taints, unchanged since the last pass.
 
-Nearly all nodes are so nearly always. A pass goes over them here in one breath, half a microsecond each and a few where
-the Lease was renewed; ``monitor`` looks at the others.
+Nearly all nodes are so nearly always. A pass goes over them here at half a microsecond each, a few microseconds where
+the Lease was renewed; ``monitor`` checks the others.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class _Calm:
 
 
 class CalmNodes:
-    """Which nodes were calm when last looked at. ``healths`` is the monitor's memory: Leases are noted there."""
+    """Which nodes were calm when last checked. ``healths`` is the monitor's memory: Leases are noted there."""
 
     def __init__(self, leases: Cache[Lease], healths: dict[str, Health], grace: float) -> None:
         self._leases = leases
@@ -33,24 +33,24 @@ class CalmNodes:
         self._calm: dict[str, _Calm] = {}
 
     def add(self, node: Node, lease: Lease | None, zone: str | None) -> None:
-        """The node was looked at just now, as it and its Lease are in the caches, and there was nothing to do. ``zone``
+        """The node was checked just now, as it and its Lease are in the caches, and there was nothing to do. ``zone``
         is None for a node that does not count."""
         name = node.metadata.name
         health = self._healths[name]
-        # A Lease that is not remembered counts as new in the next look; until then the node is not calm.
+        # A Lease that is not remembered counts as new in the next pass; until then the node is not calm.
         if health.lease is lease:
             self._calm[name] = _Calm(node, lease, health.probed + self._grace, zone)
 
     def drop(self, name: str) -> None:
-        """The node has to be looked at."""
+        """The node has to be checked."""
         self._calm.pop(name, None)
 
     def clear(self) -> None:
-        """All nodes have to be looked at."""
+        """All nodes have to be checked."""
         self._calm.clear()
 
     def part(self, nodes: Iterable[Node], now: Instant) -> tuple[list[Node], dict[str, int]]:
-        """Those that have to be looked at, and how many of the others count in each zone. All of those are ready."""
+        """Those that have to be checked, and how many of the others count in each zone. All of those are ready."""
         calms, leases, at = self._calm, self._leases, now.loop
         restless: list[Node] = []
         ready: dict[str, int] = {}

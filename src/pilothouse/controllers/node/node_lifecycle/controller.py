@@ -14,11 +14,12 @@ from pilothouse.controllers.node.node_lifecycle.node_writes import NodeWrites
 from pilothouse.controllers.node.node_lifecycle.pod_writes import PodWrites, needs_mark
 from pilothouse.controllers.node.node_lifecycle.taints import no_execute_swap, no_schedule_changes, older_labels
 from pilothouse.controllers.node.node_lifecycle.zones import zone_of
+from pilothouse.controllers.shared.pauses import pause
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
 from pilothouse.runtime import (
-    Controller,
     ControllerContext,
     EventRecorder,
+    ManagedController,
     Requeue,
     RetryLater,
     WorkerPool,
@@ -40,24 +41,17 @@ def build(context: ControllerContext) -> "NodeLifecycleController":
     return NodeLifecycleController(context)
 
 
-class NodeLifecycleController(Controller):
+class NodeLifecycleController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
         env, metrics = context.env, context.metrics
-        leases = context.informers.informer(LEASES)
-        nodes, pods = context.informers.informer(NODES), context.informers.informer(PODS)
-        super().__init__(
-            DESCRIPTOR.name,
-            env,
-            waits_for=(leases, nodes, pods),
-            metrics=metrics,
-            queue_name="node_lifecycle_monitor",
-            log=context.log,
-        )
+        leases = context.informer(LEASES)
+        nodes = context.informer(NODES)
+        pods = context.informer(PODS, indexes={NODE_INDEX: index_by_node})
+        super().__init__(context, DESCRIPTOR.name, queue_name="node_lifecycle_monitor")
         self._options = context.options_as(NodeLifecycleOptions)
         self._nodes, self._pods = nodes.cache, pods.cache
-        self._pods.add_index(NODE_INDEX, index_by_node)
         self._recorder = EventRecorder(context.client, env, EVENT_SOURCE)
         self.beside("events", self._recorder.run)
         self._writes = NodeWrites(context.client, env)
@@ -97,8 +91,8 @@ class NodeLifecycleController(Controller):
 
     async def reconcile(self, key: str) -> Requeue | None:
         """A pass over all nodes."""
-        await self._monitor.look_at_all()
-        return Requeue(self._options.monitor_period)
+        await self._monitor.monitor_node_health()
+        return Requeue(pause(self._options.monitor_period))
 
     # One node, as soon as it changes
 

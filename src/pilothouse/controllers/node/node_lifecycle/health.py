@@ -25,7 +25,7 @@ class Instant(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered of a node between two looks.
+    """What is remembered of a node between two passes.
 
     ``probed`` is the loop time of the last sign of life that was seen. What the signs say about when they were given
     is only compared with what they said before.
@@ -37,17 +37,17 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def observe(before: Health | None, node: Node, lease: Lease | None, now: Instant) -> Health:
-    """What is remembered after a look. A changed heartbeat or a renewed Lease is a sign of life."""
+    """What is remembered after a pass. A changed heartbeat or a renewed Lease is a sign of life."""
     ready = node_ready_condition(node)
     known_lease = before.lease if before is not None else None
     if ready is None:
         after = Health(ready=None, lease=None, probed=_created(node, now)) if before is None else before
         after = msgspec.structs.replace(after, ready=None)
     elif before is None or before.ready is None or before.ready.last_heartbeat_time != ready.last_heartbeat_time:
-        # The Lease is forgotten with it, as upstream does: unchanged, it counts as new in the next look once more.
+        # The Lease is forgotten with it, as upstream does: unchanged, it counts as new in the next pass once more.
         after = Health(ready=ready, lease=None, probed=now.loop)
     else:
-        # The same heartbeat with another status is no sign of life, but it is what pods that come are judged by.
+        # The same heartbeat with another status is no sign of life, but the readiness of new pods follows it.
         after = before if before.ready == ready else msgspec.structs.replace(before, ready=ready)
     if lease is not None and (known_lease is None or _is_newer(lease, known_lease)):
         after = msgspec.structs.replace(after, lease=lease, probed=now.loop)

@@ -1,11 +1,11 @@
 """The controller's metrics: upstream's names and texts (v1.36 ``pkg/controller/nodelifecycle/metrics.go``)."""
 
+from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.runtime import Registry
-from pilothouse.runtime.metrics import exponential_buckets
 
 
 class Measures:
-    """Counters and gauges by zone, durations of looks and passes."""
+    """Metrics: counters and gauges by zone, durations of node updates and of passes."""
 
     def __init__(self, metrics: Registry) -> None:
         labels = ("zone",)

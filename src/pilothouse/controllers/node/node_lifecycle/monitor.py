@@ -36,7 +36,7 @@ _node = msgspec.json.Decoder(Node)
 
 
 class NodeMonitor:
-    """What is remembered of nodes and zones. ``taint`` is called with a zone whose queue has become worth a look."""
+    """What is remembered of nodes and zones. ``taint`` is called with a zone whose queue is to be processed."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class NodeMonitor:
         self._calm = CalmNodes(leases, self._health, options.monitor_grace_period)
 
     def is_down(self, name: str) -> bool:
-        """Whether the node had a condition Ready other than True when it was last looked at."""
+        """Whether the node had a condition Ready other than True when it was last checked."""
         health = self._health.get(name)
         return health is not None and health.ready is not None and health.ready.status != "True"
 
@@ -92,9 +92,9 @@ class NodeMonitor:
             self._measures.evictions.labels_of(zone)
         return queue
 
-    async def look_at_all(self) -> None:
+    async def monitor_node_health(self) -> None:
         """One pass."""
-        began = self._env.monotonic()
+        began = self._env.perf_counter()
         nodes = self._nodes.list()
         if not nodes and not self._known and not self._states and self.has_weighed:
             # There is no node, and was none in the last pass: nothing to compare and nothing to weigh.
@@ -103,23 +103,23 @@ class NodeMonitor:
         restless, ready = self._calm.part(nodes, self._now())
         calm = len(nodes) - len(restless)
         if calm:
-            self._measures.node_duration.observe((self._env.monotonic() - began) / calm, calm)
+            self._measures.node_duration.observe((self._env.perf_counter() - began) / calm, calm)
         await self._compare(nodes, restless)
         self._conditions = {}
         looked = 0
 
-        async def look(node: Node) -> None:
+        async def monitor(node: Node) -> None:
             nonlocal looked
             looked += 1
             if looked % NODES_PER_TURN == 0:
                 await asyncio.sleep(0)
-            at = self._env.monotonic()
-            await self._look(node)
-            self._measures.node_duration.observe(self._env.monotonic() - at)
+            at = self._env.perf_counter()
+            await self._monitor_node(node)
+            self._measures.node_duration.observe(self._env.perf_counter() - at)
 
-        await each(restless, look, at_once=AT_ONCE)
+        await each(restless, monitor, at_once=AT_ONCE)
         await self._weigh_zones(nodes, ready)
-        self._measures.pass_duration.observe(self._env.monotonic() - began)
+        self._measures.pass_duration.observe(self._env.perf_counter() - began)
 
     # Who is there
 
@@ -138,14 +138,14 @@ class NodeMonitor:
             self._log.info("Controller observed a new Node", v=1, node=name)
             self._known[name] = node.metadata.uid
             message = f"Node {name} event: Registered Node {name} in Controller"
-            self._tell(name, node.metadata.uid, "RegisteredNode", message)
+            self._record_node_event(name, node.metadata.uid, "RegisteredNode", message)
             self.queue_of(zone_of(node)).remove(name)
             await self._spare(node)
 
     def _forget(self, name: str) -> None:
         self._log.info("Controller observed a Node deletion", v=1, node=name)
         uid = self._known.pop(name)
-        self._tell(name, uid, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
+        self._record_node_event(name, uid, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
         self._health.pop(name, None)
         self._unmarked.pop(name, None)
         self._calm.drop(name)
@@ -155,7 +155,7 @@ class NodeMonitor:
 
     # One node
 
-    async def _look(self, node: Node) -> None:
+    async def _monitor_node(self, node: Node) -> None:
         name = node.metadata.name
         first = name not in self._health
         now, lease = self._now(), self._lease(name)
@@ -234,7 +234,7 @@ class NodeMonitor:
         name = node.metadata.name
         went_down = before is not None and before.status == "True" and ready.status != "True"
         if went_down:
-            self._tell(name, node.metadata.uid, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+            self._record_node_event(name, node.metadata.uid, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
         if went_down or (name in self._unmarked and ready.status != "True"):
             self._unmarked[name] = None
             # When it went down just now it was read live for that.
@@ -292,7 +292,7 @@ class NodeMonitor:
             await each(nodes, self._spare, at_once=AT_ONCE)
         if decided.restart_grace:
             self._log.info("Controller detected that some Nodes are Ready. Exiting master disruption mode")
-            at = self._env.monotonic()
+            at = self._env.perf_counter()
             for name, health in self._health.items():
                 self._health[name] = msgspec.structs.replace(health, probed=at)
             self._calm.clear()
@@ -316,6 +316,6 @@ class NodeMonitor:
     def _now(self) -> Instant:
         return Instant(self._env.monotonic(), self._env.now())
 
-    def _tell(self, name: str, uid: str, reason: str, message: str) -> None:
+    def _record_node_event(self, name: str, uid: str, reason: str, message: str) -> None:
         about = ObjectReference(api_version="v1", kind="Node", name=name, uid=uid)
         self._recorder.event(about, NORMAL, reason, message)

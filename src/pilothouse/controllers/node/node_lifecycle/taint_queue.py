@@ -5,16 +5,16 @@ Upstream: v1.36 ``pkg/controller/nodelifecycle/scheduler/rate_limited_queue.go``
 
 
 class TaintLimiter:
-    """A bucket that holds one token and is full at first. Rate 0: it has none, and never gets one."""
+    """A bucket that holds one token. At rate 0 and below it never gets another one."""
 
-    def __init__(self, rate: float, now: float) -> None:
+    def __init__(self, rate: float, now: float, tokens: float = 1.0) -> None:
         self.rate = rate
-        self._tokens = 1.0 if rate > 0 else 0.0
+        self._tokens = tokens
         self._at = now
 
     def take(self, now: float) -> bool:
         """Take the token, if there is one."""
-        self._tokens = min(1.0, self._tokens + (now - self._at) * self.rate)
+        self._tokens = min(1.0, self._tokens + (now - self._at) * max(self.rate, 0.0))
         self._at = now
         # Ten steps of 0.1 may make a little less than 1.
         if self._tokens < 1.0 - 1e-9:
@@ -73,6 +73,4 @@ class TaintQueue:
         if rate == self.limiter.rate:
             return
         had_token = self.limiter.take(now)
-        self.limiter = TaintLimiter(rate, now)
-        if not had_token and rate > 0:
-            self.limiter.take(now)
+        self.limiter = TaintLimiter(rate, now, 1.0 if had_token and rate > 0 else 0.0)

@@ -16,7 +16,7 @@ EXCLUDED_LABEL = "node.kubernetes.io/exclude-disruption"
 
 
 class ZoneState(Enum):
-    """``INITIAL``: not looked at yet. ``NORMAL``: most nodes are ready. ``PARTIAL``: at least three, and too large a
+    """``INITIAL``: not assessed yet. ``NORMAL``: most nodes are ready. ``PARTIAL``: at least three, and too large a
     share, are not. ``FULL``: none is."""
 
     INITIAL = "Initial"
@@ -48,10 +48,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def zone_of(node: Node) -> str:
-    """The node's zone: region, ``:\\0:``, zone; empty for a node that names neither. The older labels come first."""
+    """The node's zone: region, ``:\\0:``, zone; empty for a node that names neither. The older labels come first,
+    empty ones too."""
     labels = node.metadata.labels
     region, zone = (
-        labels.get(f"failure-domain.beta.kubernetes.io/{part}") or labels.get(f"topology.kubernetes.io/{part}", "")
+        labels.get(f"failure-domain.beta.kubernetes.io/{part}", labels.get(f"topology.kubernetes.io/{part}", ""))
         for part in ("region", "zone")
     )
     return f"{region}:\0:{zone}" if region or zone else ""

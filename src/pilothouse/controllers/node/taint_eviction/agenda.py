@@ -1,8 +1,8 @@
 """The deletions that are set, by pod. Written by the looks at nodes and pods, read when a deletion's time has come.
 
 An entry is in one of three states: it waits for its time, its time has come and the deletion is under way or to be
-tried again, or it is done. A done one stays until its pod is seen gone, so that one pod is not deleted again at every
-look. It belongs to a uid: by name alone the next pod of that name would never be evicted, as in older releases of
+tried again, or it is done. A done one stays until its pod is seen gone, so that one pod is not deleted again with every
+event. It belongs to a uid: by name alone the next pod of that name would never be evicted, as in older releases of
 upstream (kubernetes#107543).
 """
 
@@ -39,11 +39,11 @@ class Entry:
         self.uid = uid
         self.node = node
         self.taints = taints
-        """The node's NoExecute taints when it was last looked at."""
+        """The node's NoExecute taints when it was last synced."""
         self.at = at
         self.made_at = made_at
         self.decided = decided
-        """``LiveNodes.moment`` of the look that last wanted this."""
+        """``LiveNodes.moment`` of the sync that last wanted this."""
         self.state = State.DUE if immediate else State.WAITING
         self.announced = False
 

@@ -17,7 +17,7 @@ from pilothouse.controllers.node.taint_eviction.decide import (
     EvictNow,
     Stay,
     began_anew,
-    judge,
+    decide_eviction,
     no_execute_taints,
 )
 from pilothouse.controllers.shared.disruption import disruption_target, status_patch
@@ -39,8 +39,8 @@ from pilothouse.runtime.events import NORMAL
 REASON = "TaintManagerEviction"
 RETRY_SECONDS = (0.01, 60.0)
 """Upstream tries five times, 10 ms apart, and then forgets the pod (kubernetes#140639)."""
-LOOK_AGAIN_SECONDS = 5.0
-"""When a pod is looked at again whose cached node and live node differed."""
+RESYNC_SECONDS = 5.0
+"""When a pod is synced again whose cached node and live node differed."""
 
 LIVE_SECONDS = 1.0
 """How old a live read of a node may be when one of its pods is deleted because of it."""
@@ -62,10 +62,10 @@ class TaintEvictionController:
         self._env = context.env
         self._log = context.log
         self._client = context.client
-        nodes, pods = context.informers.informer(NODES), context.informers.informer(PODS)
-        self._waits_for = (nodes, pods)
+        nodes = context.informer(NODES)
+        pods = context.informer(PODS, indexes={NODE_INDEX: index_by_node})
+        self._waits_for = context.awaited
         self._nodes, self._pods = nodes.cache, pods.cache
-        self._pods.add_index(NODE_INDEX, index_by_node)
         self._live = LiveNodes(context.client, context.env)
         self._recorder = EventRecorder(context.client, context.env, self.name)
         metrics = context.metrics
@@ -83,11 +83,14 @@ class TaintEvictionController:
         self._pod_queue: WorkQueue[str] = WorkQueue(context.env, "noexec_taint_pod", metrics)
         limiter = ExponentialFailureLimiter[str](*RETRY_SECONDS)
         self._agenda = Agenda(WorkQueue(context.env, "noexec_taint_eviction", metrics, limiter=limiter))
-        workers = context.options_as(TaintEvictionOptions).workers
+        options = context.options_as(TaintEvictionOptions)
+        self._comparison_operators = options.comparison_operators
         self._pools = (
-            WorkerPool(f"{self.name}-nodes", self._node_queue, self._look_at_node, metrics=metrics, log=self._log),
-            WorkerPool(f"{self.name}-pods", self._pod_queue, self._look_at_pod, metrics=metrics, log=self._log),
-            WorkerPool(self.name, self._agenda.queue, self._evict, workers=workers, metrics=metrics, log=self._log),
+            WorkerPool(f"{self.name}-nodes", self._node_queue, self._sync_node, metrics=metrics, log=self._log),
+            WorkerPool(f"{self.name}-pods", self._pod_queue, self._sync_pod, metrics=metrics, log=self._log),
+            WorkerPool(
+                self.name, self._agenda.queue, self._evict, workers=options.workers, metrics=metrics, log=self._log
+            ),
         )
         nodes.add_handler(
             lambda node, _initial: self._node_queue.add(node.metadata.name),
@@ -116,7 +119,7 @@ class TaintEvictionController:
                 pool.queue.shut_down()
             self._log.info("Stopped controller", controller=self.name)
 
-    # What wakes a look
+    # What enqueues a sync
 
     def _node_changed(self, old: Node, new: Node) -> None:
         if no_execute_taints(old) != no_execute_taints(new):
@@ -129,7 +132,7 @@ class TaintEvictionController:
 
     # Looks
 
-    async def _look_at_node(self, name: str) -> Requeue | None:
+    async def _sync_node(self, name: str) -> Requeue | None:
         node = self._nodes.get(name)
         if node is None:
             return None  # deletions that are set stay, as upstream; the pods have no future here anyway
@@ -142,7 +145,7 @@ class TaintEvictionController:
                 self._call_off(object_key(pod.metadata))
         return None
 
-    async def _look_at_pod(self, key: str) -> Requeue | None:
+    async def _sync_pod(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
         entry = self._agenda.get(key)
         if entry is not None and (pod is None or pod.metadata.uid != entry.uid):
@@ -158,7 +161,7 @@ class TaintEvictionController:
     def _apply(self, pod: Pod, node: Node, decided: int) -> None:
         key = object_key(pod.metadata)
         taints = no_execute_taints(node)
-        match judge(taints, pod.spec.tolerations):
+        match decide_eviction(taints, pod.spec.tolerations, comparison_operators=self._comparison_operators):
             case EvictNow():
                 self._call_off(key)
                 self._set(pod, taints, 0.0, decided, immediate=True)
@@ -183,7 +186,7 @@ class TaintEvictionController:
 
     def _call_off(self, key: str) -> None:
         if self._agenda.drop(key):
-            self._tell(key, f"Cancelling deletion of Pod {key}")
+            self._record_event(key, f"Cancelling deletion of Pod {key}")
 
     # Deletions
 
@@ -205,7 +208,7 @@ class TaintEvictionController:
                 return None
             if not entry.announced:
                 entry.announced = True
-                self._tell(key, f"Marking for deletion Pod {key}")
+                self._record_event(key, f"Marking for deletion Pod {key}")
             await self._delete(pod)
         except NotFound as error:
             if not is_about(error, name):
@@ -230,12 +233,12 @@ class TaintEvictionController:
             return True
         taints = no_execute_taints(node)
         immediate = entry.at == entry.made_at
-        match judge(taints, pod.spec.tolerations):
+        match decide_eviction(taints, pod.spec.tolerations, comparison_operators=self._comparison_operators):
             case Stay():
                 self._log.info("Not evicting pod, its node has no taint that it must leave for", v=2, pod=key)
                 self._agenda.drop(key)
                 # The cache may come to show the same taint put on again and no change in between: look once more.
-                self._pod_queue.add_after(key, LOOK_AGAIN_SECONDS)
+                self._pod_queue.add_after(key, RESYNC_SECONDS)
                 return False
             case EvictAfter(seconds) if seconds > 0 and (immediate or began_anew(entry.taints, taints)):
                 self._log.info("Not evicting pod yet, it tolerates the taints for a time", v=2, pod=key)
@@ -261,7 +264,7 @@ class TaintEvictionController:
         if self._agenda.get(key) is entry and (pod is None or pod.metadata.uid != entry.uid):
             self._agenda.drop(key)
 
-    def _tell(self, key: str, message: str) -> None:
+    def _record_event(self, key: str, message: str) -> None:
         namespace, name = split_key(key)
         # Upstream's reference has no uid; kubectl describe finds the event by name.
         about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name)

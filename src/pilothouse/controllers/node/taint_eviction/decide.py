@@ -33,14 +33,16 @@ def no_execute_taints(node: Node) -> tuple[Taint, ...]:
     return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
 
 
-def judge(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Verdict:
+def decide_eviction(
+    taints: Sequence[Taint], tolerations: Sequence[Toleration], *, comparison_operators: bool = False
+) -> Verdict:
     """What becomes of a pod with these tolerations. ``taints`` are NoExecute ones.
 
     Example: taint a is tolerated for ever, taint b for 60 s by one toleration and for 300 s by another: 60 s.
     """
     shortest = float("inf")
     for taint in taints:
-        seconds = toleration_seconds(taint, tolerations)
+        seconds = toleration_seconds(taint, tolerations, comparison_operators=comparison_operators)
         if seconds is None:
             return EvictNow()
         shortest = min(shortest, seconds)

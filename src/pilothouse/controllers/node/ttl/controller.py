@@ -7,7 +7,7 @@ from pilothouse.client.errors import NotFound
 from pilothouse.controllers.node.ttl import DESCRIPTOR
 from pilothouse.controllers.node.ttl.decide import ANNOTATION, STEPS, says, step_after_add, step_after_delete
 from pilothouse.machinery.resource_versions import is_newer
-from pilothouse.runtime import Controller, ControllerContext, Requeue
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue
 
 WORKERS = 5
 
@@ -19,20 +19,12 @@ def build(context: ControllerContext) -> "TTLController":
     return TTLController(context)
 
 
-class TTLController(Controller):
+class TTLController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
-        nodes = context.informers.informer(NODES)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            workers=WORKERS,
-            waits_for=(nodes,),
-            metrics=context.metrics,
-            queue_name="ttlcontroller",
-            log=context.log,
-        )
+        nodes = context.informer(NODES)
+        super().__init__(context, DESCRIPTOR.name, workers=WORKERS, queue_name="ttlcontroller")
         self._client = context.client
         self._nodes = nodes.cache
         self._count = 0
@@ -57,12 +49,13 @@ class TTLController(Controller):
         if node is None or says(node.metadata.annotations, seconds):
             return None
         if is_newer(self._written.get(key, ""), node.metadata.resource_version):
-            return None  # the cache is behind our own write, and its arrival wakes the key again
+            return None  # the cache is behind our own write, whose event enqueues the key again
         patch = strategic_merge_patch({"metadata": {"annotations": {ANNOTATION: str(seconds)}}})
         try:
             written = await self._client.patch(_NODE_META, key, patch)
         except NotFound:
             return None  # it went, and the cache will hear of it
-        self._written[key] = written.metadata.resource_version
+        if self._nodes.still_has(node.metadata):
+            self._written[key] = written.metadata.resource_version
         self.log.info("Changed ttl annotation", v=2, node=key, new=seconds)
         return None

@@ -1,22 +1,24 @@
-"""Keeps the status of PodDisruptionBudgets: how many pods of an application may be evicted now.
+"""Maintains the status of PodDisruptionBudgets, which the eviction API (``kubectl drain``, node autoscalers,
+descheduler) uses to decide whether a pod may be evicted.
 
-Promises: ``disruptionsAllowed`` is what the caches say that the budget leaves: healthy pods without those that were
+Behaviour: ``disruptionsAllowed`` is what the caches say that the budget leaves: healthy pods without those that were
 evicted and are not gone yet, less those that must stay. It never is written over an eviction that the controller has
 not seen: such a write is a conflict, and is computed anew. A budget that cannot be computed allows nothing and says
 why. An eviction that deleted nothing is forgotten after two minutes, and so is what it left on its pod, the condition
 ``DisruptionTarget``.
 
-Not promised: that nobody is disrupted. Only evictions ask budgets; deletions, node failures and rollouts don't.
+Not guaranteed: that nobody is disrupted. Only evictions ask budgets; deletions, node failures and rollouts don't.
 
 Files: ``decide`` what a budget comes to, ``status`` how that is written, ``owners`` the sizes of the workloads that own
 the pods, ``membership`` which budget is about which pod, ``stale`` conditions that nobody acted upon, ``controller``
-the wiring. docs/controllers/disruption.md has what wakes it and where it differs from upstream.
+the wiring. docs/controllers/disruption.md lists its triggers and its differences from upstream.
 """
 
 from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
 from pilothouse.api.core import PODS, REPLICATION_CONTROLLERS, Pod
 from pilothouse.api.policy import POD_DISRUPTION_BUDGETS
-from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor
+from pilothouse.runtime.watches import Watch, any_object
 
 
 def _has_condition(pod: Pod) -> bool:
@@ -28,12 +30,12 @@ DESCRIPTOR = Descriptor(
     aliases=("disruption",),
     client_name="disruption-controller",
     watches=(
-        Watch(kind=POD_DISRUPTION_BUDGETS, keep_raw=True, wakes=any_object),
-        Watch(kind=PODS, wakes=_has_condition),
+        Watch(kind=POD_DISRUPTION_BUDGETS, keep_raw=True, predicate=any_object),
+        Watch(kind=PODS, predicate=_has_condition),
         Watch(kind=REPLICATION_CONTROLLERS),
         Watch(kind=REPLICA_SETS),
         Watch(kind=DEPLOYMENTS),
         Watch(kind=STATEFUL_SETS),
     ),
-    factory="pilothouse.controllers.policy.disruption.controller:build",
+    package=__name__,
 )

@@ -1,7 +1,7 @@
-"""The wiring: what wakes which budget, and one look at it; and the pods whose disruption did not come.
+"""The wiring: what enqueues which budget, one sync of it, and the pods with a stale ``DisruptionTarget``.
 
 Three queues, one worker each, as upstream (v1.36 ``pkg/controller/disruption/disruption.go``): budgets, budgets that
-are to be looked at again when an eviction is overdue, and pods with a stale condition.
+are to be synced again when an eviction is overdue, and pods with a stale condition.
 """
 
 from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, Deployment, ReplicaSet, StatefulSet
@@ -21,10 +21,10 @@ from pilothouse.machinery.int_or_percent import InvalidBound
 from pilothouse.machinery.labels import SelectorError
 from pilothouse.machinery.owners import controller_of
 from pilothouse.runtime import (
-    ConsistencyGuard,
-    Controller,
+    ConsistencyStore,
     ControllerContext,
     EventRecorder,
+    ManagedController,
     Requeue,
     RetryLater,
     WorkerPool,
@@ -45,10 +45,10 @@ PASSING = (ApiError, OSError, Undiscovered)
 """What the server or the way to it had, and may not have the next time."""
 
 AT_ONCE = 500
-"""Budgets with no more pods than this are looked at whenever something happens."""
+"""Budgets with no more pods than this are synced whenever something happens."""
 PACE_SECONDS = 20e-6
-"""For each pod of a larger one. A look takes about a microsecond for each, and a rollout of 5,000 pods is as many
-events: a tenth of a second later one look does for all that came by then."""
+"""Larger budgets are synced this much later for each of their pods. A sync takes about a microsecond a pod, and a
+rollout of 5,000 pods is as many events: one sync, a tenth of a second later, covers all that came by then."""
 
 _POD_META = PODS.read_as(Object)
 
@@ -58,24 +58,17 @@ def build(context: ControllerContext) -> "DisruptionController":
     return DisruptionController(context)
 
 
-class DisruptionController(Controller):
+class DisruptionController(ManagedController):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
-        budgets = context.informers.informer(POD_DISRUPTION_BUDGETS, keep_raw=True)
-        pods = context.informers.informer(PODS)
-        controllers = context.informers.informer(REPLICATION_CONTROLLERS)
-        replica_sets = context.informers.informer(REPLICA_SETS)
-        deployments = context.informers.informer(DEPLOYMENTS)
-        stateful_sets = context.informers.informer(STATEFUL_SETS)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(budgets, pods, controllers, replica_sets, deployments, stateful_sets),
-            metrics=context.metrics,
-            queue_name="disruption",
-            log=context.log,
-        )
+        budgets = context.informer(POD_DISRUPTION_BUDGETS)
+        pods = context.informer(PODS)
+        controllers = context.informer(REPLICATION_CONTROLLERS)
+        replica_sets = context.informer(REPLICA_SETS)
+        deployments = context.informer(DEPLOYMENTS)
+        stateful_sets = context.informer(STATEFUL_SETS)
+        super().__init__(context, DESCRIPTOR.name, queue_name="disruption")
         self._client = context.client
         self._budgets = budgets.cache
         self._pods = pods.cache
@@ -92,10 +85,12 @@ class DisruptionController(Controller):
         )
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)
-        # Upstream has none here: a look that comes before the event of the last write ends in a conflict there.
-        self._guard = ConsistencyGuard(heard_by(budgets), prefix="pilothouse_disruption", metrics=context.metrics)
+        # Upstream has none here: its syncs that come before the event of their last write end in a conflict.
+        self._consistency_store = ConsistencyStore(
+            heard_by(budgets), prefix="pilothouse_disruption", metrics=context.metrics
+        )
         self._failed: set[str] = set()  # keys of budgets that could not be computed; never iterated
-        self._sizes: dict[str, int] = {}  # how many pods the larger budgets had when they were looked at
+        self._sizes: dict[str, int] = {}  # how many pods the larger budgets had when they were synced
         self._rechecks: WorkQueue[str] = WorkQueue(context.env, "disruption_recheck", context.metrics)
         self._stale: WorkQueue[str] = WorkQueue(context.env, "stale_pod_disruption", context.metrics)
         for what, queue, act in (("recheck", self._rechecks, self._recheck), ("stale-pods", self._stale, self._reset)):
@@ -110,7 +105,7 @@ class DisruptionController(Controller):
         for informer in (controllers, replica_sets, deployments, stateful_sets):
             informer.add_handler(self._workload_added, self._workload_changed, _ignore_gone)
 
-    # What wakes a budget
+    # What enqueues a budget
 
     def _wake(self, budget: PodDisruptionBudget) -> None:
         key = object_key(budget.metadata)
@@ -139,7 +134,7 @@ class DisruptionController(Controller):
         self._watch_condition(pod)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
-        # A resync shows the same object twice: nothing changed, and all is to be looked at.
+        # At a resync old and new are the same object: nothing changed, and the budgets are synced all the same.
         if old is new or _matters(old, new):
             self._wake_for(new)
             if old.metadata.labels != new.metadata.labels:
@@ -176,20 +171,20 @@ class DisruptionController(Controller):
         self.queue.add_rate_limited(key)
         return None
 
-    # One look
+    # One sync
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Have the budget's status say what it leaves."""
-        self._guard.check(key)
+        self._consistency_store.ensure_ready(key)
         budget, raw = self._budgets.get(key), self._budgets.raw(key)
         if budget is None:
             self._failed.discard(key)
-            self._guard.forget(key)
+            self._consistency_store.clear(key)
             self._sizes.pop(key, None)
             return None
         assert raw is not None, "what is written back whole is cached with its JSON"
         try:
-            await self._look_at(budget, raw)
+            await self._try_sync(budget, raw)
         except Conflict as error:
             # Somebody was evicted, or the budget changed, and the cache is about to show it.
             raise RetryLater(str(error)) from error
@@ -199,31 +194,31 @@ class DisruptionController(Controller):
             self._failed.discard(key)
         return None
 
-    async def _look_at(self, budget: PodDisruptionBudget, raw: bytes) -> None:
+    async def _try_sync(self, budget: PodDisruptionBudget, raw: bytes) -> None:
         try:
             pods = self._members.pods_of(budget)
         except SelectorError as error:
-            self._tell(budget, WARNING, "NoPods", f"Failed to get pods: {error}")
+            self._record_event(budget, WARNING, "NoPods", f"Failed to get pods: {error}")
             raise
         if len(pods) > AT_ONCE:
             self._sizes[object_key(budget.metadata)] = len(pods)
         else:
             self._sizes.pop(object_key(budget.metadata), None)
         if not pods:
-            self._tell(budget, NORMAL, "NoPods", "No matching pods found")
+            self._record_event(budget, NORMAL, "NoPods", "No matching pods found")
         try:
             owned = await self._owners.expected(pods) if needs_scale(budget.spec) else Expected(0)
             counts = count(budget.spec, len(pods), owned.replicas)
         except (InvalidBound, NoScale, UndecodableObject, *PASSING) as error:
             message = f"Failed to calculate the number of expected pods: {error}"
-            self._tell(budget, WARNING, "CalculateExpectedPodCountFailed", message)
+            self._record_event(budget, WARNING, "CalculateExpectedPodCountFailed", message)
             raise
         if owned.unmanaged:
-            self._tell(budget, WARNING, "UnmanagedPods", _unmanaged(budget.spec.selector))
+            self._record_event(budget, WARNING, "UnmanagedPods", _unmanaged(budget.spec.selector))
         now = self.env.now()
         evicted = follow(pods, budget.status.disrupted_pods, now)
         for pod in evicted.overdue:
-            self._tell_overdue(budget, pod)
+            self._record_overdue(budget, pod)
         status = reported(budget, counts, count_healthy(pods, evicted.awaited, now), evicted.awaited, now)
         if status is not None:
             await self._write(budget, raw, status)
@@ -252,12 +247,14 @@ class DisruptionController(Controller):
         except NotFound:
             self.log.info("podDisruptionBudget has been deleted", v=4, key=key)
             return
-        self._guard.wrote(key, meta.uid, POD_DISRUPTION_BUDGETS.group_resource, written.metadata.resource_version)
+        self._consistency_store.wrote_at(
+            key, meta.uid, POD_DISRUPTION_BUDGETS.group_resource, written.metadata.resource_version
+        )
 
-    def _tell(self, budget: PodDisruptionBudget, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, budget: PodDisruptionBudget, kind: str, reason: str, message: str) -> None:
         self._recorder.event(object_reference(POD_DISRUPTION_BUDGETS, budget.metadata), kind, reason, message)
 
-    def _tell_overdue(self, budget: PodDisruptionBudget, pod: Pod) -> None:
+    def _record_overdue(self, budget: PodDisruptionBudget, pod: Pod) -> None:
         namespace = budget.metadata.namespace
         # The namespace stands for the name, too: upstream's words.
         message = f"Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't"

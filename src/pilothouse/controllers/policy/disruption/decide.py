@@ -76,7 +76,7 @@ def follow(pods: Sequence[Pod], disrupted: Mapping[str, datetime.datetime], now:
 
 
 def count_healthy(pods: Collection[Pod], awaited: Mapping[str, datetime.datetime], now: datetime.datetime) -> int:
-    """How many are ready and stay. The phase is not looked at, as upstream."""
+    """How many pods are ready and are not being evicted. The phase is ignored, as upstream."""
     healthy = 0
     for pod in pods:
         if pod.metadata.deletion_timestamp is not None or not is_ready(pod):

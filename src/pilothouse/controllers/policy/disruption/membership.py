@@ -1,7 +1,7 @@
 """Which budget is about which pod, both ways, by indexes on labels.
 
 Upstream (v1.36 ``GetPodPodDisruptionBudgets`` and ``getPodsForPdb``) walks all budgets of a namespace for each event of
-a pod, and all its pods for each look at a budget.
+a pod, and all its pods for each sync of a budget.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def index_by_selector(budget: PodDisruptionBudget) -> tuple[str, ...]:
     try:
         selector = selector_from(budget.spec.selector)
     except SelectorError:
-        return ()  # selects nobody; a look at it says why
+        return ()  # selects nobody; a sync of it says why
     if selector.selects_nothing:
         return ()
     fixed = fixed_label(selector)

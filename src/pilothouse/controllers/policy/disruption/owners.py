@@ -14,8 +14,9 @@ from pilothouse.api.core import Pod, ReplicationController
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta, OwnerReference, View
 from pilothouse.client import Client
-from pilothouse.client.discovery import Resource, RestMapper
+from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import NotFound
+from pilothouse.machinery.api_resources import Resource
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.owners import controller_of
 from pilothouse.runtime import Cache

@@ -1,11 +1,11 @@
-"""Keeps ``status.used`` of ResourceQuotas true: counts what is there, of every resource that a quota can limit.
+"""Maintains the status of ResourceQuotas: the enforced limits, and how much of each is used.
 
-Promises: a quota's ``status.hard`` follows its ``spec.hard``, and ``status.used`` what is in the caches, as the
+Behaviour: a quota's ``status.hard`` follows its ``spec.hard``, and ``status.used`` what is in the caches, as the
 evaluators of admission count it, when the limits change, when something that a limit is about goes or uses less, and
 every ``--resource-quota-sync-period``. What is created is charged by admission at once; this controller gives back, and
 puts right. What cannot be counted now keeps its old number. Nothing is written when nothing is different.
 
-Not promised: that ``used`` is never too high. What goes is given back when its deletion has been seen.
+Not guaranteed: that ``used`` is never too high. What goes is given back when its deletion has been seen.
 
 Files: ``usage`` what is used and what is written, ``replenishment`` which changes can give something back, ``monitors``
 the informers of everything that counts, ``counting`` how much is used of it, ``controller`` the wiring.
@@ -16,14 +16,16 @@ import msgspec
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES
 from pilothouse.machinery.flags import DURATION, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.runtime.watches import Watch, any_object
 
 
 class ResourceQuotaOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
+    """What can be set. The last is upstream's gate ``PodLevelResources``, on in v1.36."""
 
     sync_period: float = 300.0
     concurrent_syncs: int = 5
+    pod_level_resources: bool = True
 
 
 DESCRIPTOR = Descriptor(
@@ -31,6 +33,7 @@ DESCRIPTOR = Descriptor(
     aliases=("resourcequota",),
     client_name="resourcequota-controller",
     options=ResourceQuotaOptions,
+    gate_fields=(GateSpec(field="pod_level_resources", gate="PodLevelResources"),),
     flags=(
         FlagSpec(
             field="sync_period",
@@ -49,10 +52,11 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=RESOURCE_QUOTAS, keep_raw=True, wakes=any_object),
+        Watch(kind=RESOURCE_QUOTAS, keep_raw=True, predicate=any_object),
         Watch(kind=PODS),
         Watch(kind=SERVICES),
         Watch(kind=PERSISTENT_VOLUME_CLAIMS),
     ),
-    factory="pilothouse.controllers.policy.resourcequota.controller:build",
+    watches_discovered=True,
+    package=__name__,
 )

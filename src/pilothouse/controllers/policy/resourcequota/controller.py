@@ -42,18 +42,19 @@ class ResourceQuotaController:
         self._log = log
         self._client = context.client
         self._sync_period = options.sync_period
-        self._informer = context.informers.informer(RESOURCE_QUOTAS, keep_raw=True)
+        self._informer = context.informer(RESOURCE_QUOTAS)
         self._quotas = self._informer.cache
         # Asked for before anybody watches their metadata; the monitors find them.
-        context.informers.informer(PODS)
-        context.informers.informer(SERVICES)
-        context.informers.informer(PERSISTENT_VOLUME_CLAIMS)
+        context.informer(PODS)
+        context.informer(SERVICES)
+        context.informer(PERSISTENT_VOLUME_CLAIMS)
         self.monitors = Monitors(
             context,
             replenish=self._replenish,
             added=self._added,
             is_limited=lambda namespace: bool(self._quotas.list(namespace)),
             on_new=self._enqueue_urgent,
+            pod_level_resources=options.pod_level_resources,
         )
         self._given_back: dict[str, float] = {}
         """When a quota was last written with less than before."""
@@ -80,6 +81,9 @@ class ResourceQuotaController:
                 self._log.info("Caches are synced", v=2, controller=self.name)
                 for pool in self._pools:
                     group.start(pool.run(), name=pool.name)
+                if self._sync_period <= 0:
+                    self._log.info("periodic quota controller resync disabled")
+                    await asyncio.get_running_loop().create_future()
                 while True:
                     for key in self._quotas.snapshot():
                         self._queue.add(key)
@@ -89,7 +93,7 @@ class ResourceQuotaController:
             self._urgent.shut_down()
             self._log.info("Stopped controller", controller=self.name)
 
-    # What wakes a quota
+    # What enqueues a quota
 
     def _quota_changed(self, old: ResourceQuota, new: ResourceQuota) -> None:
         # The status is written here and by admission: looking at that would never end.
@@ -133,7 +137,7 @@ class ResourceQuotaController:
         counted, unread = await self._count(quota)
         status = new_status(quota, counted)
         if status is not None:
-            if gives_back(quota, counted):
+            if gives_back(quota, counted) and self._quotas.still_has(quota.metadata):
                 self._given_back[key] = self._env.monotonic()
             body = replace_fields(raw, {"status": msgspec.json.encode(status)})
             meta = quota.metadata

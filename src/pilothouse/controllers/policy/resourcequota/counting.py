@@ -19,7 +19,7 @@ from pilothouse.semantics.pod_amounts import Amounts
 from pilothouse.semantics.quota import Evaluator, ScopeRequirement
 
 AT_ONCE = 100
-"""How many objects are looked at before others have their turn."""
+"""How many objects are processed before others have their turn."""
 
 
 class NotRead(Exception):
@@ -66,8 +66,9 @@ class Counter:
         known = self._known.get(meta.uid)
         if known is None or known.obj is not obj:
             known = _Known(obj, self.evaluator.usage(as_json(obj), self._env.now()), {})
-            # What is being deleted counts until its grace period is over: that is for the next look to tell.
-            if meta.deletion_timestamp is None and meta.uid:
+            # Not remembered: what is being deleted, because it counts only until its grace period is over, which the
+            # next sync must see; and what was deleted during this count, because nothing would remove it.
+            if meta.deletion_timestamp is None and meta.uid and self.informer.cache.still_has(meta):
                 self._known[meta.uid] = known
         for scope in scopes:
             inside = known.scopes.get(scope)

@@ -12,14 +12,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from pilothouse.api.resource import RESOURCE_CLAIMS
-from pilothouse.client.discovery import Discovery, Resource
 from pilothouse.controllers.policy.resourcequota.counting import Counter
 from pilothouse.controllers.policy.resourcequota.replenishment import MATTERS, never
 from pilothouse.controllers.shared.monitors import Monitor, ResourceKey, ResourceMonitors, wanted_resources
+from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.informer import Registration, SharedInformer
-from pilothouse.semantics.quota import Evaluator, evaluator_for, standing_evaluators
+from pilothouse.semantics.quota import Evaluator, PodEvaluator, evaluator_for, standing_evaluators
 
 NEEDED_VERBS = ("create", "delete", "list", "watch")
 CLAIMS = ("resource.k8s.io", "resourceclaims")
@@ -48,6 +48,7 @@ class Monitors(ResourceMonitors):
         added: Told,
         is_limited: Callable[[str], bool],
         on_new: Callable[[], None],
+        pod_level_resources: bool = True,
     ):
         super().__init__(
             context.client,
@@ -61,6 +62,7 @@ class Monitors(ResourceMonitors):
         self._added = added
         self._is_limited = is_limited
         self._on_new = on_new
+        self._pods = PodEvaluator(pod_level_resources=pod_level_resources)
         self._counters: dict[tuple[str, str], Counter] = {}
         self._claims: tuple[SharedInformer[Any], Counter] | None = None
         self.started = asyncio.Event()
@@ -105,7 +107,8 @@ class Monitors(ResourceMonitors):
         return quotable_resources(discovery)
 
     def listen(self, key: ResourceKey, resource: Resource, informer: SharedInformer[Any]) -> Registration[Any]:
-        evaluator = evaluator_for(key.group, key.resource)
+        is_pods = (key.group, key.resource) == ("", "pods")
+        evaluator = self._pods if is_pods else evaluator_for(key.group, key.resource)
         assert evaluator is not None, "only what can be counted is chosen"
         matters = MATTERS.get((key.group, key.resource), never)
         counter = Counter(self._env, evaluator, informer, is_measured=matters is not never)
@@ -126,12 +129,12 @@ class Monitors(ResourceMonitors):
 
         def on_update(old: Cached, new: Cached) -> None:
             namespace = new.metadata.namespace
+            replaced = old.metadata.uid != new.metadata.uid
+            if replaced:
+                counter.forget(old.metadata.uid)
             if not self._is_limited(namespace):
                 return
-            if old.metadata.uid != new.metadata.uid:
-                counter.forget(old.metadata.uid)
-                self._replenish(evaluator, namespace)
-            elif matters(old, new, self._env.now()):
+            if replaced or matters(old, new, self._env.now()):
                 self._replenish(evaluator, namespace)
 
         def on_delete(obj: Cached, _final_state_unknown: bool) -> None:

@@ -1,11 +1,12 @@
-"""Checks the expressions of ValidatingAdmissionPolicies against the types that the policies are about, and says in
-their status what does not fit: a misspelt field, a number that is compared with a text.
+"""Type-checks the CEL expressions of ValidatingAdmissionPolicies and reports errors in their status, such as a
+misspelt field or a comparison of a number with a string. API servers accept such expressions, and fail when
+they evaluate them.
 
-Promises: a new generation of a policy is looked at once, and ``status.observedGeneration`` says so. Expressions of
+Behaviour: a new generation of a policy is checked once, and ``status.observedGeneration`` says so. Expressions of
 validations and of their messages are checked against at most ten types. What is found are warnings: the policy does
 what it does all the same.
 
-Not promised: that it is looked at again when one of the types changes.
+Not guaranteed: that it is checked again when one of the types changes.
 
 Files: ``decide`` which types, and the status; ``types`` what an API server says of them; ``checking`` the expressions;
 ``controller`` the wiring. docs/controllers/validatingadmissionpolicy_status.md has where it differs from upstream.
@@ -15,11 +16,12 @@ import msgspec
 
 from pilothouse.api.admissionregistration import VALIDATING_ADMISSION_POLICIES
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch, any_object
 
 
 class PolicyStatusOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How many policies are looked at together."""
+    """How many policies are synced concurrently."""
 
     workers: int = 5
 
@@ -40,6 +42,6 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=VALIDATING_ADMISSION_POLICIES, wakes=any_object),),
-    factory="pilothouse.controllers.policy.validatingadmissionpolicy_status.controller:build",
+    watches=(Watch(kind=VALIDATING_ADMISSION_POLICIES, predicate=any_object),),
+    package=__name__,
 )

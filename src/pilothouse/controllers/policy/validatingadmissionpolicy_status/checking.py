@@ -4,18 +4,23 @@ After the apiserver library's ``admission/plugin/policy/validating/typechecking.
 (v1.36).
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from pilothouse.api.admissionregistration import Variable
-from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import Schema
+from pilothouse.cel.limits import Hire, no_process
+from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import ANYTHING, Schema
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.cel import environment, schemas
 
 _TEXT: Schema = {"type": "string"}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _MAP: Schema = {"type": "object", "additionalProperties": _TEXT}
 _NUMBER: Schema = {"type": "integer"}
 _TIME: Schema = {"type": "string", "format": "date-time"}
-_ANYTHING: Schema = {"x-kubernetes-int-or-string": True}
 
 
 def _object(**fields: Schema) -> Schema:
@@ -38,7 +43,7 @@ REQUEST = _object(
         username=_TEXT, uid=_TEXT, groups=_TEXTS, extra={"type": "object", "additionalProperties": _TEXTS}
     ),
     dryRun={"type": "boolean"},
-    options=_ANYTHING,
+    options=ANYTHING,
 )
 NAMESPACE = _object(
     metadata=_object(
@@ -68,53 +73,61 @@ _SCALARS = {"bool", "int", "uint", "double", "string", "bytes", "timestamp", "du
 
 
 class Checker:
-    """Checks the expressions of one policy against one type. ``params`` is None where nothing is known of them: then
-    they may not be named, as upstream has it."""
+    """Checks the expressions of one policy against one type. ``params`` is None where the policy has no
+    ``paramKind``: then ``params`` is no variable. Of an unknown type it is ``ANYTHING`` (v1.36 ``createVariableOpts``).
 
-    def __init__(self, schema: Schema, params: Schema | None, variables: Sequence[Variable]) -> None:
+    Large expressions and types are compiled by the process of ``hire``; after each of the others control returns to the
+    loop. Every method raises ``Busy``.
+    """
+
+    def __init__(self, schema: Schema, params: Schema | None, hire: Hire = no_process) -> None:
         self._schemas = {"object": schema, "oldObject": schema, "request": REQUEST, "namespaceObject": NAMESPACE}
         if params is not None:
             self._schemas["params"] = params
+        self._hire = hire
         self._variables: dict[str, str] = {}
-        for variable in variables:
-            # A variable may name those before it. What is wrong with one is not told: those who use it go unchecked.
-            self._variables[variable.name] = self._kind(variable.expression)
         self._environment = self._made()
 
-    def problem(self, expression: str) -> str:
-        """What the compiler says of it, "" if nothing."""
-        from pilothouse.apiserver.cel.environment import CompileError
+    async def declare(self, variables: Sequence[Variable]) -> None:
+        """Declare variables for the expressions that follow. A variable may use those before it."""
+        for variable in variables:
+            # An error in a variable is not reported: its type is dyn, and expressions that use it are not type-checked.
+            self._variables[variable.name] = await self._kind(variable.expression)
+            self._environment = self._made()
 
+    async def problem(self, expression: str) -> str:
+        """The compiler's error, "" if there is none."""
         try:
-            self._environment.check(expression)
-        except CompileError as error:
+            await self._check(expression)
+        except environment.CompileError as error:
             return str(error)
         return ""
 
-    def _kind(self, expression: str) -> str:
-        from pilothouse.apiserver.cel.environment import CompileError
-
+    async def _kind(self, expression: str) -> str:
         try:
-            kind: str = self._made().check(expression)
-        except CompileError:
+            kind = await self._check(expression)
+        except environment.CompileError:
             return "dyn"
         return kind if kind in _SCALARS else "dyn"
 
-    def _made(self) -> Any:
-        from pilothouse.apiserver.cel.environment import Environment
-        from pilothouse.apiserver.cel.schemas import PACKAGE, Types
+    async def _check(self, expression: str) -> str:
+        await asyncio.sleep(0)
+        kind: str = await self._environment.check_beside(expression, self._hire)
+        return kind
 
-        types = Types()
+    def _made(self) -> Any:
+        types = schemas.Types()
         names: dict[str, Any] = {}
         for name, schema in self._schemas.items():
             if name == "oldObject":
                 names[name] = names["object"]
                 continue
-            names[name] = types.of(schema, root=_lacks_metadata(schema) and name in ("object", "params")) or "dyn"
+            is_whole = name in ("object", "params") and schema is not ANYTHING
+            names[name] = types.of(schema, root=is_whole and _lacks_metadata(schema)) or "dyn"
         names["authorizer"] = "kubernetes.authorization.Authorizer"
-        names["variables"] = f"{PACKAGE}.Variables"
+        names["variables"] = f"{schemas.PACKAGE}.Variables"
         types.messages.append(("Variables", dict(self._variables)))
-        return Environment(names, types.serialized())
+        return environment.Environment(names, types.serialized())
 
 
 def _lacks_metadata(schema: Schema) -> bool:

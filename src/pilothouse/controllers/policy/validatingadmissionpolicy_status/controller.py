@@ -1,8 +1,8 @@
 """Looks at a policy when it is new or has changed."""
 
 from pilothouse.api.admissionregistration import VALIDATING_ADMISSION_POLICIES, ValidatingAdmissionPolicy
+from pilothouse.cel.limits import Busy
 from pilothouse.client import apply_patch
-from pilothouse.client.discovery import Discovery
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.policy.validatingadmissionpolicy_status import DESCRIPTOR, PolicyStatusOptions
 from pilothouse.controllers.policy.validatingadmissionpolicy_status.checking import Checker
@@ -18,8 +18,9 @@ from pilothouse.controllers.policy.validatingadmissionpolicy_status.decide impor
     types_to_check,
     warning,
 )
-from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import Schemas
-from pilothouse.runtime import Controller, ControllerContext, Requeue, RetryLater
+from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import ANYTHING, Schemas
+from pilothouse.machinery.api_resources import Discovery
+from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater
 
 QUEUE = "validatingadmissionpolicy-status"
 
@@ -29,19 +30,13 @@ def build(context: ControllerContext) -> "PolicyStatusController":
     return PolicyStatusController(context)
 
 
-class PolicyStatusController(Controller):
+class PolicyStatusController(ManagedController):
     """See the package for the promises. Keys are names of policies."""
 
     def __init__(self, context: ControllerContext) -> None:
-        policies = context.informers.informer(VALIDATING_ADMISSION_POLICIES)
+        policies = context.informer(VALIDATING_ADMISSION_POLICIES)
         super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            workers=context.options_as(PolicyStatusOptions).workers,
-            waits_for=(policies,),
-            metrics=context.metrics,
-            queue_name=QUEUE,
-            log=context.log,
+            context, DESCRIPTOR.name, workers=context.options_as(PolicyStatusOptions).workers, queue_name=QUEUE
         )
         assert context.rest_mapper is not None, "whoever builds controllers has one"
         self._context = context
@@ -57,7 +52,10 @@ class PolicyStatusController(Controller):
         policy = self._policies.get(key)
         if policy is None or not is_due(policy):
             return None
-        body = configuration(policy, await self._warnings(policy))
+        try:
+            body = configuration(policy, await self._warnings(policy))
+        except Busy as error:
+            raise RetryLater("too many expensive expressions") from error
         try:
             await self._context.client.patch(
                 VALIDATING_ADMISSION_POLICIES,
@@ -75,16 +73,19 @@ class PolicyStatusController(Controller):
     async def _warnings(self, policy: ValidatingAdmissionPolicy) -> list[tuple[str, str]]:
         spec, schemas = policy.spec, Schemas(self._context)
         wanted = type_of_params(spec)
-        params = await schemas.of(wanted) if wanted is not None else None
+        # Its definition may come after the policy: what is not known yet may be anything.
+        params = await schemas.of(wanted) or ANYTHING if wanted is not None else None
         checkers = []
         discovery = await self._discovery(policy)
         for name in types_to_check(spec, lambda named: kinds_of(discovery, named)):
             schema = await schemas.of(name)
             if schema is not None:
-                checkers.append((name, Checker(schema, params, spec.variables)))
+                checker = Checker(schema, params, self._context.expressions)
+                await checker.declare(spec.variables)
+                checkers.append((name, checker))
         found = []
         for where, expression in expressions(spec):
-            problems = [(name, checker.problem(expression)) for name, checker in checkers]
+            problems = [(name, await checker.problem(expression)) for name, checker in checkers]
             told = [(name, problem) for name, problem in problems if problem]
             if told:
                 found.append((where, warning(told)))

@@ -59,8 +59,8 @@ def types_to_check(spec: ValidatingAdmissionPolicySpec, kinds_of: KindsOf) -> li
 
 
 def type_of_params(spec: ValidatingAdmissionPolicySpec) -> TypeName | None:
-    """What the policy's parameters are."""
-    if spec.param_kind is None:
+    """The kind of the policy's parameters; None without one, also if its version is none (``paramsGVK``)."""
+    if spec.param_kind is None or spec.param_kind.api_version.count("/") > 1:
         return None
     group, _slash, version = spec.param_kind.api_version.rpartition("/")
     return TypeName(group, version, spec.param_kind.kind)
@@ -80,7 +80,7 @@ def warning(problems: Sequence[tuple[TypeName, str]]) -> str:
 
 
 def is_due(policy: ValidatingAdmissionPolicy) -> bool:
-    """Whether this generation was not looked at yet."""
+    """Whether this generation was not checked yet."""
     return policy.metadata.generation > policy.status.observed_generation
 
 

@@ -17,7 +17,7 @@ Schema = Mapping[str, Any]
 _KINDS = "x-kubernetes-group-version-kind"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _REFERENCE = "#/components/schemas/"
-_ANYTHING: Schema = {_INT_OR_STRING: True}
+ANYTHING: Schema = {_INT_OR_STRING: True}
 """How the types of expressions say that nothing is known before an expression runs."""
 
 
@@ -26,7 +26,7 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 class Schemas:
-    """The schemas of one look. Documents are fetched when they are needed, once."""
+    """The schemas that one sync uses. Each OpenAPI document is fetched once, when it is first needed."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._client = context.client
@@ -57,9 +57,9 @@ def filled(schemas: Mapping[str, Schema], schema: Schema, above: tuple[str, ...]
     if key:
         if key in above:
             return {"type": "object"}
-        return filled(schemas, schemas.get(key) or _ANYTHING, (*above, key))
+        return filled(schemas, schemas.get(key) or ANYTHING, (*above, key))
     if schema.get("format") == "int-or-string" or ("type" not in schema and ("oneOf" in schema or "anyOf" in schema)):
-        return _ANYTHING  # a quantity, or a port by number or name
+        return ANYTHING  # a quantity, or a port by number or name
     found = dict(schema)
     if schema.get("properties"):
         found["properties"] = {name: filled(schemas, below, above) for name, below in schema["properties"].items()}

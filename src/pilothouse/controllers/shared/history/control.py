@@ -91,7 +91,7 @@ class History:
         key = object_key(meta)
         cached, raw = self._revisions.get(key), self._revisions.raw(key)
         if raw is None or cached is None or cached.metadata.resource_version != meta.resource_version:
-            # It was written or read live in this look: what is written back is what the server has.
+            # It was written or read live in this sync: what is written back is what the server has.
             live = await self._client.get(CONTROLLER_REVISIONS.raw, meta.name, meta.namespace)
             raw = bytes(live)
         whole = replace_fields(raw, {**changes, "metadata.managedFields": None})

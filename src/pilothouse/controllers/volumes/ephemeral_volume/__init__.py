@@ -1,12 +1,12 @@
-"""Makes the claims of pods' ephemeral volumes: volumes that are written in the pod, and go with it.
+"""Creates the PersistentVolumeClaims of generic ephemeral volumes of pods.
 
-Promises: for each ephemeral volume of a pod that is not being deleted there is a claim ``<pod>-<volume>`` with the
+Behaviour: for each ephemeral volume of a pod that is not being deleted there is a claim ``<pod>-<volume>`` with the
 labels, annotations and spec of the template, owned by the pod. Whoever deletes it while the pod lives sees it come
-again. A claim of that name that was not made for the pod is left alone, and the pod is told.
+again. A claim of that name that was not made for the pod is left alone, and an event on the pod says so.
 
-Not promised: that the claim goes. It has its owner, and the garbage collector sees to it.
+Not guaranteed: that the claim goes. It has its owner, and the garbage collector sees to it.
 
-Files: ``decide`` what to make, ``controller`` the wiring. docs/controllers/ephemeral_volume.md has what wakes it and
+Files: ``decide`` what to make, ``controller`` the wiring. docs/controllers/ephemeral_volume.md has what enqueues it and
 where it differs from upstream.
 """
 
@@ -14,7 +14,8 @@ import msgspec
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch
 
 
 class EphemeralVolumeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +43,9 @@ DESCRIPTOR = Descriptor(
     watches=(
         Watch(
             kind=PODS,
-            indexes=("claim",),
-            wakes=lambda pod: any(each.ephemeral is not None for each in pod.spec.volumes),
+            predicate=lambda pod: any(each.ephemeral is not None for each in pod.spec.volumes),
         ),
         Watch(kind=PERSISTENT_VOLUME_CLAIMS),
     ),
-    factory="pilothouse.controllers.volumes.ephemeral_volume.controller:build",
+    package=__name__,
 )

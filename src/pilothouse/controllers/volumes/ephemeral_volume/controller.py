@@ -9,9 +9,9 @@ from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_cl
 from pilothouse.controllers.volumes.ephemeral_volume import DESCRIPTOR, EphemeralVolumeOptions
 from pilothouse.controllers.volumes.ephemeral_volume.decide import Make, decide, has_ephemeral_volumes
 from pilothouse.runtime import (
-    Controller,
     ControllerContext,
     EventRecorder,
+    ManagedController,
     Requeue,
     RetryLater,
     object_key,
@@ -31,25 +31,16 @@ def build(context: ControllerContext) -> "EphemeralVolumeController":
     return EphemeralVolumeController(context)
 
 
-class EphemeralVolumeController(Controller):
+class EphemeralVolumeController(ManagedController):
     """See the package for the promises. Keys are those of pods."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(EphemeralVolumeOptions)
-        pods = context.informers.informer(PODS)
-        claims = context.informers.informer(PERSISTENT_VOLUME_CLAIMS)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            workers=options.workers,
-            waits_for=(pods, claims),
-            metrics=context.metrics,
-            queue_name="ephemeral_volume",
-            log=context.log,
-        )
+        pods = context.informer(PODS, indexes={CLAIM_INDEX: index_by_claim})
+        claims = context.informer(PERSISTENT_VOLUME_CLAIMS)
+        super().__init__(context, DESCRIPTOR.name, workers=options.workers, queue_name="ephemeral_volume")
         self._client = context.client
         self._pods = pods.cache
-        self._pods.add_index(CLAIM_INDEX, index_by_claim)
         self._claims = claims.cache
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)

@@ -1,20 +1,21 @@
-"""Attaches the volumes of CSI drivers to the nodes of the pods that use them, and detaches them when none does.
+"""Attaches volumes of CSI drivers to the nodes of the pods that use them, and detaches them when no pod uses
+them any more.
 
 It does neither itself: it makes and deletes VolumeAttachments, and the driver's external-attacher does what they say.
 
-Promises: a volume that a pod on a managed node uses is attached there, and only then reported in the node's
+Behaviour: a volume that a pod on a managed node uses is attached there, and only then reported in the node's
 ``status.volumesAttached``, without which a kubelet mounts nothing. It is detached only after it has been taken off that
 report, and, as long as the node is healthy, only after the kubelet has said that it does not use it any more. A volume
 that one node may have at a time is attached to no other node before it is known to be detached. After six minutes of
 an unhealthy node, or at once if the node is declared out of service, it is detached without asking the kubelet.
 
-Not promised: that a volume which was detached by force was not written to any more. Who takes that risk is
+Not guaranteed: that a volume which was detached by force was not written to any more. Who takes that risk is
 ``--disable-force-detach-on-timeout``, and the taint.
 
 Files: ``desired`` what is wanted where, ``actual`` what is known to be where, ``decide`` when a volume is detached, and
 what pods are told, ``operations`` what is under way or rests after a failure, ``attaching`` the requests and what their
 answers mean, ``measures`` the metrics, ``controller`` the wiring and the loop.
-docs/controllers/persistentvolume_attach_detach.md has what wakes it and where it differs from upstream.
+docs/controllers/persistentvolume_attach_detach.md lists its triggers and its differences from upstream.
 """
 
 import msgspec
@@ -22,7 +23,8 @@ import msgspec
 from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from pilothouse.api.storage import CSI_DRIVERS, PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS
 from pilothouse.machinery.flags import BOOL, DURATION, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch, any_object
 from pilothouse.semantics.volumes import claim_names
 
 
@@ -67,12 +69,12 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=PODS, indexes=("claim",), wakes=lambda pod: bool(claim_names(pod))),
-        Watch(kind=NODES, wakes=lambda node: bool(node.status.volumes_attached)),
+        Watch(kind=PODS, predicate=lambda pod: bool(claim_names(pod))),
+        Watch(kind=NODES, predicate=lambda node: bool(node.status.volumes_attached)),
         Watch(kind=PERSISTENT_VOLUME_CLAIMS),
         Watch(kind=PERSISTENT_VOLUMES),
         Watch(kind=CSI_DRIVERS),
-        Watch(kind=VOLUME_ATTACHMENTS, wakes=any_object),
+        Watch(kind=VOLUME_ATTACHMENTS, predicate=any_object),
     ),
-    factory="pilothouse.controllers.volumes.persistentvolume_attach_detach.controller:build",
+    package=__name__,
 )

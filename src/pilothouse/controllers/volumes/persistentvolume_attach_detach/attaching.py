@@ -1,7 +1,7 @@
 """VolumeAttachments: how they are made, and what the driver's answer in them means. Pure.
 
-Upstream: v1.36 ``pkg/volume/csi/csi_attacher.go``. It looks at the object every half second and then less often; here
-each change of it is looked at.
+Upstream: v1.36 ``pkg/volume/csi/csi_attacher.go``. It polls the object every half second and then less often; here
+the watch shows each change.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 def new_attachment(disk: Disk, node: str) -> dict[str, Any]:
-    """The wish to have a volume attached to a node."""
+    """The VolumeAttachment that requests a volume to be attached to a node."""
     kind = VOLUME_ATTACHMENTS
     return {
         "apiVersion": kind.api_version,
@@ -40,8 +40,8 @@ def new_attachment(disk: Disk, node: str) -> dict[str, Any]:
     }
 
 
-def judge_attaching(found: VolumeAttachment | None) -> Done | Failed | None:
-    """What has become of the wish; None as long as that is open. One that the cache does not show is on its way."""
+def verify_attachment_status(found: VolumeAttachment | None) -> Done | Failed | None:
+    """The result of the request; None as long as that is open. One that the cache does not show is on its way."""
     if found is None:
         return None
     if found.metadata.deletion_timestamp is not None:
@@ -52,7 +52,7 @@ def judge_attaching(found: VolumeAttachment | None) -> Done | Failed | None:
     return Failed(error.message) if error is not None else None
 
 
-def judge_detaching(found: VolumeAttachment | None) -> Done | Failed | None:
+def verify_detachment_status(found: VolumeAttachment | None) -> Done | Failed | None:
     """What has become of the deletion; None as long as that is open."""
     if found is None:
         return Done()

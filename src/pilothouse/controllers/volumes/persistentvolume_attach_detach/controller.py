@@ -31,10 +31,10 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach.attaching imp
     DRIVER_SECONDS,
     Done,
     Failed,
-    judge_attaching,
-    judge_detaching,
     new_attachment,
     too_late,
+    verify_attachment_status,
+    verify_detachment_status,
 )
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.beginning import Beginning
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import (
@@ -58,9 +58,9 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach.operations im
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.runtime import (
-    Controller,
     ControllerContext,
     EventRecorder,
+    ManagedController,
     Requeue,
     WorkerPool,
     WorkQueue,
@@ -97,29 +97,21 @@ def build(context: ControllerContext) -> "AttachDetachController":
     return AttachDetachController(context)
 
 
-class AttachDetachController(Controller):
+class AttachDetachController(ManagedController):
     """See the package for the promises. The keys of its queue are those of claims."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(AttachDetachOptions)
-        informers = context.informers
-        pods, nodes = informers.informer(PODS), informers.informer(NODES)
-        claims, volumes = informers.informer(PERSISTENT_VOLUME_CLAIMS), informers.informer(PERSISTENT_VOLUMES)
-        drivers, attachments = informers.informer(CSI_DRIVERS), informers.informer(VOLUME_ATTACHMENTS)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(pods, nodes, claims, volumes, drivers, attachments),
-            metrics=context.metrics,
-            queue_name="pvcs",
-            log=context.log,
-        )
+        pods = context.informer(PODS, indexes={CLAIM_INDEX: index_by_claim})
+        nodes = context.informer(NODES)
+        claims, volumes = context.informer(PERSISTENT_VOLUME_CLAIMS), context.informer(PERSISTENT_VOLUMES)
+        drivers, attachments = context.informer(CSI_DRIVERS), context.informer(VOLUME_ATTACHMENTS)
+        super().__init__(context, DESCRIPTOR.name, queue_name="pvcs")
         self._options = options
         self._client = context.client
         self._pods, self._nodes = pods.cache, nodes.cache
         self._claims, self._volumes = claims.cache, volumes.cache
         self._drivers, self._attachments = drivers.cache, attachments.cache
-        self._pods.add_index(CLAIM_INDEX, index_by_claim)
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)
         self._open: dict[Pair, None] = {}
@@ -447,7 +439,7 @@ class AttachDetachController(Controller):
                     if not wanted.told:
                         users = self._desired.pods_on(others, volume)
                         for pod, message in in_use_elsewhere(disk, wanted.pods.values(), users):
-                            self._tell(pod, WARNING, "FailedAttachVolume", message)
+                            self._record_event(pod, WARNING, "FailedAttachVolume", message)
                         wanted.told = True
                     continue
             if self._operations.may_begin(ATTACH, pair, exclusive=disk.exclusive):
@@ -472,12 +464,12 @@ class AttachDetachController(Controller):
         assert disk is not None, "what is wanted is known"
         name = attachment_name(disk.driver, disk.handle, node)
         try:
-            operation.version = (await self._wish(name, disk, node)).metadata.resource_version
+            operation.version = (await self._create_attachment(name, disk, node)).metadata.resource_version
         except (ApiError, OSError) as error:
             raise RequestFailed(f"kubernetes.io/csi: attacher.Attach failed: {error}") from error
         self._await_answer(name, operation)
 
-    async def _wish(self, name: str, disk: Disk, node: str) -> VolumeAttachment:
+    async def _create_attachment(self, name: str, disk: Disk, node: str) -> VolumeAttachment:
         """The VolumeAttachment, made unless it is there. That it is, the cache alone does not prove: it may show one
         that was deleted long ago, with an answer that the driver gave to that."""
         if name in self._attachments:
@@ -529,19 +521,19 @@ class AttachDetachController(Controller):
     def _await_answer(self, name: str, operation: Operation) -> None:
         operation.deadline = self.env.monotonic() + DRIVER_SECONDS
         self._answers[name] = operation
-        self._judge(name, operation)
+        self._verify_status(name, operation)
         self._rounds.add(ROUND)  # which will look at the deadline
 
     def _see_attachment(self, found: VolumeAttachment) -> None:
         operation = self._answers.get(found.metadata.name)
         if operation is not None:
-            self._judge(found.metadata.name, operation)
+            self._verify_status(found.metadata.name, operation)
 
-    def _judge(self, name: str, operation: Operation) -> None:
+    def _verify_status(self, name: str, operation: Operation) -> None:
         found = self._attachments.get(name)
         if is_newer(operation.version, self._attachments.resource_version or "0"):
             return
-        answer = judge_attaching(found) if operation.kind == ATTACH else judge_detaching(found)
+        answer = verify_attachment_status(found) if operation.kind == ATTACH else verify_detachment_status(found)
         match answer:
             case Done():
                 self._succeed(operation)
@@ -561,7 +553,7 @@ class AttachDetachController(Controller):
             assert operation.disk is not None, "what is wanted is known"
             message = f"AttachVolume.Attach succeeded for volume {quote(operation.disk.volume)} "
             for pod in operation.pods:
-                self._tell(pod, NORMAL, "SuccessfulAttachVolume", message)
+                self._record_event(pod, NORMAL, "SuccessfulAttachVolume", message)
             self._actual.attach(operation.pair, operation.disk)
         else:
             self._actual.detach(operation.pair)
@@ -575,13 +567,13 @@ class AttachDetachController(Controller):
         if operation.kind == ATTACH:
             for pod in operation.pods:
                 message = f"AttachVolume.Attach failed for volume {quote(name)} : {why}"
-                self._tell(pod, WARNING, "FailedAttachVolume", message)
+                self._record_event(pod, WARNING, "FailedAttachVolume", message)
         if operation.kind == ATTACH or self._actual.get(operation.pair) is not None:
             self._actual.doubt(operation.pair, operation.disk)
         self.log.info("Operation failed", operation=operation.kind, volume=name, node=node, err=why)
         self._touch(operation.pair)
 
-    def _tell(self, pod: Pod, type_: str, reason: str, message: str) -> None:
+    def _record_event(self, pod: Pod, type_: str, reason: str, message: str) -> None:
         self._recorder.event(object_reference(PODS, pod.metadata), type_, reason, message)
 
     # What nodes are told

@@ -1,18 +1,19 @@
-"""Binds claims to volumes and volumes to claims, asks for volumes that are not there, and reclaims those let go.
+"""Binds claims and volumes to each other, requests the provisioning of missing volumes, and reclaims released
+ones.
 
-Promises: no volume is given to two claims and no claim gets two volumes, whatever fails in between: the volume is
+Behaviour: no volume is given to two claims and no claim gets two volumes, whatever fails in between: the volume is
 written first, under its resourceVersion, and whoever finds half a binding finishes it or takes it back. A claim that
 names no volume gets the smallest of those with the fewest access modes that do. A volume whose claim is gone is
 Released only after the API server itself has said that the claim is gone. What a user linked, a user keeps. Everything
-is looked at again every ``--pvclaimbinder-sync-period``.
+is synced again every ``--pvclaimbinder-sync-period``.
 
-Not promised: volumes. Those are made and deleted by external provisioners (CSI), which are told by annotations. Of the
-plugins inside upstream's program only host paths are there; none scrubs a volume for policy Recycle.
+Not guaranteed: volumes. Those are made and deleted by external provisioners (CSI), which act upon annotations. Of
+the plugins inside upstream's program only host paths are there; none scrubs a volume for policy Recycle.
 
-Files: ``books`` the newest known claims and volumes, ``claims`` and ``volumes`` what is to become of one, ``links`` how
-that is written, ``plugins`` who makes and deletes volumes, ``operations`` what takes long and goes on beside,
+Files: ``stores`` the newest known claims and volumes, ``claims`` and ``volumes`` what is to become of one, ``links``
+how that is written, ``plugins`` who makes and deletes volumes, ``operations`` what takes long and goes on beside,
 ``provisioning`` and ``reclaiming`` those operations, ``writes`` the requests, ``measures`` the metrics, ``controller``
-the wiring. docs/controllers/persistentvolume_binder.md has what wakes it and where it differs from upstream.
+the wiring. docs/controllers/persistentvolume_binder.md lists its triggers and its differences from upstream.
 """
 
 import msgspec
@@ -20,7 +21,8 @@ import msgspec
 from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES
 from pilothouse.machinery.flags import BOOL, DURATION, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch, any_object
 
 
 class BinderOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,12 +32,6 @@ class BinderOptions(msgspec.Struct, frozen=True, kw_only=True):
     dynamic_provisioning: bool = True
     hostpath_provisioner: bool = False
     """Make volumes of class provisioner ``kubernetes.io/host-path``: for clusters of one node, in tests."""
-
-    def problems(self) -> list[str]:
-        """A period of nothing would be a loop without a pause."""
-        if self.sync_period <= 0:
-            return ["--pvclaimbinder-sync-period must be positive"]
-        return []
 
 
 DESCRIPTOR = Descriptor(
@@ -75,11 +71,11 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=PERSISTENT_VOLUMES, keep_raw=True, wakes=any_object),
-        Watch(kind=PERSISTENT_VOLUME_CLAIMS, keep_raw=True, wakes=any_object),
+        Watch(kind=PERSISTENT_VOLUMES, keep_raw=True, predicate=any_object),
+        Watch(kind=PERSISTENT_VOLUME_CLAIMS, keep_raw=True, predicate=any_object),
         Watch(kind=STORAGE_CLASSES),
-        Watch(kind=PODS, indexes=("claim",)),
+        Watch(kind=PODS),
         Watch(kind=NODES),
     ),
-    factory="pilothouse.controllers.volumes.persistentvolume_binder.controller:build",
+    package=__name__,
 )

@@ -1,8 +1,8 @@
-"""The wiring: what wakes which claim or volume, and one look at each.
+"""The wiring: what enqueues which claim or volume, and one sync of each.
 
 Two queues with one worker each, as upstream (v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``):
-two looks at claims at once could give one volume to both. What they find out is in ``books``, and what one of them does
-the other one sees.
+two syncs of claims at once could give one volume to both. What they find out is in ``stores``, and what one of them
+does the other one sees.
 """
 
 import asyncio
@@ -10,11 +10,11 @@ import asyncio
 from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim
 from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES, PersistentVolume, StorageClass
 from pilothouse.client.errors import ApiError, Conflict
+from pilothouse.controllers.shared.pauses import pause
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.shared.volume_links import Claim, Known, Volume, with_annotations
 from pilothouse.controllers.shared.volume_plugins import HOST_PATH
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR, BinderOptions, links
-from pilothouse.controllers.volumes.persistentvolume_binder.books import ClaimBook, VolumeBook
 from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
     Bind,
     Lose,
@@ -30,10 +30,11 @@ from pilothouse.controllers.volumes.persistentvolume_binder.operations import Op
 from pilothouse.controllers.volumes.persistentvolume_binder.plugins import NoPlugin, provisioner_of
 from pilothouse.controllers.volumes.persistentvolume_binder.provisioning import FAILED, Provisioning
 from pilothouse.controllers.volumes.persistentvolume_binder.reclaiming import Reclaiming
+from pilothouse.controllers.volumes.persistentvolume_binder.stores import ClaimStore, VolumeStore
 from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
     Reclaim,
+    RecordModeMismatch,
     SetPhase,
-    TellModes,
     Unbind,
     WakeClaim,
     decide_volume,
@@ -45,7 +46,6 @@ from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
 from pilothouse.env import TaskGroup
 from pilothouse.machinery.go_text import quote
 from pilothouse.runtime import ControllerContext, Requeue, RetryLater, WorkerPool, WorkQueue, object_key
-from pilothouse.runtime.controller import Syncing
 from pilothouse.runtime.events import WARNING
 from pilothouse.semantics.volumes import (
     BETA_STORAGE_PROVISIONER,
@@ -74,22 +74,23 @@ class BinderController:
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(BinderOptions)
-        env, metrics, log, informers = context.env, context.metrics, context.log, context.informers
+        env, metrics, log = context.env, context.metrics, context.log
         self._options = options
         self._log = log
-        self._shown_claims = informers.informer(PERSISTENT_VOLUME_CLAIMS, keep_raw=True)
-        self._shown_volumes = informers.informer(PERSISTENT_VOLUMES, keep_raw=True)
-        classes, pods, nodes = informers.informer(STORAGE_CLASSES), informers.informer(PODS), informers.informer(NODES)
-        self._waits_for: tuple[Syncing, ...] = (self._shown_volumes, self._shown_claims, classes, pods, nodes)
+        self._shown_claims = context.informer(PERSISTENT_VOLUME_CLAIMS)
+        self._shown_volumes = context.informer(PERSISTENT_VOLUMES)
+        classes = context.informer(STORAGE_CLASSES)
+        pods = context.informer(PODS, indexes={CLAIM_INDEX: index_by_claim})
+        nodes = context.informer(NODES)
+        self._waits_for = context.awaited
         self._classes = classes.cache
         self._pods = pods.cache
-        self._pods.add_index(CLAIM_INDEX, index_by_claim)
-        self._claims = ClaimBook()
-        self._volumes = VolumeBook()
+        self._claims = ClaimStore(self._shown_claims.cache)
+        self._volumes = VolumeStore(self._shown_volumes.cache)
         self._writes = Writes(context.client, env, self._claims, self._volumes, log)
         self._measures = Measures(metrics, env, self._claims, self._volumes)
         self._operations = Operations(env, self.name, log)
-        self._provisioning = Provisioning(env, self._writes, nodes.cache)
+        self._provisioning = Provisioning(env, self._writes, nodes.cache, host_paths=self._options.hostpath_provisioner)
         self._reclaiming = Reclaiming(self._writes, self._claims, self._pods, log)
         self._claim_queue: WorkQueue[str] = WorkQueue(env, "claims", metrics)
         self._volume_queue: WorkQueue[str] = WorkQueue(env, "volumes", metrics)
@@ -120,7 +121,7 @@ class BinderController:
                 group.start(self._writes.recorder.run(), name=f"{self.name}-events")
                 for informer in self._waits_for:
                     await informer.wait_synced()
-                self._fill_books()
+                self._initialize_caches()
                 self._log.info("Caches are synced", v=2, controller=self.name)
                 for pool in (*self._pools, self._operations.pool):
                     group.start(pool.run(), name=pool.name)
@@ -131,8 +132,8 @@ class BinderController:
             self._volume_queue.shut_down()
             self._log.info("Stopped controller", controller=self.name)
 
-    def _fill_books(self) -> None:
-        """All that is there, before the first look at any of it: a volume must not be called released because its claim
+    def _initialize_caches(self) -> None:
+        """All that is there, before the first sync of any of it: a volume must not be called released because its claim
         has not had its turn yet."""
         for key in self._shown_volumes.cache.snapshot():
             self._take_volume(key)
@@ -150,7 +151,7 @@ class BinderController:
                 self._volume_queue.add(object_key(volume.metadata))
             if not claims and not volumes:
                 self._anything.clear()
-            await asyncio.sleep(self._options.sync_period)
+            await asyncio.sleep(pause(self._options.sync_period))
 
     def _wake(self, queue: WorkQueue[str], found: PersistentVolumeClaim | PersistentVolume) -> None:
         self._anything.set()
@@ -229,7 +230,7 @@ class BinderController:
             case Bind(volume=name):
                 await self._bind(key, claim, name)
             case StayPending(note=note):
-                self._tell(claim, note)
+                self._record_event(claim, note)
                 await self._writes.update_claim_status(claim, links.claim_phase(claim, "Pending"))
             case UseClass(name=name):
                 await self._classify(claim, name)
@@ -238,9 +239,9 @@ class BinderController:
             case Lose(reason=reason, message=message):
                 if claim.object.status.phase != "Lost" and not await self._has_volume(claim.object):
                     lost = await self._writes.update_claim_status(claim, links.claim_phase(claim, "Lost"))
-                    self._tell(lost, Note(WARNING, reason, message))
+                    self._record_event(lost, Note(WARNING, reason, message))
             case Refuse(note=note, error=error):
-                self._tell(claim, note)
+                self._record_event(claim, note)
                 raise InvalidBinding(error)
 
     async def _has_volume(self, claim: PersistentVolumeClaim) -> bool:
@@ -262,9 +263,9 @@ class BinderController:
         )  # fmt: skip
         return True
 
-    def _tell(self, claim: Claim, note: Note | None) -> None:
+    def _record_event(self, claim: Claim, note: Note | None) -> None:
         if note is not None:
-            self._writes.tell_claim(claim.object, note.type, note.reason, note.message)
+            self._writes.record_claim_event(claim.object, note.type, note.reason, note.message)
 
     async def _bind(self, key: str, claim: Claim, name: str) -> None:
         volume = self._volumes.get(name)
@@ -296,18 +297,20 @@ class BinderController:
         try:
             if class_ is None:
                 raise NoPlugin(f"storageclass.storage.k8s.io {quote(name)} not found")
-            provisioner = provisioner_of(class_.provisioner, host_paths=self._options.hostpath_provisioner)
+            provisioner = provisioner_of(class_.provisioner)
         except NoPlugin as error:
-            self._tell(claim, Note(WARNING, FAILED, str(error)))
+            self._record_event(claim, Note(WARNING, FAILED, str(error)))
             return
 
         async def provision() -> None:
+            if not self._shown_claims.cache.still_has(claim.object.metadata):
+                return  # it went before its turn came
             self._measures.begin("provision", key, provisioner)
             try:
                 if provisioner == HOST_PATH:
                     await self._provisioning.make_host_path(claim, class_)
                 else:
-                    await self._provisioning.tell_external(claim, provisioner)
+                    await self._provisioning.provision_externally(claim, provisioner)
             except Exception:
                 self._measures.fail("provision", key)
                 raise
@@ -356,9 +359,9 @@ class BinderController:
             case WakeClaim():
                 assert claim is not None, "there is one to wake"
                 self._claim_queue.add(object_key(claim.metadata))
-            case TellModes():
+            case RecordModeMismatch():
                 assert claim is not None, "there is one that does not fit"
-                self._tell_modes(volume.object, claim)
+                self._record_mode_mismatch(volume.object, claim)
             case Unbind():
                 await self._writes.unbind(volume)
 
@@ -395,12 +398,12 @@ class BinderController:
                 claim = None
         return claim
 
-    def _tell_modes(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
+    def _record_mode_mismatch(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
         reason, why = "VolumeMismatch", "due to incompatible volumeMode."
         text = f"Cannot bind PersistentVolume to requested PersistentVolumeClaim {quote(claim.metadata.name)} {why}"
-        self._writes.tell_volume(volume, WARNING, reason, text)
+        self._writes.record_volume_event(volume, WARNING, reason, text)
         text = f"Cannot bind PersistentVolume {quote(volume.metadata.name)} to requested PersistentVolumeClaim {why}"
-        self._writes.tell_claim(claim, WARNING, reason, text)
+        self._writes.record_claim_event(claim, WARNING, reason, text)
 
     async def _reclaim(self, volume: Volume) -> None:
         meta = volume.object.metadata
@@ -412,19 +415,19 @@ class BinderController:
                 return
             case "Delete":
                 self._measures.begin("delete", name, meta.annotations.get(PROVISIONED_BY, ""))
-                self._operations.begin(f"delete-{name}[{meta.uid}]", self._deletion(name))
+                self._operations.begin(f"delete-{name}[{meta.uid}]", self._deletion(volume))
             case "Recycle":
                 self._operations.begin(f"recycle-{name}[{meta.uid}]", lambda: operation(name))
             case _:
                 text = "Volume has unrecognized PersistentVolumeReclaimPolicy"
                 await self._writes.fail_volume(volume, "VolumeUnknownReclaimPolicy", text)
 
-    def _deletion(self, name: str) -> Operation:
+    def _deletion(self, volume: Volume) -> Operation:
         async def delete() -> None:
             try:
-                await self._reclaiming.delete(name)
+                await self._reclaiming.delete(volume)
             except Exception:
-                self._measures.fail("delete", name)
+                self._measures.fail("delete", volume.object.metadata.name)
                 raise
 
         return delete

@@ -83,7 +83,7 @@ def classified_claim(claim: Claim, class_name: str) -> bytes:
     return replace_fields(claim.raw, {"spec.storageClassName": _json(class_name)})
 
 
-def told_claim(claim: Claim, provisioner: str) -> bytes | None:
+def claim_with_provisioner(claim: Claim, provisioner: str) -> bytes | None:
     """The claim, saying who is to make a volume for it. The older annotation is for older provisioners."""
     annotations = claim.object.metadata.annotations
     if annotations.get(STORAGE_PROVISIONER) == provisioner:

@@ -4,7 +4,7 @@
 from collections import Counter
 
 from pilothouse.controllers.shared.volume_plugins import plugin_of
-from pilothouse.controllers.volumes.persistentvolume_binder.books import ClaimBook, VolumeBook
+from pilothouse.controllers.volumes.persistentvolume_binder.stores import ClaimStore, VolumeStore
 from pilothouse.env import Env
 from pilothouse.runtime import Registry
 from pilothouse.semantics.volumes import claim_class, volume_class
@@ -17,7 +17,7 @@ Key = tuple[str, ...]
 class Measures:
     """Counts what is there when somebody asks, and times what is made and deleted from its beginning to its end."""
 
-    def __init__(self, metrics: Registry, env: Env, claims: ClaimBook, volumes: VolumeBook) -> None:
+    def __init__(self, metrics: Registry, env: Env, claims: ClaimStore, volumes: VolumeStore) -> None:
         self._env = env
         self._claims = claims
         self._volumes = volumes
@@ -75,14 +75,14 @@ class Measures:
 
     def begin(self, operation: str, key: str, plugin: str) -> None:
         """Somebody asked for a volume to be made or deleted, if not before."""
-        self._begun.setdefault((operation, key), (plugin, self._env.monotonic()))
+        self._begun.setdefault((operation, key), (plugin, self._env.perf_counter()))
 
     def end(self, operation: str, key: str) -> None:
         """It is done."""
         begun = self._begun.pop((operation, key), None)
         if begun is not None:
             plugin, at = begun
-            self._seconds.labels_of(plugin or "N/A", operation).observe(self._env.monotonic() - at)
+            self._seconds.labels_of(plugin or "N/A", operation).observe(self._env.perf_counter() - at)
 
     def fail(self, operation: str, key: str) -> None:
         """It failed, and may be tried again: it goes on taking its time."""

@@ -1,8 +1,8 @@
 """What takes long, beside the two workers: making and deleting volumes, one at a time for each of them.
 
-An operation that failed rests before it may begin anew: half a second, doubling to two minutes. Nothing brings it back
-by itself: the next look at its claim or volume does, at the latest with the resync. As ``goroutinemap`` with
-exponential back-off (v1.36 ``pkg/util/goroutinemap``).
+An operation that failed rests before it may begin anew: half a second, doubling to two minutes. It is not
+retried by itself: the next sync of its claim or volume starts it again, at the latest the resync. As
+``goroutinemap`` with exponential back-off (v1.36 ``pkg/util/goroutinemap``).
 """
 
 from collections.abc import Awaitable, Callable
@@ -44,17 +44,21 @@ class Operations:
     async def _run(self, key: str) -> Requeue | None:
         operation = self._begun.get(key)
         if operation is None:
-            return None  # it broke off unexpectedly; the next look begins it anew
+            return None  # it broke off unexpectedly; the next sync begins it anew
         try:
             await operation()
         except (ApiError, OSError, OperationFailed) as error:
-            self._backoff.next(key)
+            self._rest(key)
             self._log.info("Operation failed", v=2, operationName=key, err=str(error))
         except Exception:
-            self._backoff.next(key)
+            self._rest(key)
             raise
         else:
             self._backoff.reset(key)
         finally:
             self._begun.pop(key, None)
         return None
+
+    def _rest(self, key: str) -> None:
+        self._backoff.next(key)
+        self._backoff.collect()  # of claims and volumes that have gone, too

@@ -8,9 +8,10 @@ import re
 from pilothouse.api.storage import PersistentVolume
 from pilothouse.controllers.shared.volume_plugins import HOST_PATH, csi_name_of, is_in_tree
 from pilothouse.machinery.go_text import quote
-from pilothouse.semantics.volumes import PROVISIONED_BY
+from pilothouse.semantics.volumes import MIGRATED_TO, PROVISIONED_BY
 
 HOST_PATHS = "/tmp/hostpath_pv"  # noqa: S108  # upstream's folder, of the node; nothing is opened here
+NFS = "kubernetes.io/nfs"
 _DELETABLE = re.compile("/tmp/.+")  # noqa: S108  # compared only
 
 
@@ -18,35 +19,41 @@ class NoPlugin(Exception):
     """Nobody is there who could."""
 
 
-def provisioner_of(name: str, *, host_paths: bool) -> str:
+def provisioner_of(name: str) -> str:
     """Who makes volumes for a class with this provisioner: ``HOST_PATH``, or the external one's name.
 
-    Raises ``NoPlugin``: for a plugin that is gone, and for ``kubernetes.io/no-provisioner``.
+    Raises ``NoPlugin``: for a plugin that is gone or makes none, and for ``kubernetes.io/no-provisioner``.
     """
     if csi_name_of(name):
         return csi_name_of(name)
-    if name == HOST_PATH and host_paths:
-        return HOST_PATH
-    if is_in_tree(name):
+    if name == NFS:
+        raise NoPlugin("no provisionable volume plugin matched")
+    if is_in_tree(name) and name != HOST_PATH:
         raise NoPlugin(f"no volume plugin matched name: {name}")
     return name
 
 
 def deleter_of(volume: PersistentVolume) -> str:
-    """Who deletes the volume: ``HOST_PATH``, or nothing where somebody else does. Raises ``NoPlugin``."""
-    made_by = volume.metadata.annotations.get(PROVISIONED_BY, "")
+    """Who deletes the volume: ``HOST_PATH``, or nothing where somebody else does. Raises ``NoPlugin``.
+
+    As ``findDeletablePlugin``: upstream's binder has the plugins of host paths and NFS, and only the first one deletes.
+    """
+    annotations, spec = volume.metadata.annotations, volume.spec
+    made_by = annotations.get(PROVISIONED_BY, "")
     if made_by:
+        if made_by == NFS:
+            raise NoPlugin("no deletable volume plugin matched")
         if made_by == HOST_PATH:
             return HOST_PATH
         if is_in_tree(made_by) and not csi_name_of(made_by):
             raise NoPlugin(f"no volume plugin matched name: {made_by}")
         return ""
-    if volume.spec.csi is not None:
+    if MIGRATED_TO in annotations or spec.csi is not None:
         return ""
-    if volume.spec.host_path is not None:
+    if spec.host_path is not None:
         return HOST_PATH
-    name = quote(volume.metadata.name)
-    raise NoPlugin(f"error getting deleter volume plugin for volume {name}: no deletable volume plugin matched")
+    why = "no volume plugin matched" if spec.nfs is None else "no deletable volume plugin matched"
+    raise NoPlugin(f"error getting deleter volume plugin for volume {quote(volume.metadata.name)}: {why}")
 
 
 def why_not_deletable(volume: PersistentVolume) -> str:

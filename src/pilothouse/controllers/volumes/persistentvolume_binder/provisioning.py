@@ -37,29 +37,31 @@ FAILED = "ProvisioningFailed"
 
 
 class Provisioning:
-    """The operations that make volumes. Each tells what went wrong and raises ``OperationFailed``."""
+    """The operations that make volumes. Each tells what went wrong and raises ``OperationFailed``. ``host_paths`` is
+    ``--enable-hostpath-provisioner``."""
 
-    def __init__(self, env: Env, writes: Writes, nodes: Cache[Node]) -> None:
+    def __init__(self, env: Env, writes: Writes, nodes: Cache[Node], *, host_paths: bool) -> None:
         self._env = env
+        self._host_paths = host_paths
         self._writes = writes
         self._nodes = nodes
 
-    async def tell_external(self, claim: Claim, provisioner: str) -> None:
+    async def provision_externally(self, claim: Claim, provisioner: str) -> None:
         """Tell whoever makes volumes by this name that the claim needs one, and the user who is waited for."""
         try:
-            claim = await self._writes.update_claim(claim, links.told_claim(claim, provisioner))
+            claim = await self._writes.update_claim(claim, links.claim_with_provisioner(claim, provisioner))
         except Conflict:
             # The claim has just changed, and the event of that brings it back. Upstream warns its owner.
             return
         except ApiError as error:
-            self._tell_failed(claim, f"Error saving claim: {error}")
+            self._record_failure(claim, f"Error saving claim: {error}")
             raise
         message = (
             f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the "
             "system administrator. If volume creation is delayed, please verify that the provisioner is running and "
             "correctly registered."
         )
-        self._writes.tell_claim(claim.object, NORMAL, "ExternalProvisioning", message)
+        self._writes.record_claim_event(claim.object, NORMAL, "ExternalProvisioning", message)
 
     async def make_host_path(self, claim: Claim, class_: StorageClass) -> None:
         """Make a volume that is a folder of the node."""
@@ -67,7 +69,7 @@ class Provisioning:
             why = "is not a CSI plugin. Only CSI plugin can provision a claim with a datasource"
             raise self._failed(claim, f"plugin {quote(HOST_PATH)} {why}")
         try:
-            claim = await self._writes.update_claim(claim, links.told_claim(claim, class_.provisioner))
+            claim = await self._writes.update_claim(claim, links.claim_with_provisioner(claim, class_.provisioner))
         except Conflict:
             return
         name = f"pvc-{claim.object.metadata.uid}"
@@ -78,6 +80,9 @@ class Provisioning:
             named = quote(class_.metadata.name)
             text = f"Mount options are not supported by the provisioner but StorageClass {named} has mount options"
             raise self._failed(claim, f"{text} {options}")
+        if not self._host_paths:
+            why = f"provisioning in volume plugin {quote(HOST_PATH)} is disabled"
+            raise self._failed(claim, f"Failed to create provisioner: {why}")
         node = claim.object.metadata.annotations.get(SELECTED_NODE)
         if node is not None and self._nodes.get(node) is None:
             raise self._failed(claim, f"Failed to get target node: node {quote(node)} not found")
@@ -88,7 +93,7 @@ class Provisioning:
             raise self._failed(claim, text)
         await self._save(claim, self._host_path(claim, class_, name))
         message = f"Successfully provisioned volume {name} using {HOST_PATH}"
-        self._writes.tell_claim(claim.object, NORMAL, "ProvisioningSucceeded", message)
+        self._writes.record_claim_event(claim.object, NORMAL, "ProvisioningSucceeded", message)
 
     def _host_path(self, claim: Claim, class_: StorageClass, name: str) -> dict[str, Any]:
         spec = claim.object.spec
@@ -130,8 +135,8 @@ class Provisioning:
                 return
 
     def _failed(self, claim: Claim, message: str) -> OperationFailed:
-        self._tell_failed(claim, message)
+        self._record_failure(claim, message)
         return OperationFailed(message)
 
-    def _tell_failed(self, claim: Claim, message: str) -> None:
-        self._writes.tell_claim(claim.object, WARNING, FAILED, message)
+    def _record_failure(self, claim: Claim, message: str) -> None:
+        self._writes.record_claim_event(claim.object, WARNING, FAILED, message)

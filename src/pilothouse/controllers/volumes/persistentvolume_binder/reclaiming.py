@@ -1,8 +1,8 @@
 """What becomes of a volume that nobody has a claim to, by its policy.
 
 Mirrors ``deleteVolumeOperation`` and ``recycleVolumeOperation``, v1.36
-``pkg/controller/volume/persistentvolume/pv_controller.go``. Both begin with the volume as the server has it: they may
-have waited, and what they are about cannot be undone.
+``pkg/controller/volume/persistentvolume/pv_controller.go``. Both go by the volume as the server has it: they may have
+waited, and what they are about cannot be undone.
 
 No plugin here recycles. Upstream's two (host path, NFS) start a pod that empties the volume; the policy is deprecated,
 and such a volume Fails here as it does upstream for all other kinds of volumes.
@@ -13,9 +13,9 @@ from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX
 from pilothouse.controllers.shared.volume_links import Volume
 from pilothouse.controllers.volumes.persistentvolume_binder import links
-from pilothouse.controllers.volumes.persistentvolume_binder.books import ClaimBook
 from pilothouse.controllers.volumes.persistentvolume_binder.operations import OperationFailed
 from pilothouse.controllers.volumes.persistentvolume_binder.plugins import NoPlugin, deleter_of, why_not_deletable
+from pilothouse.controllers.volumes.persistentvolume_binder.stores import ClaimStore
 from pilothouse.controllers.volumes.persistentvolume_binder.volumes import is_released
 from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
 from pilothouse.env import Log
@@ -27,28 +27,31 @@ from pilothouse.semantics.volumes import IN_TREE_FINALIZER, has_ended
 class Reclaiming:
     """The operations on volumes that were let go."""
 
-    def __init__(self, writes: Writes, claims: ClaimBook, pods: Cache[Pod], log: Log) -> None:
+    def __init__(self, writes: Writes, claims: ClaimStore, pods: Cache[Pod], log: Log) -> None:
         self._writes = writes
         self._claims = claims
         self._pods = pods
         self._log = log
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, released: Volume) -> None:
         """Delete the volume and then its object, unless that is somebody else's task."""
+        name = released.object.metadata.name
+        try:
+            if not deleter_of(released.object):
+                self._log.info("External deleter for volume requested, ignoring", v=3, volumeName=name)
+                return
+        except NoPlugin as error:
+            # No failed operation: it does not rest before the next one.
+            await self._writes.fail_volume(released, "VolumeFailedDelete", str(error))
+            return
         volume = await self._writes.live_volume(name)
         if volume is None or not self._is_released(volume):
             self._log.info("Volume no longer needs deletion, skipping", v=3, volumeName=name)
             return
-        try:
-            if not deleter_of(volume.object):
-                self._log.info("External deleter for volume requested, ignoring", v=3, volumeName=name)
-                return
-            why = why_not_deletable(volume.object)
-            if why:
-                raise OperationFailed(why)
-        except (NoPlugin, OperationFailed) as error:
-            await self._writes.fail_volume(volume, "VolumeFailedDelete", str(error))
-            raise OperationFailed(str(error)) from error
+        why = why_not_deletable(volume.object)
+        if why:
+            await self._writes.fail_volume(volume, "VolumeFailedDelete", why)
+            raise OperationFailed(why)
         meta = volume.object.metadata
         if IN_TREE_FINALIZER in meta.finalizers:
             left = tuple(each for each in meta.finalizers if each != IN_TREE_FINALIZER)
@@ -58,7 +61,7 @@ class Reclaiming:
         except NotFound:
             pass
         except ApiError as error:
-            # It is done anew with the next look at the volume.
+            # It is done anew with the next sync of the volume.
             self._log.info("Failed to delete volume from database", v=3, volumeName=name, err=str(error))
 
     async def recycle(self, name: str) -> None:
@@ -74,7 +77,7 @@ class Reclaiming:
         # A claim of that name is a new one, with a volume of its own: those pods are about that.
         if users and self._claims.get(key) is None:
             text = f"Volume is used by pods: {','.join(users)}"
-            self._writes.tell_volume(volume.object, NORMAL, "VolumeFailedRecycle", text)
+            self._writes.record_volume_event(volume.object, NORMAL, "VolumeFailedRecycle", text)
             return
         await self._writes.fail_volume(volume, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
 

@@ -34,7 +34,7 @@ class WakeClaim(msgspec.Struct, frozen=True):
     """The claim does not know of the volume yet: its turn."""
 
 
-class TellModes(msgspec.Struct, frozen=True):
+class RecordModeMismatch(msgspec.Struct, frozen=True):
     """One is for files, the other for blocks. Both are told."""
 
 
@@ -42,7 +42,7 @@ class Unbind(msgspec.Struct, frozen=True):
     """The claim has another volume. What the controller linked is undone; what a user did stays, less the uid."""
 
 
-VolumeStep = SetPhase | Reclaim | WakeClaim | TellModes | Unbind
+VolumeStep = SetPhase | Reclaim | WakeClaim | RecordModeMismatch | Unbind
 
 
 def is_let_go(volume: PersistentVolume) -> bool:
@@ -58,7 +58,7 @@ def decide_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None)
     if claim is None:
         return Reclaim(release=not is_let_go(volume))
     if not claim.spec.volume_name:
-        return TellModes() if modes_differ(claim, volume) else WakeClaim()
+        return RecordModeMismatch() if modes_differ(claim, volume) else WakeClaim()
     if claim.spec.volume_name == volume.metadata.name:
         return SetPhase("Bound")
     spec = volume.spec

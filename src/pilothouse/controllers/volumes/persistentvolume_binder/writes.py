@@ -13,7 +13,7 @@ from pilothouse.client import Client
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.shared.volume_links import Claim, Known, Volume, bound_volume, known
 from pilothouse.controllers.volumes.persistentvolume_binder import links
-from pilothouse.controllers.volumes.persistentvolume_binder.books import Book, ClaimBook, VolumeBook
+from pilothouse.controllers.volumes.persistentvolume_binder.stores import ClaimStore, Store, VolumeStore
 from pilothouse.env import Env, Log
 from pilothouse.runtime import EventRecorder, object_reference
 from pilothouse.runtime.cache import Cached
@@ -27,7 +27,7 @@ COMPONENT = "persistentvolume-controller"
 class Writes:
     """The requests of one binder. ``recorder`` must run."""
 
-    def __init__(self, client: Client, env: Env, claims: ClaimBook, volumes: VolumeBook, log: Log) -> None:
+    def __init__(self, client: Client, env: Env, claims: ClaimStore, volumes: VolumeStore, log: Log) -> None:
         self._client = client
         self._claims = claims
         self._volumes = volumes
@@ -36,11 +36,11 @@ class Writes:
 
     # Events
 
-    def tell_claim(self, claim: PersistentVolumeClaim, type_: str, reason: str, message: str) -> None:
+    def record_claim_event(self, claim: PersistentVolumeClaim, type_: str, reason: str, message: str) -> None:
         """An event on a claim."""
         self.recorder.event(object_reference(PERSISTENT_VOLUME_CLAIMS, claim.metadata), type_, reason, message)
 
-    def tell_volume(self, volume: PersistentVolume, type_: str, reason: str, message: str) -> None:
+    def record_volume_event(self, volume: PersistentVolume, type_: str, reason: str, message: str) -> None:
         """An event on a volume."""
         self.recorder.event(object_reference(PERSISTENT_VOLUMES, volume.metadata), type_, reason, message)
 
@@ -79,7 +79,7 @@ class Writes:
         """The volume has Failed: its status says why, and so does an event, once."""
         if volume.object.status.phase != "Failed":
             written = await self.set_phase(volume, "Failed", message)
-            self.tell_volume(written.object, "Warning", reason, message)
+            self.record_volume_event(written.object, "Warning", reason, message)
 
     async def unbind(self, volume: Volume) -> None:
         """Take a link back and make the volume available."""
@@ -89,7 +89,7 @@ class Writes:
     async def create_volume(self, body: dict[str, Any]) -> None:
         """A new volume."""
         raw = await self._client.create(PERSISTENT_VOLUMES.raw, body)
-        self._volumes.put(known(bytes(raw), PersistentVolume))
+        self._volumes.wrote(known(bytes(raw), PersistentVolume))
 
     async def delete_volume(self, name: str) -> None:
         """The volume goes as soon as its finalizers are gone."""
@@ -118,12 +118,12 @@ class Writes:
         await self.update_claim_status(claim, links.bound_status(claim, volume.object))
 
     async def _update(
-        self, kind: Kind[T], book: Book[T], found: Known[T], body: bytes | None, subresource: str = ""
+        self, kind: Kind[T], store: Store[T], found: Known[T], body: bytes | None, subresource: str = ""
     ) -> Known[T]:
         if body is None:
             return found
         meta = found.object.metadata
         raw = await self._client.update(kind.raw, meta.name, body, meta.namespace, subresource=subresource)
         written = known(bytes(raw), kind.view)
-        book.put(written)
+        store.wrote(written)
         return written

@@ -6,7 +6,14 @@ from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.volumes.persistentvolume_expander import DESCRIPTOR
 from pilothouse.controllers.volumes.persistentvolume_expander.decide import NotBound, Stay, Wait, decide, has_grown
-from pilothouse.runtime import Controller, ControllerContext, EventRecorder, Requeue, object_key, object_reference
+from pilothouse.runtime import (
+    ControllerContext,
+    EventRecorder,
+    ManagedController,
+    Requeue,
+    object_key,
+    object_reference,
+)
 from pilothouse.runtime.events import NORMAL, WARNING
 
 COMPONENT = "volume_expand"
@@ -23,20 +30,12 @@ def build(context: ControllerContext) -> "ExpanderController":
     return ExpanderController(context)
 
 
-class ExpanderController(Controller):
+class ExpanderController(ManagedController):
     """See the package for the promises. Keys are those of claims."""
 
     def __init__(self, context: ControllerContext) -> None:
-        claims = context.informers.informer(PERSISTENT_VOLUME_CLAIMS)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            workers=WORKERS,
-            waits_for=(claims,),
-            metrics=context.metrics,
-            queue_name=COMPONENT,
-            log=context.log,
-        )
+        claims = context.informer(PERSISTENT_VOLUME_CLAIMS)
+        super().__init__(context, DESCRIPTOR.name, workers=WORKERS, queue_name=COMPONENT)
         self._client = context.client
         self._claims = claims.cache
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
@@ -69,7 +68,7 @@ class ExpanderController(Controller):
             case NotBound():
                 raise ExpansionFailed(f"persistent Volume is not bound to PVC being updated : {key}")
             case Wait(message=message, resizer=resizer):
-                self._tell(claim, NORMAL, message)
+                self._record_event(claim, NORMAL, message)
                 if resizer and claim.metadata.annotations.get(RESIZER) != resizer:
                     await self._name(claim, key, resizer)
                 else:
@@ -77,7 +76,7 @@ class ExpanderController(Controller):
         return None
 
     async def _name(self, claim: PersistentVolumeClaim, key: str, resizer: str) -> None:
-        """Write down who expands the claim: on the version that was looked at, through its status, as upstream."""
+        """Annotate the claim with who expands it: on the version that was read, through its status, as upstream."""
         meta = claim.metadata
         changes = {"annotations": {RESIZER: resizer}, "resourceVersion": meta.resource_version}
         patch = strategic_merge_patch({"metadata": changes})
@@ -87,9 +86,9 @@ class ExpanderController(Controller):
             )
         except (ApiError, OSError) as error:
             message = f"error setting resizer annotation to pvc {key}, with error {error}"
-            self._tell(claim, WARNING, message)
+            self._record_event(claim, WARNING, message)
             raise ExpansionFailed(message) from error
 
-    def _tell(self, claim: PersistentVolumeClaim, type_: str, message: str) -> None:
+    def _record_event(self, claim: PersistentVolumeClaim, type_: str, message: str) -> None:
         about = object_reference(PERSISTENT_VOLUME_CLAIMS, claim.metadata)
         self._recorder.event(about, type_, "ExternalExpanding", message)

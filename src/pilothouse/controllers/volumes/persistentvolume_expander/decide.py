@@ -30,7 +30,7 @@ Step = Stay | NotBound | Wait
 
 
 def has_grown(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:
-    """Whether a change is worth a look: more is asked for, or there is more."""
+    """Whether a change is worth a sync: more is asked for, or there is more."""
     return request_of(new) > request_of(old) or capacity_now(new) > capacity_now(old)
 
 

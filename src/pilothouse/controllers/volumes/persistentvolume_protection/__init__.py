@@ -1,19 +1,20 @@
-"""Keeps volumes that are bound to claims, even if somebody deletes them.
+"""Delays the deletion of volumes that are bound to claims.
 
-Promises: a volume that lives has the finalizer ``kubernetes.io/pv-protection``; one that is being deleted loses it as
+Behaviour: a volume that lives has the finalizer ``kubernetes.io/pv-protection``; one that is being deleted loses it as
 soon as it is not Bound, and not before.
 
 Files: ``controller`` the question who uses a volume; the rest is ``controllers/shared/in_use_protection``.
-docs/controllers/persistentvolume_protection.md has what wakes it and where it differs from upstream.
+docs/controllers/persistentvolume_protection.md lists its triggers and its differences from upstream.
 """
 
 from pilothouse.api.storage import PERSISTENT_VOLUMES
-from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor
+from pilothouse.runtime.watches import Watch, any_object
 
 DESCRIPTOR = Descriptor(
     name="persistentvolume-protection-controller",
     aliases=("pv-protection",),
     client_name="pv-protection-controller",
-    watches=(Watch(kind=PERSISTENT_VOLUMES, keep_raw=True, wakes=any_object),),
-    factory="pilothouse.controllers.volumes.persistentvolume_protection.controller:build",
+    watches=(Watch(kind=PERSISTENT_VOLUMES, keep_raw=True, predicate=any_object),),
+    package=__name__,
 )

@@ -1,4 +1,4 @@
-"""What wakes a claim that is being deleted, and who uses it: the cache is asked first, then the API server.
+"""What enqueues a claim that is being deleted, and who uses it: the cache is asked first, then the API server.
 
 The cache may know of a user; that nobody uses a claim only the server can say, in a list of the namespace's pods. One
 list answers for all claims of the namespace whose deletion was known when it was begun, so that a namespace full of
@@ -24,20 +24,18 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
-        pods = context.informers.informer(PODS)
+        pods = context.informer(PODS, indexes={CLAIM_INDEX: index_by_claim})
         super().__init__(
             DESCRIPTOR.name,
             context,
             PERSISTENT_VOLUME_CLAIMS,
             FINALIZER,
             queue_name="pvcprotection",
-            waits_for=(pods,),
         )
         self._pods = pods.cache
-        self._pods.add_index(CLAIM_INDEX, index_by_claim)
         self._unused: dict[str, None] = {}
         """Uids of claims of which a list has said that no pod uses them. It stays true: nobody starts to use a claim
-        that is being deleted. Each is used up by the next look, so that a failed write is preceded by a new list."""
+        that is being deleted. Each is used up by the next sync, so that a failed write is preceded by a new list."""
         pods.add_handler(lambda pod, _initial: self._pod_seen(pod), self._pod_changed, lambda pod, _: self._wake(pod))
 
     def _pod_seen(self, pod: Pod) -> None:
@@ -69,7 +67,8 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
             # under way, it could miss a pod that came before the deletion.
             going = [claim for claim in self.objects.list(namespace) if self.due(claim) is Due.LET_GO]
             pods = await self.client.list(PODS, namespace)
-            self._unused |= dict.fromkeys(claim.metadata.uid for claim in unused(going, pods.items))
+            found = [claim.metadata for claim in unused(going, pods.items)]
+            self._unused |= dict.fromkeys(meta.uid for meta in found if self.objects.still_has(meta))
         if uid not in self._unused:
             raise RetryLater(f"the cache does not have the pod that uses {object_key(obj.metadata)}")
         del self._unused[uid]

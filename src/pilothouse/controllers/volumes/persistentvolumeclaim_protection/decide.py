@@ -39,7 +39,7 @@ def is_shut_down(pod: Pod) -> bool:
 
 
 def may_let_go(pod: Pod) -> bool:
-    """Whether news of this pod are worth another look at its claims. Of all other pods the news is that they run."""
+    """Whether an event of this pod enqueues its claims. All other pods still use them."""
     return not pod.spec.node_name or has_ended(pod) or is_shut_down(pod)
 
 

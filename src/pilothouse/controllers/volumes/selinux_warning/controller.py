@@ -1,6 +1,6 @@
-"""Looks at a pod when it comes, ends or goes, when a claim of its gets its volume, and when a driver changes its mind.
+"""Syncs a pod when it is added, ends or is deleted, when a claim of it is bound, and when its CSIDriver changes.
 
-Nothing is asked of the API server but to take down events: all is in caches, and a look never waits.
+All reads are from caches, so a sync never waits; the only writes are events.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolume
 from pilothouse.api.storage import CSI_DRIVERS, PERSISTENT_VOLUMES, PersistentVolume
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.volumes.selinux_warning import DESCRIPTOR
-from pilothouse.controllers.volumes.selinux_warning.books import Books
 from pilothouse.controllers.volumes.selinux_warning.decide import (
     Conflict,
     decide,
@@ -19,8 +18,16 @@ from pilothouse.controllers.volumes.selinux_warning.decide import (
     reason_of,
 )
 from pilothouse.controllers.volumes.selinux_warning.views import MOUNTING_PODS, MountingPod
-from pilothouse.runtime import Controller, ControllerContext, EventRecorder, Requeue, object_key, object_reference
-from pilothouse.runtime.cache import split_key
+from pilothouse.controllers.volumes.selinux_warning.volume_cache import VolumeCache
+from pilothouse.machinery.names import split_key
+from pilothouse.runtime import (
+    ControllerContext,
+    EventRecorder,
+    ManagedController,
+    Requeue,
+    object_key,
+    object_reference,
+)
 from pilothouse.runtime.events import NORMAL, WARNING
 
 COMPONENT = "selinux_warning"
@@ -31,28 +38,20 @@ def build(context: ControllerContext) -> "SELinuxWarningController":
     return SELinuxWarningController(context)
 
 
-class SELinuxWarningController(Controller):
+class SELinuxWarningController(ManagedController):
     """See the package for the promises. Keys are those of pods, and the names of drivers, which have no slash."""
 
     def __init__(self, context: ControllerContext) -> None:
-        pods = context.informers.informer(MOUNTING_PODS, offer=False)
-        claims = context.informers.informer(PERSISTENT_VOLUME_CLAIMS)
-        volumes = context.informers.informer(PERSISTENT_VOLUMES)
-        drivers = context.informers.informer(CSI_DRIVERS)
-        super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            waits_for=(pods, claims, volumes, drivers),
-            metrics=context.metrics,
-            queue_name="selinux_warning",
-            log=context.log,
-        )
+        pods = context.informer(MOUNTING_PODS, indexes={CLAIM_INDEX: index_by_claim})
+        claims = context.informer(PERSISTENT_VOLUME_CLAIMS)
+        volumes = context.informer(PERSISTENT_VOLUMES)
+        drivers = context.informer(CSI_DRIVERS)
+        super().__init__(context, DESCRIPTOR.name, queue_name="selinux_warning")
         self._pods = pods.cache
-        self._pods.add_index(CLAIM_INDEX, index_by_claim)
         self._claims = claims.cache
         self._volumes = volumes.cache
         self._drivers = drivers.cache
-        self._books = Books()
+        self._volume_cache = VolumeCache()
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)
         self._metrics = context.metrics
@@ -77,7 +76,7 @@ class SELinuxWarningController(Controller):
             resync_seconds=0.0,
         )
 
-    # What wakes it
+    # What enqueues it
 
     def _pod_changed(self, old: MountingPod, new: MountingPod) -> None:
         before, after = old.metadata.uid, new.metadata.uid
@@ -109,39 +108,39 @@ class SELinuxWarningController(Controller):
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Take down what the pod uses now, or what the driver can do, and tell of the conflicts that it brings."""
-        for conflict in self._look_at_pod(key) if "/" in key else self._look_at_driver(key):
-            self._tell(conflict)
+        for conflict in self._sync_pod(key) if "/" in key else self._sync_csi_driver(key):
+            self._record_event(conflict)
         return None
 
-    def _look_at_driver(self, name: str) -> list[Conflict]:
-        return self._books.let_mount(name, mounts=mounts_with_label(self._drivers.get(name)))
+    def _sync_csi_driver(self, name: str) -> list[Conflict]:
+        return self._volume_cache.let_mount(name, mounts=mounts_with_label(self._drivers.get(name)))
 
-    def _look_at_pod(self, key: str) -> list[Conflict]:
+    def _sync_pod(self, key: str) -> list[Conflict]:
         pod = self._pods.get(key)
         if pod is None or _has_ended(pod):
-            self._books.forget(key)
+            self._volume_cache.forget(key)
             return []
         used = decide(pod, self._claims.get, self._volumes.get)
         if used.waits:
-            # What is missing wakes the pod when it comes.
+            # The event of the missing claim or volume enqueues the pod again.
             self.log.info("Volumes are not bound yet", v=4, pod=key, volumes=", ".join(used.waits))
         for name in used.mixed:
             about = object_reference(PODS, pod.metadata)
             self._recorder.event(about, WARNING, "MultipleSELinuxLabels", message_of_several(name))
-        return self._books.set(key, pod.metadata.uid, used.uses, complete=not used.waits)
+        return self._volume_cache.set(key, pod.metadata.uid, used.uses, complete=not used.waits)
 
-    def _tell(self, conflict: Conflict) -> None:
+    def _record_event(self, conflict: Conflict) -> None:
         pod = self._pods.get(conflict.pod)
         # One that went a moment ago need not be told, and one that took its place has its own turn to come. (Upstream
         # tells the latter, and for the former's sake nobody of the conflicts that are left.)
-        if pod is not None and pod.metadata.uid == self._books.uid_of(conflict.pod):
+        if pod is not None and pod.metadata.uid == self._volume_cache.uid_of(conflict.pod):
             about = object_reference(PODS, pod.metadata)
             self._recorder.event(about, NORMAL, reason_of(conflict), message_of(conflict))
 
     async def _measure(self) -> None:
         """Show the conflicts that there are whenever somebody asks, as long as the controller runs."""
         show = self._conflicts.show
-        stop = self._metrics.on_collect(lambda: show(dict.fromkeys(map(_labels, self._books.conflicts()), 1.0)))
+        stop = self._metrics.on_collect(lambda: show(dict.fromkeys(map(_labels, self._volume_cache.conflicts()), 1.0)))
         try:
             await asyncio.get_running_loop().create_future()
         finally:

@@ -15,7 +15,7 @@ from pilothouse.controllers.shared.volume_plugins import Place, place_of
 from pilothouse.controllers.volumes.selinux_warning.labels import label_of, labels_clash
 from pilothouse.controllers.volumes.selinux_warning.views import MountingPod, PodSecurityContext
 from pilothouse.machinery.go_text import quote
-from pilothouse.runtime.cache import split_key
+from pilothouse.machinery.names import split_key
 from pilothouse.semantics.volumes import volume_for
 
 MOUNT_OPTION = "MountOption"

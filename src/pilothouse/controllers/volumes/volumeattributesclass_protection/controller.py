@@ -1,4 +1,4 @@
-"""What wakes a class that is being deleted, and who uses it: the caches say so."""
+"""What enqueues a class that is being deleted, and who uses it: the caches say so."""
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS
 from pilothouse.api.storage import PERSISTENT_VOLUMES, VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
@@ -24,19 +24,16 @@ class AttributesClassProtectionController(ProtectionController[VolumeAttributesC
     """See the package for the promises."""
 
     def __init__(self, context: ControllerContext) -> None:
-        claims = context.informers.informer(PERSISTENT_VOLUME_CLAIMS)
-        volumes = context.informers.informer(PERSISTENT_VOLUMES)
+        claims = context.informer(PERSISTENT_VOLUME_CLAIMS, indexes={INDEX: classes_of_claim})
+        volumes = context.informer(PERSISTENT_VOLUMES, indexes={INDEX: classes_of_volume})
         super().__init__(
             DESCRIPTOR.name,
             context,
             VOLUME_ATTRIBUTES_CLASSES,
             FINALIZER,
             queue_name="vacprotection",
-            waits_for=(volumes, claims),
         )
         self._claims, self._volumes = claims.cache, volumes.cache
-        self._claims.add_index(INDEX, classes_of_claim)
-        self._volumes.add_index(INDEX, classes_of_volume)
         claims.add_handler(
             on_update=lambda old, new: self._wake(classes_of_claim(old), classes_of_claim(new)),
             on_delete=lambda claim, _unknown: self._wake(classes_of_claim(claim)),

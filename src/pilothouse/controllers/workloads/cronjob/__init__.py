@@ -1,15 +1,15 @@
-"""Starts Jobs at the moments that a schedule names.
+"""Creates Jobs on a schedule.
 
-Promises: for one moment of a schedule one Job is made: its name is the CronJob's and the minute, and while it is there
-the server makes no other. What was written down is waited for before the next look, so that a Job that has come and
+Behaviour: for one moment of a schedule one Job is made: its name is the CronJob's and the minute, and while it is there
+the server makes no other. What was written down is waited for before the next sync, so that a Job that has come and
 gone meanwhile is not made again. Of several moments that were missed only the last is made up for. With ``Forbid`` no
 Job is started while one that is known of runs; with ``Replace`` what runs is deleted first. Finished Jobs go from
 ``status.active``, and beyond their limits altogether, the oldest first.
 
-Not promised: that every moment brings a Job. Whoever was away for too long, or a Job that takes too long under
+Not guaranteed: that every moment brings a Job. Whoever was away for too long, or a Job that takes too long under
 ``Forbid``, leaves moments out. A Job may be seen by nobody for a moment: it is made first and written down after that.
 
-Files: ``timetable`` which moment is due and when the next one is, ``decide`` whether to start now and which finished
+Files: ``schedule`` which moment is due and when the next one is, ``decide`` whether to start now and which finished
 Jobs go, ``status`` what became of the Jobs, ``blueprint`` the Job to make, ``controller`` the wiring.
 docs/controllers/cronjob.md has where it differs from upstream.
 """
@@ -18,7 +18,8 @@ import msgspec
 
 from pilothouse.api.batch import CRON_JOBS, JOBS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.runtime.watches import Watch, any_object
 
 
 class CronJobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,6 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=CRON_JOBS, keep_raw=True, wakes=any_object), Watch(kind=JOBS, indexes=("controller",))),
-    factory="pilothouse.controllers.workloads.cronjob.controller:build",
+    watches=(Watch(kind=CRON_JOBS, keep_raw=True, predicate=any_object), Watch(kind=JOBS)),
+    package=__name__,
 )

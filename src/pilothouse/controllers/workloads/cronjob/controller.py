@@ -11,16 +11,17 @@ from pilothouse.client.errors import AlreadyExists, ApiError, NotFound, has_caus
 from pilothouse.controllers.workloads.cronjob import DESCRIPTOR, CronJobOptions
 from pilothouse.controllers.workloads.cronjob.blueprint import draw_job
 from pilothouse.controllers.workloads.cronjob.decide import Decision, Remark, decide, job_name, surplus_jobs
+from pilothouse.controllers.workloads.cronjob.schedule import schedule_of, until_next
 from pilothouse.controllers.workloads.cronjob.status import encode, settled, started, unknown, unseen, without
-from pilothouse.controllers.workloads.cronjob.timetable import schedule_of, until_next
 from pilothouse.machinery.cron import CronError
+from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.machinery.owners import controller_of, is_controlled_by
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
-    Controller,
     ControllerContext,
     EventRecorder,
+    ManagedController,
     Requeue,
     controller_index_key,
     index_by_controller,
@@ -29,7 +30,6 @@ from pilothouse.runtime import (
 )
 from pilothouse.runtime.claims import CONTROLLER_INDEX
 from pilothouse.runtime.events import NORMAL, WARNING
-from pilothouse.runtime.metrics import exponential_buckets
 
 _FAILURES = (ApiError, OSError)
 _decoder = msgspec.json.Decoder(CronJob)
@@ -44,8 +44,8 @@ class NotReplaced(RuntimeError):
     """A Job that was to make room could not be deleted."""
 
 
-class _Look:
-    """What changes during one look at a CronJob."""
+class _SyncContext:
+    """What changes during one sync of a CronJob."""
 
     def __init__(self, cron_job: CronJob, raw: bytes) -> None:
         self.cron_job = cron_job
@@ -64,20 +64,14 @@ class _Look:
         self.status = without(cron_job.status, self._removed)
 
 
-class CronJobController(Controller):
+class CronJobController(ManagedController):
     """See the package."""
 
     def __init__(self, context: ControllerContext) -> None:
-        cron_jobs = context.informers.informer(CRON_JOBS, keep_raw=True)
-        jobs = context.informers.informer(JOBS)
+        cron_jobs = context.informer(CRON_JOBS)
+        jobs = context.informer(JOBS, indexes={CONTROLLER_INDEX: index_by_controller})
         super().__init__(
-            DESCRIPTOR.name,
-            context.env,
-            workers=context.options_as(CronJobOptions).workers,
-            waits_for=(jobs, cron_jobs),
-            metrics=context.metrics,
-            queue_name="cronjob",
-            log=context.log,
+            context, DESCRIPTOR.name, workers=context.options_as(CronJobOptions).workers, queue_name="cronjob"
         )
         self._client = context.client
         self._cron_jobs = cron_jobs.cache
@@ -91,7 +85,6 @@ class CronJobController(Controller):
         ).labels_of()
         self._written: dict[str, tuple[str, str]] = {}
         """By key the uid and the version of our last write."""
-        self._jobs.add_index(CONTROLLER_INDEX, index_by_controller)
         cron_jobs.add_handler(
             lambda made, _initial: self.queue.add(object_key(made.metadata)),
             self._changed,
@@ -103,7 +96,7 @@ class CronJobController(Controller):
             lambda job, _unknown: self._wake_owner(job.metadata),
         )
 
-    # What wakes which key
+    # What enqueues which key
 
     def _changed(self, old: CronJob, new: CronJob) -> None:
         """After a change of its schedule a CronJob rests until the next moment. The wake-ups of before stay."""
@@ -120,7 +113,7 @@ class CronJobController(Controller):
             self._say(new, Remark(WARNING, "UnParseableCronJobSchedule", text))
             return
         wait = until_next(new, schedule, self.env.now())
-        # Without any moment a look will say why.
+        # A schedule that never is due: the sync records an event about it.
         self.queue.add_after(key, wait if wait is not None else 0.0)
 
     def _gone(self, cron_job: CronJob, _final_state_unknown: bool) -> None:
@@ -148,7 +141,7 @@ class CronJobController(Controller):
         owner = self._cron_jobs.get(key)
         return key if owner is not None and owner.metadata.uid == reference.uid else None
 
-    # One look
+    # One sync
 
     async def reconcile(self, key: str) -> Requeue | None:
         cron_job, raw = self._cron_jobs.get(key), self._cron_jobs.raw(key)
@@ -161,60 +154,60 @@ class CronJobController(Controller):
             return None  # the event of that write brings the key back
         owned = controller_index_key(meta.namespace, CRON_JOBS.kind, meta.name, meta.uid)
         jobs = sorted(self._jobs.by_index(CONTROLLER_INDEX, owned), key=lambda job: job.metadata.name)
-        look = _Look(cron_job, raw)
+        sync = _SyncContext(cron_job, raw)
         for job in surplus_jobs(cron_job, jobs):
-            await self._delete(look, job.metadata)
+            await self._delete(sync, job.metadata)
         wait: float | None = None
         failure: Exception | None = None
         try:
-            wait = await self._look(look, jobs)
+            wait = await self._sync_cron_job(sync, jobs)
         except (*_FAILURES, NotReplaced) as error:
             failure = error
         # What is known by now is written down also when the rest has failed.
-        if look.status != look.cron_job.status:
-            await self._put_status(look)
+        if sync.status != sync.cron_job.status:
+            await self._put_status(sync)
         if failure is not None:
             raise failure
         return Requeue(wait) if wait is not None else None
 
-    async def _look(self, look: _Look, jobs: list[Job]) -> float | None:
-        for job in unknown(look.status, jobs):
-            await self._ask_about(look, job)
-        look.status, remarks = settled(look.status, jobs)
+    async def _sync_cron_job(self, sync: _SyncContext, jobs: list[Job]) -> float | None:
+        for job in unknown(sync.status, jobs):
+            await self._ask_about(sync, job)
+        sync.status, remarks = settled(sync.status, jobs)
         for remark in remarks:
-            self._say(look.cron_job, remark)
-        for reference in unseen(look.status, jobs):
+            self._say(sync.cron_job, remark)
+        for reference in unseen(sync.status, jobs):
             try:
                 await self._client.get(JOBS, reference.name, reference.namespace)
             except NotFound:
                 text = f"Active job went missing: {reference.name}"
-                self._say(look.cron_job, Remark(NORMAL, "MissingJob", text))
-                look.remove(reference.uid)
-        decision = decide(look.cron_job, look.status, self.env.now(), self.env.zone)
+                self._say(sync.cron_job, Remark(NORMAL, "MissingJob", text))
+                sync.remove(reference.uid)
+        decision = decide(sync.cron_job, sync.status, self.env.now(), self.env.zone)
         for remark in decision.remarks:
-            self._say(look.cron_job, remark)
+            self._say(sync.cron_job, remark)
         if decision.start is not None:
-            await self._start(look, decision)
+            await self._start(sync, decision)
         return decision.wait
 
-    async def _ask_about(self, look: _Look, job: Job) -> None:
+    async def _ask_about(self, sync: _SyncContext, job: Job) -> None:
         """A Job runs that the status does not know: the cache may be behind our own last write."""
-        if any(reference.uid == job.metadata.uid for reference in look.status.active):
+        if any(reference.uid == job.metadata.uid for reference in sync.status.active):
             return  # the newer status knows it
-        meta = look.cron_job.metadata
+        meta = sync.cron_job.metadata
         raw = await self._client.get(CRON_JOBS.raw, meta.name, meta.namespace)
         live = _decoder.decode(raw)
         if any(reference.uid == job.metadata.uid for reference in live.status.active):
-            look.refresh(live, bytes(raw))
+            sync.refresh(live, bytes(raw))
             return
         text = f"Saw a job that the controller did not create or forgot: {job.metadata.name}"
-        self._say(look.cron_job, Remark(WARNING, "UnexpectedJob", text))
+        self._say(sync.cron_job, Remark(WARNING, "UnexpectedJob", text))
 
-    async def _start(self, look: _Look, decision: Decision) -> None:
-        cron_job, moment = look.cron_job, decision.start
+    async def _start(self, sync: _SyncContext, decision: Decision) -> None:
+        cron_job, moment = sync.cron_job, decision.start
         assert moment is not None, "asked only when there is one"
         if decision.replace:
-            await self._make_room(look)
+            await self._make_room(sync)
         meta = cron_job.metadata
         name = job_name(cron_job, moment)
         try:
@@ -222,11 +215,11 @@ class CronJobController(Controller):
         except AlreadyExists:
             # Made by us, and not yet written down, or by somebody else, whose business it is.
             there = await self._client.get(JOBS, name, meta.namespace)
-            known = any(reference.uid == there.metadata.uid for reference in look.status.active)
+            known = any(reference.uid == there.metadata.uid for reference in sync.status.active)
             if known or not is_controlled_by(there.metadata, meta.uid):
                 return
             self.log.info("Job already exists", job=name, namespace=meta.namespace)
-            look.status = started(look.status, there.metadata, moment)
+            sync.status = started(sync.status, there.metadata, moment)
             return
         except _FAILURES as error:
             if not has_cause(error, "NamespaceTerminating"):
@@ -236,34 +229,34 @@ class CronJobController(Controller):
         if created is not None:
             self._skew.observe((created - moment).total_seconds())
         self._say(cron_job, Remark(NORMAL, "SuccessfulCreate", f"Created job {made.metadata.name}"))
-        look.status = started(look.status, made.metadata, moment)
+        sync.status = started(sync.status, made.metadata, moment)
 
-    async def _make_room(self, look: _Look) -> None:
-        for reference in look.status.active:
+    async def _make_room(self, sync: _SyncContext) -> None:
+        for reference in sync.status.active:
             try:
                 job = await self._client.get(JOBS, reference.name, reference.namespace)
             except _FAILURES as error:
-                self._say(look.cron_job, Remark(WARNING, "FailedGet", f"Get job: {error}"))
+                self._say(sync.cron_job, Remark(WARNING, "FailedGet", f"Get job: {error}"))
                 raise
-            if not await self._delete(look, job.metadata):
+            if not await self._delete(sync, job.metadata):
                 raise NotReplaced(f"could not replace job {reference.namespace}/{reference.name}")
 
-    async def _delete(self, look: _Look, job: ObjectMeta) -> bool:
+    async def _delete(self, sync: _SyncContext, job: ObjectMeta) -> bool:
         try:
             await self._client.delete(JOBS, job.name, job.namespace, propagation_policy="Background")
         except _FAILURES as error:
-            self._say(look.cron_job, Remark(WARNING, "FailedDelete", f"Deleted job: {error}"))
+            self._say(sync.cron_job, Remark(WARNING, "FailedDelete", f"Deleted job: {error}"))
             return False
-        look.remove(job.uid)
-        self._say(look.cron_job, Remark(NORMAL, "SuccessfulDelete", f"Deleted job {job.name}"))
+        sync.remove(job.uid)
+        self._say(sync.cron_job, Remark(NORMAL, "SuccessfulDelete", f"Deleted job {job.name}"))
         return True
 
-    async def _put_status(self, look: _Look) -> None:
-        meta = look.cron_job.metadata
-        whole = replace_fields(look.raw, {"status": encode(look.status), "metadata.managedFields": None})
+    async def _put_status(self, sync: _SyncContext) -> None:
+        meta = sync.cron_job.metadata
+        whole = replace_fields(sync.raw, {"status": encode(sync.status), "metadata.managedFields": None})
         answer = await self._client.update(CRON_JOBS.raw, meta.name, whole, meta.namespace, subresource="status")
         version = take_field(answer, "metadata.resourceVersion")
-        if version is not None:
+        if version is not None and self._cron_jobs.still_has(meta):
             self._written[object_key(meta)] = (meta.uid, bytes(version).decode().strip('"'))
 
     def _say(self, cron_job: CronJob, remark: Remark) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 import msgspec
 
 from pilothouse.api.batch import CronJob, CronJobStatus, Job
-from pilothouse.controllers.workloads.cronjob.timetable import (
+from pilothouse.api.core import EVENT_TYPE_NORMAL, EVENT_TYPE_WARNING
+from pilothouse.controllers.workloads.cronjob.schedule import (
     TOO_MANY,
     NoSuchMoment,
     find_due,
@@ -19,7 +20,6 @@ from pilothouse.controllers.workloads.cronjob.timetable import (
 )
 from pilothouse.machinery.cron import CronError
 from pilothouse.machinery.zones import UnknownZone, load_zone
-from pilothouse.runtime.events import NORMAL, WARNING
 from pilothouse.semantics.jobs import finished_condition
 
 
@@ -39,17 +39,17 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     replace: bool = False
     """Delete what runs before that."""
     wait: float | None = None
-    """Seconds until the next look. ``None``: not before something changes."""
+    """Seconds until the next sync. ``None``: not before something changes."""
     remarks: tuple[Remark, ...] = ()
 
 
 _TOO_MANY = Remark(
-    WARNING,
+    EVENT_TYPE_WARNING,
     "TooManyMissedTimes",
     "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew",
 )
 _ACTIVE = Remark(
-    NORMAL,
+    EVENT_TYPE_NORMAL,
     "JobAlreadyActive",
     "Not starting job because prior execution is running and concurrency policy is Forbid",
 )
@@ -72,7 +72,7 @@ def decide(
             load_zone(spec.time_zone)
         except UnknownZone as error:
             text = f"invalid timeZone: {_quoted(spec.time_zone)}: {error}"
-            return Decision(remarks=(Remark(WARNING, "UnknownTimeZone", text),))
+            return Decision(remarks=(Remark(EVENT_TYPE_WARNING, "UnknownTimeZone", text),))
     if spec.suspend:
         return Decision()
     remarks: list[Remark] = []
@@ -81,17 +81,17 @@ def decide(
             f"CRON_TZ or TZ used in schedule {_quoted(spec.schedule)} is not officially supported, see "
             "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
         )
-        remarks.append(Remark(WARNING, "UnsupportedSchedule", text))
+        remarks.append(Remark(EVENT_TYPE_WARNING, "UnsupportedSchedule", text))
     try:
         schedule = schedule_of(cron_job, local)
     except CronError as error:
         text = f"unparseable schedule: {_quoted(spec.schedule)} : {error}"
-        return Decision(remarks=(*remarks, Remark(WARNING, "UnparseableSchedule", text)))
+        return Decision(remarks=(*remarks, Remark(EVENT_TYPE_WARNING, "UnparseableSchedule", text)))
     try:
         due = find_due(cron_job, schedule, now)
     except NoSuchMoment as error:
         text = f"invalid schedule: {spec.schedule} : {error}"
-        return Decision(remarks=(*remarks, Remark(WARNING, "InvalidSchedule", text)))
+        return Decision(remarks=(*remarks, Remark(EVENT_TYPE_WARNING, "InvalidSchedule", text)))
     wait = until_next(cron_job, schedule, now)
     moment = due.at
     if moment is None:

@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from pilothouse.api.batch import JOBS, CronJobStatus, Job
-from pilothouse.api.core import ObjectReference
+from pilothouse.api.core import EVENT_TYPE_NORMAL, ObjectReference
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.workloads.cronjob.decide import Remark
-from pilothouse.runtime.events import NORMAL, object_reference
+from pilothouse.machinery.owners import object_reference
 from pilothouse.semantics.jobs import finished_condition
 
 
@@ -40,7 +40,7 @@ def settled(status: CronJobStatus, jobs: Iterable[Job]) -> tuple[CronJobStatus, 
         if job.metadata.uid in active:
             status = without(status, (job.metadata.uid,))
             text = f"Saw completed job: {job.metadata.name}, condition: {end.type}"
-            remarks.append(Remark(NORMAL, "SawCompletedJob", text))
+            remarks.append(Remark(EVENT_TYPE_NORMAL, "SawCompletedJob", text))
         at = job.status.completion_time
         if end.type == "Complete" and at is not None:
             known = status.last_successful_time

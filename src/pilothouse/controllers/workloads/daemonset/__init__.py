@@ -1,19 +1,20 @@
-"""Keeps one pod on every node that should have one, replaces them when the template changes, and reports.
+"""Runs one pod of a DaemonSet on every eligible node, replaces the pods when the template changes, keeps the
+history of templates, and updates the status.
 
-Promises: a node has a pod if its name, labels and taints allow it, and at most one that lives (during a surge one old
-and one new). One look creates and deletes at most 250 pods each, creates carefully at first (1, 2, 4, …), and does
-nothing before the caches have shown what earlier looks did. A rolling update never has more than maxUnavailable pods
+Behaviour: a node has a pod if its name, labels and taints allow it, and at most one that lives (during a surge one old
+and one new). One sync creates and deletes at most 250 pods each, creates carefully at first (1, 2, 4, …), and does
+nothing before the caches have shown what earlier syncs did. A rolling update never has more than maxUnavailable pods
 missing by its own doing, or more than maxSurge nodes with two. Every template that pods were made from is kept as a
 ControllerRevision while a pod carries it. What a change costs follows the change: a pod or a node that changes is
-looked at, not all 5,000.
+processed, not all 5,000.
 
-Not promised: that the pod fits on its node (the scheduler finds out), or an order of nodes.
+Not guaranteed: that the pod fits on its node (the scheduler finds out), or an order of nodes.
 
 Files: ``placement`` and ``tolerations`` which nodes, ``sites`` one node with its pods, ``manage`` what it needs,
-``rolling`` the update, ``status`` what is reported, ``pod_template`` what pods are made from, ``board`` all nodes
-together, ``revisions`` the history, ``blueprint`` what a spec comes to, ``nodes``, ``node_events`` and ``pod_events``
-what changes wake, ``controller`` the wiring. docs/controllers/daemonset.md has what wakes it and where it differs from
-upstream.
+``rolling`` the update, ``status`` what is reported, ``pod_template`` what pods are made from, ``node_to_daemon_pods``
+all nodes together, ``revisions`` the history, ``blueprint`` what a spec comes to, ``nodes``, ``node_events`` and
+``pod_events`` what changes enqueue, ``controller`` the wiring. docs/controllers/daemonset.md has what enqueues it and
+where it differs from upstream.
 """
 
 import msgspec
@@ -21,17 +22,20 @@ import msgspec
 from pilothouse.api.apps import CONTROLLER_REVISIONS, DAEMON_SETS
 from pilothouse.api.core import NODES, PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.runtime.watches import Watch, any_object
 
 
 class DaemonSetOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. The last is upstream's gate ``StaleControllerConsistencyDaemonSet``, on in v1.36."""
+    """What can be set. The last two are upstream's gates ``StaleControllerConsistencyDaemonSet``, on in v1.36, and
+    ``TaintTolerationComparisonOperators``, off."""
 
     workers: int = 2
     """So many on the queue of DaemonSets, and as many on that of nodes that have changed."""
     burst: int = 250
-    """At most so many creates, and so many deletes, in one look. Not a flag, as upstream."""
+    """At most so many creates, and so many deletes, in one sync. Not a flag, as upstream."""
     wait_for_own_writes: bool = True
+    comparison_operators: bool = False
 
 
 DESCRIPTOR = Descriptor(
@@ -39,7 +43,10 @@ DESCRIPTOR = Descriptor(
     aliases=("daemonset",),
     client_name="daemon-set-controller",
     options=DaemonSetOptions,
-    gate_fields=(GateSpec(field="wait_for_own_writes", gate="StaleControllerConsistencyDaemonSet"),),
+    gate_fields=(
+        GateSpec(field="wait_for_own_writes", gate="StaleControllerConsistencyDaemonSet"),
+        GateSpec(field="comparison_operators", gate="TaintTolerationComparisonOperators"),
+    ),
     flags=(
         FlagSpec(
             field="workers",
@@ -53,10 +60,10 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=DAEMON_SETS, keep_raw=True, wakes=any_object),
-        Watch(kind=CONTROLLER_REVISIONS, indexes=("controller",), keep_raw=True),
+        Watch(kind=DAEMON_SETS, keep_raw=True, predicate=any_object),
+        Watch(kind=CONTROLLER_REVISIONS, keep_raw=True),
         Watch(kind=PODS),
         Watch(kind=NODES),
     ),
-    factory="pilothouse.controllers.workloads.daemonset.controller:build",
+    package=__name__,
 )

@@ -1,6 +1,6 @@
 """What the spec of a DaemonSet comes to, worked out once per generation.
 
-Read at every look by ``controller``, by the pod handlers for pods without owner, and by ``node_events`` for each node
+Read at every sync by ``controller``, by the pod handlers for pods without owner, and by ``node_events`` for each node
 that changes.
 """
 
@@ -21,7 +21,14 @@ _template = msgspec.json.Decoder(PodTemplateSpec)
 class Blueprint:
     """What stays the same between two changes of a spec. ``selector`` is None when what is written makes no sense."""
 
-    def __init__(self, owner: DaemonSet, selector: Selector | None, placements: Placements | None) -> None:
+    def __init__(
+        self,
+        owner: DaemonSet,
+        selector: Selector | None,
+        placements: Placements | None,
+        *,
+        comparison_operators: bool = False,
+    ) -> None:
         self.uid = owner.metadata.uid
         self.generation = owner.metadata.generation
         self.selector = selector
@@ -30,7 +37,7 @@ class Blueprint:
         self.template_labels = read.metadata.labels
         self.patch = template_patch(self.template)
         """What a revision of this template has as data."""
-        wants = wants_of(read.spec)
+        wants = wants_of(read.spec, comparison_operators=comparison_operators)
         # A new image changes nothing about where pods belong: what was worked out per node stays.
         self.placements = placements if placements is not None and placements.wants == wants else Placements(wants)
         self._pinned: tuple[str, int | None, PinnedTemplate] | None = None
@@ -48,14 +55,14 @@ class Blueprint:
 class Blueprints(shared.Blueprints[DaemonSet, Blueprint]):
     """The blueprints of all DaemonSets that were asked for."""
 
-    def __init__(self, log: Log) -> None:
-        super().__init__("DaemonSet", lambda owner: owner.spec.selector, _draw, log)
+    def __init__(self, log: Log, *, comparison_operators: bool = False) -> None:
+        def draw(owner: DaemonSet, selector: Selector | None, before: Blueprint | None) -> Blueprint:
+            known = before.placements if before is not None else None
+            return Blueprint(owner, selector, known, comparison_operators=comparison_operators)
+
+        super().__init__("DaemonSet", lambda owner: owner.spec.selector, draw, log)
 
     def forget_node(self, name: str) -> None:
         """The node is gone."""
         for blueprint in self.all():
             blueprint.placements.forget(name)
-
-
-def _draw(owner: DaemonSet, selector: Selector | None, before: Blueprint | None) -> Blueprint:
-    return Blueprint(owner, selector, before.placements if before is not None else None)

@@ -1,7 +1,7 @@
 """The wiring: observe → decide → apply → report.
 
-``pod_events`` and ``node_events`` say what wakes a key; ``board`` holds what the pure decisions of ``manage``,
-``rolling`` and ``status`` come to. Upstream: ``syncDaemonSet`` and below, v1.36
+``pod_events`` and ``node_events`` say what enqueues a key; ``node_to_daemon_pods`` holds what the pure decisions of
+``manage``, ``rolling`` and ``status`` come to. Upstream: ``syncDaemonSet`` and below, v1.36
 ``pkg/controller/daemon/daemon_controller.go``.
 """
 
@@ -17,12 +17,12 @@ from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import LabelSelector, ObjectMeta
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.shared.history import History
-from pilothouse.controllers.shared.own_writes import OwnWrites
+from pilothouse.controllers.shared.owner_gate import OwnerGate
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprint, Blueprints
-from pilothouse.controllers.workloads.daemonset.board import Board, Boards
 from pilothouse.controllers.workloads.daemonset.manage import decide_need
-from pilothouse.controllers.workloads.daemonset.node_events import NodeEvents, board_key
+from pilothouse.controllers.workloads.daemonset.node_events import NodeEvents, daemon_key
+from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import DaemonPods, NodeToDaemonPods
 from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
 from pilothouse.controllers.workloads.daemonset.pod_events import DaemonEvents
 from pilothouse.controllers.workloads.daemonset.pod_template import PinnedTemplate, template_generation
@@ -37,18 +37,15 @@ from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
     Backoff,
     Claims,
-    ConsistencyGuard,
-    Controller,
     ControllerContext,
     EventRecorder,
+    ManagedController,
     PodControl,
     Requeue,
     RetryLater,
     TerminalError,
-    UidTrackingExpectations,
     WorkerPool,
     WorkQueue,
-    heard_by,
     index_by_controller,
     object_key,
     object_reference,
@@ -65,7 +62,7 @@ BACKOFF_COLLECTION_SECONDS = 60.0
 
 
 _LIST_SECONDS = 0.05
-"""How soon to look again while a new list of nodes or pods is being told: that takes milliseconds."""
+"""How soon to sync again while an informer is delivering a new list of nodes or pods, which takes milliseconds."""
 
 
 def build(context: ControllerContext) -> "DaemonSetController":
@@ -88,21 +85,27 @@ class HistoryFailed(Exception):
 
 
 class ReplacedOwner(RetryLater):
-    """The owner that was looked at is gone, and another one has its name."""
+    """The owner that this sync is about is gone, and another one has its name."""
 
 
-class _Look:
+class _SyncContext:
     """What one reconcile knows of its owner."""
 
     def __init__(
-        self, key: str, owner: DaemonSet, raw: bytes, blueprint: Blueprint, selector: Selector, board: Board
+        self,
+        key: str,
+        owner: DaemonSet,
+        raw: bytes,
+        blueprint: Blueprint,
+        selector: Selector,
+        node_pods: NodeToDaemonPods,
     ) -> None:
         self.key = key
         self.owner = owner
         self.raw = raw
         self.blueprint = blueprint
         self.selector = selector
-        self.board = board
+        self.node_pods = node_pods
         self.rules = Rules(revision_hash="")
         self.about: ObjectReference = object_reference(DAEMON_SETS, owner.metadata)
 
@@ -115,25 +118,17 @@ class _Look:
         return self.blueprint.pinned_template(self.rules.revision_hash, self.rules.generation)
 
 
-class DaemonSetController(Controller):
+class DaemonSetController(ManagedController):
     """See the package."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(DaemonSetOptions)
-        owners = context.informers.informer(DAEMON_SETS, keep_raw=True)
-        revisions = context.informers.informer(CONTROLLER_REVISIONS, keep_raw=True)
-        pods = context.informers.informer(PODS)
-        nodes = context.informers.informer(NODES)
+        owners = context.informer(DAEMON_SETS)
+        revisions = context.informer(CONTROLLER_REVISIONS, indexes={CONTROLLER_INDEX: index_by_controller})
+        pods = context.informer(PODS, indexes={CONTROLLER_INDEX: index_by_controller})
+        nodes = context.informer(NODES)
         name = "daemonset-controller"
-        super().__init__(
-            name,
-            context.env,
-            workers=options.workers,
-            waits_for=(pods, nodes, revisions, owners),
-            metrics=context.metrics,
-            queue_name="daemonset",
-            log=context.log,
-        )
+        super().__init__(context, name, workers=options.workers, queue_name="daemonset")
         self._options = options
         self._client = context.client
         self._owners = owners.cache
@@ -141,18 +136,22 @@ class DaemonSetController(Controller):
         self._recorder = EventRecorder(context.client, context.env, name)
         self.beside("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
-        self._expectations = UidTrackingExpectations(context.env)
-        guard: ConsistencyGuard | None = None
-        if options.wait_for_own_writes:
-            guard = ConsistencyGuard(heard_by(pods, owners, revisions), prefix="daemonset", metrics=context.metrics)
-        self._writes = OwnWrites(context.client, self._expectations, guard, pods_read=lambda: pods.heard_version)
+        self._gate = OwnerGate(
+            context,
+            owners,
+            pods,
+            read=(pods, owners, revisions),
+            prefix="daemonset",
+            wait_for_own_writes=options.wait_for_own_writes,
+            selector_of=lambda owner: self._blueprints.of(owner).selector,
+            on_gone=self._forget,
+        )
+        self._expectations, self._writes = self._gate.expectations, self._gate.writes
         self._backoff = Backoff(context.env, FAILED_POD_BACKOFF_SECONDS, FAILED_POD_BACKOFF_MAX_SECONDS)
         self._nodes = NodeTable()
         self._kept_from = (pods, nodes)
-        self._boards = Boards()
-        self._blueprints = Blueprints(self.log)
-        revisions.cache.add_index(CONTROLLER_INDEX, index_by_controller)
-        self._pods.add_index(CONTROLLER_INDEX, index_by_controller)
+        self._daemon_pods = DaemonPods()
+        self._blueprints = Blueprints(self.log, comparison_operators=options.comparison_operators)
         self._history = DaemonHistory(
             context.client, History(context.client, revisions.cache), self._pod_control, self.log, wrote=self._wrote
         )
@@ -160,7 +159,7 @@ class DaemonSetController(Controller):
         self.node_events = NodeEvents(
             owners=self._owners,
             nodes=self._nodes,
-            boards=self._boards,
+            daemon_pods=self._daemon_pods,
             blueprints=self._blueprints,
             changed=self.node_queue,
             queue=self.queue,
@@ -179,8 +178,8 @@ class DaemonSetController(Controller):
             owners=self._owners,
             queue=self.queue,
             expectations=self._expectations,
-            guard=guard,
-            boards=self._boards,
+            consistency_store=self._gate.consistency_store,
+            daemon_pods=self._daemon_pods,
             blueprints=self._blueprints,
             log=self.log,
         )
@@ -194,20 +193,16 @@ class DaemonSetController(Controller):
             await asyncio.sleep(BACKOFF_COLLECTION_SECONDS)
             self._backoff.collect()
 
+    def _forget(self, key: str) -> None:
+        self.events.ending.forget(key)
+
     async def reconcile(self, key: str) -> Requeue | None:
         if any(informer.replacing for informer in self._kept_from):
             return Requeue(_LIST_SECONDS)  # what is kept of nodes and pods is behind the cache
-        if self._writes.is_undecided(key):
-            await self._writes.find_out(key, self._owners.get(key), lambda owner: self._blueprints.of(owner).selector)
-        owner, raw = self._owners.get(key), self._owners.raw(key)
-        self._writes.check(key)
-        if owner is None:
-            self._writes.forget(key)
-            self.events.ending.forget(key)
+        found = await self._gate.enter(key)
+        if found is None:
             return None
-        if self._writes.is_known_gone(key, owner.metadata.uid):
-            return None  # the cache will hear of it, and the key comes back
-        assert raw is not None, "what is written back whole is cached with its JSON"
+        owner = found.owner
         if owner.spec.selector == LabelSelector():
             self._recorder.event(
                 object_reference(DAEMON_SETS, owner.metadata),
@@ -221,53 +216,57 @@ class DaemonSetController(Controller):
         blueprint = self._blueprints.of(owner)
         if blueprint.selector is None:
             raise TerminalError(f"the selector of DaemonSet {key} makes no sense")
-        board = self._boards.of(board_key(owner.metadata))
-        return await self._act(_Look(key, owner, raw, blueprint, blueprint.selector, board))
+        node_pods = self._daemon_pods.of(daemon_key(owner.metadata))
+        return await self._act(_SyncContext(key, owner, found.raw, blueprint, blueprint.selector, node_pods))
 
-    async def _act(self, look: _Look) -> Requeue | None:
-        current, old = await self._revisions(look)
-        look.rules = Rules(
+    async def _act(self, sync: _SyncContext) -> Requeue | None:
+        current, old = await self._revisions(sync)
+        sync.rules = Rules(
             revision_hash=current.metadata.labels.get("controller-revision-hash", ""),
-            generation=template_generation(look.meta.annotations),
-            surges=surges(look.owner.spec.update_strategy),
-            min_ready_seconds=look.owner.spec.min_ready_seconds,
+            generation=template_generation(sync.meta.annotations),
+            surges=surges(sync.owner.spec.update_strategy),
+            min_ready_seconds=sync.owner.spec.min_ready_seconds,
         )
-        self._see(look)
-        await self._claim(look)
-        if not self._expectations.satisfied(look.key):
-            return await self._report(look, observed=False)
+        self._observe(sync)
+        await self._claim(sync)
+        if not self._owners.still_has(sync.meta):
+            # Meanwhile it has gone, and perhaps another one of its name has come, for which what would now be expected
+            # could never be observed. The event has brought the key back.
+            return None
+        if not self._expectations.satisfied(sync.key):
+            return await self._report(sync, observed=False)
         try:
-            await self._update(look, old)
+            await self._update(sync, old)
         except (PodWritesFailed, HistoryFailed, InvalidBound):
             try:
-                await self._report(look, observed=True)
+                await self._report(sync, observed=True)
             except (ApiError, OSError, ReplacedOwner) as error:
                 # The first failure is the one that is told; this one is only in the log.
-                self.log.warning("Failed to update status of daemon set", key=look.key, problem=str(error))
+                self.log.warning("Failed to update status of daemon set", key=sync.key, problem=str(error))
             raise
-        return await self._report(look, observed=True)
+        return await self._report(sync, observed=True)
 
     # Observe
 
-    def _see(self, look: _Look) -> None:
+    def _observe(self, sync: _SyncContext) -> None:
         """Bring the board up to date with the caches."""
-        look.board.look(look.rules, look.selector, look.blueprint.placements, self._nodes, self.env.now())
+        sync.node_pods.sync(sync.rules, sync.selector, sync.blueprint.placements, self._nodes, self.env.now())
 
-    async def _revisions(self, look: _Look) -> tuple[ControllerRevision, list[ControllerRevision]]:
+    async def _revisions(self, sync: _SyncContext) -> tuple[ControllerRevision, list[ControllerRevision]]:
         async def pods() -> list[Pod]:
             # Before the rules are known: what the board shows does not matter, only whose pods they are.
-            self._see(look)
-            await self._claim(look)
-            return look.board.pods()
+            self._observe(sync)
+            await self._claim(sync)
+            return sync.node_pods.pods()
 
         try:
             return await self._history.current_and_old(
-                look.owner, look.blueprint, look.selector, read_live=lambda: self._read_live(look), pods=pods
+                sync.owner, sync.blueprint, sync.selector, read_live=lambda: self._read_live(sync), pods=pods
             )
         except (ApiError, OSError) as error:
             raise HistoryFailed(f"failed to construct revisions of DaemonSet: {error}") from error
 
-    async def _claim(self, look: _Look) -> None:
+    async def _claim(self, sync: _SyncContext) -> None:
         """Take pods that match and have no controller, give up own ones that no longer match.
 
         Until there are no more of them: others may come up while requests are under way, and none of them may be there
@@ -275,100 +274,102 @@ class DaemonSetController(Controller):
         """
         claims: Claims[Pod] | None = None
         done: dict[str, None] = {}
-        while doubtful := self._doubtful(look, done):
+        while doubtful := self._doubtful(sync, done):
             done.update((object_key(pod.metadata), None) for pod in doubtful)
-            claims = claims or self._claims(look)
+            claims = claims or self._claims(sync)
             for pod in await claims.claim(doubtful):
-                self._take(look, pod)
-            self._see(look)
+                self._take(sync, pod)
+            self._observe(sync)
 
-    def _doubtful(self, look: _Look, done: Container[str]) -> list[Pod]:
-        matches = look.selector.matches
-        orphans = self._pods.by_index(CONTROLLER_INDEX, look.meta.namespace)
-        found = [pod for pod in orphans if matches(pod.metadata.labels)] + look.board.strays()
+    def _doubtful(self, sync: _SyncContext, done: Container[str]) -> list[Pod]:
+        matches = sync.selector.matches
+        orphans = self._pods.by_index(CONTROLLER_INDEX, sync.meta.namespace)
+        found = [pod for pod in orphans if matches(pod.metadata.labels)] + sync.node_pods.strays()
         return [pod for pod in found if object_key(pod.metadata) not in done]
 
-    def _claims(self, look: _Look) -> Claims[Pod]:
+    def _claims(self, sync: _SyncContext) -> Claims[Pod]:
         return Claims(
             self._client,
             PODS,
-            look.meta,
-            new_controller_reference(look.meta, DAEMON_SETS),
-            look.selector,
-            read_live=lambda: self._read_live(look),
-            on_write=lambda written: self._writes.patched(look.key, look.meta.uid, written),
+            sync.meta,
+            new_controller_reference(sync.meta, DAEMON_SETS),
+            sync.selector,
+            read_live=lambda: self._read_live(sync),
+            on_write=lambda written: self._writes.patched(sync.key, sync.meta.uid, written),
         )
 
-    def _take(self, look: _Look, pod: Pod) -> None:
+    def _take(self, sync: _SyncContext, pod: Pod) -> None:
         """From now on an adopted pod is on the board, and its node needs no other one; the event of the adoption will
         put it there once more. What the cache has let go or given to somebody meanwhile stays as it is: no event would
         ever take it off again."""
         cached = self._pods.get(object_key(pod.metadata))
         if cached is None or cached.metadata.uid != pod.metadata.uid or controller_of(cached.metadata) is not None:
             return
-        self._boards.put(pod, board_key(look.meta))
+        self._daemon_pods.put(pod, daemon_key(sync.meta))
 
-    async def _read_live(self, look: _Look) -> ObjectMeta:
-        return await self._writes.read_owner(DAEMON_SETS, look.key, look.meta)
+    async def _read_live(self, sync: _SyncContext) -> ObjectMeta:
+        return await self._writes.read_owner(DAEMON_SETS, sync.key, sync.meta)
 
     # Decide and apply
 
-    async def _update(self, look: _Look, old: list[ControllerRevision]) -> None:
-        await self._manage(look)
-        strategy = look.owner.spec.update_strategy
-        if self._expectations.satisfied(look.key) and strategy.type == "RollingUpdate":
-            self._see(look)
-            await self._roll(look)
+    async def _update(self, sync: _SyncContext, old: list[ControllerRevision]) -> None:
+        await self._manage(sync)
+        strategy = sync.owner.spec.update_strategy
+        if self._expectations.satisfied(sync.key) and strategy.type == "RollingUpdate":
+            self._observe(sync)
+            await self._roll(sync)
         try:
-            await self._history.clean_up(look.owner, old, look.board.pods)
+            await self._history.clean_up(sync.owner, old, sync.node_pods.pods)
         except (ApiError, OSError) as error:
             raise HistoryFailed(f"failed to clean up revisions of DaemonSet: {error}") from error
 
-    async def _manage(self, look: _Look) -> None:
+    async def _manage(self, sync: _SyncContext) -> None:
         """Give every node what it is missing, and take what it has too much."""
         creates: list[str] = []
         deletes: list[str] = []
         now = self.env.now()
-        for site in look.board.needy(look.blueprint.placements, self._nodes):
-            backoff_key = f"{look.meta.uid}/{look.owner.status.observed_generation}/{site.node}"
-            need = decide_need(site, look.rules, now, in_backoff=self._backoff.is_in_backoff(backoff_key))
+        for site in sync.node_pods.needy(sync.blueprint.placements, self._nodes):
+            backoff_key = f"{sync.meta.uid}/{sync.owner.status.observed_generation}/{site.node}"
+            need = decide_need(site, sync.rules, now, in_backoff=self._backoff.is_in_backoff(backoff_key))
             if need.create:
                 creates.append(site.node)
             if need.failed:
                 self._backoff.next(backoff_key)
-                self._tell(look, WARNING, "FailedDaemonPod", "failed", need.failed, site.node, "kill")
+                self._record_pod_event(sync, WARNING, "FailedDaemonPod", "failed", need.failed, site.node, "kill")
             for name in need.succeeded:
-                self._tell(look, NORMAL, "SucceededDaemonPod", "succeeded", name, site.node, "delete")
+                self._record_pod_event(sync, NORMAL, "SucceededDaemonPod", "succeeded", name, site.node, "delete")
             if need.waits:
-                self.queue.add_after(look.key, self._backoff.get(backoff_key))
+                self.queue.add_after(sync.key, self._backoff.get(backoff_key))
             deletes.extend(need.delete)
-        await self._sync_nodes(look, creates, deletes)
+        await self._sync_nodes(sync, creates, deletes)
 
-    def _tell(self, look: _Look, type_: str, reason: str, how: str, pod: str, node: str, what: str) -> None:
-        message = f"Found {how} daemon pod {look.meta.namespace}/{pod} on node {node}, will try to {what} it"
-        self._recorder.event(look.about, type_, reason, message)
+    def _record_pod_event(
+        self, sync: _SyncContext, type_: str, reason: str, how: str, pod: str, node: str, what: str
+    ) -> None:
+        message = f"Found {how} daemon pod {sync.meta.namespace}/{pod} on node {node}, will try to {what} it"
+        self._recorder.event(sync.about, type_, reason, message)
 
-    async def _roll(self, look: _Look) -> None:
-        counts = look.board.counts
-        bounds = bounds_of(look.owner.spec.update_strategy, counts.desired)
-        now = plan(counts, look.board.moves, bounds, surging=look.rules.surges)
-        await self._sync_nodes(look, now.create, now.delete)
+    async def _roll(self, sync: _SyncContext) -> None:
+        counts = sync.node_pods.counts
+        bounds = bounds_of(sync.owner.spec.update_strategy, counts.desired)
+        now = plan(counts, sync.node_pods.moves, bounds, surging=sync.rules.surges)
+        await self._sync_nodes(sync, now.create, now.delete)
 
-    async def _sync_nodes(self, look: _Look, creates: Sequence[str], deletes: Sequence[str]) -> None:
-        """Create and delete pods, each up to the limit of one look; the rest comes with the next."""
+    async def _sync_nodes(self, sync: _SyncContext, creates: Sequence[str], deletes: Sequence[str]) -> None:
+        """Create and delete pods, each up to the limit of one sync; the rest comes with the next."""
         burst = self._options.burst
         creates, deletes = creates[:burst], deletes[:burst]
         # Also when both are 0: it replaces what was expected before, as upstream does.
-        doomed = [f"{look.meta.namespace}/{name}" for name in deletes]
-        self._expectations.expect(look.key, len(creates), doomed)
-        errors = await self._create(look, creates) if creates else []
-        errors += await self._delete(look, deletes) if deletes else []
+        doomed = [f"{sync.meta.namespace}/{name}" for name in deletes]
+        self._expectations.expect(sync.key, len(creates), doomed)
+        errors = await self._create(sync, creates) if creates else []
+        errors += await self._delete(sync, deletes) if deletes else []
         if errors:
             raise PodWritesFailed(errors)
 
-    async def _create(self, look: _Look, nodes: Sequence[str]) -> list[Exception]:
-        reference = new_controller_reference(look.meta, DAEMON_SETS)
-        template = look.template
+    async def _create(self, sync: _SyncContext, nodes: Sequence[str]) -> list[Exception]:
+        reference = new_controller_reference(sync.meta, DAEMON_SETS)
+        template = sync.template
         errors: list[Exception] = []
         attempted = 0
 
@@ -378,91 +379,91 @@ class DaemonSetController(Controller):
             body = template.for_node(nodes[index])
             settled = False
             try:
-                pod = await self._pod_control.create_pod(look.meta.namespace, body, look.about, reference)
+                pod = await self._pod_control.create_pod(sync.meta.namespace, body, sync.about, reference)
                 settled = True
             except (ApiError, OSError) as error:
-                self._writes.failed(look.key, error)
+                self._writes.failed(sync.key, error)
                 # The expectation stays, and holds the DaemonSet back while its namespace goes away around it.
                 settled = has_cause(error, "NamespaceTerminating")
                 if settled:
-                    self.events.ending.refused(look.key)
+                    self.events.refused(sync.meta)
                     raise Futile from error
                 errors.append(error)
                 raise
             finally:
                 if not settled:
-                    self._expectations.creation_observed(look.key)
-            self._writes.created(look.key, look.meta.uid, pod.metadata)
+                    self._expectations.creation_observed(sync.key)
+            self._writes.created(sync.key, sync.meta.uid, pod.metadata)
 
         _created, first = await slow_start(len(nodes), INITIAL_BATCH, create)
         if first is not None and first not in errors:
             raise first  # no answer of the server: a broken invariant of ours
         skipped = len(nodes) - attempted
         if skipped and first is not None:
-            self.log.info("Slow-start failure. Skipping creation of pods", v=2, skipped=skipped, key=look.key)
-            self._expectations.lower(look.key, skipped, 0)
+            self.log.info("Slow-start failure. Skipping creation of pods", v=2, skipped=skipped, key=sync.key)
+            self._expectations.lower(sync.key, skipped, 0)
         return errors
 
-    async def _delete(self, look: _Look, names: Iterable[str]) -> list[Exception]:
+    async def _delete(self, sync: _SyncContext, names: Iterable[str]) -> list[Exception]:
         async def delete(name: str) -> None:
             gone = False
             try:
-                await self._pod_control.delete_pod(look.meta.namespace, name, look.about)
+                await self._pod_control.delete_pod(sync.meta.namespace, name, sync.about)
                 gone = True
             except NotFound:
                 return  # somebody was faster
             except (ApiError, OSError) as error:
-                self._writes.failed(look.key, error)
+                self._writes.failed(sync.key, error)
                 raise
             finally:
                 if not gone:
-                    self._expectations.deletion_observed(look.key, f"{look.meta.namespace}/{name}")
+                    self._expectations.deletion_observed(sync.key, f"{sync.meta.namespace}/{name}")
 
         errors = await run_all([delete(name) for name in names])
         return [error for error in errors if error is not None]
 
     # Report
 
-    async def _report(self, look: _Look, *, observed: bool) -> Requeue | None:
+    async def _report(self, sync: _SyncContext, *, observed: bool) -> Requeue | None:
         """Write the status if it changed: on the cached object first, and should that fail on the live one."""
-        self._see(look)
-        seen = look.board.headcount
-        status = next_status(look.owner, seen, observed=observed)
+        self._observe(sync)
+        seen = sync.node_pods.status_counts
+        status = next_status(sync.owner, seen, observed=observed)
         if status is not None:
             try:
-                await self._put_status(look, look.raw, status)
+                await self._put_status(sync, sync.raw, status)
             except (ApiError, OSError) as error:
-                await self._put_status_on_live(look, status, error)
-        seconds = look.owner.spec.min_ready_seconds
+                await self._put_status_on_live(sync, status, error)
+        seconds = sync.owner.spec.min_ready_seconds
         waits = [float(seconds)] if seconds > 0 and seen.ready != seen.available else []
-        unmet = self._expectations.expires_in(look.key)
+        unmet = self._expectations.expires_in(sync.key)
         if unmet is not None:
             waits.append(unmet)
         return Requeue(min(waits)) if waits else None
 
-    async def _put_status_on_live(self, look: _Look, status: DaemonSetStatus, refusal: Exception) -> None:
-        meta = look.meta
+    async def _put_status_on_live(self, sync: _SyncContext, status: DaemonSetStatus, refusal: Exception) -> None:
+        meta = sync.meta
         try:
             live = await self._client.get(DAEMON_SETS.raw, meta.name, meta.namespace)
         except NotFound as error:
-            self._writes.owner_missing(look.key, meta, error)
+            self._writes.owner_missing(sync.key, meta, error)
             raise
         uid = take_field(live, "metadata.uid")
         if uid is None or msgspec.json.decode(uid) != meta.uid:
             # Another one of that name: what was counted is not about it.
-            self._writes.owner_missing(look.key, meta)
-            raise ReplacedOwner(f"DaemonSet {look.key} was replaced by another one of its name")
+            self._writes.owner_missing(sync.key, meta)
+            raise ReplacedOwner(f"DaemonSet {sync.key} was replaced by another one of its name")
         reported = take_field(live, "status.observedGeneration")
         if reported is not None and int(bytes(reported)) > meta.generation:
-            raise refusal  # somebody has reported on a newer generation than this look was about
-        await self._put_status(look, bytes(live), status)
+            raise refusal  # somebody has reported on a newer generation than this sync was about
+        await self._put_status(sync, bytes(live), status)
 
-    async def _put_status(self, look: _Look, raw: bytes, status: DaemonSetStatus) -> None:
-        meta = look.meta
+    async def _put_status(self, sync: _SyncContext, raw: bytes, status: DaemonSetStatus) -> None:
+        meta = sync.meta
         body = encode(status, take_field(raw, "status"))
         whole = replace_fields(raw, {"status": body, "metadata.managedFields": None})
         answer = await self._client.update(DAEMON_SETS, meta.name, whole, meta.namespace, subresource="status")
-        self._wrote(look.owner, DAEMON_SETS, answer.metadata.resource_version)
+        self._wrote(sync.owner, DAEMON_SETS, answer.metadata.resource_version)
 
     def _wrote(self, owner: DaemonSet, kind: Kind[Any], version: str) -> None:
         meta = owner.metadata

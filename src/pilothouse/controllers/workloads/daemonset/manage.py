@@ -1,7 +1,7 @@
 """Which pods one node is missing, and which it has too many of. Pure.
 
 Upstream: ``podsShouldBeOnNode`` and ``getUnscheduledPodsWithoutNode``, v1.36 ``pkg/controller/daemon/
-daemon_controller.go``. The controller adds up what the nodes need, at most 250 creates and 250 deletes in one look.
+daemon_controller.go``. The controller adds up what the nodes need, at most 250 creates and 250 deletes in one sync.
 """
 
 import datetime
@@ -15,7 +15,7 @@ from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
 from pilothouse.semantics.pods import is_ready
 
 BURST = 250
-"""At most so many creates, and so many deletes, in one look (``BurstReplicas``)."""
+"""At most so many creates, and so many deletes, in one sync (``BurstReplicas``)."""
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):

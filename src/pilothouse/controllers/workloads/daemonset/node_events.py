@@ -1,4 +1,4 @@
-"""What a change of a node wakes: the DaemonSets that care, and nothing for the rest.
+"""What a change of a node enqueues: the DaemonSets that care, and nothing for the rest.
 
 The handler keeps the table of nodes and puts the name on a queue of its own; two workers then ask every DaemonSet about
 this one node. Upstream did that work inside the handler, for all DaemonSets with all their pods, and fell hours behind
@@ -9,12 +9,12 @@ from pilothouse.api.apps import DaemonSet
 from pilothouse.api.core import Node
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprints
-from pilothouse.controllers.workloads.daemonset.board import Boards
+from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import DaemonPods
 from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
 from pilothouse.runtime import Cache, WorkQueue, controller_index_key, object_key
 
 
-def board_key(meta: ObjectMeta) -> str:
+def daemon_key(meta: ObjectMeta) -> str:
     """Under which the board of a DaemonSet is kept, and its pods are indexed."""
     return controller_index_key(meta.namespace, "DaemonSet", meta.name, meta.uid)
 
@@ -27,14 +27,14 @@ class NodeEvents:
         *,
         owners: Cache[DaemonSet],
         nodes: NodeTable,
-        boards: Boards,
+        daemon_pods: DaemonPods,
         blueprints: Blueprints,
         changed: WorkQueue[str],
         queue: WorkQueue[str],
     ) -> None:
         self._owners = owners
         self._nodes = nodes
-        self._boards = boards
+        self._daemon_pods = daemon_pods
         self._blueprints = blueprints
         self._changed = changed
         self._queue = queue
@@ -57,27 +57,27 @@ class NodeEvents:
         self._moved(name)
 
     def _moved(self, name: str) -> None:
-        self._boards.touch(name)
+        self._daemon_pods.touch(name)
         self._changed.add(name)
 
     async def sync_node(self, name: str) -> None:
-        """Wake the DaemonSets for which this node has come to need something.
+        """Enqueue the DaemonSets for which this node has come to need something.
 
-        A taint that only keeps new pods away wakes nobody where a pod runs already, and its numbers are reported with
-        the next event: so upstream.
+        A taint that only keeps new pods away enqueues nothing where a pod runs already; the status follows with the
+        next event, as upstream.
         """
         node = self._nodes.get(name)
         for owner in self._owners.list():
             meta = owner.metadata
-            board = self._boards.of(board_key(meta))
+            node_pods = self._daemon_pods.of(daemon_key(meta))
             if node is None:
-                wake = board.counts_on(name) or board.has_pod_on(name)
+                wake = node_pods.counts_on(name) or node_pods.has_pod_on(name)
             else:
                 placement = self._blueprints.of(owner).placements.on(node)
-                if board.has_pod_on(name):
+                if node_pods.has_pod_on(name):
                     wake = not placement.should_continue or owner.status.number_misscheduled > 0
                 else:
                     # Upstream leaves one that was counted and is no longer wanted in the numbers until the next event.
-                    wake = placement.should_run or board.counts_on(name)
+                    wake = placement.should_run or node_pods.counts_on(name)
             if wake:
                 self._queue.add(object_key(meta))

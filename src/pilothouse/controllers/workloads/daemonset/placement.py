@@ -1,6 +1,6 @@
 """Which nodes should run a daemon pod, and which may keep one. Pure, and remembered per node.
 
-Read by ``board`` for every node once, and by ``node_events`` when a node changes. Upstream:
+Read by ``node_to_daemon_pods`` for every node once, and by ``node_events`` when a node changes. Upstream:
 ``nodeShouldRunDaemonPod`` and ``predicates`` of v1.36 ``pkg/controller/daemon/daemon_controller.go``. Only the node's
 name, labels and taints count; that the pod fits otherwise is for the scheduler to find.
 """
@@ -10,7 +10,7 @@ import msgspec
 from pilothouse.api.core import Affinity, Node, PodSpec, Toleration
 from pilothouse.controllers.workloads.daemonset.tolerations import with_daemon_tolerations
 from pilothouse.semantics.node_affinity import matches_node_selection
-from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, tolerates_all
+from pilothouse.semantics.nodes import NO_EXECUTE, untolerated_taint
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -35,15 +35,18 @@ class Wants(msgspec.Struct, frozen=True):
     node_selector: dict[str, str]
     affinity: Affinity | None
     tolerations: tuple[Toleration, ...]
+    comparison_operators: bool = False
+    """Gate ``TaintTolerationComparisonOperators``: whether ``Gt`` and ``Lt`` tolerate anything."""
 
 
-def wants_of(spec: PodSpec) -> Wants:
+def wants_of(spec: PodSpec, *, comparison_operators: bool = False) -> Wants:
     """What the pods of this template want of a node. The template's own affinity counts, not the pin to one node."""
     return Wants(
         node_name=spec.node_name,
         node_selector=spec.node_selector,
         affinity=spec.affinity,
         tolerations=with_daemon_tolerations(spec.tolerations, host_network=spec.host_network),
+        comparison_operators=comparison_operators,
     )
 
 
@@ -54,9 +57,15 @@ def decide_placement(wants: Wants, node: Node) -> Placement:
     if not matches_node_selection(PodSpec(node_selector=wants.node_selector, affinity=wants.affinity), node):
         return ELSEWHERE
     taints = node.spec.taints
-    if not taints or tolerates_all(taints, wants.tolerations, (NO_SCHEDULE, NO_EXECUTE)):
+    if not taints:
         return HERE
-    return NO_MORE if tolerates_all(taints, wants.tolerations, (NO_EXECUTE,)) else ELSEWHERE
+    blocking = untolerated_taint(taints, wants.tolerations, comparison_operators=wants.comparison_operators)
+    if blocking is None:
+        return HERE
+    sent_away = untolerated_taint(
+        taints, wants.tolerations, (NO_EXECUTE,), comparison_operators=wants.comparison_operators
+    )
+    return NO_MORE if sent_away is None else ELSEWHERE
 
 
 class Placements:

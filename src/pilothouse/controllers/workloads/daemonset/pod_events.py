@@ -9,13 +9,13 @@ from pilothouse.api.core import Pod
 from pilothouse.api.meta import OwnerReference
 from pilothouse.controllers.shared.pod_events import PodEvents
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprints
-from pilothouse.controllers.workloads.daemonset.board import Boards
-from pilothouse.controllers.workloads.daemonset.node_events import board_key
+from pilothouse.controllers.workloads.daemonset.node_events import daemon_key
+from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import DaemonPods
 from pilothouse.env import Log
 from pilothouse.machinery.owners import controller_of
 from pilothouse.runtime import (
     Cache,
-    ConsistencyGuard,
+    ConsistencyStore,
     UidTrackingExpectations,
     WorkQueue,
     controller_index_key,
@@ -32,8 +32,8 @@ class DaemonEvents(PodEvents[DaemonSet]):
         owners: Cache[DaemonSet],
         queue: WorkQueue[str],
         expectations: UidTrackingExpectations,
-        guard: ConsistencyGuard | None,
-        boards: Boards,
+        consistency_store: ConsistencyStore | None,
+        daemon_pods: DaemonPods,
         blueprints: Blueprints,
         log: Log,
     ) -> None:
@@ -42,38 +42,39 @@ class DaemonEvents(PodEvents[DaemonSet]):
             owners=owners,
             queue=queue,
             expectations=expectations,
-            guard=guard,
+            consistency_store=consistency_store,
             selector_of=lambda owner: blueprints.of(owner).selector,
             ready_delay=_ready_delay,
             log=log,
         )
-        self._boards = boards
+        self._daemon_pods = daemon_pods
         self._blueprints = blueprints
 
     def owner_gone(self, owner: DaemonSet, final_state_unknown: bool) -> None:
         self._blueprints.forget(object_key(owner.metadata))
-        self._boards.forget(board_key(owner.metadata))
+        self._daemon_pods.forget(daemon_key(owner.metadata))
         super().owner_gone(owner, final_state_unknown)
 
     def pod_added(self, pod: Pod, initial: bool) -> None:
-        self._boards.put(pod, _board_of(pod))
+        self._daemon_pods.put(pod, _node_pods_of(pod))
         super().pod_added(pod, initial)
 
     def pod_changed(self, old: Pod, new: Pod) -> None:
         if self.is_foreign(old, new):
             return
         if old.metadata.resource_version != new.metadata.resource_version:
-            self._boards.put(new, _board_of(new))
+            self._daemon_pods.put(new, _node_pods_of(new))
         super().pod_changed(old, new)
 
     def pod_gone(self, pod: Pod, final_state_unknown: bool) -> None:
-        self._boards.drop(object_key(pod.metadata))
+        self._daemon_pods.drop(object_key(pod.metadata))
         super().pod_gone(pod, final_state_unknown)
 
     # Revisions
 
     def revision_added(self, revision: ControllerRevision, _initial: bool) -> None:
-        """Ours are no news, but somebody else may have made one in our name: upstream finds it with the next look."""
+        """Our own creates are known already, but somebody else may have created one that we own: upstream finds it with
+        the next sync."""
         reference = controller_of(revision.metadata)
         if reference is None:
             self._wake_selecting(revision)
@@ -119,7 +120,7 @@ def _ready_delay(owner: DaemonSet) -> float:
     return seconds + 1.0 if seconds > 0 else 0.0
 
 
-def _board_of(pod: Pod) -> str | None:
+def _node_pods_of(pod: Pod) -> str | None:
     reference = controller_of(pod.metadata)
     if reference is None or reference.kind != DAEMON_SETS.kind:
         return None

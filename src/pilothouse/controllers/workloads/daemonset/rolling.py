@@ -137,7 +137,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What the rolling update does in this look: nodes to make a pod for, and pods to delete, by name."""
+    """What the rolling update does in this sync: nodes to make a pod for, and pods to delete, by name."""
 
     create: tuple[str, ...] = ()
     delete: tuple[str, ...] = ()

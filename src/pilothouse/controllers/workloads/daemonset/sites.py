@@ -1,6 +1,6 @@
-"""One node as one DaemonSet sees it: what the decisions per node look at. Pure.
+"""One node as one DaemonSet sees it: the input of the decisions per node. Pure.
 
-Made by ``board``, read by ``manage``, ``rolling`` and ``status``.
+Made by ``node_to_daemon_pods``, read by ``manage``, ``rolling`` and ``status``.
 """
 
 import datetime

@@ -10,7 +10,7 @@ from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
 from pilothouse.semantics.pods import is_ready
 
 
-class Headcount(msgspec.Struct, frozen=True, kw_only=True):
+class StatusCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes of one DaemonSet, counted; or what a single node adds to that."""
 
     desired: int = 0
@@ -21,20 +21,20 @@ class Headcount(msgspec.Struct, frozen=True, kw_only=True):
     misscheduled: int = 0
 
 
-NONE = Headcount()
+NONE = StatusCounts()
 
 
-def count_site(site: Site, rules: Rules, now: datetime.datetime) -> Headcount:
+def count_site(site: Site, rules: Rules, now: datetime.datetime) -> StatusCounts:
     """What one node adds. Of several pods the first counts, during a surge mostly the old one: so upstream."""
     if not site.listed:
         return NONE
     if not site.should_run:
-        return Headcount(misscheduled=1) if site.pods else NONE
+        return StatusCounts(misscheduled=1) if site.pods else NONE
     if not site.pods:
-        return Headcount(desired=1)
+        return StatusCounts(desired=1)
     pod = site.pods[0]
     ready = is_ready(pod)
-    return Headcount(
+    return StatusCounts(
         desired=1,
         current=1,
         ready=1 if ready else 0,
@@ -43,10 +43,11 @@ def count_site(site: Site, rules: Rules, now: datetime.datetime) -> Headcount:
     )
 
 
-def next_status(owner: DaemonSet, seen: Headcount, *, observed: bool) -> DaemonSetStatus | None:
+def next_status(owner: DaemonSet, seen: StatusCounts, *, observed: bool) -> DaemonSetStatus | None:
     """The status to write, or None when the one that is there says the same.
 
-    ``observed`` tells that this generation was acted upon and not only looked at (v1.36 ``storeDaemonSetStatus``).
+    ``observed`` says that this generation was acted upon, so that it is reported as ``observedGeneration`` (v1.36
+    ``storeDaemonSetStatus``).
     """
     before = owner.status
     generation = owner.metadata.generation

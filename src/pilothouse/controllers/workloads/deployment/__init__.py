@@ -1,17 +1,18 @@
-"""Brings a Deployment's pods from one template to the next by growing one ReplicaSet and shrinking the others.
+"""Rolls the pods of a Deployment from one pod template to the next, by scaling up one ReplicaSet and scaling
+down the others.
 
-Promises: while a rolling update goes on, the ReplicaSets together never want more than ``replicas`` + maxSurge pods,
+Behaviour: while a rolling update goes on, the ReplicaSets together never want more than ``replicas`` + maxSurge pods,
 and none is taken away while that would leave fewer than ``replicas`` - maxUnavailable available. Recreate starts no new
 pod while an old one is there. Every template that was rolled out keeps its ReplicaSet, under its revision, until
 ``revisionHistoryLimit`` is passed. Nothing is decided on a cache older than this controller's own last write for the
 Deployment. Pods are made and deleted by the ReplicaSets' controller alone.
 
-Not promised: that a rollout that is stuck ends. It is reported when its deadline has passed, nothing is rolled back.
+Not guaranteed: that a rollout that is stuck ends. It is reported when its deadline has passed, nothing is rolled back.
 
 Files: ``decide`` which step comes next, ``rolling``, ``recreate`` and ``scaling`` what the sizes are to be,
 ``revisions``, ``template`` and ``annotations`` what a ReplicaSet is known by, ``progress`` and ``status`` what is
-reported; ``look`` the requests, ``set_events`` and ``controller`` the wiring.
-docs/controllers/deployment.md has what wakes it and where it differs from upstream.
+reported; ``sync_context`` the requests, ``set_events`` and ``controller`` the wiring.
+docs/controllers/deployment.md lists its triggers and its differences from upstream.
 """
 
 import msgspec
@@ -19,7 +20,8 @@ import msgspec
 from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS
 from pilothouse.api.core import PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.runtime.watches import Watch, any_object
 
 
 class DeploymentOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +50,9 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=DEPLOYMENTS, keep_raw=True, wakes=any_object),
-        Watch(kind=REPLICA_SETS, indexes=("controller",), keep_raw=True),
-        Watch(kind=PODS, indexes=("controller",)),
+        Watch(kind=DEPLOYMENTS, keep_raw=True, predicate=any_object),
+        Watch(kind=REPLICA_SETS, keep_raw=True),
+        Watch(kind=PODS),
     ),
-    factory="pilothouse.controllers.workloads.deployment.controller:build",
+    package=__name__,
 )

@@ -1,7 +1,7 @@
 """The wiring: observe → decide → apply → report.
 
-``set_events`` says what wakes a key, ``decide`` which way a look goes, ``look`` carries it out. Upstream: v1.36
-``pkg/controller/deployment``.
+``set_events`` says what enqueues a key, ``decide`` which way a sync goes, ``sync_context`` carries it out. Upstream:
+v1.36 ``pkg/controller/deployment``.
 """
 
 import msgspec
@@ -14,8 +14,7 @@ from pilothouse.client.errors import ApiError, has_cause
 from pilothouse.controllers.shared.blueprints import Blueprints
 from pilothouse.controllers.workloads.deployment import DeploymentOptions, status
 from pilothouse.controllers.workloads.deployment.decide import Plan, Way, next_recreation, next_roll, way_of
-from pilothouse.controllers.workloads.deployment.history import doomed, roll_back, wish_to_roll_back
-from pilothouse.controllers.workloads.deployment.look import Look
+from pilothouse.controllers.workloads.deployment.history import doomed, roll_back, rollback_revision
 from pilothouse.controllers.workloads.deployment.progress import (
     is_complete,
     pause_condition,
@@ -25,14 +24,15 @@ from pilothouse.controllers.workloads.deployment.progress import (
 from pilothouse.controllers.workloads.deployment.recreate import are_old_pods_left
 from pilothouse.controllers.workloads.deployment.scaling import rescale
 from pilothouse.controllers.workloads.deployment.set_events import SetEvents, index_key, selects_all
+from pilothouse.controllers.workloads.deployment.sync_context import SyncContext
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import new_controller_reference
 from pilothouse.runtime import (
     Claims,
-    ConsistencyGuard,
-    Controller,
+    ConsistencyStore,
     ControllerContext,
     EventRecorder,
+    ManagedController,
     Requeue,
     heard_by,
     index_by_controller,
@@ -56,23 +56,15 @@ class _Blueprint(msgspec.Struct, frozen=True):
     selector: Selector | None
 
 
-class DeploymentController(Controller):
+class DeploymentController(ManagedController):
     """See the package."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(DeploymentOptions)
-        deployments = context.informers.informer(DEPLOYMENTS, keep_raw=True)
-        sets = context.informers.informer(REPLICA_SETS, keep_raw=True)
-        pods = context.informers.informer(PODS)
-        super().__init__(
-            "deployment-controller",
-            context.env,
-            workers=options.workers,
-            waits_for=(deployments, sets, pods),
-            metrics=context.metrics,
-            queue_name=QUEUE_NAME,
-            log=context.log,
-        )
+        deployments = context.informer(DEPLOYMENTS)
+        sets = context.informer(REPLICA_SETS, indexes={CONTROLLER_INDEX: index_by_controller})
+        pods = context.informer(PODS, indexes={CONTROLLER_INDEX: index_by_controller})
+        super().__init__(context, "deployment-controller", workers=options.workers, queue_name=QUEUE_NAME)
         self._options = options
         self._client = context.client
         self._deployments = deployments.cache
@@ -80,22 +72,20 @@ class DeploymentController(Controller):
         self._pods = pods.cache
         self._recorder = EventRecorder(context.client, context.env, self.name)
         self.beside("events", self._recorder.run)
-        self._guard = ConsistencyGuard(
+        self._consistency_store = ConsistencyStore(
             heard_by(deployments, sets),
-            prefix=f"pilothouse_{QUEUE_NAME}",  # upstream has no guard here
+            prefix=f"pilothouse_{QUEUE_NAME}",  # upstream has no store here
             metrics=context.metrics,
         )
         self._blueprints: Blueprints[Deployment, _Blueprint] = Blueprints(
             DEPLOYMENTS.kind, lambda owner: owner.spec.selector, _draw, self.log
         )
-        self._sets.add_index(CONTROLLER_INDEX, index_by_controller)
-        self._pods.add_index(CONTROLLER_INDEX, index_by_controller)
         self.events = SetEvents(
             deployments=self._deployments,
             sets=self._sets,
             pods=self._pods,
             queue=self.queue,
-            guard=self._guard,
+            consistency_store=self._consistency_store,
             selector_of=lambda deployment: self._blueprints.of(deployment).selector,
             forgotten=self._blueprints.forget,
         )
@@ -105,10 +95,10 @@ class DeploymentController(Controller):
         pods.add_handler(_ignore_added, _ignore_changed, events.pod_gone)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        self._guard.check(key)
+        self._consistency_store.ensure_ready(key)
         deployment, raw = self._deployments.get(key), self._deployments.raw(key)
         if deployment is None:
-            self._guard.forget(key)
+            self._consistency_store.clear(key)
             return None
         assert raw is not None, "what is written back whole is cached with its JSON"
         if selects_all(deployment):
@@ -121,7 +111,7 @@ class DeploymentController(Controller):
         if sets is None:
             return None
         try:
-            return await self._carry_on(self._look(key, deployment, raw, sets))
+            return await self._carry_on(self._sync_context(key, deployment, raw, sets))
         except ApiError as error:
             if has_cause(error, "NamespaceTerminating"):
                 return None  # no retry can help, and there will be events until it is gone
@@ -129,9 +119,9 @@ class DeploymentController(Controller):
 
     # Observe
 
-    def _look(self, key: str, deployment: Deployment, raw: bytes, sets: list[ReplicaSet]) -> Look:
+    def _sync_context(self, key: str, deployment: Deployment, raw: bytes, sets: list[ReplicaSet]) -> SyncContext:
         uid = deployment.metadata.uid
-        return Look(
+        return SyncContext(
             self.env,
             self._client,
             self._recorder,
@@ -139,7 +129,7 @@ class DeploymentController(Controller):
             deployment,
             raw,
             sets,
-            lambda group_resource, version: self._guard.wrote(key, uid, group_resource, version),
+            lambda group_resource, version: self._consistency_store.wrote_at(key, uid, group_resource, version),
         )
 
     async def _refuse(self, key: str, deployment: Deployment, raw: bytes) -> None:
@@ -148,8 +138,8 @@ class DeploymentController(Controller):
         self._recorder.event(about, "Warning", "SelectingAll", message)
         generation = deployment.metadata.generation
         if deployment.status.observed_generation < generation:
-            look = self._look(key, deployment, raw, [])
-            await look.write_status(replace(deployment.status, observed_generation=generation))
+            sync = self._sync_context(key, deployment, raw, [])
+            await sync.write_status(replace(deployment.status, observed_generation=generation))
 
     async def _claimed(self, key: str, deployment: Deployment, selector: Selector) -> list[ReplicaSet] | None:
         """The ReplicaSets that belong to the Deployment. ``None`` after adopting or releasing: what was written must be
@@ -168,7 +158,7 @@ class DeploymentController(Controller):
             return list(own)
 
         def wrote(written: ObjectMeta) -> None:
-            self._guard.wrote(key, meta.uid, REPLICA_SETS.group_resource, written.resource_version)
+            self._consistency_store.wrote_at(key, meta.uid, REPLICA_SETS.group_resource, written.resource_version)
 
         claims = Claims(
             self._client,
@@ -186,82 +176,82 @@ class DeploymentController(Controller):
     async def _read_live(self, meta: ObjectMeta) -> ObjectMeta:
         return (await self._client.get(DEPLOYMENTS.read_as(Object), meta.name, meta.namespace)).metadata
 
-    def _old_pods(self, look: Look) -> list[Pod]:
+    def _old_pods(self, sync: SyncContext) -> list[Pod]:
         return [
             pod
-            for each in look.old
+            for each in sync.old
             for pod in self._pods.by_index(CONTROLLER_INDEX, index_key(each.metadata, REPLICA_SETS.kind))
         ]
 
     # Decide, apply, report
 
-    async def _carry_on(self, look: Look) -> Requeue | None:
-        way = way_of(look.deployment, look.sets)
+    async def _carry_on(self, sync: SyncContext) -> Requeue | None:
+        way = way_of(sync.deployment, sync.sets)
         if way is not Way.REPORT:
-            told = pause_condition(look.deployment, self.env.now())
+            told = pause_condition(sync.deployment, self.env.now())
             if told is not None:
-                current = look.deployment.status
-                await look.write_status(replace(current, conditions=with_condition(current.conditions, told)))
-        await look.sync_revision()
+                current = sync.deployment.status
+                await sync.write_status(replace(current, conditions=with_condition(current.conditions, told)))
+        await sync.sync_revision()
         match way:
             case Way.REPORT:
-                await look.write_status(self._counted(look))
+                await sync.write_status(self._counted(sync))
                 return None
             case Way.SCALE:
-                await self._scale(look)
+                await self._scale(sync)
                 return None
             case Way.ROLL_BACK:
-                await self._roll_back(look)
+                await self._roll_back(sync)
                 return None
             case Way.ROLL:
-                return await self._roll(look)
+                return await self._roll(sync)
             case Way.RECREATE:
-                return await self._recreate(look)
+                return await self._recreate(sync)
 
-    async def _scale(self, look: Look) -> None:
-        await look.resize(rescale(look.deployment, look.new, look.old))
-        if look.deployment.spec.paused and wish_to_roll_back(look.deployment) is None:
-            await look.delete(doomed(look.deployment, look.old))
-        await look.write_status(self._counted(look))
+    async def _scale(self, sync: SyncContext) -> None:
+        await sync.resize(rescale(sync.deployment, sync.new, sync.old))
+        if sync.deployment.spec.paused and rollback_revision(sync.deployment) is None:
+            await sync.delete(doomed(sync.deployment, sync.old))
+        await sync.write_status(self._counted(sync))
 
-    async def _roll_back(self, look: Look) -> None:
-        if look.new is None:
-            await look.create_new()
-        revision = wish_to_roll_back(look.deployment)
+    async def _roll_back(self, sync: SyncContext) -> None:
+        if sync.new is None:
+            await sync.create_new()
+        revision = rollback_revision(sync.deployment)
         if revision is not None:
-            await look.roll_back(roll_back(look.deployment, look.sets, revision))
+            await sync.roll_back(roll_back(sync.deployment, sync.sets, revision))
 
-    async def _roll(self, look: Look) -> Requeue | None:
-        plan = next_roll(look.deployment, look.new, look.old)
+    async def _roll(self, sync: SyncContext) -> Requeue | None:
+        plan = next_roll(sync.deployment, sync.new, sync.old)
         if plan.create:
-            await look.create_new()
-            plan = next_roll(look.deployment, look.new, look.old)
-        return await self._step(look, plan)
+            await sync.create_new()
+            plan = next_roll(sync.deployment, sync.new, sync.old)
+        return await self._step(sync, plan)
 
-    async def _recreate(self, look: Look) -> Requeue | None:
-        left = are_old_pods_left(look.old, self._old_pods(look))
-        plan = next_recreation(look.deployment, look.new, look.old, old_pods_left=left)
+    async def _recreate(self, sync: SyncContext) -> Requeue | None:
+        left = are_old_pods_left(sync.old, self._old_pods(sync))
+        plan = next_recreation(sync.deployment, sync.new, sync.old, old_pods_left=left)
         if plan.create:
-            await look.create_new()
-            plan = next_recreation(look.deployment, look.new, look.old, old_pods_left=left)
-        return await self._step(look, plan)
+            await sync.create_new()
+            plan = next_recreation(sync.deployment, sync.new, sync.old, old_pods_left=left)
+        return await self._step(sync, plan)
 
-    async def _step(self, look: Look, plan: Plan) -> Requeue | None:
-        changed = await look.resize(plan.resizes)
-        if not changed and not plan.waits and is_complete(look.deployment, look.deployment.status):
-            await look.delete(doomed(look.deployment, look.old))
+    async def _step(self, sync: SyncContext, plan: Plan) -> Requeue | None:
+        changed = await sync.resize(plan.resizes)
+        if not changed and not plan.waits and is_complete(sync.deployment, sync.deployment.status):
+            await sync.delete(doomed(sync.deployment, sync.old))
         now = self.env.now()
         report = status.rolled(
-            look.deployment, look.new, look.sets, now, report_terminating=self._options.report_terminating
+            sync.deployment, sync.new, sync.sets, now, report_terminating=self._options.report_terminating
         )
-        if await look.write_status(report):
+        if await sync.write_status(report):
             return None  # the event of that brings the key back
-        wait = seconds_to_deadline(look.deployment, now)
+        wait = seconds_to_deadline(sync.deployment, now)
         return None if wait is None else Requeue(wait)
 
-    def _counted(self, look: Look) -> DeploymentStatus:
+    def _counted(self, sync: SyncContext) -> DeploymentStatus:
         return status.counted(
-            look.deployment, look.new, look.sets, self.env.now(), report_terminating=self._options.report_terminating
+            sync.deployment, sync.new, sync.sets, self.env.now(), report_terminating=self._options.report_terminating
         )
 
 

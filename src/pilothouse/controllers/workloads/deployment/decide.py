@@ -1,4 +1,4 @@
-"""Which way one look at a Deployment goes. Pure; ``look`` carries out what it comes to.
+"""Which way one sync of a Deployment goes. Pure; ``sync_context`` carries out what it comes to.
 
 Upstream: ``syncDeployment``, v1.36 ``pkg/controller/deployment/deployment_controller.go``.
 """
@@ -11,13 +11,13 @@ import msgspec
 from pilothouse.api.apps import Deployment, ReplicaSet
 from pilothouse.controllers.workloads.deployment import recreate, rolling
 from pilothouse.controllers.workloads.deployment.bounds import RECREATE, ROLLING_UPDATE
-from pilothouse.controllers.workloads.deployment.history import wish_to_roll_back
+from pilothouse.controllers.workloads.deployment.history import rollback_revision
 from pilothouse.controllers.workloads.deployment.scaling import is_scaled
 from pilothouse.controllers.workloads.deployment.sizes import Resize
 
 
 class Way(enum.Enum):
-    """What a look is about."""
+    """What a sync is about."""
 
     REPORT = "report"
     """It is being deleted: only its status is kept up."""
@@ -36,12 +36,12 @@ class UnknownStrategy(ValueError):
 
 
 def way_of(deployment: Deployment, sets: Sequence[ReplicaSet]) -> Way:
-    """What this look is about. The first that applies: two things at once would be two writers of one size."""
+    """What this sync is about. The first that applies: two things at once would be two writers of one size."""
     if deployment.metadata.deletion_timestamp is not None:
         return Way.REPORT
     if deployment.spec.paused:
         return Way.SCALE
-    if wish_to_roll_back(deployment) is not None:
+    if rollback_revision(deployment) is not None:
         return Way.ROLL_BACK
     if is_scaled(deployment, sets):
         return Way.SCALE

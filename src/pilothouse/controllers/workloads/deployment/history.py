@@ -43,7 +43,7 @@ def _is_spent(replica_set: ReplicaSet) -> bool:
 
 
 class Rollback(msgspec.Struct, frozen=True):
-    """What is said about a wish to go back, and the template and annotations to go back to, if any."""
+    """The event about a requested rollback, and the template and annotations to roll back to, if any."""
 
     type: str
     reason: str
@@ -52,7 +52,7 @@ class Rollback(msgspec.Struct, frozen=True):
     annotations: dict[str, str] | None = None
 
 
-def wish_to_roll_back(deployment: Deployment) -> int | None:
+def rollback_revision(deployment: Deployment) -> int | None:
     """The revision that somebody asks to go back to, 0 for the last one. ``None`` when nobody does. (``kubectl rollout
     undo`` does not ask, it changes the template.)"""
     text = deployment.metadata.annotations.get(ROLLBACK_TO)
@@ -60,7 +60,7 @@ def wish_to_roll_back(deployment: Deployment) -> int | None:
 
 
 def roll_back(deployment: Deployment, sets: Sequence[ReplicaSet], revision: int) -> Rollback:
-    """What becomes of the wish."""
+    """The result of the requested rollback."""
     if revision == 0:
         revision = last_revision(sets)
         if revision == 0:

@@ -108,8 +108,10 @@ def is_timed_out(deployment: Deployment, conditions: Conditions, now: datetime.d
 
 
 def seconds_to_deadline(deployment: Deployment, now: datetime.datetime) -> float | None:
-    """When to look again at a rollout of which nothing is heard. Upstream asks for another look at once, without end,
-    while pods are missing of a rollout that had come to its end; that one never times out."""
+    """When to sync again to notice that a rollout has passed its deadline; ``None``: it cannot.
+
+    Upstream also requeues a completed rollout of which pods are missing, at once and without end, although that one
+    never times out."""
     found = condition_of(deployment.status.conditions, PROGRESSING)
     if found is None or not has_deadline(deployment) or is_complete(deployment, deployment.status):
         return None
@@ -126,10 +128,10 @@ def _seconds_left(deployment: Deployment, found: DeploymentCondition, now: datet
     return (found.last_update_time - now).total_seconds() + deadline
 
 
-def judged(
+def progress_conditions(
     deployment: Deployment, new: ReplicaSet | None, status: DeploymentStatus, now: datetime.datetime
 ) -> Conditions:
-    """The conditions of ``status`` with what is to be said about progress."""
+    """The conditions of ``status`` with the condition Progressing (``syncRolloutStatus``)."""
     conditions = status.conditions
     if not has_deadline(deployment):
         return without(conditions, PROGRESSING)

@@ -1,4 +1,4 @@
-"""The rolling update: how far the new ReplicaSet grows and the old ones shrink in one look. Pure.
+"""The rolling update: how far the new ReplicaSet grows and the old ones shrink in one sync. Pure.
 
 Upstream: v1.36 ``pkg/controller/deployment/rolling.go``, ``NewRSNewReplicas`` of ``util/deployment_util.go``.
 """

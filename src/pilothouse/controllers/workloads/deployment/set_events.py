@@ -12,7 +12,7 @@ from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.controllers.workloads.deployment.bounds import RECREATE
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of
-from pilothouse.runtime import Cache, ConsistencyGuard, WorkQueue, controller_index_key, object_key
+from pilothouse.runtime import Cache, ConsistencyStore, WorkQueue, controller_index_key, object_key
 from pilothouse.runtime.claims import CONTROLLER_INDEX
 
 
@@ -26,7 +26,7 @@ class SetEvents:
         sets: Cache[ReplicaSet],
         pods: Cache[Pod],
         queue: WorkQueue[str],
-        guard: ConsistencyGuard,
+        consistency_store: ConsistencyStore,
         selector_of: Callable[[Deployment], Selector | None],
         forgotten: Callable[[str], None],
     ) -> None:
@@ -34,18 +34,18 @@ class SetEvents:
         self._sets = sets
         self._pods = pods
         self._queue = queue
-        self._guard = guard
+        self._consistency_store = consistency_store
         self._selector_of = selector_of
         self._forgotten = forgotten
 
     # Deployments
 
     def deployment_added(self, deployment: Deployment, _initial: bool) -> None:
-        """Look at it."""
+        """Enqueue it."""
         self._queue.add(object_key(deployment.metadata))
 
     def deployment_changed(self, old: Deployment, new: Deployment) -> None:
-        """Look at it, also when only its status changed and at resyncs."""
+        """Enqueue it, also when only its status changed and at resyncs."""
         if old.metadata.uid != new.metadata.uid:
             self.deployment_gone(old, True)
         self._queue.add(object_key(new.metadata))
@@ -53,14 +53,14 @@ class SetEvents:
     def deployment_gone(self, deployment: Deployment, _final_state_unknown: bool) -> None:
         """What was written for it must not hold up another one of its name."""
         key = object_key(deployment.metadata)
-        self._guard.forget(key, deployment.metadata.uid)
+        self._consistency_store.clear(key, deployment.metadata.uid)
         self._forgotten(key)
         self._queue.add(key)
 
     # ReplicaSets
 
     def set_added(self, replica_set: ReplicaSet, _initial: bool) -> None:
-        """Wakes the owner, or whoever may adopt it."""
+        """Enqueues the owner, or whoever may adopt it."""
         meta = replica_set.metadata
         if meta.deletion_timestamp is not None:
             self.set_gone(replica_set, False)
@@ -72,7 +72,7 @@ class SetEvents:
             self._wake_adopters(meta)
 
     def set_changed(self, old: ReplicaSet, new: ReplicaSet) -> None:
-        """Wakes the owner, a former owner, or whoever may adopt it."""
+        """Enqueues the owner, a former owner, or whoever may adopt it."""
         if old.metadata.resource_version == new.metadata.resource_version:
             return
         before, after = controller_of(old.metadata), controller_of(new.metadata)
@@ -84,7 +84,7 @@ class SetEvents:
             self._wake_adopters(new.metadata)
 
     def set_gone(self, replica_set: ReplicaSet, _final_state_unknown: bool) -> None:
-        """Wakes the owner."""
+        """Enqueues the owner."""
         reference = controller_of(replica_set.metadata)
         if reference is not None:
             self._wake(replica_set.metadata, reference)
@@ -93,7 +93,7 @@ class SetEvents:
 
     def pod_gone(self, pod: Pod, _final_state_unknown: bool) -> None:
         """Recreate waits for the last old pod. Upstream asks the server for the Deployment's ReplicaSets here; the
-        cache knows them, and the look that follows looks at the pods again."""
+        cache knows them, and the sync that follows lists the pods again."""
         reference = controller_of(pod.metadata)
         if reference is None or reference.kind != REPLICA_SETS.kind:
             return

@@ -14,7 +14,7 @@ from pilothouse.controllers.workloads.deployment.bounds import bounds_of, wanted
 from pilothouse.controllers.workloads.deployment.progress import (
     AVAILABLE,
     condition,
-    judged,
+    progress_conditions,
     with_condition,
     with_failure,
 )
@@ -74,9 +74,9 @@ def rolled(
     *,
     report_terminating: bool = True,
 ) -> DeploymentStatus:
-    """The sums, with progress and failures: the report after a look at a rollout."""
+    """The sums, with progress and failures: the report after a sync of a rollout."""
     status = counted(deployment, new, sets, now, report_terminating=report_terminating)
-    status = replace(status, conditions=judged(deployment, new, status, now))
+    status = replace(status, conditions=progress_conditions(deployment, new, status, now))
     return replace(status, conditions=with_failure(status.conditions, new, sets))
 
 

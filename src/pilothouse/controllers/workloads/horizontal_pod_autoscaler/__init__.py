@@ -1,17 +1,17 @@
-"""Sets the size of a workload by what its pods use, or by any other metric.
+"""Scales a workload by the resource usage of its pods, or by any other metric.
 
-Promises: every autoscaler is looked at once per period. The size it asks for lies between minReplicas and maxReplicas,
+Behaviour: every autoscaler is synced once per period. The size it asks for lies between minReplicas and maxReplicas,
 and moves no faster than the policies allow, counted over what this controller itself did. A lower size is taken up only
 when it was enough for the whole stabilization window. A metric that cannot be read never makes a workload smaller: what
 is not known is taken to be as the target wants it, or not to need anything, whichever changes less. Whoever sets a
 workload to 0 by hand has switched its autoscaler off.
 
-Not promised: that the window survives this process. What was recommended and done is remembered in memory only, as
+Not guaranteed: that the window survives this process. What was recommended and done is remembered in memory only, as
 upstream; after a restart the present size is the first recommendation.
 
 Files: ``samples`` and ``metric_apis`` what was measured and how it is read, ``grouping`` which pods count,
 ``replica_count`` how many a metric asks for, ``proposals`` that for each metric of a spec, ``recent`` what was
-recommended and done, ``limits`` windows, policies and bounds, ``sizes`` the scale subresource, ``rivals`` other
+recommended and done, ``limits`` windows, policies and bounds, ``sizes`` the scale subresource, ``hpa_selectors`` other
 autoscalers of the same pods, ``status`` what is reported, ``measures`` the controller's metrics, ``controller`` the
 wiring. docs/controllers/horizontal_pod_autoscaler.md has where it differs from upstream.
 """
@@ -21,12 +21,13 @@ import msgspec
 from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from pilothouse.api.core import PODS
 from pilothouse.machinery.flags import DURATION, FLOAT, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.runtime.watches import Watch, any_object
 
 
 class HorizontalPodAutoscalerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. The last two are upstream's gates ``HPAScaleToZero`` (off in v1.36) and
-    ``HPAConfigurableTolerance`` (on). Durations are in seconds."""
+    """What can be set. The last three are upstream's gates ``HPAScaleToZero`` (off in v1.36),
+    ``HPAConfigurableTolerance`` and ``PodLevelResources`` (on). Durations are in seconds."""
 
     workers: int = 5
     sync_period: float = 15.0
@@ -36,6 +37,7 @@ class HorizontalPodAutoscalerOptions(msgspec.Struct, frozen=True, kw_only=True):
     initial_readiness_delay: float = 30.0
     scale_to_zero: bool = False
     own_tolerance: bool = True
+    pod_level_resources: bool = True
 
 
 DESCRIPTOR = Descriptor(
@@ -46,6 +48,7 @@ DESCRIPTOR = Descriptor(
     gate_fields=(
         GateSpec(field="scale_to_zero", gate="HPAScaleToZero"),
         GateSpec(field="own_tolerance", gate="HPAConfigurableTolerance"),
+        GateSpec(field="pod_level_resources", gate="PodLevelResources"),
     ),
     flags=(
         FlagSpec(
@@ -105,6 +108,6 @@ DESCRIPTOR = Descriptor(
             ),
         ),
     ),
-    watches=(Watch(kind=HORIZONTAL_POD_AUTOSCALERS, keep_raw=True, wakes=any_object), Watch(kind=PODS)),
-    factory="pilothouse.controllers.workloads.horizontal_pod_autoscaler.controller:build",
+    watches=(Watch(kind=HORIZONTAL_POD_AUTOSCALERS, keep_raw=True, predicate=any_object), Watch(kind=PODS)),
+    package=__name__,
 )

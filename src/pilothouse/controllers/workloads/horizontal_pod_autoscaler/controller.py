@@ -1,4 +1,4 @@
-"""The wiring: once per period a look at each autoscaler, observe → propose → limit → apply → report.
+"""The wiring: once per period a sync of each autoscaler, observe → propose → limit → apply → report.
 
 Upstream: ``reconcileAutoscaler`` of v1.36 ``pkg/controller/podautoscaler/horizontal.go``.
 """
@@ -9,10 +9,12 @@ from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS, HorizontalPod
 from pilothouse.api.core import PODS, Pod
 from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import ApiError, ConnectFailed, ConnectionRefused
+from pilothouse.controllers.shared.pauses import pause
 from pilothouse.controllers.shared.pods_by_label import LABEL_INDEX, index_by_label, pods_selected
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import DESCRIPTOR, HorizontalPodAutoscalerOptions
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import Patience
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.limits import Wish, limit
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.hpa_selectors import HpaSelectors
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.limits import NormalizationArg, limit
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.measures import (
     INTERNAL,
     NONE,
@@ -29,7 +31,6 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler.proposals import
 )
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Recent
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.replica_count import Pods
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.rivals import Rivals
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.sizes import PASSING, NoTarget, Sizes, Target
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.status import (
     ABLE,
@@ -40,7 +41,14 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler.status import (
     body,
 )
 from pilothouse.machinery.labels import Selector, SelectorError, parse_selector
-from pilothouse.runtime import Controller, ControllerContext, EventRecorder, Requeue, object_key, object_reference
+from pilothouse.runtime import (
+    ControllerContext,
+    EventRecorder,
+    ManagedController,
+    Requeue,
+    object_key,
+    object_reference,
+)
 from pilothouse.runtime.events import NORMAL, WARNING
 from pilothouse.runtime.rate_limiters import FixedLimiter
 
@@ -49,7 +57,7 @@ INVALID = "InvalidSelector"
 
 
 class NotScaled(Exception):
-    """A look did not do what it should have. ``by_spec``: because of what the autoscaler says."""
+    """A sync did not do what it should have. ``by_spec``: because of what the autoscaler says."""
 
     def __init__(self, text: str, *, by_spec: bool = False) -> None:
         super().__init__(text)
@@ -69,36 +77,34 @@ def build(context: ControllerContext) -> "HorizontalPodAutoscalerController":
     return HorizontalPodAutoscalerController(context)
 
 
-class HorizontalPodAutoscalerController(Controller):
+class HorizontalPodAutoscalerController(ManagedController):
     """See the package."""
 
     def __init__(self, context: ControllerContext) -> None:
-        autoscalers = context.informers.informer(HORIZONTAL_POD_AUTOSCALERS, keep_raw=True)
-        pods = context.informers.informer(PODS)
+        autoscalers = context.informer(HORIZONTAL_POD_AUTOSCALERS)
+        pods = context.informer(PODS, indexes={LABEL_INDEX: index_by_label})
         options = context.options_as(HorizontalPodAutoscalerOptions)
+        period = pause(options.sync_period)
         super().__init__(
+            context,
             DESCRIPTOR.name,
-            context.env,
             workers=options.workers,
-            waits_for=(autoscalers, pods),
-            metrics=context.metrics,
-            limiter=FixedLimiter(options.sync_period),
+            limiter=FixedLimiter(period),
             queue_name="horizontalpodautoscaler",
-            log=context.log,
         )
         self._options = options
+        self._period = period
         self._client = context.client
         self._autoscalers = autoscalers.cache
         self._pods = pods.cache
-        self._pods.add_index(LABEL_INDEX, index_by_label)
         mapper = context.rest_mapper if context.rest_mapper is not None else RestMapper(context.client)
-        self._sizes = Sizes(context.client, mapper)
-        self._apis = MetricApis(context.client, mapper, context.env, options.sync_period, context.log)
+        self._sizes = Sizes(context.client, mapper, self.log)
+        self._apis = MetricApis(context.client, mapper, context.env, period, context.log)
         self._patience = Patience(
             cpu_initialization_period=options.cpu_initialization_period,
             initial_readiness_delay=options.initial_readiness_delay,
         )
-        self._rivals = Rivals()
+        self._hpa_selectors = HpaSelectors()
         self._recent: dict[str, Recent] = {}
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)
@@ -106,17 +112,19 @@ class HorizontalPodAutoscalerController(Controller):
         autoscalers.add_handler(self._added, self._changed, self._gone)
 
     def _added(self, autoscaler: HorizontalPodAutoscaler, _initial: bool) -> None:
+        key = object_key(autoscaler.metadata)
         self._measures.autoscalers.inc()
-        self.queue.add_rate_limited(object_key(autoscaler.metadata))
+        self._hpa_selectors.register(key)
+        self.queue.add_rate_limited(key)
 
     def _changed(self, _old: HorizontalPodAutoscaler, autoscaler: HorizontalPodAutoscaler) -> None:
-        # One that waits already is not looked at any sooner or later for it.
+        # A key that is in the queue already keeps its time.
         self.queue.add_rate_limited(object_key(autoscaler.metadata))
 
     def _gone(self, autoscaler: HorizontalPodAutoscaler, _unknown: bool) -> None:
         key = object_key(autoscaler.metadata)
         self._measures.autoscalers.inc(-1)
-        self._rivals.forget(key)
+        self._hpa_selectors.forget(key)
         self.queue.forget(key)
 
     async def reconcile(self, key: str) -> Requeue | None:
@@ -133,19 +141,19 @@ class HorizontalPodAutoscalerController(Controller):
         if recent is None or recent.uid != autoscaler.metadata.uid:
             # One of the same name that is gone has nothing to say about this one.
             recent = self._recent[key] = Recent(uid=autoscaler.metadata.uid, recommendations=[], ups=[], downs=[])
-        started, error = self.env.monotonic(), INTERNAL
-        look = _Look(self, autoscaler, raw, recent)
+        started, error = self.env.perf_counter(), INTERNAL
+        sync = _SyncContext(self, autoscaler, raw, recent)
         try:
-            await look.run()
+            await sync.run()
             error = NONE
         except NotScaled as failure:
             error = SPEC if failure.by_spec else INTERNAL
             raise
         finally:
-            labels = (look.action, error)
+            labels = (sync.action, error)
             self._measures.reconciliations.labels_of(*labels).inc()
-            self._measures.reconciliation_seconds.labels_of(*labels).observe(self.env.monotonic() - started)
-        return Requeue(self._options.sync_period)
+            self._measures.reconciliation_seconds.labels_of(*labels).observe(self.env.perf_counter() - started)
+        return Requeue(self._period)
 
 
 def _may_have_happened(error: BaseException) -> bool:
@@ -153,8 +161,8 @@ def _may_have_happened(error: BaseException) -> bool:
     return not isinstance(error, ApiError | ConnectionRefused | ConnectFailed)
 
 
-class _Look:
-    """One look at one autoscaler."""
+class _SyncContext:
+    """One sync of one autoscaler."""
 
     def __init__(
         self,
@@ -178,14 +186,15 @@ class _Look:
         current = target.scale.spec.replicas
         self._recent.begin(current, self._env.monotonic())
         minimum = 1 if spec.min_replicas is None else spec.min_replicas
-        if not self._of._options.scale_to_zero:
-            report.drop(AT_ZERO)
-        emptied = report.says(AT_ZERO)  # by this controller, not by somebody who wanted no pods
+        to_zero = self._of._options.scale_to_zero
+        emptied = to_zero and report.says(AT_ZERO)  # by this controller, not by somebody who wanted no pods
         metrics: tuple[MetricStatus, ...] | None = None
         desired, reason, problem = current, "", ""
         if current == 0 and not (emptied and (minimum != 0 or self._is_told_from_outside())):
             text = "scaling is disabled since the replica count of the target is zero"
             report.tell(ACTIVE, False, "ScalingDisabled", text)
+            if not to_zero:
+                report.drop(AT_ZERO)
         elif current > spec.max_replicas:
             desired, reason = spec.max_replicas, "Current number of replicas above Spec.MaxReplicas"
         elif current < minimum and current != 0:
@@ -196,7 +205,7 @@ class _Look:
             except _Uncounted as error:
                 report.seen(current, error.metrics)
                 await self._write_if_it_can()
-                self._tell(WARNING, "FailedComputeMetricsReplicas", str(error))
+                self._record_event(WARNING, "FailedComputeMetricsReplicas", str(error))
                 text = f"failed to compute desired number of replicas based on listed metrics for {self._reference}"
                 raise NotScaled(f"{text}: {error}") from error
             desired, reason = self._limited(best, current, minimum)
@@ -223,7 +232,7 @@ class _Look:
         try:
             target = await self._of._sizes.read(self._autoscaler.spec.scale_target_ref, meta.namespace)
         except (NoTarget, *PASSING) as error:
-            self._tell(WARNING, "FailedGetScale", str(error))
+            self._record_event(WARNING, "FailedGetScale", str(error))
             text = f"the HPA controller was unable to get the target's current scale: {error}"
             self._report.tell(ABLE, False, "FailedGetScale", text)
             await self._write_if_it_can()
@@ -254,7 +263,7 @@ class _Look:
             try:
                 proposal = await self._propose(proposals, spec)
             except Failed as error:
-                self._tell(WARNING, error.reason, error.why)
+                self._record_event(WARNING, error.reason, error.why)
                 statuses.append(MetricStatus())
                 failed += 1
                 first = first or error
@@ -273,7 +282,7 @@ class _Look:
         return best, tuple(statuses), problem
 
     async def _propose(self, proposals: Proposals, spec: MetricSpec) -> Proposal:
-        measures, started = self._of._measures, self._env.monotonic()
+        measures, started = self._of._measures, self._env.perf_counter()
         action, error = NONE, INTERNAL
         try:
             proposal = await proposals.propose(spec)
@@ -284,7 +293,7 @@ class _Look:
         finally:
             labels = (action, error, spec.type)
             measures.computations.labels_of(*labels).inc()
-            measures.computation_seconds.labels_of(*labels).observe(self._env.monotonic() - started)
+            measures.computation_seconds.labels_of(*labels).observe(self._env.perf_counter() - started)
         return proposal
 
     def _proposals(self, target: Target, selector: Selector, selected: Sequence[Pod]) -> Proposals:
@@ -298,6 +307,7 @@ class _Look:
             tolerances=tolerances_of(up, down, options.tolerance, own=options.own_tolerance),
             patience=self._of._patience,
             now=self._env.now(),
+            pod_level_resources=options.pod_level_resources,
         )
         return Proposals(self._of._apis, namespace, selector, pods)
 
@@ -312,17 +322,17 @@ class _Look:
             why = f"couldn't convert selector into a corresponding internal selector object: {error}"
             raise self._refused(INVALID, why, INVALID) from error
         meta = self._autoscaler.metadata
-        self._of._rivals.put(object_key(meta), selector)
+        self._of._hpa_selectors.put(object_key(meta), selector)
         pods = pods_selected(self._of._pods, meta.namespace, selector)
-        rivals = self._of._rivals.selecting(meta.namespace, pods)
-        if len(rivals) > 1:
-            why = f"pods by selector {text} are controlled by multiple HPAs: [{' '.join(rivals)}]"
+        hpa_selectors = self._of._hpa_selectors.selecting(meta.namespace, pods)
+        if len(hpa_selectors) > 1:
+            why = f"pods by selector {text} are controlled by multiple HPAs: [{' '.join(hpa_selectors)}]"
             raise self._refused("AmbiguousSelector", why, "AmbiguousSelector")
         return selector, pods
 
     def _refused(self, reason: str, why: str, condition: str, message: str = "") -> _Uncounted:
         """To be raised, once it is said."""
-        self._tell(WARNING, reason, why)
+        self._record_event(WARNING, reason, why)
         self._report.tell(ACTIVE, False, condition, message or why)
         return _Uncounted(why)
 
@@ -337,9 +347,9 @@ class _Look:
             reason = f"{best.name} above target"
         elif desired < current:
             reason = "All metrics below target"
-        wish = Wish(current=current, desired=desired, min_replicas=minimum, max_replicas=spec.max_replicas)
+        arg = NormalizationArg(current=current, desired=desired, min_replicas=minimum, max_replicas=spec.max_replicas)
         window, now = self._of._options.downscale_stabilization, self._env.monotonic()
-        limited = limit(wish, spec.behavior, self._recent, window, now)
+        limited = limit(arg, spec.behavior, self._recent, window, now)
         report.tell(ABLE, True, limited.stabilized.reason, limited.stabilized.message)
         report.tell(LIMITED, limited.is_bounded, limited.bounded.reason, limited.bounded.message)
         if current == 0 and limited.replicas < minimum:
@@ -357,7 +367,7 @@ class _Look:
             if _may_have_happened(error):
                 # Whoever does not know counts it: rather too slow for a period than faster than is allowed.
                 self._recent.changed(self._autoscaler.spec.behavior, current, desired, self._env.monotonic())
-            self._tell(WARNING, "FailedRescale", f"New size: {desired}; reason: {reason}; error: {error}")
+            self._record_event(WARNING, "FailedRescale", f"New size: {desired}; reason: {reason}; error: {error}")
             text = f"the HPA controller was unable to update the target scale: {error}"
             report.tell(ABLE, False, "FailedUpdateScale", text)
             report.seen(current, metrics)
@@ -366,7 +376,7 @@ class _Look:
         report.tell(
             ABLE, True, "SucceededRescale", f"the HPA controller was able to update the target scale to {desired}"
         )
-        self._tell(NORMAL, "SuccessfulRescale", f"New size: {desired}; reason: {reason}")
+        self._record_event(NORMAL, "SuccessfulRescale", f"New size: {desired}; reason: {reason}")
         self._recent.changed(self._autoscaler.spec.behavior, current, desired, self._env.monotonic())
         if self._of._options.scale_to_zero:
             if desired == 0 and minimum == 0 and self._is_told_from_outside():
@@ -374,6 +384,8 @@ class _Look:
             else:
                 text = "the HPA controller did not scale the workload to zero"
                 report.tell(AT_ZERO, False, "NotScaledToZero", text)
+        else:
+            report.drop(AT_ZERO)
         self.action = action_of(current, desired)
         self._of.log.info(
             "Successfully rescaled",
@@ -396,17 +408,17 @@ class _Look:
                 subresource="status",
             )
         except (ApiError, OSError) as error:
-            self._tell(WARNING, "FailedUpdateStatus", str(error))
+            self._record_event(WARNING, "FailedUpdateStatus", str(error))
             raise NotScaled(f"failed to update status for {meta.name}: {error}") from error
 
     async def _write_if_it_can(self) -> None:
-        """What failed before is what the look ends with."""
+        """Write the status; a failure is logged only, because the sync ends with the error that came before it."""
         try:
             await self._write()
         except NotScaled as error:
             key = object_key(self._autoscaler.metadata)
             self._of.log.error("Status is not written", error=error, HPA=key)  # noqa: TRY400  # no traceback: the server said no
 
-    def _tell(self, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, kind: str, reason: str, message: str) -> None:
         about = object_reference(HORIZONTAL_POD_AUTOSCALERS, self._autoscaler.metadata)
         self._of._recorder.event(about, kind, reason, message)

@@ -76,17 +76,23 @@ def _is_starting(pod: Pod, sample: Sample, patience: Patience, now: datetime.dat
 _NEVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
-def requests_of(pods: Iterable[Pod], resource: str, container: str = "") -> Mapping[str, int]:
+def requests_of(
+    pods: Iterable[Pod], resource: str, container: str = "", *, pod_level_resources: bool = True
+) -> Mapping[str, int]:
     """What each pod requests of the resource, in thousandths; of one container only if it is named.
 
     Raises ``Unmeasured`` for the first pod, in any state, that requests nothing of it: percentages of that mean
-    nothing. What a pod requests as a whole comes before what its containers do.
+    nothing. What a pod requests as a whole comes before what its containers do, unless the gate
+    ``PodLevelResources`` is off.
     """
-    return {pod.metadata.name: _request_of(pod, resource, container) for pod in pods}
+    return {
+        pod.metadata.name: _request_of(pod, resource, container, pod_level_resources=pod_level_resources)
+        for pod in pods
+    }
 
 
-def _request_of(pod: Pod, resource: str, wanted: str) -> int:
-    if not wanted and _asks_as_a_whole(pod):
+def _request_of(pod: Pod, resource: str, wanted: str, *, pod_level_resources: bool) -> int:
+    if pod_level_resources and not wanted and _asks_as_a_whole(pod):
         whole = effective_requests(pod)
         if resource not in whole:
             raise Unmeasured(f"missing pod-level request for {resource} in Pod {pod.metadata.name}")

@@ -14,12 +14,12 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Re
 
 SCALE_UP_FACTOR = 2
 SCALE_UP_MINIMUM = 4
-"""Without a behavior a look at most doubles the size, or makes it this (kubernetes#32304)."""
+"""Without ``spec.behavior`` one sync scales up to twice the size or to this, whichever is more (kubernetes#32304)."""
 
 DISABLED, MIN = "Disabled", "Min"
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class NormalizationArg(msgspec.Struct, frozen=True, kw_only=True):
     """What there is, what is asked for, and between which bounds."""
 
     current: int
@@ -62,56 +62,56 @@ _DOWN_LIMIT = ("ScaleDownLimit", "the desired replica count is decreasing faster
 
 
 def limit(
-    wish: Wish, behavior: HorizontalPodAutoscalerBehavior | None, recent: Recent, window: float, now: float
+    arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior | None, recent: Recent, window: float, now: float
 ) -> Limited:
-    """The size to set. Remembers the wish. ``window`` is for scaling down where the spec has none."""
+    """The size to set. Remembers the recommendation. ``window`` is for scaling down where the spec has none."""
     if behavior is None:
-        stabilized = stabilize(wish, recent, window, now)
-        bounded = bound(msgspec.structs.replace(wish, desired=stabilized.replicas))
+        stabilized = stabilize(arg, recent, window, now)
+        bounded = bound(msgspec.structs.replace(arg, desired=stabilized.replicas))
     else:
-        stabilized = stabilize_by(wish, behavior, recent, window, now)
-        bounded = bound_by(msgspec.structs.replace(wish, desired=stabilized.replicas), behavior, recent, now)
+        stabilized = stabilize_by(arg, behavior, recent, window, now)
+        bounded = bound_by(msgspec.structs.replace(arg, desired=stabilized.replicas), behavior, recent, now)
     return Limited(bounded.replicas, stabilized, bounded, bounded.replicas != stabilized.replicas)
 
 
 # Without a behavior
 
 
-def stabilize(wish: Wish, recent: Recent, window: float, now: float) -> Verdict:
+def stabilize(arg: NormalizationArg, recent: Recent, window: float, now: float) -> Verdict:
     """The highest recommendation of the window."""
     since = now - window
-    highest = max([wish.desired, *(each.replicas for each in recent.recommendations if each.at >= since)])
-    recent.recommend(wish.desired, now, since)
-    return Verdict(highest, *(_READY if highest == wish.desired else _DOWN_STABILIZED))
+    highest = max([arg.desired, *(each.replicas for each in recent.recommendations if each.at >= since)])
+    recent.recommend(arg.desired, now, since)
+    return Verdict(highest, *(_READY if highest == arg.desired else _DOWN_STABILIZED))
 
 
-def bound(wish: Wish) -> Verdict:
+def bound(arg: NormalizationArg) -> Verdict:
     """Within the bounds, and not more than doubled."""
-    fastest = max(SCALE_UP_FACTOR * wish.current, SCALE_UP_MINIMUM)
-    if wish.desired < wish.min_replicas:
-        return Verdict(wish.min_replicas, *_TOO_FEW)
-    if wish.desired > min(wish.max_replicas, fastest):
-        return Verdict(fastest, *_UP_LIMIT) if wish.max_replicas > fastest else Verdict(wish.max_replicas, *_TOO_MANY)
-    return Verdict(wish.desired, *_WITHIN)
+    fastest = max(SCALE_UP_FACTOR * arg.current, SCALE_UP_MINIMUM)
+    if arg.desired < arg.min_replicas:
+        return Verdict(arg.min_replicas, *_TOO_FEW)
+    if arg.desired > min(arg.max_replicas, fastest):
+        return Verdict(fastest, *_UP_LIMIT) if arg.max_replicas > fastest else Verdict(arg.max_replicas, *_TOO_MANY)
+    return Verdict(arg.desired, *_WITHIN)
 
 
 # With a behavior
 
 
 def stabilize_by(
-    wish: Wish, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, window: float, now: float
+    arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, window: float, now: float
 ) -> Verdict:
     """The present size, raised to the lowest recommendation of one window and lowered to the highest of the other."""
     up_since = now - _window(behavior.scale_up, 0.0)
     down_since = now - _window(behavior.scale_down, window)
     known = recent.recommendations
-    lowest = min([wish.desired, *(each.replicas for each in known if each.at > up_since)])
-    highest = max([wish.desired, *(each.replicas for each in known if each.at > down_since)])
-    replicas = min(max(wish.current, lowest), highest)
-    recent.recommend(wish.desired, now, min(up_since, down_since))
-    if replicas == wish.desired:
+    lowest = min([arg.desired, *(each.replicas for each in known if each.at > up_since)])
+    highest = max([arg.desired, *(each.replicas for each in known if each.at > down_since)])
+    replicas = min(max(arg.current, lowest), highest)
+    recent.recommend(arg.desired, now, min(up_since, down_since))
+    if replicas == arg.desired:
         return Verdict(replicas, *_READY)
-    return Verdict(replicas, *(_UP_STABILIZED if wish.desired >= wish.current else _DOWN_STABILIZED))
+    return Verdict(replicas, *(_UP_STABILIZED if arg.desired >= arg.current else _DOWN_STABILIZED))
 
 
 def _window(rules: HPAScalingRules | None, default: float) -> float:
@@ -119,23 +119,21 @@ def _window(rules: HPAScalingRules | None, default: float) -> float:
     return default if seconds is None else float(seconds)
 
 
-def bound_by(wish: Wish, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, now: float) -> Verdict:
+def bound_by(arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, now: float) -> Verdict:
     """Within the bounds, and not faster than the policies say."""
-    current = wish.current
-    if wish.desired > current:
+    current = arg.current
+    if arg.desired > current:
         # Policies that were changed after a rise may say less than there is: then it goes no further up.
         fastest = max(highest_allowed(current, behavior.scale_up, recent, now), current)
-        if wish.desired > min(wish.max_replicas, fastest):
-            return (
-                Verdict(fastest, *_UP_LIMIT) if wish.max_replicas > fastest else Verdict(wish.max_replicas, *_TOO_MANY)
-            )
-    elif wish.desired < current:
+        if arg.desired > min(arg.max_replicas, fastest):
+            return Verdict(fastest, *_UP_LIMIT) if arg.max_replicas > fastest else Verdict(arg.max_replicas, *_TOO_MANY)
+    elif arg.desired < current:
         fastest = min(lowest_allowed(current, behavior.scale_down, recent, now), current)
-        if wish.desired < max(wish.min_replicas, fastest):
+        if arg.desired < max(arg.min_replicas, fastest):
             return (
-                Verdict(fastest, *_DOWN_LIMIT) if wish.min_replicas < fastest else Verdict(wish.min_replicas, *_TOO_FEW)
+                Verdict(fastest, *_DOWN_LIMIT) if arg.min_replicas < fastest else Verdict(arg.min_replicas, *_TOO_FEW)
             )
-    return Verdict(wish.desired, *_WITHIN)
+    return Verdict(arg.desired, *_WITHIN)
 
 
 def highest_allowed(current: int, rules: HPAScalingRules | None, recent: Recent, now: float) -> int:

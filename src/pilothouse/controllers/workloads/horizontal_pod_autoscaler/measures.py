@@ -1,7 +1,7 @@
 """The metrics of the HPA controller, by upstream's names (v1.36 ``pkg/controller/podautoscaler/monitor``)."""
 
+from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.runtime import Registry
-from pilothouse.runtime.metrics import exponential_buckets
 
 _ACTIONS = "The label 'action' should be either 'scale_down', 'scale_up', or 'none'."
 _ERRORS = "the label 'error' should be either 'spec', 'internal', or 'none'."

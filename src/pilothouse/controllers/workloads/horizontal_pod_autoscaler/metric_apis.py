@@ -166,7 +166,7 @@ class MetricApis:
                 served = {each.version for each in msgspec.json.decode(response.body, type=_Group).versions}
             except (ApiError, OSError, msgspec.MsgspecError) as error:
                 raise Unmeasured(
-                    f"unable to fetch metrics from custom metrics API: {_told(error, 'get', CUSTOM_GROUP)}"
+                    f"unable to fetch metrics from custom metrics API: {_error_text(error, 'get', CUSTOM_GROUP)}"
                 ) from error
             version = next((each for each in CUSTOM_VERSIONS if each in served), "")
             if not version:
@@ -193,7 +193,7 @@ class MetricApis:
             response = await self._client.request("GET", target)
             return msgspec.json.decode(response.body, type=view)
         except (ApiError, OSError, msgspec.MsgspecError) as error:
-            raise Unmeasured(f"unable to fetch metrics from {what}: {_told(error, 'get', asked)}") from error
+            raise Unmeasured(f"unable to fetch metrics from {what}: {_error_text(error, 'get', asked)}") from error
 
 
 class _Version(View, frozen=True):
@@ -221,7 +221,7 @@ def _with(target: str, **query: str) -> str:
     return f"{target}?{urlencode(given)}" if given else target
 
 
-def _told(error: Exception, verb: str, asked: str) -> str:
+def _error_text(error: Exception, verb: str, asked: str) -> str:
     """The error as client-go prints it: what is no Status of an API server names what was asked for (apimachinery
     ``NewGenericServerResponse``, v0.36)."""
     if isinstance(error, ApiError):

@@ -36,7 +36,7 @@ class Recent(msgspec.Struct, kw_only=True):
     downs: list[Change] = []
 
     def begin(self, replicas: int, now: float) -> None:
-        """The first look: what is there is what was recommended, so that a restart makes nothing smaller at once
+        """The first sync takes the present size as the recommendation, so that a restart scales nothing down at once
         (kubernetes#68826)."""
         if not self.recommendations:
             self.recommendations.append(Recommendation(replicas, now))

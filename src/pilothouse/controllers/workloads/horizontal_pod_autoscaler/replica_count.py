@@ -38,7 +38,7 @@ class Tolerances(msgspec.Struct, frozen=True):
 
 
 class Pods(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods of the workload, and everything else that one look may look at."""
+    """The pods of the workload, and everything else that one sync may read."""
 
     pods: Sequence[Pod]
     current: int
@@ -48,6 +48,8 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
     tolerances: Tolerances
     patience: Patience
     now: datetime.datetime
+    pod_level_resources: bool = True
+    """Whether what a pod requests as a whole counts."""
 
     def must_exist(self) -> None:
         """Raises ``Unmeasured`` if there are no pods."""
@@ -84,7 +86,7 @@ def by_utilization(pods: Pods, samples: Samples, resource: str, container: str, 
     """For a share of what the pods request: ``target`` percent. Raises ``Unmeasured``."""
     pods.must_exist()
     counted = _Counted(pods, samples, resource)
-    requests = requests_of(pods.pods, resource, container)
+    requests = requests_of(pods.pods, resource, container, pod_level_resources=pods.pod_level_resources)
     return counted.count(
         lambda known: _utilization(known, requests, target),
         # Beyond 100 % the target itself is what a pod may use.

@@ -14,6 +14,7 @@ from pilothouse.client import Client
 from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import ApiError, UndecodableObject
 from pilothouse.controllers.shared.conflicts import RETRY, retry_on_conflict
+from pilothouse.env import Log
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.splice import replace_fields
 
@@ -40,8 +41,9 @@ class Target(msgspec.Struct, frozen=True):
 class Sizes:
     """Reads and writes scales."""
 
-    def __init__(self, client: Client, mapper: RestMapper) -> None:
+    def __init__(self, client: Client, mapper: RestMapper, log: Log) -> None:
         self._client = client
+        self._log = log
         self._mapper = mapper
 
     async def read(self, reference: CrossVersionObjectReference, namespace: str) -> Target:
@@ -58,10 +60,18 @@ class Sizes:
     async def set(self, target: Target, replicas: int) -> None:
         """Set the size. Who else wrote meanwhile is overruled. Raises what the client raises."""
         meta = target.scale.metadata
+        raw = target.raw
 
         async def write(attempt: int) -> None:
-            now = target if attempt == 0 else await self._read(target.kind, meta.name, meta.namespace)
-            body = replace_fields(now.raw, {"spec.replicas": b"%d" % replicas})
+            nonlocal raw
+            if attempt:
+                try:
+                    raw = (await self._read(target.kind, meta.name, meta.namespace)).raw
+                except PASSING as error:
+                    # The next try may meet the same conflict: that is then what is said.
+                    about = f"{meta.namespace}/{meta.name}"
+                    self._log.error("Error getting latest scale during conflict retry", error=error, scale=about)
+            body = replace_fields(raw, {"spec.replicas": b"%d" % replicas})
             await self._client.update(target.kind.raw, meta.name, body, meta.namespace, subresource="scale")
 
         await retry_on_conflict(write, RETRY)

@@ -22,7 +22,7 @@ ABLE, ACTIVE, LIMITED, AT_ZERO = "AbleToScale", "ScalingActive", "ScalingLimited
 
 
 class Report:
-    """The status as it comes to be in one look."""
+    """The status as it comes to be in one sync."""
 
     def __init__(self, status: HorizontalPodAutoscalerStatus, now: datetime.datetime) -> None:
         self.status = status

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pilothouse.api.core import Pod
+from pilothouse.api.core import ContainerStatus, Pod
+from pilothouse.machinery.times import add_seconds
 from pilothouse.semantics.pods import ready_condition
 
 FIRST_SECONDS = 10.0
@@ -27,28 +28,30 @@ NONE = Failures()
 
 def finished_at(pod: Pod) -> datetime.datetime | None:
     """When the pod ended: its last container, else when it stopped being ready, else when it was to be deleted, else
-    when it was made."""
-    ends: list[datetime.datetime] = []
+    when it was made (``getFinishedTime``)."""
     sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
-    counted = [
-        *pod.status.container_statuses,
-        *(status for status in pod.status.init_container_statuses if status.name in sidecars),
-    ]
-    for status in counted:
-        terminated = status.state.terminated
-        if terminated is None or terminated.finished_at is None:
-            ends.clear()
-            break
-        ends.append(terminated.finished_at)
-    if ends:
-        return max(ends)
+    ended = _last_end(None, pod.status.container_statuses)
+    # Sidecars end after the others. If one of those has not ended, as far as is known, the sidecars' time counts.
+    ended = _last_end(ended, (status for status in pod.status.init_container_statuses if status.name in sidecars))
+    if ended is not None:
+        return ended
     ready = ready_condition(pod)
     if ready is not None and ready.status == "False" and ready.last_transition_time is not None:
         return ready.last_transition_time
     meta = pod.metadata
     if meta.deletion_timestamp is not None:
-        return meta.deletion_timestamp - datetime.timedelta(seconds=meta.deletion_grace_period_seconds or 0)
+        return add_seconds(meta.deletion_timestamp, -(meta.deletion_grace_period_seconds or 0))
     return meta.creation_timestamp
+
+
+def _last_end(ended: datetime.datetime | None, statuses: Iterable[ContainerStatus]) -> datetime.datetime | None:
+    """The latest of these ends and ``ended``; None if one of the containers has not ended."""
+    for status in statuses:
+        terminated = status.state.terminated
+        if terminated is None or terminated.finished_at is None:
+            return None
+        ended = terminated.finished_at if ended is None else max(ended, terminated.finished_at)
+    return ended
 
 
 def _latest(pods: Iterable[Pod]) -> datetime.datetime | None:

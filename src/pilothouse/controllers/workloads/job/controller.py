@@ -1,6 +1,6 @@
 """The wiring: observe → decide → apply → report.
 
-``pod_events`` says what wakes a key; ``decide``, ``tracking`` and ``status`` say what to do and to report. Upstream:
+``pod_events`` says what enqueues a key; ``decide``, ``tracking`` and ``status`` say what to do and to report. Upstream:
 v1.36 ``pkg/controller/job/job_controller.go``.
 """
 
@@ -14,7 +14,7 @@ from pilothouse.api.core import PODS, Pod
 from pilothouse.api.meta import Object, OwnerReference
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import ApiError, NotFound, has_cause
-from pilothouse.controllers.shared.own_writes import OwnWrites
+from pilothouse.controllers.shared.owner_gate import OwnerGate
 from pilothouse.controllers.workloads.job import TRACKING, JobOptions, backoff, tracking
 from pilothouse.controllers.workloads.job.blueprint import Blueprint, Blueprints
 from pilothouse.controllers.workloads.job.decide import (
@@ -45,18 +45,15 @@ from pilothouse.machinery.owners import controller_of, new_controller_reference
 from pilothouse.machinery.resource_versions import compare
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
-    ConsistencyGuard,
-    Controller,
     ControllerContext,
     EventRecorder,
     ExponentialFailureLimiter,
+    ManagedController,
     PodControl,
     Requeue,
-    UidTrackingExpectations,
     WorkerPool,
     WorkQueue,
     controller_index_key,
-    heard_by,
     index_by_controller,
     object_key,
     object_reference,
@@ -79,8 +76,8 @@ def build(context: ControllerContext) -> "JobController":
     return JobController(context)
 
 
-class _Look:
-    """What changes during one look at a Job."""
+class _SyncJobContext:
+    """What changes during one sync of a Job."""
 
     def __init__(self, job: Job, raw: bytes) -> None:
         self.job = job
@@ -92,11 +89,11 @@ class _Look:
         self.error: Exception | None = None
 
     def again_in(self, seconds: float) -> None:
-        """Look again then, or before."""
+        """Sync again after so many seconds, or earlier."""
         self.wait = seconds if self.wait is None else min(self.wait, seconds)
 
     def removed(self, pods: Iterable[Pod], errors: Iterable[Exception | None]) -> None:
-        """Those of the pods without an error are on their way out. The first error of the look is kept."""
+        """Pods were deleted; those with an error were not. The first error of the sync is kept."""
         for pod, error in zip(pods, errors, strict=True):
             if error is None:
                 self.active -= 1
@@ -106,35 +103,39 @@ class _Look:
                 self.error = error
 
 
-class JobController(Controller):
+class JobController(ManagedController):
     """See the package."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(JobOptions)
-        jobs = context.informers.informer(JOBS, keep_raw=True)
-        pods = context.informers.informer(PODS)
+        jobs = context.informer(JOBS)
+        pods = context.informer(PODS, indexes={CONTROLLER_INDEX: index_by_controller})
         super().__init__(
+            context,
             "job-controller",
-            context.env,
             workers=options.workers,
-            waits_for=(pods, jobs),
-            metrics=context.metrics,
             limiter=ExponentialFailureLimiter(_FIRST_RETRY, _LAST_RETRY),
             queue_name="job",
-            log=context.log,
         )
+        self._clear_start_time = options.clear_start_time
         self._client = context.client
         self._jobs = jobs.cache
         self._pods = pods.cache
         self._recorder = EventRecorder(context.client, context.env, self.name)
         self.beside("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
-        self._expectations = UidTrackingExpectations(context.env)
         self._removals = Removals()
-        guard: ConsistencyGuard | None = None
-        if options.wait_for_own_writes:
-            guard = ConsistencyGuard(heard_by(pods, jobs), prefix="job", metrics=context.metrics)
-        self._writes = OwnWrites(context.client, self._expectations, guard, pods_read=lambda: pods.heard_version)
+        self._gate = OwnerGate(
+            context,
+            jobs,
+            pods,
+            read=(pods, jobs),
+            prefix="job",
+            wait_for_own_writes=options.wait_for_own_writes,
+            selector_of=lambda job: self._blueprints.of(job).selector,
+            on_gone=self._forget,
+        )
+        self._expectations, self._writes = self._gate.expectations, self._gate.writes
         self._measures = Measures(context.metrics)
         self._blueprints = Blueprints(self.log)
         self._failures: dict[str, tuple[str, backoff.Failures]] = {}
@@ -154,7 +155,6 @@ class JobController(Controller):
             log=self.log,
         )
         self.beside_pool(orphan_pool)
-        self._pods.add_index(CONTROLLER_INDEX, index_by_controller)
         self.events = JobEvents(
             env=context.env,
             jobs=self._jobs,
@@ -163,7 +163,7 @@ class JobController(Controller):
             orphans=self._orphans,
             expectations=self._expectations,
             removals=self._removals,
-            guard=guard,
+            consistency_store=self._gate.consistency_store,
             blueprints=self._blueprints,
             job_gone=self._job_gone,
             log=self.log,
@@ -197,28 +197,23 @@ class JobController(Controller):
         if before != after:
             self._measures.finalizers.labels_of("delete" if before else "add").inc()
 
-    # One look
+    def _forget(self, key: str) -> None:
+        self._removals.forget(key)
+        self._failures.pop(key, None)
+
+    # One sync
 
     async def reconcile(self, key: str) -> Requeue | None:
-        if self._writes.is_undecided(key):
-            await self._writes.find_out(key, self._jobs.get(key), lambda job: self._blueprints.of(job).selector)
-        job, raw = self._jobs.get(key), self._jobs.raw(key)
-        self._writes.check(key)
-        if job is None:
-            self._writes.forget(key)
-            self._removals.forget(key)
-            self._failures.pop(key, None)
+        found = await self._gate.enter(key)
+        if found is None or is_external(found.owner):
             return None
-        uid = job.metadata.uid
-        if self._writes.is_known_gone(key, uid) or is_external(job):
-            return None
+        job = found.owner
         if is_finished(job):
             self._failures.pop(key, None)
             self._finished.pop(key, None)
             return None
-        if self._finished.get(key) == uid:
+        if self._finished.get(key) == job.metadata.uid:
             return None
-        assert raw is not None, "what is written back whole is cached with its JSON"
         mode = job.spec.completion_mode or "NonIndexed"
         if mode not in ("NonIndexed", "Indexed"):
             text = "Skipped Job sync because completion mode is unknown"
@@ -227,27 +222,27 @@ class JobController(Controller):
         blueprint = self._blueprints.of(job)
         if blueprint.selector is None:
             return None
-        look = _Look(job, raw)
-        began = self.env.monotonic()
+        sync = _SyncJobContext(job, found.raw)
+        began = self.env.perf_counter()
         result = "error"
         try:
-            await self._look(key, look, blueprint, blueprint.selector)
+            await self._sync_job(key, sync, blueprint, blueprint.selector, settled=found.expectations_satisfied)
             result = "success"
         finally:
-            labels = (mode, result, look.action)
-            self._measures.sync_seconds.labels_of(*labels).observe(self.env.monotonic() - began)
+            labels = (mode, result, sync.action)
+            self._measures.sync_seconds.labels_of(*labels).observe(self.env.perf_counter() - began)
             self._measures.syncs.labels_of(*labels).inc()
         expires = self._expectations.expires_in(key)
         if expires is not None:
-            look.again_in(expires)
-        return Requeue(look.wait) if look.wait is not None else None
+            sync.again_in(expires)
+        return Requeue(sync.wait) if sync.wait is not None else None
 
-    async def _look(self, key: str, look: _Look, blueprint: Blueprint, selector: Selector) -> None:
-        job = look.job
-        settled = self._expectations.satisfied(key)
+    async def _sync_job(
+        self, key: str, sync: _SyncJobContext, blueprint: Blueprint, selector: Selector, *, settled: bool
+    ) -> None:
+        job = sync.job
         pods = await self._claimed(key, job, selector)
-        current = self._jobs.get(key)
-        if current is None or current.metadata.uid != job.metadata.uid:
+        if not self._jobs.still_has(job.metadata):
             return  # it has gone meanwhile, and the event has brought the key back
         now = self.env.now()
         tracked = frozenset(
@@ -261,36 +256,36 @@ class JobController(Controller):
         before = known if known_uid == job.metadata.uid else backoff.NONE
         failures = backoff.after(before, census.new_succeeded, census.new_failed)
         seen = replace(seen, failures=failures)
-        look.active, look.ready, look.terminating = len(census.active), census.ready, census.terminating
+        sync.active, sync.ready, sync.terminating = len(census.active), census.ready, census.terminating
         status = job.status
         if status.start_time is None and not is_suspended(job):
             status = replace(status, start_time=whole_seconds(now))
         ending = decide_ending(seen, census, status.start_time)
         deadline = until_deadline(job, status.start_time, now)
         if ending is None and deadline is not None:
-            look.again_in(deadline)
+            sync.again_in(deadline)
         if ending is not None:
-            all_gone = await self._remove_active(look, census.active)
+            all_gone = await self._remove_active(sync, census.active)
             if not all_gone or not settled:
                 ending = None
         else:
             managed = settled and job.metadata.deletion_timestamp is None
             if managed:
-                await self._manage(key, look, seen, census, blueprint)
-            if is_complete(job, census, look.active):
+                await self._manage(key, sync, seen, census, blueprint)
+            if is_complete(job, census, sync.active):
                 ending = COMPLETIONS_REACHED
             elif managed:
                 status = self._suspended_or_resumed(job, status, now)
         status = replace(
             status,
-            active=look.active,
-            ready=min(look.ready, look.active),
-            terminating=look.terminating,
+            active=sync.active,
+            ready=min(sync.ready, sync.active),
+            terminating=sync.terminating,
             uncounted_terminated_pods=status.uncounted_terminated_pods or UncountedTerminatedPods(),
         )
-        await self._track(key, look, seen, census, status, ending, failures)
-        if look.error is not None:
-            raise look.error
+        await self._track(key, sync, seen, census, status, ending, failures)
+        if sync.error is not None:
+            raise sync.error
 
     async def _claimed(self, key: str, job: Job, selector: Selector) -> tuple[Pod, ...]:
         """The pods of the Job, after adopting and releasing what must be. Adopted ones have the finalizer."""
@@ -321,7 +316,8 @@ class JobController(Controller):
             )
             if changed:
                 self._recorder.event(about, NORMAL, "Suspended", "Job suspended")
-                return replace(status, conditions=conditions, start_time=None)
+                started = None if self._clear_start_time else status.start_time
+                return replace(status, conditions=conditions, start_time=started)
             return status
         conditions, changed = with_condition(status.conditions, SUSPENDED, "False", "JobResumed", "Job resumed", now)
         if changed:
@@ -331,10 +327,10 @@ class JobController(Controller):
 
     # Pods
 
-    async def _remove_active(self, look: _Look, pods: Iterable[Pod]) -> bool:
+    async def _remove_active(self, sync: _SyncJobContext, pods: Iterable[Pod]) -> bool:
         """Delete what still runs of a Job that ends. Whether all deletes went well."""
         victims = list(pods)
-        about = object_reference(JOBS, look.job.metadata)
+        about = object_reference(JOBS, sync.job.metadata)
 
         async def delete(pod: Pod) -> None:
             try:
@@ -343,35 +339,35 @@ class JobController(Controller):
                 return
 
         errors = await run_all([delete(pod) for pod in victims]) if victims else []
-        look.removed(victims, errors)
-        return look.error is None
+        sync.removed(victims, errors)
+        return sync.error is None
 
-    async def _manage(self, key: str, look: _Look, seen: Seen, census: Census, blueprint: Blueprint) -> None:
-        look.action = "tracking"
+    async def _manage(self, key: str, sync: _SyncJobContext, seen: Seen, census: Census, blueprint: Blueprint) -> None:
+        sync.action = "tracking"
         match decide_pods(seen, census):
             case RemovePods(pods):
-                look.action = "pods_deleted"
-                await self._remove(key, look, pods)
+                sync.action = "pods_deleted"
+                await self._remove(key, sync, pods)
             case CreatePods() as action:
-                look.action = "pods_created"
-                await self._create(key, look, action, census, blueprint)
+                sync.action = "pods_created"
+                await self._create(key, sync, action, census, blueprint)
             case Wait(seconds):
-                look.action = "pods_created"
-                look.again_in(seconds)
+                sync.action = "pods_created"
+                sync.again_in(seconds)
             case None:
                 pass
 
-    async def _remove(self, key: str, look: _Look, pods: tuple[Pod, ...]) -> None:
+    async def _remove(self, key: str, sync: _SyncJobContext, pods: tuple[Pod, ...]) -> None:
         """The finalizer first, so that what is removed on purpose does not count as failed."""
         self._expectations.expect_deletions(key, [object_key(pod.metadata) for pod in pods])
-        about = object_reference(JOBS, look.job.metadata)
+        about = object_reference(JOBS, sync.job.metadata)
 
         async def remove(pod: Pod) -> None:
             meta = pod.metadata
             gone = False
             try:
                 if TRACKING in meta.finalizers:
-                    await self._take_finalizer(key, look.job, pod)
+                    await self._take_finalizer(key, sync.job, pod)
                 await self._pod_control.delete_pod(meta.namespace, meta.name, about)
                 gone = True
             except NotFound:
@@ -383,10 +379,12 @@ class JobController(Controller):
                 if not gone:
                     self._expectations.deletion_observed(key, object_key(meta))
 
-        look.removed(pods, await run_all([remove(pod) for pod in pods]))
+        sync.removed(pods, await run_all([remove(pod) for pod in pods]))
 
-    async def _create(self, key: str, look: _Look, action: CreatePods, census: Census, blueprint: Blueprint) -> None:
-        job = look.job
+    async def _create(
+        self, key: str, sync: _SyncJobContext, action: CreatePods, census: Census, blueprint: Blueprint
+    ) -> None:
+        job = sync.job
         meta = job.metadata
         self._expectations.expect_creations(key, action.count)
         about = object_reference(JOBS, meta)
@@ -409,11 +407,11 @@ class JobController(Controller):
                     raise Futile from error
                 self._measures.pods_created.labels_of(reason, "failed").inc()
                 raise
-            look.active += 1
+            sync.active += 1
             self._measures.pods_created.labels_of(reason, "succeeded").inc()
             self._writes.created(key, meta.uid, pod.metadata)
 
-        created, look.error = await slow_start(action.count, INITIAL_BATCH, create)
+        created, sync.error = await slow_start(action.count, INITIAL_BATCH, create)
         if created < action.count:
             self._expectations.lower(key, action.count - created, 0)
 
@@ -423,11 +421,12 @@ class JobController(Controller):
         self._removals.expect(key, meta.uid)
         try:
             written = await self._pod_control.patch_pod(meta.namespace, meta.name, _RELEASE)
-        except NotFound:
+        except _FAILURES as error:
+            if not isinstance(error, NotFound) or not self._pods.still_has(meta):
+                self._removals.observed(key, meta.uid)
             raise
-        except _FAILURES:
-            self._removals.observed(key, meta.uid)
-            raise
+        if not self._pods.still_has(meta):
+            self._removals.observed(key, meta.uid)  # it went meanwhile, and there will be no event of it any more
         self._writes.patched(key, job.metadata.uid, written.metadata)
 
     # Counting
@@ -435,22 +434,22 @@ class JobController(Controller):
     async def _track(
         self,
         key: str,
-        look: _Look,
+        sync: _SyncJobContext,
         seen: Seen,
         census: Census,
         status: JobStatus,
         ending: Ending | None,
         failures: backoff.Failures,
     ) -> None:
-        job = look.job
+        job = sync.job
         plan = tracking.plan(seen, census, status, ending)
         if plan.status != job.status:
-            await self._put_status(key, look, plan.status)
+            await self._put_status(key, sync, plan.status)
             self._count(job, job.status, plan.status)
         self._failures[key] = (job.metadata.uid, failures)
         for action in plan.handled:
             self._measures.handled.labels_of(action).inc()
-        tracked, error = await self._release(key, look, seen, plan)
+        tracked, error = await self._release(key, sync, seen, plan)
         status = tracking.settle(plan.status, tracked)
         if is_indexed(job):
             status = replace(status, succeeded=plan.status.succeeded)
@@ -458,16 +457,17 @@ class JobController(Controller):
         if ending is not None and over:
             status = finished(status, ending, self.env.now())
         if status != plan.status:
-            await self._put_status(key, look, status)
+            await self._put_status(key, sync, status)
             self._count(job, plan.status, status)
         if ending is not None and over:
-            self._finished[key] = job.metadata.uid
-            self._tell_end(job, ending, status)
+            if self._jobs.still_has(job.metadata):
+                self._finished[key] = job.metadata.uid
+            self._record_job_finished(job, ending, status)
         if error is not None:
             raise error
 
     async def _release(
-        self, key: str, look: _Look, seen: Seen, plan: tracking.Plan
+        self, key: str, sync: _SyncJobContext, seen: Seen, plan: tracking.Plan
     ) -> tuple[set[str], Exception | None]:
         """Take the finalizers; whose pods still have one, and the first failure."""
         tracked = set(seen.tracked)
@@ -476,7 +476,7 @@ class JobController(Controller):
 
         async def take(pod: Pod) -> None:
             try:
-                await self._take_finalizer(key, look.job, pod)
+                await self._take_finalizer(key, sync.job, pod)
             except NotFound:
                 return
 
@@ -486,23 +486,23 @@ class JobController(Controller):
                 tracked.discard(pod.metadata.uid)
         return tracked, next((error for error in errors if error is not None), None)
 
-    async def _put_status(self, key: str, look: _Look, status: JobStatus) -> None:
-        meta = look.job.metadata
-        whole = replace_fields(look.raw, {"status": encode(status), "metadata.managedFields": None})
+    async def _put_status(self, key: str, sync: _SyncJobContext, status: JobStatus) -> None:
+        meta = sync.job.metadata
+        whole = replace_fields(sync.raw, {"status": encode(status), "metadata.managedFields": None})
         try:
             answer = await self._client.update(JOBS.raw, meta.name, whole, meta.namespace, subresource="status")
         except NotFound as error:
             self._writes.owner_missing(key, meta, error)
             raise
-        look.raw = bytes(answer)
-        look.job = replace(look.job, status=status)
+        sync.raw = bytes(answer)
+        sync.job = replace(sync.job, status=status)
         version = take_field(answer, "metadata.resourceVersion")
         if version is not None:
             self._writes.wrote(key, meta.uid, JOBS.group_resource, bytes(version).decode().strip('"'))
 
     # Telling
 
-    def _tell_end(self, job: Job, ending: Ending, status: JobStatus) -> None:
+    def _record_job_finished(self, job: Job, ending: Ending, status: JobStatus) -> None:
         about = object_reference(JOBS, job.metadata)
         mode = job.spec.completion_mode or "NonIndexed"
         wanted = job.spec.completions

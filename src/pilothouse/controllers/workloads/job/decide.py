@@ -12,7 +12,7 @@ from pilothouse.api.batch import Job
 from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.job import backoff
 from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes, index_of_pod, pending
-from pilothouse.controllers.workloads.job.pod_failure_policy import judge
+from pilothouse.controllers.workloads.job.pod_failure_policy import match_pod_failure_policy
 from pilothouse.controllers.workloads.job.status import FAILURE_TARGET, SUCCESS_CRITERIA_MET, Ending
 from pilothouse.controllers.workloads.job.success_policy import met_rule
 from pilothouse.semantics.jobs import true_condition
@@ -21,7 +21,7 @@ from pilothouse.semantics.pods import is_active, is_ready, is_terminating, max_r
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
 BURST = 500
-"""At most so many creates or deletes in one look (``MaxPodCreateDeletePerSync``)."""
+"""At most so many creates or deletes in one sync (``MaxPodCreateDeletePerSync``)."""
 _SHORTEST_WAIT = 1.0
 _LARGEST = 2**31 - 1
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
@@ -53,7 +53,7 @@ def has_failed(job: Job, pod: Pod) -> bool:
 
 def failure_counts(job: Job, pod: Pod) -> bool:
     """Whether the failure is one by the failure policy."""
-    return judge(job.spec.pod_failure_policy, pod, per_index=job.spec.backoff_limit_per_index is not None).counts
+    return match_pod_failure_policy(job.spec.pod_failure_policy, pod).counts
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +116,7 @@ def take_census(seen: Seen) -> Census:
     kept: dict[int, Pod] = {}
     if indexed and job.spec.backoff_limit_per_index is not None:
         before = Indexes.parse(status.failed_indexes or "", completions)
+        # Upstream counts completed ones, too (``calculateFailedIndexes``), and its status is refused from then on.
         failed_indexes = before.plus(
             index for pod in bad if (index := index_of_pod(pod)) not in completed and _index_has_failed(job, pod)
         )
@@ -136,7 +137,7 @@ def take_census(seen: Seen) -> Census:
 
 
 def _index_has_failed(job: Job, pod: Pod) -> bool:
-    verdict = judge(job.spec.pod_failure_policy, pod)
+    verdict = match_pod_failure_policy(job.spec.pod_failure_policy, pod)
     if verdict.action == "FailIndex":
         return True
     limit = job.spec.backoff_limit_per_index
@@ -245,10 +246,9 @@ def _fail_job_message(seen: Seen) -> str:
     policy = seen.job.spec.pod_failure_policy
     if policy is None:
         return ""
-    per_index = seen.job.spec.backoff_limit_per_index is not None
     for pod in seen.pods:
         if has_failed(seen.job, pod):
-            message = judge(policy, pod, per_index=per_index).message
+            message = match_pod_failure_policy(policy, pod).message
             if message:
                 return message
     return ""
@@ -295,16 +295,17 @@ class CreatePods(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Make none yet: look again after so many seconds."""
+    """Make none yet: sync again after so many seconds."""
 
     seconds: float
 
 
 def decide_pods(seen: Seen, census: Census) -> RemovePods | CreatePods | Wait | None:
-    """Bring the active pods to what is wanted, one burst at a time."""
+    """Bring the active pods to what is wanted, one burst at a time. Those of a suspended Job go all at once: it is then
+    said to be suspended."""
     job, spec = seen.job, seen.job.spec
     if is_suspended(job):
-        return RemovePods(census.active[:BURST]) if census.active else None
+        return RemovePods(census.active)
     active = len(census.active)
     parallelism = 1 if spec.parallelism is None else spec.parallelism
     if spec.completions is None:

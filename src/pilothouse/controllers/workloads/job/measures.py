@@ -1,7 +1,7 @@
 """The metrics of the Job controller, by upstream's names (v1.36 ``pkg/controller/job/metrics``)."""
 
+from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.runtime import Registry
-from pilothouse.runtime.metrics import exponential_buckets
 
 
 class Measures:

@@ -1,7 +1,7 @@
-"""What wakes which Job, and which pods may have a finalizer that nobody needs any more.
+"""What enqueues which Job, and which pods may have a finalizer that nobody needs any more.
 
-Changes of pods are gathered for a second, so that a Job of many pods is not looked at once for each. Changes of a
-Job's spec are looked at at once. Upstream: v1.36 ``pkg/controller/job/job_controller.go``.
+Changes of pods are gathered for a second, so that a Job of many pods is not synced once for each. Changes of a
+Job's spec are synced at once. Upstream: v1.36 ``pkg/controller/job/job_controller.go``.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from pilothouse.env import Env, Log
 from pilothouse.machinery.owners import controller_of
 from pilothouse.runtime import (
     Cache,
-    ConsistencyGuard,
+    ConsistencyStore,
     UidTrackingExpectations,
     WorkQueue,
     controller_index_key,
@@ -83,7 +83,7 @@ class JobEvents(PodEvents[Job]):
         orphans: WorkQueue[str],
         expectations: UidTrackingExpectations,
         removals: Removals,
-        guard: ConsistencyGuard | None,
+        consistency_store: ConsistencyStore | None,
         blueprints: Blueprints,
         job_gone: Callable[[str, Job], None],
         log: Log,
@@ -93,7 +93,7 @@ class JobEvents(PodEvents[Job]):
             owners=jobs,
             queue=_Gathered(queue),
             expectations=expectations,
-            guard=guard,
+            consistency_store=consistency_store,
             selector_of=lambda job: blueprints.of(job).selector,
             ready_delay=lambda _job: 0,
             log=log,
@@ -133,8 +133,8 @@ class JobEvents(PodEvents[Job]):
 
     def owner_gone(self, owner: Job, _final_state_unknown: bool) -> None:
         key = object_key(owner.metadata)
-        if self._guard is not None:
-            self._guard.forget(key, owner.metadata.uid)
+        if self._consistency_store is not None:
+            self._consistency_store.clear(key, owner.metadata.uid)
         self._expectations.delete(key)
         self._removals.forget(key)
         self._blueprints.forget(key)
@@ -152,7 +152,7 @@ class JobEvents(PodEvents[Job]):
     # Pods
 
     def pod_added(self, pod: Pod, initial: bool) -> None:
-        self._look_for_orphan(pod)
+        self._enqueue_orphan_of_job(pod)
         super().pod_added(pod, initial)
 
     def pod_changed(self, old: Pod, new: Pod) -> None:
@@ -167,7 +167,7 @@ class JobEvents(PodEvents[Job]):
             key = self.owner_key(old.metadata.namespace, former)
             if key is not None:
                 self._queue.add(key)
-        self._look_for_orphan(new)
+        self._enqueue_orphan_of_job(new)
         super().pod_changed(old, new)
 
     def pod_gone(self, pod: Pod, final_state_unknown: bool) -> None:
@@ -179,7 +179,7 @@ class JobEvents(PodEvents[Job]):
         if reference is not None:
             self._removals.observed(f"{pod.metadata.namespace}/{reference.name}", pod.metadata.uid)
 
-    def _look_for_orphan(self, pod: Pod) -> None:
+    def _enqueue_orphan_of_job(self, pod: Pod) -> None:
         if TRACKING not in pod.metadata.finalizers:
             return
         reference = controller_of(pod.metadata)

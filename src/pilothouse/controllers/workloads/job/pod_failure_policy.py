@@ -23,9 +23,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 NO_RULE = Verdict()
 
 
-def judge(policy: PodFailurePolicy | None, pod: Pod, *, per_index: bool = True) -> Verdict:
-    """What becomes of this failed pod. ``per_index``: whether the Job has a limit per index; without one a rule with
-    FailIndex is as good as none."""
+def match_pod_failure_policy(policy: PodFailurePolicy | None, pod: Pod) -> Verdict:
+    """What becomes of this failed pod: what the first rule says that fits."""
     if policy is None:
         return NO_RULE
     for number, rule in enumerate(policy.rules):
@@ -50,8 +49,6 @@ def judge(policy: PodFailurePolicy | None, pod: Pod, *, per_index: bool = True) 
         if rule.action == "Ignore":
             return Verdict(counts=False, action="Ignore")
         if rule.action == "FailIndex":
-            if not per_index:
-                continue
             return Verdict(action="FailIndex")
         if rule.action == "Count":
             return Verdict(action="Count")

@@ -15,7 +15,7 @@ from pilothouse.api.batch import JobStatus, UncountedTerminatedPods
 from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.job.decide import Census, Seen, has_failed, is_indexed
 from pilothouse.controllers.workloads.job.indexes import index_of_pod
-from pilothouse.controllers.workloads.job.pod_failure_policy import judge
+from pilothouse.controllers.workloads.job.pod_failure_policy import match_pod_failure_policy
 from pilothouse.controllers.workloads.job.status import Ending, with_condition
 
 MOST_UNCOUNTED = 500
@@ -77,13 +77,13 @@ def plan(seen: Seen, census: Census, status: JobStatus, ending: Ending | None) -
             elif counts_here and index not in census.completed_before:
                 new_indexes[index] = None
         elif (failed or (ending is not None and not ending.success)) and uid not in bad and counts_here:
-            verdict = judge(job.spec.pod_failure_policy, pod, per_index=job.spec.backoff_limit_per_index is not None)
+            verdict = match_pod_failure_policy(job.spec.pod_failure_policy, pod)
             if verdict.action:
                 handled.append(verdict.action)
             if verdict.counts:
                 bad[uid] = None
         if len(new_indexes) + len(good) + len(bad) >= MOST_UNCOUNTED:
-            # The counts of this status are enough for one look; the next one takes the rest.
+            # The counts of this status are enough for one sync; the next one takes the rest.
             full = True
             break
     status = replace(

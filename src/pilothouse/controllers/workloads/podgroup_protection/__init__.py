@@ -1,9 +1,11 @@
-"""Keeps PodGroups as long as pods belong to them, even if somebody deletes them.
+"""Delays the deletion of PodGroups that still have pods, because the scheduler needs the group for further
+pods.
 
-Promises: a PodGroup to which a pod belongs that has not ended has the finalizer
-``scheduling.k8s.io/podgroup-protection``. One that is being deleted loses it when the last such pod has ended or gone.
+Behaviour: a PodGroup that is being deleted and has the finalizer ``scheduling.k8s.io/podgroup-protection`` loses it
+when no pod belongs to it that has not ended. The API server puts it on every new PodGroup, with the admission plugin
+PodGroupProtection.
 
-Not promised: anything where the API is not served. It is alpha: gate ``GenericWorkload``, off.
+Not guaranteed: anything where the API is not served. It is alpha: gate ``GenericWorkload``, off.
 
 Files: ``decide`` who belongs to a group, ``controller`` the wiring. docs/controllers/podgroup_protection.md has where
 it differs from upstream.
@@ -11,7 +13,8 @@ it differs from upstream.
 
 from pilothouse.api.core import PODS
 from pilothouse.api.scheduling import POD_GROUPS
-from pilothouse.runtime.descriptor import Descriptor, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor
+from pilothouse.runtime.watches import Watch, any_object
 
 FINALIZER = "scheduling.k8s.io/podgroup-protection"
 
@@ -19,6 +22,6 @@ DESCRIPTOR = Descriptor(
     name="podgroup-protection-controller",
     client_name="podgroup-protection-controller",
     gates=("GenericWorkload",),
-    watches=(Watch(kind=POD_GROUPS, keep_raw=True, wakes=any_object), Watch(kind=PODS)),
-    factory="pilothouse.controllers.workloads.podgroup_protection.controller:build",
+    watches=(Watch(kind=POD_GROUPS, keep_raw=True, predicate=any_object), Watch(kind=PODS)),
+    package=__name__,
 )

@@ -1,15 +1,13 @@
-"""Looks at a PodGroup when it changes, and when one of its pods comes, ends or goes."""
+"""Looks at a PodGroup that is being deleted, and again when one of its pods has ended or gone."""
 
 from pilothouse.api.core import PODS, Pod
 from pilothouse.api.scheduling import POD_GROUPS, PodGroup
-from pilothouse.controllers.shared.in_use_protection import ProtectionController
+from pilothouse.controllers.shared.in_use_protection import Due, ProtectionController
 from pilothouse.controllers.workloads.podgroup_protection import DESCRIPTOR, FINALIZER
 from pilothouse.controllers.workloads.podgroup_protection.decide import (
-    GROUP_INDEX,
-    group_of,
-    index_by_group,
-    is_used_by,
-    matters,
+    ACTIVE_PODS_INDEX,
+    active_pods_by_group,
+    groups_to_enqueue,
 )
 from pilothouse.runtime import ControllerContext, object_key
 
@@ -23,35 +21,24 @@ class PodGroupProtectionController(ProtectionController[PodGroup]):
     """See the package for the promises. Keys are those of PodGroups."""
 
     def __init__(self, context: ControllerContext) -> None:
-        pods = context.informers.informer(PODS)
-        super().__init__(
-            DESCRIPTOR.name, context, POD_GROUPS, FINALIZER, queue_name="podgroupprotection", waits_for=(pods,)
-        )
+        pods = context.informer(PODS, indexes={ACTIVE_PODS_INDEX: active_pods_by_group})
+        super().__init__(DESCRIPTOR.name, context, POD_GROUPS, FINALIZER, queue_name="podgroupprotection")
         self._pods = pods.cache
-        self._pods.add_index(GROUP_INDEX, index_by_group)
         pods.add_handler(
-            # Also of one that runs: it may have been made, and got its node, while nobody watched.
-            on_add=lambda pod, _initial: self._wake_group(pod),
-            on_update=self._pod_updated,
-            on_delete=lambda pod, _unknown: self._wake_group(pod),
+            on_add=lambda pod, _initial: self._pod_changed(None, pod),
+            on_update=self._pod_changed,
+            on_delete=lambda pod, _unknown: self._pod_changed(pod, None),
         )
 
-    def _pod_updated(self, old: Pod, new: Pod) -> None:
-        if old.metadata.uid != new.metadata.uid:  # deleted and made again while nobody watched
-            self._wake_group(old)
-            self._wake_group(new)
-        elif matters(new):
-            self._wake_group(new)
+    def due(self, obj: PodGroup) -> Due:
+        """Only to let it go: the admission plugin PodGroupProtection puts the finalizer on, and nobody else."""
+        found = super().due(obj)
+        return Due.NOTHING if found is Due.PROTECT else found
 
-    def _wake_group(self, pod: Pod) -> None:
-        key = group_of(pod)
-        if key:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        for key in groups_to_enqueue(old, new):
             self.wake(key)
 
     async def is_used(self, obj: PodGroup) -> bool:
         """Whether a pod of the group has not ended."""
-        return is_used_by(self._pods.by_index(GROUP_INDEX, object_key(obj.metadata)))
-
-    def wants_protection(self, obj: PodGroup) -> bool:
-        """Only groups that have pods."""
-        return is_used_by(self._pods.by_index(GROUP_INDEX, object_key(obj.metadata)))
+        return bool(self._pods.by_index(ACTIVE_PODS_INDEX, object_key(obj.metadata)))

@@ -1,4 +1,4 @@
-"""Which pods belong to which PodGroup, and which news of a pod can matter. Pure. Upstream: v1.36
+"""Which pods belong to which PodGroup, and which news of them can let it go. Pure. Upstream: v1.36
 ``pkg/controller/scheduling/podgroupprotection/podgroup_protection_controller.go``."""
 
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pilothouse.api.core import Pod
 from pilothouse.semantics.pods import is_terminal
 
-GROUP_INDEX = "pod group"
+ACTIVE_PODS_INDEX = "active pods by scheduling group"
 
 
 def group_of(pod: Pod) -> str:
@@ -15,18 +15,18 @@ def group_of(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{group.pod_group_name}" if group is not None and group.pod_group_name else ""
 
 
-def index_by_group(pod: Pod) -> Iterable[str]:
-    """For the cache of pods."""
+def active_pods_by_group(pod: Pod) -> Iterable[str]:
+    """For the cache of pods: those that have not succeeded or failed."""
     key = group_of(pod)
-    return (key,) if key else ()
+    return (key,) if key and not is_terminal(pod) else ()
 
 
-def is_used_by(pods: Iterable[Pod]) -> bool:
-    """Whether one of the group's pods has not ended."""
-    return not all(is_terminal(pod) for pod in pods)
-
-
-def matters(pod: Pod) -> bool:
-    """Whether a pod that has changed can be a reason to look at its group. One that runs on a node was seen
-    before it had the node, and changes nothing before it ends."""
-    return not pod.spec.node_name or is_terminal(pod)
+def groups_to_enqueue(old: Pod | None, new: Pod | None) -> list[str]:
+    """The keys of the groups of which a pod has ended or gone."""
+    keys: dict[str, None] = {}
+    if new is not None and is_terminal(new):
+        keys[group_of(new)] = None
+    # An update may hide that the pod was deleted and another one of its name was made.
+    if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
+        keys[group_of(old)] = None
+    return [key for key in keys if key]

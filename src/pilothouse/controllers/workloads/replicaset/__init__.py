@@ -1,17 +1,17 @@
-"""Keeps the number of a ReplicaSet's pods at ``spec.replicas`` and reports how many there are.
+"""Keeps the number of a ReplicaSet's pods at ``spec.replicas``, and updates its status.
 
-Promises: pods that count are neither finished nor being deleted, so a pod on its way out is replaced at once. One look
+Behaviour: pods that count are neither finished nor being deleted, so a pod on its way out is replaced at once. One sync
 creates or deletes at most 500 pods, creates carefully at first (1, 2, 4, …, stopping at the first batch with a
-refusal), and does nothing before the caches have shown what earlier looks did. Matching pods without a controller are
+refusal), and does nothing before the caches have shown what earlier syncs did. Matching pods without a controller are
 adopted, own pods that no longer match are released; no pod ever has two owners. New pods are the template as stored,
 also what this program does not know of it. The status names the generation that it is about.
 
-Not promised: an exact number of pods at every instant. A create whose answer was lost is looked for before another one
-is sent; should the server carry it out even later, the one too many goes.
+Not guaranteed: an exact number of pods at every instant. A create whose answer was lost is looked for before another
+one is sent; should the server carry it out even later, the one too many goes.
 
 Files: ``decide`` how many, ``ranking`` which go first, ``status`` what is reported, ``census`` the counts kept up with
 every event, ``blueprint`` what a spec comes to, ``pod_events`` and ``controller`` the wiring.
-docs/controllers/replicaset.md has what wakes it and where it differs from upstream.
+docs/controllers/replicaset.md lists its triggers and its differences from upstream.
 """
 
 import msgspec
@@ -19,7 +19,8 @@ import msgspec
 from pilothouse.api.apps import REPLICA_SETS
 from pilothouse.api.core import PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.runtime.watches import Watch, any_object
 
 
 class ReplicaSetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +29,7 @@ class ReplicaSetOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int = 5
     burst: int = 500
-    """At most so many creates or deletes in one look. Not a flag, as upstream."""
+    """At most so many creates or deletes in one sync. Not a flag, as upstream."""
     report_terminating: bool = True
     wait_for_own_writes: bool = True
     use_deletion_cost: bool = True
@@ -57,8 +58,8 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=REPLICA_SETS, indexes=("controllerUID",), keep_raw=True, wakes=any_object),
-        Watch(kind=PODS, indexes=("controller",)),
+        Watch(kind=REPLICA_SETS, keep_raw=True, predicate=any_object),
+        Watch(kind=PODS),
     ),
-    factory="pilothouse.controllers.workloads.replicaset.controller:build",
+    package=__name__,
 )

@@ -1,6 +1,6 @@
 """What the spec of a ReplicaSet comes to, worked out once per generation: selector and labels of the template.
 
-Read at every look by ``controller``, and for every pod without owner by ``pod_events``.
+Read at every sync by ``controller``, and for every pod without owner by ``pod_events``.
 """
 
 import msgspec

@@ -1,6 +1,6 @@
 """How many pods each owner has, by labels and state, kept up to date pod by pod.
 
-A ReplicaSet is looked at after nearly every event of one of its pods, mostly only to report how many there are. Going
+A ReplicaSet is synced after nearly every event of one of its pods, mostly only to report how many there are. Going
 through 5,000 pods each time costs milliseconds; a census costs about a microsecond per event and answers in a few. It
 is fed by the pod informer's handlers, before the controller's own, and holds the same instant as the informer's cache.
 Pods are told apart by labels because it is the owner that knows its selector and its template; nearly always all pods
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.replicaset.ranking import Lineup
+from pilothouse.controllers.workloads.replicaset.ranking import ActivePodsWithRanks
 from pilothouse.semantics.pods import is_ready
 
 Labels = tuple[tuple[str, str], ...]
@@ -41,23 +41,23 @@ class Census:
     def __init__(self, owner_key: Callable[[Pod], str | None]) -> None:
         self._owner_key = owner_key
         self._owners: dict[str, dict[Labels, Tally]] = {}
-        self._lineups: dict[str, Lineup] = {}
+        self._ranked_pods: dict[str, ActivePodsWithRanks] = {}
 
     def of(self, owner: str) -> Mapping[Labels, Tally]:
         """The tallies of one owner, in the order in which their labels first appeared. Not to be kept."""
         return self._owners.get(owner, {})
 
-    def lineup(self, owner: str, active: Callable[[], Iterable[Pod]]) -> Lineup:
+    def ranked_pods(self, owner: str, active: Callable[[], Iterable[Pod]]) -> ActivePodsWithRanks:
         """The owner's pods in line for deletion, made from its ``active`` ones when it is first asked for, and kept as
         the tallies are until ``dismiss``."""
-        lineup = self._lineups.get(owner)
-        if lineup is None:
-            lineup = self._lineups[owner] = Lineup(active())
-        return lineup
+        ranked_pods = self._ranked_pods.get(owner)
+        if ranked_pods is None:
+            ranked_pods = self._ranked_pods[owner] = ActivePodsWithRanks(active())
+        return ranked_pods
 
     def dismiss(self, owner: str) -> None:
         """No pod of the owner is to go any more."""
-        self._lineups.pop(owner, None)
+        self._ranked_pods.pop(owner, None)
 
     def add(self, pod: Pod) -> None:
         """The pod is in the cache now."""
@@ -91,8 +91,8 @@ class Census:
             tally.active += by
             if is_ready(pod):
                 tally.ready += by
-            lineup = self._lineups.get(owner)
-            if lineup is not None and not (lineup.add if by > 0 else lineup.remove)(pod):
+            ranked_pods = self._ranked_pods.get(owner)
+            if ranked_pods is not None and not (ranked_pods.add if by > 0 else ranked_pods.remove)(pod):
                 # A new list is in the cache as a whole before handlers hear of its pods. A line-up that was made in
                 # between is ahead of them: the next one is made anew.
                 self.dismiss(owner)

@@ -1,11 +1,11 @@
 """The wiring: observe → decide → apply → report.
 
-``pod_events`` says what wakes a key; ``decide``, ``ranking`` and ``status`` say what to do and to report. The kind is a
-parameter: ReplicationControllers, which look like ReplicaSets, are served too. Upstream: v1.36
+``pod_events`` says what enqueues a key; ``decide``, ``ranking`` and ``status`` say what to do and to report. The kind
+is a parameter: ReplicationControllers, which have the same form, are served too. Upstream: v1.36
 ``pkg/controller/replicaset/replica_set.go``.
 
-Most looks only report or make pods, and take their numbers from the census; deleting needs the pods to choose from.
-Only when pods may have to be adopted or released, or when time decides which are available, every one is looked at.
+Most syncs only report or make pods, and take their numbers from the census; deleting needs the pods to choose from.
+Only when pods may have to be adopted or released, or when time decides which are available, every pod is examined.
 """
 
 from collections import Counter
@@ -16,26 +16,24 @@ from pilothouse.api.core import PODS, Pod
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.errors import ApiError, NotFound, has_cause
-from pilothouse.controllers.shared.own_writes import OwnWrites
+from pilothouse.controllers.shared.owner_gate import OwnerGate
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.controllers.workloads.replicaset.blueprint import Blueprint, selector_of
 from pilothouse.controllers.workloads.replicaset.decide import CreatePods, DeletePods, Observed, decide
 from pilothouse.controllers.workloads.replicaset.pod_events import PodEvents
-from pilothouse.controllers.workloads.replicaset.ranking import Lineup
-from pilothouse.controllers.workloads.replicaset.status import Failure, Headcount, count, encode, next_status
+from pilothouse.controllers.workloads.replicaset.ranking import ActivePodsWithRanks
+from pilothouse.controllers.workloads.replicaset.status import Failure, StatusCounts, count, encode, next_status
 from pilothouse.machinery.labels import Selector, SelectorError, selector_from
+from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.machinery.owners import controller_of, new_controller_reference
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
-    ConsistencyGuard,
-    Controller,
     ControllerContext,
     EventRecorder,
+    ManagedController,
     PodControl,
     Requeue,
-    UidTrackingExpectations,
     controller_index_key,
-    heard_by,
     index_by_controller,
     object_key,
     object_reference,
@@ -44,7 +42,6 @@ from pilothouse.runtime import (
 )
 from pilothouse.runtime.batches import INITIAL_BATCH, Futile
 from pilothouse.runtime.claims import CONTROLLER_INDEX, Claims
-from pilothouse.runtime.metrics import exponential_buckets
 from pilothouse.semantics.pods import is_active, is_terminating, seconds_until_next_available
 
 CONTROLLER_UID_INDEX = "controllerUID"
@@ -63,7 +60,7 @@ def index_by_controller_uid(owner: ReplicaSet) -> tuple[str, ...]:
     return () if reference is None else (reference.uid,)
 
 
-class ReplicaSetController(Controller):
+class ReplicaSetController(ManagedController):
     """See the package."""
 
     def __init__(
@@ -75,17 +72,9 @@ class ReplicaSetController(Controller):
         name: str,
         queue_name: str,
     ) -> None:
-        owners = context.informers.informer(kind, keep_raw=True)
-        pods = context.informers.informer(PODS)
-        super().__init__(
-            name,
-            context.env,
-            workers=options.workers,
-            waits_for=(pods, owners),
-            metrics=context.metrics,
-            queue_name=queue_name,
-            log=context.log,
-        )
+        owners = context.informer(kind, indexes={CONTROLLER_UID_INDEX: index_by_controller_uid})
+        pods = context.informer(PODS, indexes={CONTROLLER_INDEX: index_by_controller})
+        super().__init__(context, name, workers=options.workers, queue_name=queue_name)
         self._kind = kind
         self._options = options
         self._client = context.client
@@ -95,11 +84,17 @@ class ReplicaSetController(Controller):
         self._recorder = EventRecorder(context.client, context.env, name)
         self.beside("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
-        self._expectations = UidTrackingExpectations(context.env)
-        guard: ConsistencyGuard | None = None
-        if options.wait_for_own_writes:
-            guard = ConsistencyGuard(heard_by(pods, owners), prefix=queue_name, metrics=context.metrics)
-        self._writes = OwnWrites(context.client, self._expectations, guard, pods_read=lambda: pods.heard_version)
+        self._gate = OwnerGate(
+            context,
+            owners,
+            pods,
+            read=(pods, owners),
+            prefix=queue_name,
+            wait_for_own_writes=options.wait_for_own_writes,
+            selector_of=lambda owner: self.events.blueprints.of(owner).selector,
+            on_gone=self._forget,
+        )
+        self._expectations, self._writes = self._gate.expectations, self._gate.writes
         self._terminating_is_dropped = False
         self._age_ratio = context.metrics.histogram(
             "replicaset_controller_sorting_deletion_age_ratio",
@@ -109,44 +104,36 @@ class ReplicaSetController(Controller):
             "pods when calculating and reporting.",
             buckets=exponential_buckets(0.25, 2, 6),
         ).labels_of()
-        self._pods.add_index(CONTROLLER_INDEX, index_by_controller)
-        self._owners.add_index(CONTROLLER_UID_INDEX, index_by_controller_uid)
         self.events = PodEvents(
             kind,
             owners=self._owners,
             queue=self.queue,
             expectations=self._expectations,
-            guard=guard,
+            consistency_store=self._gate.consistency_store,
             log=self.log,
         )
         owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
         pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
 
+    def _forget(self, key: str) -> None:
+        self.events.ending.forget(key)
+
     async def reconcile(self, key: str) -> Requeue | None:
-        if self._writes.is_undecided(key):
-            blueprints = self.events.blueprints
-            await self._writes.find_out(key, self._owners.get(key), lambda owner: blueprints.of(owner).selector)
-        owner, raw = self._owners.get(key), self._owners.raw(key)
-        self._writes.check(key)
-        if owner is None:
-            self._writes.forget(key)
-            self.events.ending.forget(key)
+        found = await self._gate.enter(key)
+        if found is None:
             return None
-        if self._writes.is_known_gone(key, owner.metadata.uid):
-            return None  # the cache will hear of it, and the key comes back
-        assert raw is not None, "what is written back whole is cached with its JSON"
+        owner, raw, settled = found.owner, found.raw, found.expectations_satisfied
         blueprint = self.events.blueprints.of(owner)
         if blueprint.selector is None:
             return None
-        settled = self._expectations.satisfied(key)
         seen = self._counted(owner, blueprint, blueprint.selector)
         if seen is None:
-            return await self._look_at_each(key, owner, raw, blueprint, blueprint.selector, settled)
+            return await self._sync_each_pod(key, owner, raw, blueprint, blueprint.selector, settled)
         error: Exception | None = None
         failure: Failure | None = None
         action = self._decide(owner, seen.active, settled)
         if action is not None:
-            error, failure = await self._carry_out(key, owner, action, seen.active, lambda: self._lineup(owner))
+            error, failure = await self._carry_out(key, owner, action, seen.active, lambda: self._ranked_pods(owner))
         elif settled:
             self.events.census.dismiss(self._index_key(owner.metadata))
         await self._report(key, owner, raw, seen, failure)
@@ -156,8 +143,8 @@ class ReplicaSetController(Controller):
 
     # Observe
 
-    def _counted(self, owner: ReplicaSet, blueprint: Blueprint, selector: Selector) -> Headcount | None:
-        """The pods as the census has them, or None when single pods must be looked at: some may have to be adopted
+    def _counted(self, owner: ReplicaSet, blueprint: Blueprint, selector: Selector) -> StatusCounts | None:
+        """The pods as the census has them, or None when each pod must be examined: some may have to be adopted
         or released, only time tells which of them are available, or the cache is ahead of the census."""
         if self._pod_informer.replacing:
             return None
@@ -182,7 +169,7 @@ class ReplicaSetController(Controller):
                 return None
         if ready and owner.spec.min_ready_seconds > 0:
             return None
-        return Headcount(
+        return StatusCounts(
             active=active,
             fully_labeled=fully_labeled,
             ready=ready,
@@ -227,14 +214,13 @@ class ReplicaSetController(Controller):
             )
         )
 
-    async def _look_at_each(
+    async def _sync_each_pod(
         self, key: str, owner: ReplicaSet, raw: bytes, blueprint: Blueprint, selector: Selector, settled: bool
     ) -> Requeue | None:
-        """A look at every single pod, with whatever it leads to."""
+        """The sync that examines every pod."""
         own = self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata))
         pods = await self._claimed(key, owner, selector, own)
-        current = self._owners.get(key)
-        if current is None or current.metadata.uid != owner.metadata.uid:
+        if not self._owners.still_has(owner.metadata):
             # Meanwhile it has gone, and perhaps another one of its name has come, for which what would now be expected
             # could never be observed. The event has brought the key back.
             return None
@@ -244,11 +230,11 @@ class ReplicaSetController(Controller):
         action = self._decide(owner, len(pods), settled)
         if isinstance(action, DeletePods) and any(self._has_left(pod) for pod in pods):
             # Claiming took time. What went meanwhile makes no further event that names this owner, so its deletion
-            # must not be expected: look again.
+            # must not be expected: sync again.
             self.queue.add(key)
             return None
         if action is not None:
-            error, failure = await self._carry_out(key, owner, action, len(pods), lambda: Lineup(pods))
+            error, failure = await self._carry_out(key, owner, action, len(pods), lambda: ActivePodsWithRanks(pods))
         now = self.env.now()
         seen = count(
             pods,
@@ -266,11 +252,11 @@ class ReplicaSetController(Controller):
         # The report in between has taken its time.
         return self._again(key, seconds_until_next_available(pods, seconds, now, self.env.now()))
 
-    def _lineup(self, owner: ReplicaSet) -> Lineup:
+    def _ranked_pods(self, owner: ReplicaSet) -> ActivePodsWithRanks:
         """Its active pods, when the census says that all of them match."""
         index_key = self._index_key(owner.metadata)
         own = self._pods.by_index
-        return self.events.census.lineup(index_key, lambda: filter(is_active, own(CONTROLLER_INDEX, index_key)))
+        return self.events.census.ranked_pods(index_key, lambda: filter(is_active, own(CONTROLLER_INDEX, index_key)))
 
     async def _carry_out(
         self,
@@ -278,19 +264,19 @@ class ReplicaSetController(Controller):
         owner: ReplicaSet,
         action: CreatePods | DeletePods,
         active: int,
-        lineup: Callable[[], Lineup],
+        ranked_pods: Callable[[], ActivePodsWithRanks],
     ) -> tuple[Exception | None, Failure | None]:
-        """Make or delete pods; what failed, and how to report that. ``lineup`` gives those to choose from."""
+        """Make or delete pods; what failed, and how to report that. ``ranked_pods`` gives those to choose from."""
         if isinstance(action, CreatePods):
             error = await self._create(key, owner, action.count)
             message = str(error)
         else:
-            error = await self._delete(key, owner, lineup(), action.count)
+            error = await self._delete(key, owner, ranked_pods(), action.count)
             message = f"unable to delete pods: {error}"
         return error, None if error is None else Failure(message, active - _wanted(owner))
 
     def _again(self, key: str, wait: float | None = None) -> Requeue | None:
-        """Look again after that time, but no later than when the key may be acted on at last."""
+        """Sync again after that time, but no later than when the key may be acted on at last."""
         waits = [seconds for seconds in (wait, self._expectations.expires_in(key)) if seconds is not None]
         return Requeue(min(waits)) if waits else None
 
@@ -318,28 +304,30 @@ class ReplicaSetController(Controller):
                 if not has_cause(error, "NamespaceTerminating"):
                     raise
                 # The expectation stays, and holds the owner back while its namespace goes away around it.
-                self.events.ending.refused(key)
+                self.events.refused(meta)
                 raise Futile from error
             self._writes.created(key, meta.uid, pod.metadata)
 
         created, error = await slow_start(missing, INITIAL_BATCH, create)
         # Neither what failed nor what was not tried any more will be seen. A create without an answer counts as failed
-        # (kubernetes#67662: it must come back); the next look finds out whether it happened before it does anything.
+        # (kubernetes#67662: it must come back); the next sync finds out whether it happened before it does anything.
         if created < missing:
             self.log.info("Slow-start failure. Skipping creation of pods", v=2, skipped=missing - created, key=key)
             self._expectations.lower(key, missing - created, 0)
         return error
 
-    async def _delete(self, key: str, owner: ReplicaSet, lineup: Lineup, surplus: int) -> Exception | None:
+    async def _delete(
+        self, key: str, owner: ReplicaSet, ranked_pods: ActivePodsWithRanks, surplus: int
+    ) -> Exception | None:
         now = self.env.now()
-        victims = lineup.choose(
+        victims = ranked_pods.choose(
             surplus,
             now=now,
             neighbours=lambda: self._neighbours(owner),
             use_deletion_cost=self._options.use_deletion_cost,
         )
-        if surplus < len(lineup):
-            for ratio in lineup.age_ratios(victims, now):
+        if surplus < len(ranked_pods):
+            for ratio in ranked_pods.age_ratios(victims, now):
                 self._age_ratio.observe(ratio)
         self._expectations.expect_deletions(key, [object_key(pod.metadata) for pod in victims])
         about = object_reference(self._kind, owner.metadata)
@@ -383,10 +371,12 @@ class ReplicaSetController(Controller):
 
     # Report
 
-    async def _report(self, key: str, owner: ReplicaSet, raw: bytes, seen: Headcount, failure: Failure | None) -> None:
+    async def _report(
+        self, key: str, owner: ReplicaSet, raw: bytes, seen: StatusCounts, failure: Failure | None
+    ) -> None:
         """Write the status if it changed: on the cached object first, and should that fail on the live one.
 
-        ``raw`` is the JSON of ``owner``, from when the look began: what the cache has by now may be another object.
+        ``raw`` is the JSON of ``owner``, from when the sync began: what the cache has by now may be another object.
         """
         status = next_status(owner, seen, failure, self.env.now())
         if status == owner.status:
@@ -407,7 +397,7 @@ class ReplicaSetController(Controller):
                 raise  # another one of that name: what was counted is not about it
             reported = take_field(live, "status.observedGeneration")
             if reported is not None and int(bytes(reported)) > meta.generation:
-                raise  # somebody has reported on a newer generation than this look was about
+                raise  # somebody has reported on a newer generation than this sync was about
             await self._put_status(key, owner, live, body, status)
 
     async def _put_status(self, key: str, owner: ReplicaSet, raw: bytes, body: bytes, status: ReplicaSetStatus) -> None:

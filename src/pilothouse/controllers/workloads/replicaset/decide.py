@@ -3,7 +3,7 @@
 import msgspec
 
 BURST = 500
-"""At most this many creates or deletes in one look (``BurstReplicas``, v1.36 ``pkg/controller/replicaset``)."""
+"""At most this many creates or deletes in one sync (``BurstReplicas``, v1.36 ``pkg/controller/replicaset``)."""
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,7 +13,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     active: int
     """Pods that are ours, match the selector and are neither finished nor being deleted."""
     settled: bool = True
-    """Whether the creates and deletes of earlier looks have all been seen (or have had their five minutes)."""
+    """Whether the creates and deletes of earlier syncs have all been seen (or have had their five minutes)."""
     being_deleted: bool = False
     burst: int = BURST
 

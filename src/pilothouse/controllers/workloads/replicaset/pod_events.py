@@ -14,7 +14,7 @@ from pilothouse.env import Log
 from pilothouse.machinery.owners import controller_of
 from pilothouse.runtime import (
     Cache,
-    ConsistencyGuard,
+    ConsistencyStore,
     UidTrackingExpectations,
     WorkQueue,
     controller_index_key,
@@ -32,7 +32,7 @@ class PodEvents(OwnerEvents[ReplicaSet]):
         owners: Cache[ReplicaSet],
         queue: WorkQueue[str],
         expectations: UidTrackingExpectations,
-        guard: ConsistencyGuard | None,
+        consistency_store: ConsistencyStore | None,
         log: Log,
     ) -> None:
         self.census = Census(self._census_key)
@@ -42,7 +42,7 @@ class PodEvents(OwnerEvents[ReplicaSet]):
             owners=owners,
             queue=queue,
             expectations=expectations,
-            guard=guard,
+            consistency_store=consistency_store,
             selector_of=lambda owner: self.blueprints.of(owner).selector,
             ready_delay=lambda owner: owner.spec.min_ready_seconds,
             log=log,

@@ -39,7 +39,7 @@ _Group = tuple[_Kind, list[Pod]]
 _Question = Callable[[_Kind], int]
 
 
-class Lineup:
+class ActivePodsWithRanks:
     """The active pods of one owner, by kind."""
 
     def __init__(self, pods: Iterable[Pod] = ()) -> None:

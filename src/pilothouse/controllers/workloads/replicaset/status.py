@@ -13,7 +13,7 @@ from pilothouse.semantics.pods import is_available, is_ready
 REPLICA_FAILURE = "ReplicaFailure"
 
 
-class Headcount(msgspec.Struct, frozen=True, kw_only=True):
+class StatusCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The pods of one ReplicaSet, counted at one instant."""
 
     active: int = 0
@@ -46,7 +46,7 @@ def count(
     template_labels: dict[str, str],
     min_ready_seconds: int,
     now: datetime.datetime,
-) -> Headcount:
+) -> StatusCounts:
     """Count active pods one by one (``census`` knows the usual numbers without looking at every pod)."""
     active = fully_labeled = ready = available = 0
     wanted = template_labels.items()
@@ -58,18 +58,18 @@ def count(
             ready += 1
             if is_available(pod, min_ready_seconds, now):
                 available += 1
-    return Headcount(
+    return StatusCounts(
         active=active, fully_labeled=fully_labeled, ready=ready, available=available, terminating=terminating
     )
 
 
 def next_status(
-    owner: ReplicaSet, seen: Headcount, failure: Failure | None, now: datetime.datetime
+    owner: ReplicaSet, seen: StatusCounts, failure: Failure | None, now: datetime.datetime
 ) -> ReplicaSetStatus:
-    """The status after one look, about the generation that was looked at.
+    """The status after one sync, about the generation that was synced.
 
     A ``ReplicaFailure`` that is there already keeps its first message and time while failures go on, and goes with the
-    first look without one, also one that did nothing because it still waited (v1.36 ``calculateStatus``).
+    first sync without one, also one that did nothing because it still waited (v1.36 ``calculateStatus``).
     """
     conditions = owner.status.conditions
     present = any(condition.type == REPLICA_FAILURE for condition in conditions)

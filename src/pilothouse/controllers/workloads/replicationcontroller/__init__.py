@@ -1,15 +1,16 @@
-"""Keeps the number of a ReplicationController's pods at ``spec.replicas`` and reports how many there are.
+"""Keeps the number of a ReplicationController's pods at ``spec.replicas``, and updates its status.
 
 The controller is that of ReplicaSets (``workloads/replicaset``), handed another kind; its promises hold here too. What
 is different: the selector is a map of labels, pods on their way out are not reported, and there is no consistency
-guard, so that a create whose answer was lost is tried again at once. Upstream does it with a converter in between
+store, so that a create whose answer was lost is tried again at once. Upstream does it with a converter in between
 (v1.36 ``pkg/controller/replication``).
 """
 
 from pilothouse.api.core import PODS, REPLICATION_CONTROLLERS
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.runtime.watches import Watch, any_object
 
 
 class ReplicationControllerOptions(ReplicaSetOptions, frozen=True, kw_only=True):
@@ -38,8 +39,8 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=REPLICATION_CONTROLLERS, indexes=("controllerUID",), keep_raw=True, wakes=any_object),
-        Watch(kind=PODS, indexes=("controller",)),
+        Watch(kind=REPLICATION_CONTROLLERS, keep_raw=True, predicate=any_object),
+        Watch(kind=PODS),
     ),
-    factory="pilothouse.controllers.workloads.replicationcontroller.controller:build",
+    package=__name__,
 )

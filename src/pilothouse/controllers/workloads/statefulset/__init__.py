@@ -1,21 +1,22 @@
-"""Keeps the pods of a StatefulSet: numbered, each with its own name and claims, one after the other.
+"""Runs the pods of a StatefulSet with stable names and claims, creates and updates them in order, keeps the
+history of templates, and updates the status.
 
-Promises: a pod has the name, labels, hostname and claims of its ordinal, and there is never a second one of that name.
+Behaviour: a pod has the name, labels, hostname and claims of its ordinal, and there is never a second one of that name.
 With ordered management a pod is made only when all before it are available, one that is too many is deleted only when
 all that stay are, and one at a time; with parallel management all at once. An update replaces pods from the highest
 ordinal down to the partition, one after the other (or as many as maxUnavailable allows, behind upstream's gate). A pod
 below the partition comes back as it was. Claims are made before their pod and are kept, or handed to the garbage
 collector, as the retention policy says. Every template that pods were made from is kept as a ControllerRevision while a
-pod carries it. Nothing is decided before the caches have shown what earlier looks wrote.
+pod carries it. Nothing is decided before the caches have shown what earlier syncs wrote.
 
-Not promised: that an update gets past a pod that never becomes ready under ordered management (it must be deleted by
+Not guaranteed: that an update gets past a pod that never becomes ready under ordered management (it must be deleted by
 hand, as upstream), or that no two *processes* of one name run when a pod is deleted by force from a node that is still
 alive.
 
 Files: ``identity`` names and ordinals, ``volume_claims`` and ``retention`` the claims, ``pod_template`` what a pod is
-made from, ``revisions`` the history, ``blueprint`` what a spec comes to, ``lineup`` who stands where, ``decide`` what
+made from, ``revisions`` the history, ``blueprint`` what a spec comes to, ``replicas`` who stands where, ``decide`` what
 happens to whom, ``status`` what is reported, ``writes`` the requests and their events, ``controller`` the wiring.
-docs/controllers/statefulset.md has what wakes it and where it differs from upstream.
+docs/controllers/statefulset.md lists its triggers and its differences from upstream.
 """
 
 import msgspec
@@ -23,7 +24,8 @@ import msgspec
 from pilothouse.api.apps import CONTROLLER_REVISIONS, STATEFUL_SETS
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS
 from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec, Watch, any_object
+from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.runtime.watches import Watch, any_object
 
 
 class StatefulSetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,10 +61,10 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=STATEFUL_SETS, keep_raw=True, wakes=any_object),
-        Watch(kind=CONTROLLER_REVISIONS, indexes=("controller",), keep_raw=True),
-        Watch(kind=PODS, indexes=("controller",)),
+        Watch(kind=STATEFUL_SETS, keep_raw=True, predicate=any_object),
+        Watch(kind=CONTROLLER_REVISIONS, keep_raw=True),
+        Watch(kind=PODS),
         Watch(kind=PERSISTENT_VOLUME_CLAIMS, keep_raw=True),
     ),
-    factory="pilothouse.controllers.workloads.statefulset.controller:build",
+    package=__name__,
 )

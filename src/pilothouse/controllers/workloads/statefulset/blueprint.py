@@ -1,6 +1,6 @@
 """What the spec of a StatefulSet comes to, worked out once per generation.
 
-Read at every look by ``controller``, and by the pod handlers for pods without owner.
+Read at every sync by ``controller``, and by the pod handlers for pods without owner.
 """
 
 import msgspec

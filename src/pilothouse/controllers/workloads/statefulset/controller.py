@@ -1,6 +1,6 @@
 """The wiring: observe → decide → apply → report.
 
-The shared pod handlers say what wakes a key; ``lineup``, ``decide`` and ``status`` are pure. Upstream: v1.36
+The shared pod handlers say what enqueues a key; ``replicas``, ``decide`` and ``status`` are pure. Upstream: v1.36
 ``pkg/controller/statefulset``.
 """
 
@@ -13,7 +13,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.errors import NotFound, has_cause
 from pilothouse.controllers.shared.conflicts import RETRY, retry_on_conflict
 from pilothouse.controllers.shared.history import History, template_in
-from pilothouse.controllers.shared.own_writes import OwnWrites
+from pilothouse.controllers.shared.owner_gate import OwnerGate
 from pilothouse.controllers.shared.pod_events import PodEvents
 from pilothouse.controllers.workloads.statefulset import StatefulSetOptions
 from pilothouse.controllers.workloads.statefulset.blueprint import Blueprint, Blueprints
@@ -30,8 +30,8 @@ from pilothouse.controllers.workloads.statefulset.decide import (
     missed_slots,
 )
 from pilothouse.controllers.workloads.statefulset.identity import is_member, revision_of
-from pilothouse.controllers.workloads.statefulset.lineup import Rules, Tally, line_up, rules_of, tally
 from pilothouse.controllers.workloads.statefulset.pod_template import numbered_template
+from pilothouse.controllers.workloads.statefulset.replicas import Rules, Tally, rules_of, split_replicas, tally
 from pilothouse.controllers.workloads.statefulset.retention import policy_of
 from pilothouse.controllers.workloads.statefulset.revisions import Revisions, StatefulHistory
 from pilothouse.controllers.workloads.statefulset.status import encode, next_status
@@ -41,14 +41,11 @@ from pilothouse.machinery.owners import new_controller_reference
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
     Claims,
-    ConsistencyGuard,
-    Controller,
     ControllerContext,
     EventRecorder,
+    ManagedController,
     Requeue,
-    UidTrackingExpectations,
     controller_index_key,
-    heard_by,
     index_by_controller,
     object_key,
     object_reference,
@@ -68,7 +65,7 @@ def build(context: ControllerContext) -> "StatefulSetController":
     return StatefulSetController(context)
 
 
-class _Look:
+class _SyncContext:
     """What one reconcile knows of its owner."""
 
     def __init__(self, key: str, owner: StatefulSet, raw: bytes, blueprint: Blueprint, rules: Rules) -> None:
@@ -84,25 +81,17 @@ class _Look:
         return self.owner.metadata
 
 
-class StatefulSetController(Controller):
+class StatefulSetController(ManagedController):
     """See the package."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(StatefulSetOptions)
-        owners = context.informers.informer(STATEFUL_SETS, keep_raw=True)
-        revisions = context.informers.informer(CONTROLLER_REVISIONS, keep_raw=True)
-        pods = context.informers.informer(PODS)
-        claims = context.informers.informer(PERSISTENT_VOLUME_CLAIMS, keep_raw=True)
+        owners = context.informer(STATEFUL_SETS)
+        revisions = context.informer(CONTROLLER_REVISIONS, indexes={CONTROLLER_INDEX: index_by_controller})
+        pods = context.informer(PODS, indexes={CONTROLLER_INDEX: index_by_controller})
+        claims = context.informer(PERSISTENT_VOLUME_CLAIMS)
         name = "statefulset-controller"
-        super().__init__(
-            name,
-            context.env,
-            workers=options.workers,
-            waits_for=(pods, owners, claims, revisions),
-            metrics=context.metrics,
-            queue_name="statefulset",
-            log=context.log,
-        )
+        super().__init__(context, name, workers=options.workers, queue_name="statefulset")
         self._options = options
         self._client = context.client
         self._owners = owners.cache
@@ -110,16 +99,19 @@ class StatefulSetController(Controller):
         self._claims = claims.cache
         self._recorder = EventRecorder(context.client, context.env, name)
         self.beside("events", self._recorder.run)
-        guard: ConsistencyGuard | None = None
-        if options.wait_for_own_writes:
-            read = heard_by(pods, claims, owners, revisions)
-            guard = ConsistencyGuard(read, prefix="statefulset", metrics=context.metrics)
-        # Nothing is ever expected: what was made is known by its name, and the guard waits for it.
-        expectations = UidTrackingExpectations(context.env)
-        self._writes = OwnWrites(context.client, expectations, guard, pods_read=lambda: pods.heard_version)
+        # Nothing is ever expected: what was made is known by its name, and the store waits for it.
+        self._gate = OwnerGate(
+            context,
+            owners,
+            pods,
+            read=(pods, claims, owners, revisions),
+            prefix="statefulset",
+            wait_for_own_writes=options.wait_for_own_writes,
+            selector_of=lambda owner: self._blueprints.of(owner).selector,
+            on_gone=self._forget,
+        )
+        self._writes = self._gate.writes
         self._blueprints = Blueprints(self.log)
-        revisions.cache.add_index(CONTROLLER_INDEX, index_by_controller)
-        self._pods.add_index(CONTROLLER_INDEX, index_by_controller)
         self._history = StatefulHistory(
             History(context.client, revisions.cache),
             compare_by_meaning=options.compare_by_meaning,
@@ -143,8 +135,8 @@ class StatefulSetController(Controller):
             STATEFUL_SETS,
             owners=self._owners,
             queue=self.queue,
-            expectations=expectations,
-            guard=guard,
+            expectations=self._gate.expectations,
+            consistency_store=self._gate.consistency_store,
             selector_of=lambda owner: self._blueprints.of(owner).selector,
             ready_delay=lambda owner: owner.spec.min_ready_seconds,
             log=self.log,
@@ -162,34 +154,32 @@ class StatefulSetController(Controller):
         if key is not None:
             self.queue.add(key)
 
+    def _forget(self, key: str) -> None:
+        self.events.ending.forget(key)
+        self._blueprints.forget(key)
+
     async def reconcile(self, key: str) -> Requeue | None:
-        self._writes.check(key)
-        owner, raw = self._owners.get(key), self._owners.raw(key)
-        if owner is None:
-            self.events.ending.forget(key)
-            self._writes.forget(key)
-            self._blueprints.forget(key)
+        found = await self._gate.enter(key)
+        if found is None:
             return None
-        if self._writes.is_known_gone(key, owner.metadata.uid):
-            return None  # the cache will hear of it, and the key comes back
-        assert raw is not None, "what is written back whole is cached with its JSON"
+        owner = found.owner
         blueprint = self._blueprints.of(owner)
         if blueprint.selector is None:
             return None
         rules = rules_of(owner, use_max_unavailable=self._options.use_max_unavailable)
-        look = _Look(key, owner, raw, blueprint, rules)
+        sync = _SyncContext(key, owner, found.raw, blueprint, rules)
         selector = blueprint.selector
         revisions = await self._history.claimed(
-            owner, selector, lambda: self._writes.read_owner(STATEFUL_SETS, key, look.meta)
+            owner, selector, lambda: self._writes.read_owner(STATEFUL_SETS, key, sync.meta)
         )
-        pods = await self._claimed(look, selector)
-        if not self._is_still_there(look):
+        pods = await self._claimed(sync, selector)
+        if not self._is_still_there(sync):
             return None  # the event has brought the key back
         live = {revision_of(pod.metadata) for pod in pods}
         try:
             settled = await self._history.settle(owner, blueprint, revisions)
             live |= {settled.current.metadata.name, settled.update.metadata.name}
-            wish = await self._act(look, settled, pods)
+            requeue = await self._act(sync, settled, pods)
         except TROUBLE as error:
             try:
                 await self._history.truncate(owner, revisions, live)
@@ -198,13 +188,13 @@ class StatefulSetController(Controller):
                 self.log.warning("Failed to clean up revisions", key=key, problem=str(second), first=str(error))
             raise
         await self._history.truncate(owner, revisions, live)
-        return wish
+        return requeue
 
     # Observe
 
-    async def _claimed(self, look: _Look, selector: Selector) -> list[Pod]:
+    async def _claimed(self, sync: _SyncContext, selector: Selector) -> list[Pod]:
         """The pods that belong to the owner, after adopting and releasing what must be."""
-        meta = look.meta
+        meta = sync.meta
 
         def belongs(pod: Pod) -> bool:
             return is_member(meta.name, pod.metadata.name)
@@ -225,42 +215,41 @@ class StatefulSetController(Controller):
             meta,
             new_controller_reference(meta, STATEFUL_SETS),
             selector,
-            read_live=lambda: self._read_live(look),
-            on_write=lambda written: self._writes.patched(look.key, meta.uid, written),
+            read_live=lambda: self._read_live(sync),
+            on_write=lambda written: self._writes.patched(sync.key, meta.uid, written),
         )
         return kept + await claims.claim(doubtful, where=belongs)
 
-    async def _read_live(self, look: _Look) -> ObjectMeta:
-        return await self._writes.read_owner(STATEFUL_SETS, look.key, look.meta)
+    async def _read_live(self, sync: _SyncContext) -> ObjectMeta:
+        return await self._writes.read_owner(STATEFUL_SETS, sync.key, sync.meta)
 
-    def _is_still_there(self, look: _Look) -> bool:
-        current = self._owners.get(look.key)
-        return current is not None and current.metadata.uid == look.meta.uid
+    def _is_still_there(self, sync: _SyncContext) -> bool:
+        return self._owners.still_has(sync.meta)
 
     def _newest(self, pods: Sequence[Pod]) -> list[Pod]:
         """The pods as the cache has them by now: claiming and the revisions may have taken a while."""
         found = [(pod, self._pods.get(object_key(pod.metadata))) for pod in pods]
         return [now for pod, now in found if now is not None and now.metadata.uid == pod.metadata.uid]
 
-    def _observe(self, look: _Look, settled: Revisions, pods: Sequence[Pod], now: datetime.datetime) -> Observed:
-        lineup = line_up(pods, look.rules, now)
-        templates = look.blueprint.claims
+    def _observe(self, sync: _SyncContext, settled: Revisions, pods: Sequence[Pod], now: datetime.datetime) -> Observed:
+        replicas = split_replicas(pods, sync.rules, now)
+        templates = sync.blueprint.claims
         claims: dict[str, PersistentVolumeClaim] = {}
         if templates:
-            names = [slot.name for slot in lineup.slots] + [pod.metadata.name for pod in lineup.condemned]
+            names = [slot.name for slot in replicas.slots] + [pod.metadata.name for pod in replicas.condemned]
             for claim in (template.claim_name(name) for name in names for template in templates):
-                cached = self._claims.get(f"{look.meta.namespace}/{claim}")
+                cached = self._claims.get(f"{sync.meta.namespace}/{claim}")
                 if cached is not None:
                     claims[claim] = cached
         return Observed(
-            rules=look.rules,
-            lineup=lineup,
+            rules=sync.rules,
+            replicas=replicas,
             current=settled.current.metadata.name,
             update=settled.update.metadata.name,
-            current_replicas=look.owner.status.current_replicas,
-            being_deleted=look.meta.deletion_timestamp is not None,
-            uid=look.meta.uid,
-            policy=policy_of(look.owner),
+            current_replicas=sync.owner.status.current_replicas,
+            being_deleted=sync.meta.deletion_timestamp is not None,
+            uid=sync.meta.uid,
+            policy=policy_of(sync.owner),
             templates=templates,
             claims=claims,
             now=now,
@@ -268,66 +257,66 @@ class StatefulSetController(Controller):
 
     # Decide and apply
 
-    async def _act(self, look: _Look, settled: Revisions, pods: Sequence[Pod]) -> Requeue | None:
+    async def _act(self, sync: _SyncContext, settled: Revisions, pods: Sequence[Pod]) -> Requeue | None:
         now = self.env.now()
         pods = self._newest(pods)
-        seen = self._observe(look, settled, pods, now)
+        seen = self._observe(sync, settled, pods, now)
         plan = decide(seen)
-        self._measure(look, seen)
+        self._measure(sync, seen)
         for claim in plan.waits_for:
-            self._awaited[f"{look.meta.namespace}/{claim}"] = look.key
+            self._awaited[f"{sync.meta.namespace}/{claim}"] = sync.key
         replaced = 0
         failure: Exception | None = None
         if not seen.being_deleted:
-            pods = seen.lineup.pods()
-            apply = _Apply(self._writes_for(look, seen), look, settled, seen)
+            pods = seen.replicas.pods()
+            apply = _Apply(self._writes_for(sync, seen), sync, settled, seen)
             try:
                 await apply.carry_out(plan)
             except TROUBLE as error:
                 failure = error
                 if has_cause(error, "NamespaceTerminating"):
-                    self.events.ending.refused(look.key)
+                    self.events.refused(sync.meta)
             replaced = apply.replaced
-        counted = tally(pods, look.rules, seen.current, seen.update, now)
+        counted = tally(pods, sync.rules, seen.current, seen.update, now)
         try:
-            await self._report(look, settled, counted, replaced)
+            await self._report(sync, settled, counted, replaced)
         except TROUBLE as error:
             if failure is None:
                 raise
-            self.log.warning("Could not update status", key=look.key, problem=str(error))
+            self.log.warning("Could not update status", key=sync.key, problem=str(error))
         if failure is not None:
             raise failure
-        seconds = look.rules.min_ready_seconds
+        seconds = sync.rules.min_ready_seconds
         if seconds > 0 and counted.ready != counted.available:
             return Requeue(seconds_until_next_available(pods, seconds, now, self.env.now()))
         return None
 
-    def _writes_for(self, look: _Look, seen: Observed) -> Writes:
+    def _writes_for(self, sync: _SyncContext, seen: Observed) -> Writes:
         return Writes(
             self._client,
             self._recorder,
             self._claims,
-            look.owner,
-            look.about,
-            look.blueprint.claims,
+            sync.owner,
+            sync.about,
+            sync.blueprint.claims,
             keeping=seen.keeping,
-            wrote=lambda group_resource, version: self._writes.wrote(look.key, look.meta.uid, group_resource, version),
+            wrote=lambda group_resource, version: self._writes.wrote(sync.key, sync.meta.uid, group_resource, version),
         )
 
-    def _measure(self, look: _Look, seen: Observed) -> None:
+    def _measure(self, sync: _SyncContext, seen: Observed) -> None:
         """Only behind upstream's gate, as there."""
-        if look.rules.max_unavailable is None:
+        if sync.rules.max_unavailable is None:
             return
-        labels = (look.meta.namespace, look.meta.name, look.owner.spec.pod_management_policy)
-        self._max_unavailable.labels_of(*labels).set(look.rules.max_unavailable)
+        labels = (sync.meta.namespace, sync.meta.name, sync.owner.spec.pod_management_policy)
+        self._max_unavailable.labels_of(*labels).set(sync.rules.max_unavailable)
         self._unavailable.labels_of(*labels).set(missed_slots(seen))
 
     # Report
 
-    async def _report(self, look: _Look, settled: Revisions, counted: Tally, replaced: int) -> None:
+    async def _report(self, sync: _SyncContext, settled: Revisions, counted: Tally, replaced: int) -> None:
         status = next_status(
-            look.owner,
-            look.rules,
+            sync.owner,
+            sync.rules,
             counted,
             current=settled.current.metadata.name,
             update=settled.update.metadata.name,
@@ -340,26 +329,26 @@ class StatefulSetController(Controller):
         found = status
 
         async def write(attempt: int) -> None:
-            raw: bytes | None = look.raw
+            raw: bytes | None = sync.raw
             if attempt:
-                if not self._is_still_there(look):
+                if not self._is_still_there(sync):
                     return  # nobody to report on: to write on what is gone is a conflict too
-                raw = self._owners.raw(look.key)
+                raw = self._owners.raw(sync.key)
             assert raw is not None, "what is written back whole is cached with its JSON"
-            await self._put_status(look, raw, found)
+            await self._put_status(sync, raw, found)
 
         try:
             await retry_on_conflict(write, RETRY)
         except NotFound as error:
-            self._writes.owner_missing(look.key, look.meta, error)
+            self._writes.owner_missing(sync.key, sync.meta, error)
             raise
 
-    async def _put_status(self, look: _Look, raw: bytes, status: StatefulSetStatus) -> None:
-        meta = look.meta
+    async def _put_status(self, sync: _SyncContext, raw: bytes, status: StatefulSetStatus) -> None:
+        meta = sync.meta
         body = encode(status, take_field(raw, "status"))
         whole = replace_fields(raw, {"status": body, "metadata.managedFields": None})
         answer = await self._client.update(STATEFUL_SETS, meta.name, whole, meta.namespace, subresource="status")
-        self._writes.wrote(look.key, meta.uid, STATEFUL_SETS.group_resource, answer.metadata.resource_version)
+        self._writes.wrote(sync.key, meta.uid, STATEFUL_SETS.group_resource, answer.metadata.resource_version)
         # Servers before v1.22 do not know the field. Reporting it again and again to one that drops it would be a
         # request per look for nothing.
         self._available_is_dropped = answer.status.available_replicas is None
@@ -373,12 +362,12 @@ class StatefulSetController(Controller):
 class _Apply:
     """Carries out one plan, up to the first failure."""
 
-    def __init__(self, writes: Writes, look: _Look, settled: Revisions, seen: Observed) -> None:
+    def __init__(self, writes: Writes, sync: _SyncContext, settled: Revisions, seen: Observed) -> None:
         self._writes = writes
-        self._look = look
+        self._sync = sync
         self._settled = settled
         self._seen = seen
-        self._uids = {pod.metadata.name: pod.metadata.uid for pod in seen.lineup.pods()}
+        self._uids = {pod.metadata.name: pod.metadata.uid for pod in seen.replicas.pods()}
         self.replaced = 0
         """How many current pods the update has deleted."""
 
@@ -420,12 +409,12 @@ class _Apply:
 
     def _body(self, pod: str, *, from_current: bool) -> bytes:
         revision = self._settled.current if from_current else self._settled.update
-        meta = self._look.meta
+        meta = self._sync.meta
         template = numbered_template(
             template_in(revision.data),
             pod=pod,
-            subdomain=self._look.owner.spec.service_name,
+            subdomain=self._sync.owner.spec.service_name,
             revision=revision.metadata.name,
-            claims=self._look.blueprint.claims,
+            claims=self._sync.blueprint.claims,
         )
         return pod_body(template, meta.name, new_controller_reference(meta, STATEFUL_SETS), name=pod)

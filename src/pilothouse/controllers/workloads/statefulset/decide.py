@@ -1,4 +1,6 @@
-"""What happens to whom in one look. Pure: ``controller`` carries the plan out, in its order, up to the first failure.
+"""Which pods one sync creates, updates and deletes.
+
+Pure: ``controller`` carries out the plan, in its order, up to the first failure.
 
 First the pods that there should be, in ascending order; then those that are too many, and then the update, both from
 the top. An ordered StatefulSet stops at the first pod that is not as it should be. Upstream: ``updateStatefulSet``,
@@ -13,10 +15,10 @@ import msgspec
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod
 from pilothouse.controllers.workloads.statefulset.identity import has_identity, ordinal_of, revision_of
-from pilothouse.controllers.workloads.statefulset.lineup import (
+from pilothouse.controllers.workloads.statefulset.replicas import (
     ON_DELETE,
     ROLLING_UPDATE,
-    Lineup,
+    Replicas,
     Rules,
     Slot,
     is_over,
@@ -69,7 +71,7 @@ Action = CreatePod | DeletePod | FillClaims | RepairPod | SettleClaims
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One look's work."""
+    """One sync's work."""
 
     ordered: bool = True
     """One after the other; else those of each group together, carefully at first."""
@@ -87,7 +89,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one decision may look at, read at one instant."""
 
     rules: Rules
-    lineup: Lineup
+    replicas: Replicas
     current: str
     update: str
     """The names of the revisions."""
@@ -120,20 +122,20 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(seen: Observed) -> Plan:
-    """The plan of this look."""
+    """The plan of this sync."""
     if seen.being_deleted:
         return Plan()
     rules = seen.rules
     living: list[tuple[Action, ...]] = []
     old_claims: list[str] = []
-    for slot in seen.lineup.slots:
+    for slot in seen.replicas.slots:
         old_claims += _old_claims(seen, slot)
         actions, held = _attend(seen, slot)
         if actions:
             living.append(actions)
         if held and rules.ordered:
             return Plan(living=tuple(living), waits_for=tuple(old_claims))
-    condemned = seen.lineup.condemned
+    condemned = seen.replicas.condemned
     doomed = _condemn(seen)
     update = _roll(seen) if not (rules.ordered and condemned) else ()
     return Plan(
@@ -199,14 +201,14 @@ def _is_made_from_current(seen: Observed, ordinal: int) -> bool:
 
 def _condemn(seen: Observed) -> tuple[DeletePod, ...]:
     doomed: list[DeletePod] = []
-    for pod in seen.lineup.condemned:
+    for pod in seen.replicas.condemned:
         meta = pod.metadata
         if meta.deletion_timestamp is not None:
             if seen.rules.ordered:
                 break
             continue
         healthy = is_serving(pod) and seen.rules.is_available(pod, seen.now)
-        if seen.rules.ordered and not healthy and meta.name != seen.lineup.first_missed:
+        if seen.rules.ordered and not healthy and meta.name != seen.replicas.first_missed:
             break  # of those that are not well only the lowest may go
         doomed.append(DeletePod(meta.name, revision_of(meta)))
         if seen.rules.ordered:
@@ -223,14 +225,19 @@ def _roll(seen: Observed) -> tuple[DeletePod, ...]:
     room = 1
     if rules.max_unavailable is not None:
         room = rules.max_unavailable - missed_slots(seen)
-    for slot in reversed(seen.lineup.slots[rules.first_to_update :]):
-        if len(old) >= room:
+    taken = 0
+    for slot in reversed(seen.replicas.slots[rules.first_to_update :]):
+        if taken >= room:
             break
         pod = slot.pod
-        if pod is not None and not is_over(pod):
+        if pod is not None and pod.metadata.deletion_timestamp is None:
             revision = revision_of(pod.metadata)
-            if revision != seen.update and pod.metadata.deletion_timestamp is None:
-                old.append(DeletePod(slot.name, revision))
+            if revision != seen.update:
+                taken += 1
+                # One that has ended is deleted already, by this sync. Upstream deletes it again here and so counts it
+                # twice against maxUnavailable, because it is among the missed ones, too.
+                if not is_over(pod):
+                    old.append(DeletePod(slot.name, revision))
                 continue
         if rules.max_unavailable is None and (pod is None or rules.is_missed(pod, seen.now)):
             break  # an updated one must be there first
@@ -239,4 +246,4 @@ def _roll(seen: Observed) -> tuple[DeletePod, ...]:
 
 def missed_slots(seen: Observed) -> int:
     """How many of the pods that there should be serve nobody, whatever the partition."""
-    return sum(1 for slot in seen.lineup.slots if slot.pod is None or seen.rules.is_missed(slot.pod, seen.now))
+    return sum(1 for slot in seen.replicas.slots if slot.pod is None or seen.rules.is_missed(slot.pod, seen.now))

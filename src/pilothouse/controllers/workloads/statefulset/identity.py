@@ -41,7 +41,7 @@ def pod_name(owner: str, ordinal: int) -> str:
 
 
 def has_identity(meta: ObjectMeta) -> bool:
-    """Whether it carries its name as a label, by which a service can select it alone. The index is not looked at."""
+    """Whether it carries its name as a label, by which a service can select it alone."""
     return meta.labels.get(NAME_LABEL) == meta.name
 
 

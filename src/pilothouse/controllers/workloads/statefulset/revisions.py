@@ -87,7 +87,7 @@ def surplus(revisions: Sequence[ControllerRevision], live: frozenset[str], limit
 
 
 class StatefulHistory:
-    """``claimed`` first, then ``settle``; ``truncate`` at the end of every look, also of one that failed."""
+    """``claimed`` first, then ``settle``; ``truncate`` at the end of every sync, also of one that failed."""
 
     def __init__(
         self, history: History, *, compare_by_meaning: bool, wrote: Callable[[StatefulSet, ControllerRevision], None]
@@ -158,7 +158,7 @@ class StatefulHistory:
                     number=number,
                 )
             except AlreadyExists:
-                # Made by an earlier look that the cache does not show yet, or by another StatefulSet long ago: what it
+                # Made by an earlier sync that the cache does not show yet, or by another StatefulSet long ago: what it
                 # holds decides.
                 existing = await self._history.read(meta.namespace, name)
                 if same_data(existing.data, blueprint.patch):

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pilothouse.api.apps import StatefulSet, StatefulSetStatus
-from pilothouse.controllers.workloads.statefulset.lineup import ROLLING_UPDATE, Rules, Tally
+from pilothouse.controllers.workloads.statefulset.replicas import ROLLING_UPDATE, Rules, Tally
 
 
 def next_status(

@@ -1,4 +1,4 @@
-"""The requests of one look, with the events that tell of them. ``decide`` says which, ``controller`` in which order.
+"""The requests of one sync, with the events that report them. ``decide`` says which, ``controller`` in which order.
 
 Upstream: v1.36 ``pkg/controller/statefulset/stateful_pod_control.go``.
 """
@@ -82,7 +82,7 @@ class Writes:
         try:
             await self._make_claims(name)
         except ClaimsNotReady as error:
-            self._tell_pod("create", name, error)
+            self._record_pod_event("create", name, error)
             raise
         failure: ApiError | OSError | None = None
         try:
@@ -94,7 +94,7 @@ class Writes:
             failure = error
         # As much as can be done about the claims by now: those just made are hardly in the cache yet.
         await self._settle_telling(name, "")
-        self._tell_pod("create", name, failure)
+        self._record_pod_event("create", name, failure)
         if failure is not None:
             raise failure
 
@@ -111,9 +111,9 @@ class Writes:
         except NotFound:
             pass
         except (ApiError, OSError) as error:
-            self._tell_pod("delete", name, error)
+            self._record_pod_event("delete", name, error)
             raise
-        self._tell_pod("delete", name, None)
+        self._record_pod_event("delete", name, None)
 
     async def repair_pod(self, name: str) -> None:
         """Put labels, volumes and the owners of claims right, on the pod as the server has it."""
@@ -138,10 +138,10 @@ class Writes:
         except NotFound:
             return  # it went meanwhile; the event brings the key back
         except TROUBLE as error:
-            self._tell_pod("update", name, error)
+            self._record_pod_event("update", name, error)
             raise
         if attempted:
-            self._tell_pod("update", name, None)
+            self._record_pod_event("update", name, None)
 
     # Claims
 
@@ -171,7 +171,7 @@ class Writes:
                 failure = error
                 problems.append(f"failed to create PVC {name}: {error}")
             if not isinstance(failure, AlreadyExists):
-                self._tell_claim(name, pod, failure)
+                self._record_claim_event(name, pod, failure)
         if problems:
             raise ClaimsNotReady(problems)
 
@@ -179,11 +179,11 @@ class Writes:
         try:
             await self._settle(pod, uid)
         except ClaimNotSettled as error:
-            self._tell_pod("update", pod, error)
+            self._record_pod_event("update", pod, error)
             raise
 
     async def _settle(self, pod: str, uid: str) -> bool:
-        """Give claims their owners; whether any needed it. Missing ones are left for the next look."""
+        """Give claims their owners; whether any needed it. Missing ones are left for the next sync."""
         keeping = self._keeping(pod, uid)
         changed = False
         for template in self._templates:
@@ -219,7 +219,7 @@ class Writes:
 
     # Events
 
-    def _tell_pod(self, verb: str, pod: str, failure: Exception | None) -> None:
+    def _record_pod_event(self, verb: str, pod: str, failure: Exception | None) -> None:
         title = verb.title()
         what = f"{title} Pod {pod} in StatefulSet {self._set}"
         if failure is None:
@@ -227,7 +227,7 @@ class Writes:
         else:
             self._recorder.event(self._about, WARNING, f"Failed{title}", f"{what} failed error: {failure}")
 
-    def _tell_claim(self, claim: str, pod: str, failure: Exception | None) -> None:
+    def _record_claim_event(self, claim: str, pod: str, failure: Exception | None) -> None:
         if failure is None:
             message = f"Create Claim {claim} Pod {pod} in StatefulSet {self._set} success"
             self._recorder.event(self._about, NORMAL, "SuccessfulCreate", message)

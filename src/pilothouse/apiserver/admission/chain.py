@@ -1,0 +1,116 @@
+"""Admission: an ordered chain of small plugins between decoding and validation.
+
+A plugin may change an object (``admit``), give it what the server has to give (``allot``) or only judge it
+(``review``). All ``admit`` run first, in order, then the object gets its name, then all ``allot`` run, then all
+``review``. A plugin that never waits returns None; one that must ask somebody returns an awaitable.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.resources import ResourceInfo
+
+
+class Admission(msgspec.Struct):
+    """One write, as plugins see it. ``obj`` is None for a deletion, ``old`` is None for a creation."""
+
+    operation: str
+    info: ResourceInfo
+    namespace: str
+    name: str
+    identity: Identity
+    subresource: str = ""
+    obj: Object | None = None
+    old: Object | None = None
+    dry_run: bool = False
+    warnings: list[str] = []
+
+    @property
+    def pod(self) -> Object | None:
+        """The pod that is made or updated; None if the write is about anything else, be it a part of a pod."""
+        info = self.info
+        return self.obj if info.resource == "pods" and not info.group and not self.subresource else None
+
+
+def refused(write: Admission, why: str) -> errors.StatusError:
+    """The 403 of a plugin. An object whose name is still to be generated goes by the beginning of its name (apiserver
+    ``pkg/admission/errors.go``, v0.36)."""
+    meta = {} if write.obj is None else write.obj.get("metadata") or {}
+    name = write.name or meta.get("name") or meta.get("generateName") or "Unknown"
+    return errors.forbidden(write.info, name, why)
+
+
+class Plugin:
+    """Does nothing; plugins override what they need. A refusal is a raised ``StatusError``."""
+
+    concerns: frozenset[str] | None = None
+    """The resources that the plugin has to do with (``pods``, ``ingresses.networking.k8s.io``), None for all. It is not
+    asked about others."""
+
+    def admit(self, write: Admission) -> Awaitable[None] | None:
+        """Refuse the write, or change ``write.obj`` in place."""
+        return None
+
+    def readmit(self, write: Admission) -> Awaitable[None] | None:
+        """``admit`` once more, after webhooks have changed the object."""
+        return self.admit(write)
+
+    def allot(self, write: Admission) -> None:
+        """Refuse the write, or give ``write.obj`` what is scarce. Its name is known now, also one that is generated."""
+
+    def review(self, write: Admission) -> Awaitable[None] | None:
+        """Refuse the write, or let it pass unchanged."""
+        return None
+
+
+Step = Callable[[Admission], Awaitable[None] | None]
+Steps = tuple[tuple[Step, ...], tuple[Callable[[Admission], None], ...], tuple[Step, ...]]
+"""What admits, what allots and what reviews the writes of one resource."""
+
+
+class Chain:
+    """Plugins in order. ``plugins`` may be changed at any time."""
+
+    def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
+        self.plugins = list(plugins)
+        self._seen: list[Plugin] = []
+        self._steps: dict[str, Steps] = {}
+
+    async def admit(self, write: Admission) -> None:
+        """Run the plugins that may change the object."""
+        for step in self._of(write)[0]:
+            pending = step(write)
+            if pending is not None:
+                await pending
+
+    def allot(self, write: Admission) -> None:
+        """Run the plugins that give the object what is scarce."""
+        for step in self._of(write)[1]:
+            step(write)
+
+    async def review(self, write: Admission) -> None:
+        """Run the plugins that only judge."""
+        for step in self._of(write)[2]:
+            pending = step(write)
+            if pending is not None:
+                await pending
+
+    def _of(self, write: Admission) -> Steps:
+        # Each write passes here, and most plugins have nothing to do with it: they cost nothing this way.
+        if self.plugins != self._seen:
+            self._seen = list(self.plugins)
+            self._steps.clear()
+        resource = write.info.group_resource
+        steps = self._steps.get(resource)
+        if steps is None:
+            asked = [one for one in self.plugins if one.concerns is None or resource in one.concerns]
+            steps = self._steps[resource] = (
+                tuple(one.admit for one in asked if type(one).admit is not Plugin.admit),
+                tuple(one.allot for one in asked if type(one).allot is not Plugin.allot),
+                tuple(one.review for one in asked if type(one).review is not Plugin.review),
+            )
+        return steps

@@ -1,0 +1,215 @@
+"""The plugin: which node it is, and the rule for what it writes."""
+
+import base64
+from collections.abc import Callable
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
+from pilothouse.apiserver.admission.node_restriction.mirror_pods import validate_mirror_pod, validate_references
+from pilothouse.apiserver.admission.node_restriction.nodes import validate_new_node, validate_node_update
+from pilothouse.apiserver.admission.node_restriction.objects import find_object
+from pilothouse.apiserver.admission.node_restriction.token_requests import admit_token_request
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.node_identifier import USER_PREFIX, node_identity
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.go_text import quote
+from pilothouse.semantics.certificate_requests import (
+    KUBELET_CLIENT,
+    KUBELET_SERVING,
+    UnreadableRequest,
+    parse_request,
+    requested_names,
+)
+
+_NODE_LEASES = "kube-node-lease"
+_KUBELET_SIGNERS = (KUBELET_SERVING, KUBELET_CLIENT)
+_OWN_CLAIM_STATUS = ("capacity", "conditions", "allocatedResourceStatuses", "allocatedResources")
+"""What a node writes in the status of a claim: it has made the file system larger."""
+
+
+class NodeRestriction(Plugin):
+    """Judges what nodes write. Nobody else is held to anything."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._rules: dict[str, Callable[[str, Admission], None]] = {
+            "pods": self._admit_pods,
+            "nodes": self._admit_node,
+            "persistentvolumeclaims": self._admit_claim,
+            "serviceaccounts": self._admit_service_account,
+            "podcertificaterequests.certificates.k8s.io": self._admit_pod_certificate_request,
+            "leases.coordination.k8s.io": self._admit_lease,
+            "csinodes.storage.k8s.io": self._admit_csi_node,
+            "resourceslices.resource.k8s.io": self._admit_resource_slice,
+            "certificatesigningrequests.certificates.k8s.io": self._admit_certificate_request,
+        }
+
+    def admit(self, write: Admission) -> None:
+        node_name = node_identity(write.identity)
+        if node_name is None:
+            return
+        if not node_name:
+            raise refused(write, f"could not determine node from user {quote(write.identity.user)}")
+        rule = self._rules.get(write.info.group_resource)
+        if rule is not None:
+            rule(node_name, write)
+
+    # Pods
+
+    def _admit_pods(self, node_name: str, write: Admission) -> None:
+        match write.subresource:
+            case "":
+                self._admit_pod(node_name, write)
+            case "status":
+                self._admit_pod_status(node_name, write)
+            case "eviction":
+                self._admit_pod_eviction(node_name, write)
+            case other:
+                why = f"unexpected pod subresource {quote(other)}, only 'status' and 'eviction' are allowed"
+                raise refused(write, why)
+
+    def _admit_pod(self, node_name: str, write: Admission) -> None:
+        node = f"node {quote(node_name)}"
+        match write.operation:
+            case "CREATE":
+                self._admit_pod_create(node_name, write)
+            case "DELETE":
+                if self._node_of_pod(write, write.name) != node_name:
+                    raise refused(write, f"{node} can only delete pods with spec.nodeName set to itself")
+            case other:
+                raise refused(write, f'unexpected operation "{other}", {node} can only create and delete mirror pods')
+
+    def _admit_pod_create(self, node_name: str, write: Admission) -> None:
+        pod = _object(write)
+        why = validate_mirror_pod(node_name, pod)
+        if why:
+            raise refused(write, why)
+        given = pod["metadata"]["ownerReferences"][0].get("uid") or ""
+        uid = find_object(self._core.store, "nodes", node_name)["metadata"]["uid"]
+        if given != uid:
+            raise refused(write, f"node {node_name} UID mismatch: expected {given} got {uid}")
+        why = validate_references(node_name, pod)
+        if why:
+            raise refused(write, why)
+
+    def _admit_pod_status(self, node_name: str, write: Admission) -> None:
+        if write.operation != "UPDATE":
+            raise refused(write, f'unexpected operation "{write.operation}"')
+        node, pod, old = f"node {quote(node_name)}", _object(write), _old(write)
+        if ((old.get("spec") or {}).get("nodeName") or "") != node_name:
+            why = f"{node} can only update pod status for pods with spec.nodeName set to itself"  # noqa: S608  # prose
+            raise refused(write, why)
+        if (pod["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {}):
+            raise refused(write, f"{node} cannot update labels through pod status")
+        status, old_status = pod.get("status") or {}, old.get("status") or {}
+        # The missing letter is upstream's.
+        if (status.get("resourceClaimStatuses") or []) != (old_status.get("resourceClaimStatuses") or []):
+            raise refused(write, f"{node} cannot update resource claim statues")
+        if status.get("extendedResourceClaimStatus") != old_status.get("extendedResourceClaimStatus"):
+            raise refused(write, f"{node} cannot update extended resource claim status")
+
+    def _admit_pod_eviction(self, node_name: str, write: Admission) -> None:
+        if write.operation != "CREATE":
+            raise refused(write, f"unexpected operation {write.operation}")
+        name = write.name or (_object(write).get("metadata") or {}).get("name") or ""
+        if not name:
+            raise refused(write, "could not determine pod from request data")
+        if self._node_of_pod(write, name) != node_name:
+            raise refused(write, f"node {node_name} can only evict pods with spec.nodeName set to itself")
+
+    def _node_of_pod(self, write: Admission, name: str) -> str:
+        pod = find_object(self._core.store, "pods", name, namespace=write.namespace)
+        return (pod.get("spec") or {}).get("nodeName") or ""
+
+    # The node's own objects
+
+    def _admit_node(self, node_name: str, write: Admission) -> None:
+        if write.name != node_name:
+            raise refused(write, f"node {quote(node_name)} is not allowed to modify node {quote(write.name)}")
+        why = ""
+        if write.operation == "CREATE":
+            why = validate_new_node(node_name, _object(write))
+        elif write.operation == "UPDATE":
+            why = validate_node_update(node_name, _object(write), _old(write))
+        if why:
+            raise refused(write, why)
+
+    def _admit_lease(self, node_name: str, write: Admission) -> None:
+        if write.namespace != _NODE_LEASES:
+            raise refused(write, f'can only access leases in the "{_NODE_LEASES}" system namespace')
+        if _name(write) != node_name:
+            raise refused(write, "can only access node lease with the same name as the requesting node")
+
+    def _admit_csi_node(self, node_name: str, write: Admission) -> None:
+        if _name(write) != node_name:
+            raise refused(write, "can only access CSINode with the same name as the requesting node")
+
+    def _admit_resource_slice(self, node_name: str, write: Admission) -> None:
+        # Of updates the authorizer has seen whose slice it is; a create, and each slice of a collection, only we see.
+        if write.operation == "CREATE":
+            verb, found = "create", _object(write)
+        elif write.operation == "DELETE":
+            verb, found = "delete", _old(write)
+        else:
+            return
+        if (found.get("spec") or {}).get("nodeName") != node_name:
+            raise refused(write, f"can only {verb} ResourceSlice with the same NodeName as the requesting node")
+
+    # On behalf of pods
+
+    def _admit_claim(self, node_name: str, write: Admission) -> None:
+        if write.subresource != "status":
+            raise refused(write, "may only update PVC status")
+        if write.operation != "UPDATE":
+            raise refused(write, f'unexpected operation "{write.operation}"')
+        claim, old = _without_own_fields(_object(write)), _without_own_fields(_old(write))
+        if claim != old:
+            told = "is not allowed to update fields other than status.quantity and status.conditions"
+            diff = field_errors.internal_diff("core.PersistentVolumeClaim", old, claim)
+            raise refused(write, f"node {quote(node_name)} {told}: {diff}")
+
+    def _admit_service_account(self, node_name: str, write: Admission) -> None:
+        if write.operation == "CREATE" and write.subresource == "token":
+            admit_token_request(self._core, node_name, write)
+
+    def _admit_pod_certificate_request(self, _node_name: str, write: Admission) -> None:
+        raise refused(write, "PodCertificateRequest feature gate is disabled")
+
+    def _admit_certificate_request(self, node_name: str, write: Admission) -> None:
+        if write.operation != "CREATE":
+            return
+        spec = _object(write).get("spec") or {}
+        if spec.get("signerName") not in _KUBELET_SIGNERS:
+            return
+        try:
+            requested = requested_names(parse_request(base64.b64decode(spec.get("request") or "")))
+        except (UnreadableRequest, ValueError) as error:
+            raise refused(write, f"unable to parse csr: {error}") from None
+        if requested.common_name != f"{USER_PREFIX}{node_name}":
+            raise refused(write, f"can only create a node CSR with CN={USER_PREFIX}{node_name}")
+
+
+def _object(write: Admission) -> Object:
+    assert write.obj is not None, f"a {write.operation} brings an object"
+    return write.obj
+
+
+def _old(write: Admission) -> Object:
+    assert write.old is not None, f"a {write.operation} is about an object"
+    return write.old
+
+
+def _name(write: Admission) -> str:
+    """The name of the object, which a create carries in its body alone."""
+    if write.operation == "CREATE":
+        return _object(write)["metadata"].get("name") or ""
+    return write.name
+
+
+def _without_own_fields(claim: Object) -> Object:
+    """A claim without what a node may write, and without what changes with each write."""
+    meta = {
+        name: value for name, value in claim["metadata"].items() if name not in ("resourceVersion", "managedFields")
+    }
+    status = {name: value for name, value in (claim.get("status") or {}).items() if name not in _OWN_CLAIM_STATUS}
+    return {**claim, "metadata": meta, "status": status}

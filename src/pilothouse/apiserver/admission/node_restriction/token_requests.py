@@ -1,0 +1,110 @@
+"""Which tokens a node may have: bound to a pod on it, and for an audience that the pod asks for.
+
+An audience is asked for by a projected volume, by the driver of a CSI volume, be it in the pod, behind a claim, or in
+place of an in-tree plugin, or allowed by the verb ``request-serviceaccounts-token-audience`` (the gate
+ServiceAccountNodeAudienceRestriction, on since v1.33).
+"""
+
+from collections.abc import Iterator
+
+from pilothouse.apiserver.admission.chain import Admission, refused
+from pilothouse.apiserver.admission.node_restriction.objects import find_object
+from pilothouse.apiserver.authorization import Attributes
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.go_text import quote
+from pilothouse.semantics.csi_translation import IN_TREE_PLUGINS
+
+_VERB = "request-serviceaccounts-token-audience"
+
+
+def admit_token_request(core: Core, node_name: str, write: Admission) -> None:
+    """Refuse a request that is none of the node's business."""
+    assert write.obj is not None, "a token request has a body"
+    spec = write.obj.get("spec") or {}
+    ref = spec.get("boundObjectRef") or {}
+    if (ref.get("apiVersion"), ref.get("kind")) != ("v1", "Pod") or not ref.get("name"):
+        raise refused(write, "node requested token not bound to a pod")
+    if not ref.get("uid"):
+        raise refused(write, "node requested token with a pod binding without a uid")
+    pod = find_object(core.store, "pods", ref["name"], namespace=write.namespace)
+    if ref["uid"] != pod["metadata"]["uid"]:
+        why = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. "
+        raise refused(write, f"{why}The object might have been deleted and then recreated")
+    if (pod["spec"].get("nodeName") or "") != node_name:
+        raise refused(write, "node requested token bound to a pod scheduled on a different node")
+    why = _validate_audience(core, write, pod, spec.get("audiences") or [])
+    if why:
+        raise refused(write, why)
+
+
+def _validate_audience(core: Core, write: Admission, pod: Object, audiences: list[str]) -> str:
+    if len(audiences) > 1:
+        return "node may only request 0 or 1 audiences"
+    audience = audiences[0] if audiences else ""
+    problems: list[str] = []
+    if _asks_for(core, pod, audience, problems):
+        return ""
+    if problems:
+        listed = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+        return f"error validating audience {quote(audience)}: {listed}"
+    asked = Attributes(_VERB, "", "v1", audience, namespace=write.namespace, name=write.name)
+    decision = core.authorizer.decide(write.identity, asked)
+    if decision.allowed:
+        return ""
+    user, missing = write.identity.user, f"audience {quote(audience)} not found in pod spec volume"
+    if decision.error:
+        return f"{missing}, error authorizing {user} to request tokens for this audience: {decision.error}"
+    return f"{missing}, {user} is not authorized to request tokens for this audience"
+
+
+def _asks_for(core: Core, pod: Object, audience: str, problems: list[str]) -> bool:
+    """Whether a volume of the pod does; what could not be found on the way is added to ``problems``, once each."""
+    for volume in pod["spec"].get("volumes") or ():
+        if audience in _projected_audiences(volume):
+            return True
+        try:
+            driver = _driver_of(core, pod, volume)
+            if driver and audience in _driver_audiences(core, driver):
+                return True
+        except StatusError as error:
+            if error.message not in problems:
+                problems.append(error.message)
+    return False
+
+
+def _projected_audiences(volume: Object) -> Iterator[str]:
+    for source in (volume.get("projected") or {}).get("sources") or ():
+        if source.get("serviceAccountToken") is not None:
+            yield source["serviceAccountToken"].get("audience") or ""
+
+
+def _driver_audiences(core: Core, name: str) -> Iterator[str]:
+    driver = find_object(core.store, "csidrivers", name, group="storage.k8s.io")
+    for request in driver["spec"].get("tokenRequests") or ():
+        yield request.get("audience") or ""
+
+
+def _driver_of(core: Core, pod: Object, volume: Object) -> str:
+    """The CSI driver that mounts the volume, if one does."""
+    namespace: str = pod["metadata"]["namespace"]
+    if (volume.get("ephemeral") or {}).get("volumeClaimTemplate") is not None:
+        return _driver_of_claim(core, namespace, f"{pod['metadata']['name']}-{volume['name']}")
+    if volume.get("persistentVolumeClaim") is not None:
+        return _driver_of_claim(core, namespace, volume["persistentVolumeClaim"].get("claimName") or "")
+    if volume.get("csi") is not None:
+        return str(volume["csi"].get("driver") or "")
+    return _migrated_driver(volume)
+
+
+def _driver_of_claim(core: Core, namespace: str, name: str) -> str:
+    claim = find_object(core.store, "persistentvolumeclaims", name, namespace=namespace)
+    volume = find_object(core.store, "persistentvolumes", claim["spec"].get("volumeName") or "")
+    if volume["spec"].get("csi") is not None:
+        return str(volume["spec"]["csi"].get("driver") or "")
+    return _migrated_driver(volume["spec"])
+
+
+def _migrated_driver(sources: Object) -> str:
+    return next((plugin.driver for field, plugin in IN_TREE_PLUGINS.items() if sources.get(field) is not None), "")

@@ -1,0 +1,56 @@
+"""PodGroups: kept while pods belong to them, and made of templates that there are.
+
+After kubernetes' ``plugin/pkg/admission/scheduling/podgroupprotection`` and ``plugin/pkg/admission/podgroup`` (v1.36).
+Both are there only while gate ``GenericWorkload`` is on.
+"""
+
+from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.storage import Store
+
+_FINALIZER = "scheduling.k8s.io/podgroup-protection"
+_GROUPS = frozenset({"podgroups.scheduling.k8s.io"})
+_WORKLOADS = storage_prefix("scheduling.k8s.io", "workloads")
+
+
+class PodGroupProtection(Plugin):
+    """A finalizer for new groups, which the podgroup-protection-controller takes off when no pod needs them."""
+
+    concerns = _GROUPS
+
+    def admit(self, write: Admission) -> None:
+        group = _new_group(write)
+        if group is None:
+            return
+        present = group["metadata"].get("finalizers") or []
+        if _FINALIZER not in present:
+            group["metadata"]["finalizers"] = [*present, _FINALIZER]
+
+
+class PodGroupWorkloadExists(Plugin):
+    """The Workload that a new group names must be there, and have its template."""
+
+    concerns = _GROUPS
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def review(self, write: Admission) -> None:
+        group = _new_group(write)
+        reference = None if group is None else (group["spec"].get("podGroupTemplateRef") or {}).get("workload")
+        if reference is None:
+            return
+        name, wanted = reference.get("workloadName") or "", reference.get("podGroupTemplateName") or ""
+        record = self._store.staged(f"{_WORKLOADS}{write.namespace}/{name}")
+        if record is None:
+            raise refused(write, f'PodGroup rejected: Workload "{name}" not found')
+        workload = decode(record.value)
+        if workload["metadata"].get("deletionTimestamp"):
+            raise refused(write, f'PodGroup rejected: Workload "{name}" is being deleted')
+        if all(template.get("name") != wanted for template in workload["spec"].get("podGroupTemplates") or ()):
+            raise refused(write, f'PodGroup rejected: PodGroupTemplate "{wanted}" not found in Workload "{name}"')
+
+
+def _new_group(write: Admission) -> Object | None:
+    return write.obj if write.operation == "CREATE" and not write.subresource else None

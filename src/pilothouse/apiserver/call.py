@@ -1,0 +1,39 @@
+"""``Call``: one request for a resource, as handlers get it."""
+
+import msgspec
+
+from pilothouse.api.wire import Request
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.routing import RequestInfo, media_type
+
+
+class Call(msgspec.Struct):
+    """One request for a resource, under way."""
+
+    request: Request
+    asked: RequestInfo
+    info: ResourceInfo
+    strategy: Strategy
+    identity: Identity
+    namespace: str
+    name: str
+    warnings: list[str] = []
+    admitted: bool = False
+    """Admission has seen what was asked for, an eviction; what follows from it is not asked about again."""
+
+    @property
+    def key(self) -> str:
+        """Where the object of the request is stored."""
+        return self.info.key(self.namespace, self.name)
+
+    @property
+    def size(self) -> int:
+        """How much there is to compute: the bytes of the body."""
+        return len(self.request.body)
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the body, without parameters, in lower case."""
+        return media_type(self.request.headers.get("content-type", ""))

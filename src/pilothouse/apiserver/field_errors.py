@@ -1,0 +1,113 @@
+"""Errors about fields: what validation finds, with upstream's reasons and words.
+
+The constructors follow apimachinery's ``pkg/util/validation/field/errors.go`` (v0.36) name by name. A list of
+them becomes one 422 through ``errors.invalid``.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.go_text import Shown, compact_json, quote
+
+with lazy_imports():
+    from pilothouse.apiserver import internal_types  # which only what is refused needs
+
+
+class FieldError(msgspec.Struct, frozen=True):
+    """One thing wrong with one field. ``text`` is the message without the field's name."""
+
+    field: str
+    reason: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.text}"
+
+
+ErrorList = list[FieldError]
+
+
+def internal_value(type_: str, value: object) -> Shown:
+    """A value of one of upstream's internal types, as ``internal_types`` names and prints them."""
+    return internal_types.internal_value(type_, value)
+
+
+def named(value: object) -> Shown:
+    """A string of a named type (``core.Protocol``), or a pointer to one: Go quotes plain ones only, this is JSON."""
+    return value if isinstance(value, Shown) else Shown(compact_json(value, in_order=True))
+
+
+def shown_struct(fields: Iterable[tuple[str, object]]) -> Shown:
+    """A struct that is no part of an object, by Go's names of its fields and their values."""
+    return Shown(compact_json(dict(fields)))
+
+
+def internal_diff(type_: str, before: object, after: object) -> str:
+    """How a value has changed, line by line, as ``internal_types`` prints it."""
+    return internal_types.internal_diff(type_, before, after)
+
+
+def shown(value: object) -> str:
+    """A value as it appears in a message: strings quoted, numbers bare, all else compact JSON, with maps in order."""
+    if isinstance(value, str):
+        return value if isinstance(value, Shown) else quote(value)
+    return compact_json(value, in_order=True)
+
+
+def invalid(field: str, value: object, detail: str) -> FieldError:
+    """``Invalid value``."""
+    text = f"Invalid value: {shown(value)}"
+    return FieldError(field, "FieldValueInvalid", f"{text}: {detail}" if detail else text)
+
+
+def invalid_omitting_value(field: str, detail: str) -> FieldError:
+    """``Invalid value``, without showing the value (``OmitValueType``)."""
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {detail}")
+
+
+def type_invalid(field: str, value: object, detail: str) -> FieldError:
+    """``Invalid value``, because of its type."""
+    return FieldError(field, "FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}")
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    """``Required value``."""
+    return FieldError(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+
+
+def not_supported(field: str, value: object, supported: Iterable[str], *, plain: bool = False) -> FieldError:
+    """``Unsupported value``, with what would be supported, in the order given.
+
+    Choices mostly have a type of their own, so that the value is shown as JSON; it is quoted if it is a plain string.
+    """
+    told = shown(value) if plain else named(value)
+    listed = ", ".join(shown(choice) for choice in supported)
+    return FieldError(field, "FieldValueNotSupported", f"Unsupported value: {told}: supported values: {listed}")
+
+
+def duplicate(field: str, value: object) -> FieldError:
+    """``Duplicate value``."""
+    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    """``Forbidden``."""
+    return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    """``Too long``, in bytes."""
+    return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+
+
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    """``Too many`` items."""
+    items = "item" if limit == 1 else "items"
+    return FieldError(field, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} {items}")
+
+
+def not_found(field: str, value: object) -> FieldError:
+    """``Not found``: a name that refers to nothing."""
+    return FieldError(field, "FieldValueNotFound", f"Not found: {shown(value)}")

@@ -1,0 +1,97 @@
+"""The priority levels and flow schemas that every server has: apiserver's ``pkg/apis/flowcontrol/bootstrap/default.go``
+(v1.36).
+
+Nobody is held up by flow control here; the objects are there because clients and tests look for them.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pilothouse.apiserver.objects import Object
+
+_FLOW = "flowcontrol.apiserver.k8s.io"
+_APF = {"apf.kubernetes.io/autoupdate-spec": "true"}
+_LEVELS: dict[str, tuple[int, int, tuple[int, int] | None]] = {
+    # name: shares, percent that may be lent, (queues, hand size)
+    "catch-all": (5, 0, None),
+    "system": (30, 33, (64, 6)),
+    "node-high": (40, 25, (64, 6)),
+    "leader-election": (10, 0, (16, 4)),
+    "workload-high": (40, 50, (128, 6)),
+    "workload-low": (100, 90, (128, 6)),
+    "global-default": (20, 50, (128, 6)),
+}
+
+
+def flow_control(now: str) -> Iterator[tuple[str, str, Object]]:
+    """Group, resource and object of priority levels, and of the schemas that sort requests into them."""
+    exempt = {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}}
+    yield _FLOW, "prioritylevelconfigurations", _flow_object("exempt", exempt)
+    for name, (shares, lendable, queues) in _LEVELS.items():
+        response: Object = {"type": "Reject"}
+        if queues is not None:
+            queuing = {"queues": queues[0], "handSize": queues[1], "queueLengthLimit": 50}
+            response = {"type": "Queue", "queuing": queuing}
+        limited = {"nominalConcurrencyShares": shares, "limitResponse": response, "lendablePercent": lendable}
+        spec = {"type": "Limited", "limited": limited}
+        yield _FLOW, "prioritylevelconfigurations", _flow_object(name, spec)
+    for name, level, precedence, by, rule in _schemas():
+        schema: Object = {"priorityLevelConfiguration": {"name": level}, "matchingPrecedence": precedence}
+        if by:
+            schema["distinguisherMethod"] = {"type": by}
+        schema["rules"] = [rule]
+        obj = _flow_object(name, schema)
+        message = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" and it exists'
+        dangling = {"type": "Dangling", "status": "False", "lastTransitionTime": now, "reason": "Found"}
+        obj["status"] = {"conditions": [{**dangling, "message": message}]}
+        yield _FLOW, "flowschemas", obj
+
+
+def _flow_object(name: str, spec: Object) -> Object:
+    return {"metadata": {"name": name, "annotations": dict(_APF)}, "spec": spec}
+
+
+def _schemas() -> Iterator[tuple[str, str, int, str, Object]]:
+    """(name, priority level, precedence, what tells flows apart, rule)."""
+    everybody = _subjects("Group", "system:unauthenticated", "system:authenticated")
+    nodes = _subjects("Group", "system:nodes")
+    system_accounts = [{"kind": "ServiceAccount", "serviceAccount": {"namespace": "kube-system", "name": "*"}}]
+    leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "namespaces": ["*"]}
+    yield "exempt", "exempt", 1, "", _anything(_subjects("Group", "system:masters"))
+    probes = {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/readyz", "/livez"]}
+    yield "probes", "exempt", 2, "", {"subjects": everybody, "nonResourceRules": [probes]}
+    elected = [*_subjects("User", "system:kube-controller-manager", "system:kube-scheduler"), *system_accounts]
+    election = {"subjects": elected, "resourceRules": [{"verbs": ["get", "create", "update"], **leases}]}
+    yield "system-leader-election", "leader-election", 100, "ByUser", election
+    health = [
+        {
+            "verbs": ["*"],
+            "apiGroups": [""],
+            "resources": ["nodes", "nodes/status"],
+            "clusterScope": True,
+            "namespaces": ["*"],
+        },
+        {"verbs": ["*"], **leases},
+    ]
+    yield "system-node-high", "node-high", 400, "ByUser", {"subjects": nodes, "resourceRules": health}
+    yield "system-nodes", "system", 500, "ByUser", _anything(nodes)
+    for program in ("kube-controller-manager", "kube-scheduler"):
+        yield program, "workload-high", 800, "ByNamespace", _anything(_subjects("User", f"system:{program}"))
+    yield "kube-system-service-accounts", "workload-high", 900, "ByNamespace", _anything(system_accounts)
+    accounts = _subjects("Group", "system:serviceaccounts")
+    yield "service-accounts", "workload-low", 9000, "ByUser", _anything(accounts)
+    yield "global-default", "global-default", 9900, "ByUser", _anything(everybody)
+    yield "catch-all", "catch-all", 10000, "ByUser", _anything(everybody)
+
+
+def _subjects(kind: str, *names: str) -> list[Object]:
+    return [{"kind": kind, kind.lower(): {"name": name}} for name in names]
+
+
+def _anything(subjects: list[Object]) -> Object:
+    everything: dict[str, Any] = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True}
+    return {
+        "subjects": subjects,
+        "resourceRules": [{**everything, "namespaces": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    }

@@ -1,0 +1,168 @@
+"""Expressions in what is registered for admission: whether they compile, where they are written.
+
+After kubernetes' ``pkg/apis/admissionregistration/validation/validation.go`` (v1.36).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.cel.schemas import RESERVED
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.names import qualified_name_errors
+
+with lazy_imports():
+    from pilothouse.cel import initializers, scopes
+
+
+_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
+_PATCHES = ("ApplyConfiguration", "JSONPatch")
+_IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
+_VARIABLE = re.compile(r"\bvariables\s*\.(?:\s|//[^\n]*\n)*(\w+)")
+_MISSING = "expression is not specified"
+_MOST_CONDITIONS = 64
+_MOST_ANNOTATIONS = 20
+_LONGEST_VALUE = 5 * 1024
+
+
+def _is_identifier(name: str) -> bool:
+    return _IDENTIFIER.fullmatch(name) is not None and name not in RESERVED
+
+
+def validate_variables(spec: Object) -> ErrorList:
+    """What is wrong with the conditions and variables of a policy."""
+    params, variables = spec.get("paramKind") is not None, spec.get("variables") or []
+    errors = validate_match_conditions(spec.get("matchConditions") or (), "spec.matchConditions", params=params)
+    before: dict[str, Object] = {}
+    plain = _scope(params, ())
+    for position, variable in enumerate(variables):
+        where, name = f"spec.variables[{position}]", variable.get("name") or ""
+        if not name.strip():
+            errors.append(field_errors.required(f"{where}.name", "name is not specified"))
+        elif not _is_identifier(name):
+            errors.append(field_errors.invalid(f"{where}.name", name, "must be a valid CEL identifier"))
+        # A variable may use those before it. Only those that it uses are declared: there may be thousands.
+        text = variable.get("expression") or ""
+        used = [before[one] for one in dict.fromkeys(_VARIABLE.findall(text)) if one in before]
+        scope = _scope(params, used) if used else plain
+        errors += _validate_expression(scope, text, f"{where}.expression", ())
+        before[name] = variable
+    return errors
+
+
+def _scope(params: bool, variables: Sequence[Object], *, authorizer: bool = True) -> Any:
+    named = [one for one in variables if _is_identifier(one.get("name") or "")]
+    return scopes.Scope(params=params, variables=named, authorizer=authorizer)
+
+
+def validate_validations(spec: Object, name: str) -> ErrorList:
+    """What is wrong with what a validating policy of this name asks and tells."""
+    params, variables = spec.get("paramKind") is not None, spec.get("variables") or []
+    scope, quiet = _scope(params, variables), _scope(params, variables, authorizer=False)
+    errors: ErrorList = []
+    for position, validation in enumerate(spec.get("validations") or ()):
+        where = f"spec.validations[{position}]"
+        errors += _validate_expression(scope, validation.get("expression"), f"{where}.expression", ("bool",))
+        text = validation.get("messageExpression") or ""
+        if text and not text.strip():
+            errors.append(field_errors.invalid(f"{where}.messageExpression", text, "must be non-empty if specified"))
+        elif text:
+            errors += _validate_expression(quiet, text, f"{where}.messageExpression", ("string",))
+        message = validation.get("message") or ""
+        if message and not message.strip():
+            errors.append(field_errors.invalid(f"{where}.message", message, "must be non-empty if specified"))
+        elif re.search(r"[\n\r]", message.strip()):
+            errors.append(field_errors.invalid(f"{where}.message", message, "must not contain line breaks"))
+        reason = validation.get("reason")
+        if reason is not None and reason not in _REASONS:
+            errors.append(field_errors.not_supported(f"{where}.reason", reason, _REASONS))
+    return errors + _validate_audit_annotations(spec.get("auditAnnotations") or [], scope, name)
+
+
+def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: str) -> ErrorList:
+    path = "spec.auditAnnotations"
+    errors: ErrorList = []
+    if len(annotations) > _MOST_ANNOTATIONS:
+        text = f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations"
+        shown = field_errors.internal_value("[]admissionregistration.AuditAnnotation", annotations)
+        errors.append(field_errors.invalid(path, shown, text))
+    keys: list[str] = []
+    for position, annotation in enumerate(annotations):
+        where, key = f"{path}[{position}]", annotation.get("key") or ""
+        whole, value = f"{policy}/{key}", annotation.get("valueExpression") or ""
+        errors += [field_errors.invalid(f"{where}.key", whole, text) for text in qualified_name_errors(whole)]
+        here = f"{where}.valueExpression"
+        if not value.strip():
+            errors.append(field_errors.required(here, "valueExpression is not specified"))
+        elif len(value.strip().encode()) > _LONGEST_VALUE:
+            errors.append(field_errors.required(here, f"must not exceed {_LONGEST_VALUE} bytes in length"))
+        else:
+            errors += _validate_expression(scope, value, here, ("string", "null_type"), compiled=value.strip())
+        if key in keys:
+            errors.append(field_errors.duplicate(f"{where}.key", key))
+        keys.append(key)
+    return errors
+
+
+def validate_mutations(spec: Object) -> ErrorList:
+    """What is wrong with what a mutating policy does."""
+    scope = _scope(spec.get("paramKind") is not None, spec.get("variables") or [])
+    errors: ErrorList = []
+    for position, mutation in enumerate(spec.get("mutations") or ()):
+        errors += _validate_mutation(scope, mutation, f"spec.mutations[{position}]")
+    return errors
+
+
+def _validate_mutation(scope: Any, mutation: Object, path: str) -> ErrorList:
+    kind = mutation.get("patchType") or ""
+    if not kind:
+        return [field_errors.required(f"{path}.patchType")]
+    if kind not in _PATCHES:
+        return [field_errors.not_supported(f"{path}.patchType", kind, _PATCHES)]
+    field, other = ("jsonPatch", "applyConfiguration") if kind == "JSONPatch" else ("applyConfiguration", "jsonPatch")
+    errors: ErrorList = []
+    if mutation.get(field) is None:
+        errors.append(field_errors.required(f"{path}.{field}", f"must be specified when patchType is {kind}"))
+    else:
+        where, text = f"{path}.{field}.expression", (mutation[field].get("expression") or "").strip()
+        errors += _validate_expression(scope, text, where, (), compiled=initializers.as_maps(text), missing="")
+    if mutation.get(other) is not None:
+        text = f"must not be specified when patchType is {kind}"
+        errors.append(field_errors.invalid(f"{path}.{other}", f"{{{other}}}", text))
+    return errors
+
+
+def validate_match_conditions(conditions: Sequence[Object], path: str, *, params: bool = False) -> ErrorList:
+    """What is wrong with ``matchConditions``."""
+    errors: ErrorList = []
+    if len(conditions) > _MOST_CONDITIONS:
+        errors.append(field_errors.too_many(path, len(conditions), _MOST_CONDITIONS))
+    names: list[str] = []
+    scope = scopes.Scope(params=params)
+    for position, condition in enumerate(conditions):
+        where, name = f"{path}[{position}]", condition.get("name") or ""
+        text = (condition.get("expression") or "").strip()
+        errors += _validate_expression(scope, text, f"{where}.expression", ("bool",), missing="")
+        if not name:
+            errors.append(field_errors.required(f"{where}.name"))
+        else:
+            errors += [field_errors.invalid(f"{where}.name", name, told) for told in qualified_name_errors(name)]
+            errors += [field_errors.duplicate(f"{where}.name", name)] if name in names else []
+        names.append(name)
+    return errors
+
+
+def _validate_expression(
+    scope: Any, text: str | None, path: str, gives: Iterable[str], *, compiled: str = "", missing: str = _MISSING
+) -> ErrorList:
+    """``compiled`` is what is compiled in its stead, ``missing`` what is told of none."""
+    if not (text or "").strip():
+        return [field_errors.required(path, missing)]
+    try:
+        scope.compile(compiled or text, gives)
+    except scopes.ExpressionError as error:
+        return [field_errors.invalid(path, text, str(error))]
+    return []

@@ -1,0 +1,24 @@
+"""MutatingWebhookConfigurations."""
+
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.admissionregistration.validatingwebhookconfigurations import (
+    ValidatingWebhookConfigurationStrategy,
+)
+from pilothouse.apiserver.registry.generic.object_fields import set_absent
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, name_count_age
+from pilothouse.apiserver.registry.generic.registration import Registration
+
+
+class MutatingWebhookConfigurationStrategy(ValidatingWebhookConfigurationStrategy):
+    """MutatingWebhookConfigurations."""
+
+    def set_defaults(self, obj: Object) -> None:
+        super().set_defaults(obj)
+        for webhook in obj.get("webhooks") or ():
+            set_absent(webhook, {"reinvocationPolicy": "Never"})
+
+
+REGISTRATION = Registration(
+    MutatingWebhookConfigurationStrategy(),
+    printer=lambda: Printer((NAME, *columns("Webhooks", type_="integer"), AGE), name_count_age("webhooks")),
+)

@@ -1,0 +1,108 @@
+"""ValidatingAdmissionPolicies."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, print_admission_policy
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import StatusKeeps, Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.admissionregistration import expressions, rules
+
+
+class ValidatingAdmissionPolicyStrategy(Strategy):
+    """ValidatingAdmissionPolicies."""
+
+    allow_unconditional_update = False
+    tracked = ("spec",)
+    status_keeps: StatusKeeps = "user metadata"
+    kube_finalizers = False
+    update_steps = ("object meta", "object")
+    status_steps = ("update",)
+
+    def set_defaults(self, obj: Object) -> None:
+        spec = ensure_object(obj, "spec")
+        set_absent(spec, {"failurePolicy": "Fail"})
+        constraints = spec.get("matchConstraints")
+        if constraints is not None:
+            rules.default_matched(constraints)
+
+    def validate(self, obj: Object) -> ErrorList:
+        spec = obj["spec"]
+        errors: ErrorList = []
+        if spec["failurePolicy"] not in rules.FAILURE:
+            errors.append(field_errors.not_supported("spec.failurePolicy", spec["failurePolicy"], rules.FAILURE))
+        if spec.get("paramKind") is not None:
+            errors += _validate_param_kind(spec["paramKind"], "spec.paramKind")
+        constraints, where = spec.get("matchConstraints"), "spec.matchConstraints"
+        if constraints is None:
+            errors.append(field_errors.required(where))
+        else:
+            errors += rules.validate_match_resources(constraints, where)
+            if not constraints.get("resourceRules"):
+                errors.append(field_errors.required(f"{where}.resourceRules"))
+            errors += self._more_constraints(constraints, where)
+        return errors + expressions.validate_variables(spec) + self._actions(obj)
+
+    def _more_constraints(self, constraints: Object, path: str) -> ErrorList:
+        return []
+
+    def _actions(self, obj: Object) -> ErrorList:
+        spec = obj["spec"]
+        if not spec.get("validations") and not spec.get("auditAnnotations"):
+            text = "validations or auditAnnotations must contain at least one item"
+            return [field_errors.required(f"spec.{field}", text) for field in ("validations", "auditAnnotations")]
+        return expressions.validate_validations(spec, obj["metadata"].get("name") or "")
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        status = obj.get("status") or {}
+        errors: ErrorList = []
+        for position, warning in enumerate((status.get("typeChecking") or {}).get("expressionWarnings") or ()):
+            where = f"status.typeChecking.expressionWarnings[{position}]"
+            given = (warning.get("warning"), (warning.get("fieldRef") or "").strip())
+            errors += [
+                field_errors.required(f"{where}.{field}")
+                for field, value in zip(("warning", "fieldRef"), given, strict=True)
+                if not value
+            ]
+        return errors + validate_conditions(status.get("conditions") or (), "status.conditions")
+
+
+def _validate_param_kind(kind: Object, path: str) -> ErrorList:
+    version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
+    errors = _validate_api_version(version, f"{path}.apiVersion")
+    told = dns_1035_label_errors(name.lower()) if name else []
+    if not name:
+        errors.append(field_errors.required(f"{path}.kind"))
+    elif told:
+        text = "may have mixed case, but should otherwise match: " + ",".join(told)
+        errors.append(field_errors.invalid(f"{path}.kind", name, text))
+    return errors
+
+
+def _validate_api_version(text: str, path: str) -> ErrorList:
+    if not text:
+        return [field_errors.required(path)]
+    if text.count("/") > 1:
+        return [field_errors.invalid(path, text, f"unexpected GroupVersion string: {text}")]
+    group, _slash, version = text.rpartition("/")
+    told = dns_subdomain_errors(group) if group else []
+    problems = [field_errors.invalid(path, group, ",".join(told))] if told else []
+    if not version:
+        return [*problems, field_errors.invalid(path, text, "version must be specified")]
+    told = dns_1035_label_errors(version)
+    return problems + ([field_errors.invalid(path, version, ",".join(told))] if told else [])
+
+
+REGISTRATION = Registration(
+    ValidatingAdmissionPolicyStrategy(),
+    printer=lambda: Printer(
+        (NAME, *columns("Validations", type_="integer"), *columns("ParamKind"), AGE),
+        print_admission_policy("validations"),
+    ),
+)

@@ -1,0 +1,54 @@
+"""ValidatingWebhookConfigurations."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, name_count_age
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.admissionregistration import rules, webhook_validation
+
+
+class ValidatingWebhookConfigurationStrategy(Strategy):
+    """ValidatingWebhookConfigurations."""
+
+    allow_unconditional_update = False
+    tracked = ("webhooks",)
+    kube_finalizers = False
+    update_steps = ("object meta", "object")
+
+    def set_defaults(self, obj: Object) -> None:
+        for webhook in obj.get("webhooks") or ():
+            service = ensure_object(webhook, "clientConfig").get("service")
+            if service is not None:
+                set_absent(service, {"port": 443})
+            rules.default_rules(webhook.get("rules"))
+            for field, value in (("failurePolicy", "Fail"), ("matchPolicy", "Equivalent"), ("timeoutSeconds", 10)):
+                if webhook.get(field) is None:
+                    webhook[field] = value
+            ensure_object(webhook, "namespaceSelector")
+            ensure_object(webhook, "objectSelector")
+
+    def validate(self, obj: Object) -> ErrorList:
+        errors: ErrorList = []
+        names: list[str] = []
+        for position, webhook in enumerate(obj.get("webhooks") or ()):
+            path, name = f"webhooks[{position}]", webhook.get("name") or ""
+            errors += webhook_validation.validate_webhook(webhook, name, path)
+            errors += webhook_validation.validate_admission_review_versions(
+                webhook.get("admissionReviewVersions") or [], path
+            )
+            if name and name in names:
+                errors.append(field_errors.duplicate(f"{path}.name", name))
+            names.append(name)
+        return errors
+
+
+REGISTRATION = Registration(
+    ValidatingWebhookConfigurationStrategy(),
+    printer=lambda: Printer((NAME, *columns("Webhooks", type_="integer"), AGE), name_count_age("webhooks")),
+)

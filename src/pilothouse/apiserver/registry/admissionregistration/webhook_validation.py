@@ -1,0 +1,130 @@
+"""Validation of webhooks. After kubernetes' ``pkg/apis/admissionregistration/validation/validation.go`` (v1.36)."""
+
+from urllib.parse import urlsplit
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.admissionregistration.expressions import validate_match_conditions
+from pilothouse.apiserver.registry.admissionregistration.rules import (
+    FAILURE,
+    MATCH,
+    REINVOCATION,
+    validate_rule_with_operations,
+)
+from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
+from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
+
+_SIDE_EFFECTS = ("None", "NoneOnDryRun")
+
+
+def validate_webhook(webhook: Object, name: str, path: str) -> ErrorList:
+    errors = _validate_fully_qualified_name(name, f"{path}.name")
+    for position, rule in enumerate(webhook.get("rules") or ()):
+        errors += validate_rule_with_operations(rule, f"{path}.rules[{position}]")
+    for field, supported in (("failurePolicy", FAILURE), ("matchPolicy", MATCH)):
+        if webhook.get(field) not in supported:
+            errors.append(field_errors.not_supported(f"{path}.{field}", webhook.get(field), supported))
+    effects = webhook.get("sideEffects")
+    if effects is None:
+        listed = ", ".join(_SIDE_EFFECTS)
+        errors.append(field_errors.required(f"{path}.sideEffects", f"must specify one of {listed}"))
+    elif effects not in _SIDE_EFFECTS:
+        errors.append(field_errors.not_supported(f"{path}.sideEffects", effects, _SIDE_EFFECTS))
+    seconds = webhook.get("timeoutSeconds")
+    if seconds is not None and not 1 <= seconds <= 30:
+        text = "the timeout value must be between 1 and 30 seconds"
+        errors.append(field_errors.invalid(f"{path}.timeoutSeconds", seconds, text))
+    for field in ("namespaceSelector", "objectSelector"):
+        errors += validate_label_selector(webhook.get(field) or {}, f"{path}.{field}")
+    again = webhook.get("reinvocationPolicy")
+    if again is not None and again not in REINVOCATION:
+        errors.append(field_errors.not_supported(f"{path}.reinvocationPolicy", again, REINVOCATION))
+    config = webhook.get("clientConfig") or {}
+    if (config.get("url") is None) == (config.get("service") is None):
+        errors.append(field_errors.required(f"{path}.clientConfig", "exactly one of url or service is required"))
+    elif config.get("service") is not None:
+        errors += validate_webhook_service(config["service"], f"{path}.clientConfig.service")
+    else:
+        errors += validate_webhook_url(config["url"], f"{path}.clientConfig.url")
+    return errors + validate_match_conditions(webhook.get("matchConditions") or (), f"{path}.matchConditions")
+
+
+def _validate_fully_qualified_name(name: str, path: str) -> ErrorList:
+    """``IsFullyQualifiedName``."""
+    if not name:
+        return [field_errors.required(path)]
+    told = dns_subdomain_errors(name)
+    if told:
+        return [field_errors.invalid(path, name, ",".join(told))]
+    if name.count(".") < 2:
+        text = "should be a domain with at least three segments separated by dots"
+        return [field_errors.invalid(path, name, text)]
+    return []
+
+
+def validate_admission_review_versions(versions: list[str], webhook: str) -> ErrorList:
+    """Versions of reviews: at least one that the server knows."""
+    path = f"{webhook}.admissionReviewVersions"
+    if not versions:
+        return [field_errors.required(path, "must specify one of v1, v1beta1")]
+    errors: ErrorList = []
+    for position, version in enumerate(versions):
+        where = f"{path}[{position}]"
+        told = ["duplicate version"] if version in versions[:position] else dns_1035_label_errors(version)
+        errors += [field_errors.invalid(where, version, text) for text in told]
+    if not set(versions) & {"v1", "v1beta1"}:
+        errors.append(field_errors.invalid(path, versions, "must include at least one of v1, v1beta1"))
+    return errors
+
+
+def validate_webhook_service(service: Object, path: str) -> ErrorList:
+    """After apiserver's ``pkg/util/webhook/validation.go`` (v0.36), whose caller gives it name and namespace the other
+    way round: each is told of as the other."""
+    errors = [
+        field_errors.required(f"{path}.{told}")
+        for told, field in (("name", "namespace"), ("namespace", "name"))
+        if not service.get(field)
+    ]
+    port, target = service.get("port"), service.get("path") or ""
+    if port is not None and not 1 <= port <= 65535:
+        told = "port is not valid: must be between 1 and 65535, inclusive"
+        errors.append(field_errors.invalid(f"{path}.port", port, told))
+    if target in ("", "/"):
+        return errors
+    if target == "//":
+        return [*errors, field_errors.invalid(f"{path}.path", target, "segment[0] may not be empty")]
+    if not target.startswith("/"):
+        errors.append(field_errors.invalid(f"{path}.path", target, "must start with a '/'"))
+    # Upstream cuts off one byte, of whatever it is a part.
+    rest = target.encode()[1:].decode(errors="replace")
+    for position, step in enumerate(rest.removesuffix("/").split("/")):
+        told_of = dns_subdomain_errors(step) if step else ()
+        texts = (
+            [f"segment[{position}]: {text}" for text in told_of] if step else [f"segment[{position}] may not be empty"]
+        )
+        errors += [field_errors.invalid(f"{path}.path", target, text) for text in texts]
+    return errors
+
+
+def validate_webhook_url(url: str, path: str) -> ErrorList:
+    """What is wrong with the address of a webhook; the same file."""
+    form = "; desired format: https://host[/path]"
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        return [field_errors.required(path, f"url must be a valid URL: {error}{form}")]
+    errors: ErrorList = []
+    if parts.scheme != "https":
+        told = f"'https' is the only allowed URL scheme{form}"
+        errors.append(field_errors.invalid(path, parts.scheme, told))
+    user, _at, host = parts.netloc.rpartition("@")
+    for wrong, value, text in (
+        (not host, host, f"host must be specified{form}"),
+        ("@" in parts.netloc, user, "user information is not permitted in the URL"),
+        (bool(parts.fragment), parts.fragment, "fragments are not permitted in the URL"),
+        (bool(parts.query), parts.query, "query parameters are not permitted in the URL"),
+    ):
+        if wrong:
+            errors.append(field_errors.invalid(path, value, text))
+    return errors

@@ -1,0 +1,463 @@
+"""Validation of CustomResourceDefinitions. After ``pkg/apis/apiextensions/validation/validation.go`` (v1.36)."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
+
+with lazy_imports():
+    from pilothouse.apiserver.customresources import approval as approvals
+    from pilothouse.apiserver.customresources import field_paths, structural
+    from pilothouse.apiserver.registry.admissionregistration import webhook_validation
+
+
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+
+
+def validate_custom_resource_definition(obj: Object) -> ErrorList:
+    problems = _validate_custom_resource_definition_spec(obj["spec"]) + _validate_stored_versions(obj)
+    return problems + _validate_approval(obj) + _validate_preserve(obj["spec"])
+
+
+def validate_custom_resource_definition_update(obj: Object, old: Object) -> ErrorList:
+    errors: ErrorList = []
+    if obj["spec"] != old["spec"]:
+        errors = _validate_custom_resource_definition_spec(obj["spec"], _unchanged_schemas(obj, old))
+        conditions = (old.get("status") or {}).get("conditions") or ()
+        if any(found.get("type") == "Established" and found.get("status") == "True" for found in conditions):
+            errors += _validate_immutable(obj, old, (("scope",), ("names", "kind")))
+        errors += _validate_immutable(obj, old, (("group",), ("names", "plural")))
+    errors += _validate_stored_versions(obj)
+    approval, before = approvals.approval_of(obj), approvals.approval_of(old)
+    if approval is not None and (before is None or approval.reason != before.reason):
+        errors += _validate_approval(obj)
+    if not old["spec"].get("preserveUnknownFields"):
+        errors += _validate_preserve(obj["spec"])
+    return errors
+
+
+def _validate_immutable(obj: Object, old: Object, paths: tuple[tuple[str, ...], ...]) -> ErrorList:
+    errors = []
+    for path in paths:
+        new = _at(obj["spec"], path)
+        if new != _at(old["spec"], path):
+            shown = field_errors.internal_value("named" if path == ("scope",) else "string", new)
+            errors.append(field_errors.invalid("spec." + ".".join(path), shown, "field is immutable"))
+    return errors
+
+
+def _at(node: Any, path: tuple[str, ...]) -> Any:
+    for part in path:
+        node = (node or {}).get(part)
+    return node
+
+
+def _shown_versions(versions: Sequence[Object]) -> str:
+    """The versions as their internal type prints them: what all of them share is kept outside of it."""
+    shared = [
+        field
+        for field in ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
+        if all((version.get(field) or None) == (versions[0].get(field) or None) for version in versions)
+    ]
+    shown = [{name: value for name, value in version.items() if name not in shared} for version in versions]
+    return field_errors.internal_value("[]apiextensions.CustomResourceDefinitionVersion", shown or None)
+
+
+def _validate_stored_versions(obj: Object) -> ErrorList:
+    """The storage version must be among those that objects are stored in, and all of these must be there."""
+    stored, where = (obj.get("status") or {}).get("storedVersions") or None, "status.storedVersions"
+    if stored is None:
+        return [field_errors.invalid(where, None, "must have at least one stored version")]
+    errors: ErrorList = []
+    left = {name: position for position, name in enumerate(stored)}
+    for version in obj["spec"].get("versions") or ():
+        # One that is there twice is there no more for the second.
+        name = version.get("name") or ""
+        if left.pop(name, None) is None and version.get("storage"):
+            errors.append(field_errors.invalid(where, stored, f"must have the storage version {name}"))
+    return errors + [
+        field_errors.invalid(
+            f"{where}[{position}]",
+            name,
+            f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions "
+            f"until a storage migration ensures no data remains persisted in {name} and removes {name} from "
+            "status.storedVersions",
+        )
+        for name, position in left.items()
+    ]
+
+
+def _validate_custom_resource_definition_spec(spec: Object, unchanged: frozenset[str] = frozenset()) -> ErrorList:
+    """What is wrong with the spec, in upstream's order. The versions named in ``unchanged`` have the schema that they
+    had."""
+    group, versions = spec.get("group") or "", spec.get("versions") or []
+    errors: ErrorList = []
+    if not group:
+        errors.append(field_errors.required("spec.group"))
+    elif found := dns_subdomain_errors(group):
+        errors.append(field_errors.invalid("spec.group", group, ",".join(found)))
+    elif "." not in group:
+        errors.append(field_errors.invalid("spec.group", group, "should be a domain with at least one dot"))
+    if not spec.get("scope"):
+        errors.append(field_errors.required("spec.scope"))
+    elif spec["scope"] not in ("Cluster", "Namespaced"):
+        errors.append(field_errors.not_supported("spec.scope", spec["scope"], ("Cluster", "Namespaced"), plain=True))
+    errors += [
+        field_errors.required(f"spec.versions[{position}].schema.openAPIV3Schema")
+        for position, version in enumerate(versions)
+        if _schema(version) is None
+    ]
+    preserves = bool(spec.get("preserveUnknownFields"))
+    if preserves and any(_has_defaults(_schema(version)) for version in versions):
+        told = "must be false in order to use defaults in the schema"
+        errors.append(field_errors.invalid("spec.preserveUnknownFields", True, told))
+    places = _Paths(versions)
+    for position, version in enumerate(versions):
+        errors += _validate_version(version, f"spec.versions[{position}]", places, unchanged)
+    names = [version.get("name") for version in versions]
+    if len(set(names)) != len(names):
+        errors.append(
+            field_errors.invalid("spec.versions", _shown_versions(versions), "must contain unique version names")
+        )
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        told = "must have exactly one version marked as storage version"
+        errors.append(field_errors.invalid("spec.versions", _shown_versions(versions), told))
+    if names and names[0] and (found := dns_1035_label_errors(names[0])):
+        errors.append(field_errors.invalid("spec.version", names[0], ",".join(found)))
+    errors += [
+        field_errors.required(f"spec.names.{field}")
+        for field in ("plural", "singular", "kind", "listKind")
+        if not spec["names"].get(field)
+    ]
+    errors += validate_names(spec["names"], "spec.names")
+    if versions:
+        errors += _validate_subresources_and_columns(
+            versions[0], "spec", places.shared, unchanged, status=places.status_anywhere
+        )
+    conversion = spec.get("conversion") or {}
+    if preserves and conversion.get("strategy") != "None":
+        told = "must be None if spec.preserveUnknownFields is true"
+        shown = field_errors.named(conversion.get("strategy") or "")
+        errors.append(field_errors.invalid("spec.conversion.strategy", shown, told))
+    return errors + _validate_conversion(conversion)
+
+
+def _has_defaults(node: Any) -> bool:
+    """Whether a schema, or one in it, has a default."""
+    if isinstance(node, list):
+        return any(_has_defaults(member) for member in node)
+    if not isinstance(node, dict):
+        return False
+    if node.get("default") is not None:
+        return True
+    inner = [node.get(word) for word in _SCHEMAS]
+    inner += [member for word in _NAMED_SCHEMAS for member in (node.get(word) or {}).values()]
+    return any(_has_defaults(member) for member in inner)
+
+
+_SCHEMAS = ("items", "allOf", "oneOf", "anyOf", "not", "additionalProperties", "additionalItems")
+_NAMED_SCHEMAS = ("properties", "patternProperties", "definitions", "dependencies")
+
+
+def _schema(version: Object) -> Object | None:
+    schema: Object | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    return schema
+
+
+def validate_names(names: Object, path: str) -> ErrorList:
+    """What is wrong with the names that are there."""
+    errors: ErrorList = []
+    for field in ("plural", "singular"):
+        errors += _validate_label(f"{path}.{field}", names.get(field))
+    for field in ("kind", "listKind"):
+        value: str = names.get(field) or ""
+        found = dns_1035_label_errors(value.lower()) if value else []
+        if found:
+            told = f"may have mixed case, but should otherwise match: {','.join(found)}"
+            errors.append(field_errors.invalid(f"{path}.{field}", value, told))
+    for position, value in enumerate(names.get("shortNames") or ()):
+        errors += _validate_label(f"{path}.shortNames[{position}]", value, empty=True)
+    if names.get("kind") and names.get("kind") == names.get("listKind"):
+        errors.append(
+            field_errors.invalid(f"{path}.listKind", names["listKind"], "kind and listKind may not be the same")
+        )
+    for position, value in enumerate(names.get("categories") or ()):
+        errors += _validate_label(f"{path}.categories[{position}]", value, empty=True)
+    return errors
+
+
+def _validate_label(path: str, value: str | None, *, empty: bool = False) -> ErrorList:
+    """``empty``: whether an empty text is looked at, too."""
+    found = dns_1035_label_errors(value or "") if value or empty else []
+    return [field_errors.invalid(path, value or "", ",".join(found))] if found else []
+
+
+def _validate_approval(obj: Object) -> ErrorList:
+    approval, where = approvals.approval_of(obj), f"metadata.annotations[{approvals.ANNOTATION}]"
+    if approval is None or not approval.refuses:
+        return []
+    if approval.given:
+        return [field_errors.invalid(where, approval.given, approval.message)]
+    return [field_errors.required(where, approval.message)]
+
+
+def _validate_preserve(spec: Object) -> ErrorList:
+    if not spec.get("preserveUnknownFields"):
+        return []
+    why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+    return [field_errors.invalid("spec.preserveUnknownFields", True, why)]
+
+
+_PARTS = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
+
+
+class _Paths:
+    """Where errors about versions are: the internal object keeps outside of them what is the same in all."""
+
+    def __init__(self, versions: list[Object]) -> None:
+        self.shared = [part for part in _PARTS if _is_shared(versions, part)]
+        self.own = [part for part in _PARTS if part not in self.shared]
+        self.status_anywhere = any("status" in (version.get("subresources") or {}) for version in versions)
+
+
+def _is_shared(versions: list[Object], part: str) -> bool:
+    return all(version.get(part) and version[part] == versions[0].get(part) for version in versions)
+
+
+def _unchanged_schemas(obj: Object, old: Object) -> frozenset[str]:
+    """The versions whose schema is as it was."""
+    known = {version.get("name"): version.get("schema") for version in old["spec"].get("versions") or ()}
+    return frozenset(
+        version.get("name") or ""
+        for version in obj["spec"].get("versions") or ()
+        if version.get("name") in known and version.get("schema") == known[version.get("name")]
+    )
+
+
+def _validate_version(version: Object, path: str, places: _Paths, unchanged: frozenset[str]) -> ErrorList:
+    errors = _validate_label(f"{path}.name", version.get("name"), empty=True)
+    warning = version.get("deprecationWarning")
+    if warning is not None:
+        errors += [
+            field_errors.invalid(f"{path}.deprecationWarning", warning, why)
+            for why in _validate_warning(warning, deprecated=bool(version.get("deprecated")))
+        ]
+    return errors + _validate_subresources_and_columns(version, path, places.own, unchanged)
+
+
+def _validate_warning(warning: str, *, deprecated: bool) -> Iterator[str]:
+    if not deprecated:
+        yield "can only be set for deprecated versions"
+        return
+    if len(warning.encode()) > 256:
+        yield "must be <= 256 characters long"
+    if not warning:
+        yield "must not be an empty string"
+    strange = next((position for position, letter in enumerate(warning) if not letter.isprintable()), None)
+    if strange is not None:
+        at = len(warning[:strange].encode())
+        yield f"must only contain printable UTF-8 characters; non-printable character found at index {at}"
+
+
+def _validate_subresources_and_columns(
+    version: Object, parent: str, parts: list[str], unchanged: frozenset[str], *, status: bool = False
+) -> ErrorList:
+    """What is wrong with some parts of a version, or, at the spec, with those that all versions share. ``status``: some
+    version has it as a subresource."""
+    errors: ErrorList = []
+    schema = _schema(version)
+    if schema is not None and "schema" in parts:
+        where = f"{parent}.{'validation' if parent == 'spec' else 'schema'}"
+        if status or "status" in (version.get("subresources") or {}):
+            errors += _validate_schema_root(schema, where)
+        known = version.get("name") in unchanged
+        errors += structural.validate_schema(schema, f"{where}.openAPIV3Schema", known=known)
+    if "subresources" in parts:
+        errors += _validate_subresource_scale(version, parent)
+    if "additionalPrinterColumns" in parts:
+        errors += _validate_additional_printer_column(version, parent)
+    if "selectableFields" not in parts or not version.get("selectableFields"):
+        return errors
+    if schema is None or "schema" not in parts:
+        # Upstream says so too where one of both is the same in all versions and the other is not.
+        return [*errors, field_errors.invalid(f"{parent}.selectableFields", "", _NO_SCHEMA[parent == "spec"])]
+    return errors + _validate_selectable_fields(version, schema, parent)
+
+
+_NO_SCHEMA = (
+    "may only be set when `version.schema.openAPIV3Schema` is not included",
+    "may only be set when validations.schema is included",
+)
+
+
+_AT_ROOT = (
+    ("Description", "description"),
+    ("Type", "type"),
+    ("Format", "format"),
+    ("Title", "title"),
+    ("Maximum", "maximum"),
+    ("ExclusiveMaximum", "exclusiveMaximum"),
+    ("Minimum", "minimum"),
+    ("ExclusiveMinimum", "exclusiveMinimum"),
+    ("MaxLength", "maxLength"),
+    ("MinLength", "minLength"),
+    ("Pattern", "pattern"),
+    ("MaxItems", "maxItems"),
+    ("MinItems", "minItems"),
+    ("UniqueItems", "uniqueItems"),
+    ("MultipleOf", "multipleOf"),
+    ("Required", "required"),
+    ("Items", "items"),
+    ("Properties", "properties"),
+    ("ExternalDocs", "externalDocs"),
+    ("Example", "example"),
+    ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields"),
+    ("XValidations", "x-kubernetes-validations"),
+)
+
+
+_BEFORE_TYPE = ("id", "$schema", "$ref")
+
+
+def _validate_schema_root(schema: Object, path: str) -> ErrorList:
+    """With a status subresource the status is validated alone, so nothing at the root may be about it."""
+    known = [word for _name, word in _AT_ROOT]
+    strange = [word for word, value in schema.items() if word not in known and value not in (None, False, "", [], {})]
+    kind = schema.get("type")
+    if kind and kind != "object" and not any(word in _BEFORE_TYPE for word in strange):
+        why = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+        return [field_errors.invalid(f"{path}.openAPIV3Schema.type", kind, why)]
+    if strange:
+        listed = " ".join(name for name, _word in _AT_ROOT)
+        why = f"only [{listed}] fields are allowed at the root of the schema if the status subresource is enabled"
+        shown = field_errors.internal_value("apiextensions.JSONSchemaProps", schema)
+        return [field_errors.invalid(f"{path}.openAPIV3Schema", shown, why)]
+    return []
+
+
+def _validate_additional_printer_column(version: Object, parent: str) -> ErrorList:
+    errors: ErrorList = []
+    types = f"must be one of {','.join(_COLUMN_TYPES)}"
+    for position, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        where, path = f"{parent}.additionalPrinterColumns[{position}]", column.get("jsonPath") or ""
+        if not column.get("name"):
+            errors.append(field_errors.required(f"{where}.name"))
+        if not column.get("type"):
+            errors.append(field_errors.required(f"{where}.type", types))
+        elif column["type"] not in _COLUMN_TYPES:
+            errors.append(field_errors.invalid(f"{where}.type", column["type"], types))
+        if column.get("format") and column["format"] not in _COLUMN_FORMATS:
+            told = f"must be one of {','.join(_COLUMN_FORMATS)}"
+            errors.append(field_errors.invalid(f"{where}.format", column["format"], told))
+        if not path:
+            errors.append(field_errors.required(f"{where}.JSONPath"))
+        elif not path.startswith("."):
+            told = "must be a simple json path starting with ."
+            errors.append(field_errors.invalid(f"{where}.JSONPath", path, told))
+    return errors
+
+
+def _validate_subresource_scale(version: Object, parent: str) -> ErrorList:
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is None:
+        return []
+    errors: ErrorList = []
+    for field, roots in (
+        ("specReplicasPath", (".spec",)),
+        ("statusReplicasPath", (".status",)),
+        ("labelSelectorPath", (".spec", ".status")),
+    ):
+        value = scale.get(field) or ""
+        where = f"{parent}.subresources.scale.{field}"
+        if not value:
+            if field != "labelSelectorPath":
+                errors.append(field_errors.required(where))
+        elif not value.startswith("."):
+            errors.append(field_errors.invalid(where, value, "must be a simple json path starting with ."))
+        elif not value.startswith(tuple(root + "." for root in roots)):
+            under = roots[0] if len(roots) == 1 else f"either {' or '.join(roots)}"
+            errors.append(field_errors.invalid(where, value, f"should be a json path under {under}"))
+    return errors
+
+
+def _validate_selectable_fields(version: Object, schema: Object, parent: str) -> ErrorList:
+    errors: ErrorList = []
+    seen: list[str] = []
+    for position, field in enumerate(version.get("selectableFields") or ()):
+        where, given = f"{parent}.selectableFields[{position}].jsonPath", field.get("jsonPath") or ""
+        if not given:
+            errors.append(field_errors.required(where))
+            continue
+        try:
+            path, found = field_paths.resolve(given, schema, arrays=False)
+        except field_paths.PathError as error:
+            errors.append(field_errors.invalid(where, given, f"is an invalid path: {error}"))
+            continue
+        if path.partition(".")[0] == "metadata":
+            errors.append(field_errors.invalid(where, given, "must not point to fields in metadata"))
+        if found.get("type") not in ("string", "boolean", "integer"):
+            told = "must point to a field of type string, boolean or integer. "
+            told += "Enum string fields and strings with formats are allowed."
+            errors.append(field_errors.invalid(where, given, told))
+        if path in seen:
+            errors.append(field_errors.duplicate(where, given))
+        else:
+            seen.append(path)
+    if len(seen) > 8:
+        errors.append(field_errors.too_many(f"{parent}.selectableFields", len(seen), 8))
+    return errors
+
+
+def _validate_conversion(conversion: Object) -> ErrorList:
+    strategy, webhook, where = conversion.get("strategy"), conversion.get("webhook") or {}, "spec.conversion"
+    errors: ErrorList = []
+    if not strategy:
+        errors.append(field_errors.required(f"{where}.strategy"))
+    elif strategy not in ("None", "Webhook"):
+        errors.append(field_errors.not_supported(f"{where}.strategy", strategy, ("None", "Webhook"), plain=True))
+    config, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
+    if strategy == "Webhook":
+        if config is None:
+            errors.append(
+                field_errors.required(f"{where}.webhookClientConfig", "required when strategy is set to Webhook")
+            )
+        else:
+            errors += _validate_webhook_client_config(config, f"{where}.webhookClientConfig")
+        return errors + _validate_conversion_review_versions(versions, f"{where}.conversionReviewVersions")
+    told = "should not be set when strategy is not set to Webhook"
+    if config is not None:
+        errors.append(field_errors.forbidden(f"{where}.webhookClientConfig", told))
+    if versions:
+        errors.append(field_errors.forbidden(f"{where}.conversionReviewVersions", told))
+    return errors
+
+
+def _validate_webhook_client_config(config: Object, path: str) -> ErrorList:
+    url: str | None = config.get("url")
+    service: Object | None = config.get("service")
+    if url is not None and service is None:
+        return webhook_validation.validate_webhook_url(url, f"{path}.url")
+    if service is not None and url is None:
+        return webhook_validation.validate_webhook_service(service, f"{path}.service")
+    return [field_errors.required(path, "exactly one of url or service is required")]
+
+
+def _validate_conversion_review_versions(versions: list[str], path: str) -> ErrorList:
+    if not versions:
+        return [field_errors.required(path)]
+    errors: ErrorList = []
+    for position, version in enumerate(versions):
+        if version in versions[:position]:
+            errors.append(field_errors.invalid(f"{path}[{position}]", version, "duplicate version"))
+        else:
+            errors += [
+                field_errors.invalid(f"{path}[{position}]", version, text) for text in dns_1035_label_errors(version)
+            ]
+    if not any(version in ("v1", "v1beta1") for version in versions):
+        errors.append(field_errors.invalid(path, versions, "must include at least one of v1, v1beta1"))
+    return errors

@@ -1,0 +1,131 @@
+"""APIServices: group versions, and which server has them.
+
+After kube-aggregator's ``pkg/apis/apiregistration`` (v0.36).
+"""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.conditions import LOCAL, set_condition
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors, path_segment_errors
+
+_CONDITION = ("True", "False", "Unknown")
+
+
+class APIServiceStrategy(Strategy):
+    """Group versions, and which server has them. The name is made of both."""
+
+    allow_unconditional_update = False
+    status_keeps = "user metadata"
+    kube_finalizers = False
+    update_steps = ("object meta update", "object meta", "object")
+
+    def name_errors(self, obj: Object) -> Callable[[str], list[str]]:
+        wanted = f"{obj['spec'].get('version') or ''}.{obj['spec'].get('group') or ''}"
+        text = f'must be `spec.version+"."+spec.group`: {quote(wanted)}'
+
+        def name_errors(name: str) -> list[str]:
+            return path_segment_errors(name) or ([] if name == wanted else [text])
+
+        return name_errors
+
+    def set_defaults(self, obj: Object) -> None:
+        service = ensure_object(obj, "spec").get("service")
+        if service is not None:
+            set_absent(service, {"port": 443})
+
+    def prepare_for_create(self, obj: Object, now: str) -> None:
+        if obj["spec"].get("service") is None:
+            status: Object = {}
+            set_condition(status, now, "Available", *LOCAL)
+            obj["status"] = status
+
+    def validate(self, obj: Object) -> ErrorList:
+        spec = obj["spec"]
+        group, version = spec.get("group") or "", spec.get("version") or ""
+        errors: ErrorList = []
+        if not group and version != "v1":
+            text = "only v1 may have an empty group and it better be legacy kube"
+            errors.append(field_errors.required("spec.group", text))
+        told = dns_subdomain_errors(group) if group else []
+        errors += [field_errors.invalid("spec.group", group, text) for text in told]
+        errors += [field_errors.invalid("spec.version", version, text) for text in dns_1035_label_errors(version)]
+        for field, limit in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
+            value = spec.get(field) or 0
+            if not 0 < value <= limit:
+                text = f"must be positive and less than {limit}"
+                errors.append(field_errors.invalid(f"spec.{field}", value, text))
+        if spec.get("service") is None:
+            return errors + _validate_local(spec)
+        return errors + _validate_remote(spec)
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        # The metadata comes first. Its name, which stays, may have become wrong.
+        name = obj["metadata"]["name"]
+        found = [field_errors.invalid("metadata.name", name, text) for text in self.name_errors(obj)(name)]
+        return found + self.validate(obj)
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return [
+            field_errors.not_supported(
+                f"status.conditions[{position}].status", condition.get("status") or "", _CONDITION
+            )
+            for position, condition in enumerate((obj.get("status") or {}).get("conditions") or ())
+            if condition.get("status") not in _CONDITION
+        ]
+
+
+def _validate_local(spec: Object) -> ErrorList:
+    """Of a version that this server has itself."""
+    errors: ErrorList = []
+    bundle = base64.b64decode(spec.get("caBundle") or "")
+    if bundle:
+        told = "local APIServices may not have a caBundle"
+        errors.append(field_errors.invalid("spec.caBundle", f"{len(bundle)} bytes", told))
+    if spec.get("insecureSkipTLSVerify"):
+        told = "local APIServices may not have insecureSkipTLSVerify"
+        errors.append(field_errors.invalid("spec.insecureSkipTLSVerify", True, told))
+    return errors
+
+
+def _validate_remote(spec: Object) -> ErrorList:
+    """Of a version that another server has."""
+    service = spec["service"]
+    errors = [
+        field_errors.required(f"spec.service.{field}") for field in ("namespace", "name") if not service.get(field)
+    ]
+    if not 1 <= service["port"] <= 65535:
+        told = f"port is not valid: {PORT_RANGE}"
+        errors.append(field_errors.invalid("spec.service.port", service["port"], told))
+    if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
+        told = "may not be true if caBundle is present"
+        errors.append(field_errors.invalid("spec.insecureSkipTLSVerify", True, told))
+    return errors
+
+
+def print_api_service(value: Doc, now: Now) -> list[Any]:
+    service = part(value, "spec", "service")
+    shown = f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
+    available = "Unknown"
+    for condition in part(value, "status", "conditions") or ():
+        if condition.get("type") == "Available":
+            available = condition.get("status", "")
+            if available != "True":
+                available = f"{available} ({condition.get('reason', '')})"
+    return [name_of(value), shown, available, age_of(value, now)]
+
+
+REGISTRATION = Registration(
+    APIServiceStrategy(),
+    printer=lambda: Printer((NAME, *columns("Service", "Available"), AGE), print_api_service),
+    etcd_prefix="apiregistration.k8s.io/apiservices",
+)

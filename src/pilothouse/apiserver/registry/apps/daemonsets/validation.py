@@ -1,0 +1,73 @@
+"""Validation of DaemonSets. After kubernetes' ``pkg/apis/apps/validation/validation.go`` (v1.36)."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.apps.validation import (
+    SELECTOR,
+    is_zero,
+    validate_at_most_all,
+    validate_collision_count,
+    validate_endless,
+    validate_labels_of_template,
+    validate_positive_int_or_percent,
+)
+from pilothouse.apiserver.registry.core.pods.validation import validate_pod_template_spec
+from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
+from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
+
+
+def validate_daemon_set_strategy(strategy: Object) -> ErrorList:
+    """``spec.updateStrategy`` of a DaemonSet."""
+    if strategy["type"] == "OnDelete":
+        return []
+    if strategy["type"] != "RollingUpdate":
+        shown = field_errors.internal_value("apps.DaemonSetUpdateStrategy", strategy)
+        return [field_errors.not_supported("spec.updateStrategy", shown, ("RollingUpdate", "OnDelete"))]
+    path = "spec.updateStrategy.rollingUpdate"
+    rolling = strategy.get("rollingUpdate") or {}
+    unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
+    errors = validate_positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
+    errors += validate_positive_int_or_percent(surge, f"{path}.maxSurge")
+    errors += validate_at_most_all(unavailable, f"{path}.maxUnavailable")
+    errors += validate_at_most_all(surge, f"{path}.maxSurge")
+    if not is_zero(unavailable) and not is_zero(surge):
+        told = "may not be set when maxUnavailable is non-zero"
+        errors.append(field_errors.invalid(f"{path}.maxSurge", surge, told))
+    elif is_zero(unavailable) and is_zero(surge):
+        errors.append(field_errors.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+    return errors
+
+
+def validate_daemon_set(obj: Object) -> ErrorList:
+    spec = obj["spec"]
+    selector: Object | None = spec.get("selector")
+    template: Object = spec["template"]
+    errors = validate_label_selector(selector or {}, "spec.selector")
+    errors += validate_labels_of_template(selector, template)
+    if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        shown = field_errors.internal_value(SELECTOR, selector)
+        errors.append(field_errors.invalid("spec.selector", shown, "empty selector is invalid for daemonset"))
+    errors += validate_pod_template_spec(template, "spec.template")
+    errors += validate_endless(template, "DaemonSet")
+    errors += validate_nonnegative_fields(spec, "spec", ("minReadySeconds",))
+    errors += validate_daemon_set_strategy(spec["updateStrategy"])
+    return errors + validate_nonnegative_fields(spec, "spec", ("revisionHistoryLimit",))
+
+
+def validate_daemon_set_status_update(obj: Object, old: Object) -> ErrorList:
+    status: Object = obj.get("status") or {}
+    fields = (
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+        "observedGeneration",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+        "collisionCount",
+    )
+    return validate_nonnegative_fields(status, "status", fields) + validate_collision_count(
+        status, old.get("status") or {}
+    )

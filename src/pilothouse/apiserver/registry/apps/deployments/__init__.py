@@ -1,0 +1,72 @@
+"""Deployments."""
+
+from typing import Any
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy, default_rollout, drop_zeros
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    containers_of,
+    name_of,
+    part,
+    selector_text,
+    status_count,
+    template_spec_of,
+    wide,
+)
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.apps.deployments import validation as deployment_validation
+
+
+class DeploymentStrategy(WorkloadStrategy):
+    """``apps/v1`` Deployments. A change of annotations raises the generation too."""
+
+    tracked = ("spec",)
+    status_keeps = "labels"
+
+    def default_spec(self, spec: Object) -> None:
+        default_rollout(ensure_object(spec, "strategy"), {"maxUnavailable": "25%", "maxSurge": "25%"})
+        set_absent(spec, {"revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
+        drop_zeros(spec, "paused")
+
+    def validate(self, obj: Object) -> ErrorList:
+        return deployment_validation.validate_deployment(obj)
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return deployment_validation.validate_deployment_status_update(obj, old)
+
+    def changed(self, obj: Object, old: Object) -> bool:
+        return super().changed(obj, old) or obj["metadata"].get("annotations") != old["metadata"].get("annotations")
+
+
+def print_deployment(value: Doc, now: Now) -> list[Any]:
+    selector = selector_text(part(value, "spec", "selector"))
+    return [
+        name_of(value),
+        f"{status_count(value, 'readyReplicas')}/{part(value, 'spec', 'replicas') or 0}",
+        status_count(value, "updatedReplicas"),
+        status_count(value, "availableReplicas"),
+        age_of(value, now),
+        *containers_of(template_spec_of(value)),
+        "<invalid>" if selector is None else selector,
+    ]
+
+
+REGISTRATION = Registration(
+    DeploymentStrategy(),
+    printer=lambda: Printer(
+        (NAME, *columns("Ready", "Up-to-date", "Available"), AGE, *wide("Containers", "Images", "Selector")),
+        print_deployment,
+    ),
+)

@@ -1,0 +1,75 @@
+"""Validation of Deployments. After kubernetes' ``pkg/apis/apps/validation/validation.go`` (v1.36)."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.apps.validation import (
+    is_zero,
+    validate_at_most_all,
+    validate_collision_count,
+    validate_counts_at_most,
+    validate_positive_int_or_percent,
+    validate_selector,
+    validate_template_of_replica_set,
+)
+from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
+
+
+def validate_deployment_strategy(strategy: Object) -> ErrorList:
+    """``spec.strategy`` of a Deployment."""
+    kind, rolling = strategy["type"], strategy.get("rollingUpdate")
+    path = "spec.strategy.rollingUpdate"
+    if kind == "Recreate":
+        if rolling is None:
+            return []
+        return [field_errors.forbidden(path, "may not be specified when strategy `type` is 'Recreate'")]
+    if kind != "RollingUpdate":
+        # The type is judged, the whole strategy is shown.
+        shown = field_errors.internal_value("apps.DeploymentStrategy", strategy)
+        return [field_errors.not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))]
+    rolling = rolling or {}
+    unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
+    errors = validate_positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
+    errors += validate_positive_int_or_percent(surge, f"{path}.maxSurge")
+    if is_zero(unavailable) and is_zero(surge):
+        errors.append(field_errors.invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+    return errors + validate_at_most_all(unavailable, f"{path}.maxUnavailable")
+
+
+def validate_deployment(obj: Object) -> ErrorList:
+    spec = obj["spec"]
+    errors = validate_nonnegative_fields(spec, "spec", ("replicas",))
+    errors += validate_selector(spec, "deployment") + validate_template_of_replica_set(spec)
+    errors += validate_deployment_strategy(spec["strategy"])
+    errors += validate_nonnegative_fields(
+        spec, "spec", ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    )
+    deadline = spec["progressDeadlineSeconds"]
+    if deadline <= (spec.get("minReadySeconds") or 0):
+        told = "must be greater than minReadySeconds"
+        errors.append(field_errors.invalid("spec.progressDeadlineSeconds", deadline, told))
+    return errors
+
+
+def validate_deployment_status_update(obj: Object, old: Object) -> ErrorList:
+    status: Object = obj.get("status") or {}
+    fields = (
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    )
+    problems = validate_nonnegative_fields(status, "status", fields) + validate_counts_at_most(
+        status,
+        (
+            ("updatedReplicas", "replicas", "status.replicas"),
+            ("readyReplicas", "replicas", "status.replicas"),
+            ("availableReplicas", "replicas", "status.replicas"),
+            ("availableReplicas", "readyReplicas", "readyReplicas"),
+        ),
+    )
+    return problems + validate_collision_count(status, old.get("status") or {})

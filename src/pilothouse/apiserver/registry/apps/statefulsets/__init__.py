@@ -1,0 +1,104 @@
+"""StatefulSets."""
+
+from typing import Any
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy
+from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    containers_of,
+    name_of,
+    part,
+    status_count,
+    template_spec_of,
+    wide,
+)
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.names import dns_label_errors
+from pilothouse.machinery.quantities import canonicalize
+from pilothouse.semantics.pod_defaults import default_claim_spec
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.apps.statefulsets import validation as stateful_set_validation
+
+
+def _rolling(obj: Object | None) -> Object:
+    return {} if obj is None else obj["spec"]["updateStrategy"].get("rollingUpdate") or {}
+
+
+class StatefulSetStrategy(WorkloadStrategy):
+    """``apps/v1`` StatefulSets."""
+
+    tracked = ("spec",)
+    status_steps = ("update", "object meta update")
+    empty_status = {"replicas": 0, "availableReplicas": 0}  # read only
+    disabled_gates = GATES | {"MaxUnavailableStatefulSet"}
+    # Its pods are named after it, and their names are host names.
+    validate_name = staticmethod(dns_label_errors)
+
+    def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
+        super().drop_disabled_fields(obj, old)
+        if "MaxUnavailableStatefulSet" in self.disabled_gates and _rolling(old).get("maxUnavailable") is None:
+            _rolling(obj).pop("maxUnavailable", None)
+
+    def default_spec(self, spec: Object) -> None:
+        spec.setdefault("serviceName", "")
+        if not spec.get("podManagementPolicy"):
+            spec["podManagementPolicy"] = "OrderedReady"
+        strategy = ensure_object(spec, "updateStrategy")
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+            ensure_object(strategy, "rollingUpdate")
+        # Unlike for other kinds, a type that is given is left without its parameters.
+        if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
+            set_absent(strategy["rollingUpdate"], {"partition": 0})
+        set_absent(spec, {"revisionHistoryLimit": 10})
+        retention: Object = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+        spec["persistentVolumeClaimRetentionPolicy"] = retention
+        for field in ("whenDeleted", "whenScaled"):
+            if not retention.get(field):
+                retention[field] = "Retain"
+        for claim in spec.get("volumeClaimTemplates") or ():
+            claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
+            claim.setdefault("metadata", {})
+            wanted = claim.setdefault("spec", {})
+            wanted.setdefault("resources", {})
+            default_claim_spec(wanted)
+            status: Object = claim.get("status") or {}
+            claim["status"] = status
+            if not status.get("phase"):
+                status["phase"] = "Pending"
+            canonicalize(status.get("capacity"))
+
+    def validate(self, obj: Object) -> ErrorList:
+        return stateful_set_validation.validate_stateful_set(obj["spec"])
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        return stateful_set_validation.validate_stateful_set_again(obj, old)
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return stateful_set_validation.validate_stateful_set_status_update(obj, old)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return stateful_set_validation.validate_stateful_set_update(obj, old)
+
+
+def print_stateful_set(value: Doc, now: Now) -> list[Any]:
+    ready = f"{status_count(value, 'readyReplicas')}/{part(value, 'spec', 'replicas') or 0}"
+    return [name_of(value), ready, age_of(value, now), *containers_of(template_spec_of(value))]
+
+
+REGISTRATION = Registration(
+    StatefulSetStrategy(),
+    printer=lambda: Printer((NAME, *columns("Ready"), AGE, *wide("Containers", "Images")), print_stateful_set),
+)

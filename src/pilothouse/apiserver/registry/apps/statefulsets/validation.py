@@ -1,0 +1,143 @@
+"""Validation of StatefulSets. After kubernetes' ``pkg/apis/apps/validation/validation.go`` (v1.36)."""
+
+import msgspec
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.apps.validation import (
+    SELECTOR,
+    is_selector,
+    validate_collision_count,
+    validate_counts_at_most,
+    validate_endless,
+    validate_labels_of_template,
+    validate_partition,
+    validate_selector,
+)
+from pilothouse.apiserver.registry.core.persistentvolumeclaims import PersistentVolumeClaimStrategy
+from pilothouse.apiserver.registry.core.pods.validation import (
+    validate_pod_template_metadata,
+    validate_pod_template_spec,
+)
+from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
+from pilothouse.machinery.names import dns_label_errors
+
+
+def validate_stateful_set_rollout(spec: Object) -> ErrorList:
+    """What of a StatefulSet is validated first: how it replaces pods and keeps claims."""
+    errors: ErrorList = []
+    policy = spec["podManagementPolicy"]
+    if policy not in ("OrderedReady", "Parallel"):
+        told = "must be 'OrderedReady' or 'Parallel'"
+        errors.append(field_errors.invalid("spec.podManagementPolicy", field_errors.named(policy), told))
+    strategy = spec["updateStrategy"]
+    path, rolling = "spec.updateStrategy", strategy.get("rollingUpdate")
+    if strategy["type"] == "OnDelete":
+        if rolling is not None:
+            told = "only allowed for updateStrategy 'RollingUpdate'"
+            shown = field_errors.internal_value("*apps.RollingUpdateStatefulSetStrategy", rolling)
+            errors.append(field_errors.invalid(f"{path}.rollingUpdate", shown, told))
+    elif strategy["type"] == "RollingUpdate":
+        errors += validate_partition(rolling or {}, f"{path}.rollingUpdate")
+    else:
+        shown = field_errors.internal_value("apps.StatefulSetUpdateStrategy", strategy)
+        errors.append(field_errors.invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'"))
+    retention = spec["persistentVolumeClaimRetentionPolicy"]
+    for field in ("whenDeleted", "whenScaled"):
+        if retention[field] not in ("Retain", "Delete"):
+            path = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
+            errors.append(field_errors.not_supported(path, retention[field], ("Retain", "Delete")))
+    return errors
+
+
+_STATEFUL_MUTABLE = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+_STATEFUL_FORBIDDEN = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+
+
+_CLAIMS = PersistentVolumeClaimStrategy()
+
+
+def validate_stateful_set_again(obj: Object, old: Object) -> ErrorList:
+    if obj["spec"] == old["spec"]:
+        return []
+    found = validate_stateful_set(obj["spec"], made=True)
+    if found and validate_stateful_set(old["spec"], made=True):
+        # What was wrong before templates were validated may stay.
+        found = validate_stateful_set(obj["spec"], made=True, template=False)
+    return found
+
+
+def validate_stateful_set_status_update(obj: Object, old: Object) -> ErrorList:
+    status: Object = obj.get("status") or {}
+    fields = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+    return (
+        validate_nonnegative_fields(status, "status", (*fields, "observedGeneration", "collisionCount"))
+        + validate_counts_at_most(
+            status,
+            (
+                *((field, "replicas", "status.replicas") for field in fields[1:]),
+                ("availableReplicas", "readyReplicas", "status.readyReplicas"),
+            ),
+        )
+        + validate_collision_count(status, old.get("status") or {})
+    )
+
+
+def validate_stateful_set_update(obj: Object, old: Object) -> ErrorList:
+    if obj["spec"] == old["spec"]:
+        return []
+    same = [{k: v for k, v in each["spec"].items() if k not in _STATEFUL_MUTABLE} for each in (obj, old)]
+    return [field_errors.forbidden("spec", _STATEFUL_FORBIDDEN)] if same[0] != same[1] else []
+
+
+def validate_stateful_set(spec: Object, *, made: bool = False, template: bool = True) -> ErrorList:
+    """``ValidateStatefulSetSpec``. ``made``: of what never changes afterwards some was wrong before it was validated,
+    and may stay. ``template``: whether its template is validated, but for its labels."""
+    errors = validate_stateful_set_rollout(spec)
+    for position, claim in enumerate(() if made else spec.get("volumeClaimTemplates") or ()):
+        errors += [
+            msgspec.structs.replace(each, field=f"spec.volumeClaimTemplates[{position}].{each.field}")
+            for each in _CLAIMS.validate(claim)
+        ]
+    errors += validate_nonnegative_fields(spec, "spec", ("replicas", "minReadySeconds"))
+    errors += validate_nonnegative_fields(spec.get("ordinals") or {}, "spec.ordinals", ("start",))
+    name = spec["serviceName"]
+    if name and not made:
+        errors += [field_errors.invalid("spec.serviceName", name, text) for text in dns_label_errors(name)]
+    errors += validate_selector(spec, "statefulset")
+    selector = spec.get("selector")
+    whole: Object = spec["template"]
+    if selector and not is_selector(selector):
+        errors.append(field_errors.invalid("spec.selector", field_errors.internal_value(SELECTOR, selector), ""))
+    else:
+        errors += validate_labels_of_template(selector, whole)
+        if template:
+            errors += validate_pod_template_spec(_template_of_pods(spec), "spec.template")
+        errors += validate_pod_template_metadata(whole, "spec.template")
+    return errors + validate_endless(whole, "StatefulSet")
+
+
+def _template_of_pods(spec: Object) -> Object:
+    """The template as the controller completes it: claims are volumes, and pods have names of their own."""
+    pod_spec: Object = spec["template"].get("spec") or {}
+    kept = {field: value for field, value in pod_spec.items() if field not in ("hostname", "subdomain")}
+    names = dict.fromkeys(
+        (claim.get("metadata") or {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()
+    )
+    if names:
+        own = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+        others = [volume for volume in pod_spec.get("volumes") or () if (volume.get("name") or "") not in names]
+        kept["volumes"] = own + others
+    return {**spec["template"], "spec": kept}

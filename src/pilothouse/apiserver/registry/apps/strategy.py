@@ -1,0 +1,65 @@
+"""What the strategies of the kinds that make pods share: defaults of their templates. After kubernetes'
+``pkg/registry/apps`` (v1.36).
+"""
+
+from collections.abc import Iterable
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.semantics.pod_defaults import default_template
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.apps import validation
+    from pilothouse.apiserver.registry.core.pods import warnings
+
+
+def drop_zeros(spec: Object, *fields: str) -> None:
+    """Numbers that upstream leaves out when they are zero."""
+    for field in fields:
+        if field in spec and not spec[field]:
+            del spec[field]
+
+
+def default_rollout(strategy: Object, rolling: Object) -> None:
+    """Pods are replaced one after the other unless something else is said; ``rolling`` is how."""
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+    if strategy["type"] == "RollingUpdate":
+        set_absent(ensure_object(strategy, "rollingUpdate"), rolling)
+
+
+class WorkloadStrategy(Strategy):
+    """What Deployments, ReplicaSets, DaemonSets and StatefulSets share."""
+
+    disabled_gates = GATES
+    zeros: tuple[str, ...] = ("minReadySeconds",)
+    has_replicas = True
+
+    def set_defaults(self, obj: Object) -> None:
+        spec: Object = obj.setdefault("spec", {})
+        if self.has_replicas and spec.get("replicas") is None:
+            spec["replicas"] = 1
+        default_template(spec.setdefault("template", {}))
+        drop_zeros(spec, *self.zeros)
+        self.default_spec(spec)
+
+    def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
+        stored = None if old is None else old["spec"]["template"]
+        drop_disabled_template_fields(obj["spec"]["template"], stored, self.disabled_gates)
+
+    def default_spec(self, spec: Object) -> None:
+        """What the kind fills in besides."""
+
+    def warnings(self, obj: Object) -> Iterable[str]:
+        template = (obj.get("spec") or {}).get("template") or {}
+        return warnings.pod_spec_warnings(template.get("spec") or {}, "spec.template.spec")
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        return [] if obj["spec"] == old["spec"] else self.validate(obj)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return validate_immutable_fields(obj["spec"], old["spec"], "spec", {"selector": validation.SELECTOR})

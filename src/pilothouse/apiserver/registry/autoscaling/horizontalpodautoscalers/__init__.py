@@ -1,0 +1,143 @@
+"""HorizontalPodAutoscalers."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object, decode, encode_object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_nonnegative_fields
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.apiserver.resources import ResourceInfo, built_in
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.autoscaling.horizontalpodautoscalers import conversion as autoscaler_conversion
+    from pilothouse.apiserver.registry.autoscaling.horizontalpodautoscalers import (
+        printers as horizontal_pod_autoscaler_printers,
+    )
+    from pilothouse.apiserver.registry.autoscaling.horizontalpodautoscalers import validation as autoscaler_validation
+
+
+@lru_cache(maxsize=1)
+def _stored() -> ResourceInfo:
+    return next(info for info in built_in() if info.resource == "horizontalpodautoscalers" and info.version == "v2")
+
+
+def _is_v1(obj: Object) -> bool:
+    return obj.get("apiVersion") == "autoscaling/v1"
+
+
+def _validate(obj: Object, old: Object | None) -> ErrorList:
+    return autoscaler_validation.validate_horizontal_pod_autoscaler_spec(
+        _v2_form(obj)["spec"], None if old is None else _v2_form(old)["spec"]
+    )
+
+
+def _v2_form(obj: Object) -> Object:
+    """The older form is judged as what it is stored as."""
+    return autoscaler_conversion.to_v2(obj) if _is_v1(obj) else obj
+
+
+def _keep(obj: Object, old: Object, names: Sequence[str]) -> None:
+    """Let these annotations of a v1 object be the stored ones: the write is not about what they stand for."""
+    meta = obj["metadata"]
+    stored = (old.get("metadata") or {}).get("annotations") or {}
+    given = meta.get("annotations") or {}
+    if any(name in stored or name in given for name in names):
+        others = {name: value for name, value in given.items() if name not in names}
+        meta["annotations"] = others | {name: stored[name] for name in names if name in stored}
+
+
+def _v2_status(status: Object) -> Object:
+    shown = {"desiredReplicas": 0, "currentMetrics": None, **status}
+    if not shown.get("currentReplicas"):
+        shown.pop("currentReplicas", None)
+    return shown
+
+
+def _default_behavior(behavior: Object) -> None:
+    """Both directions, as ``GenerateHPAScaleUpRules`` and ``GenerateHPAScaleDownRules`` fill them in."""
+    up, down = ensure_object(behavior, "scaleUp"), ensure_object(behavior, "scaleDown")
+    percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
+    set_absent(up, {"stabilizationWindowSeconds": 0})
+    for rules, policies in ((up, [{"type": "Pods", "value": 4, "periodSeconds": 15}, percent]), (down, [percent])):
+        set_absent(rules, {"selectPolicy": "Max"})
+        if not rules.get("policies"):
+            rules["policies"] = [dict(policy) for policy in policies]
+
+
+class HorizontalPodAutoscalerStrategy(Strategy):
+    """One strategy for both versions: an object says itself which form it has."""
+
+    def set_defaults(self, obj: Object) -> None:
+        spec: Object = obj.setdefault("spec", {})
+        if spec.get("minReplicas") is None:
+            spec["minReplicas"] = 1
+        meta: Object = obj["metadata"]
+        if _is_v1(obj):
+            if spec.get("targetCPUUtilizationPercentage") is None and not autoscaler_conversion.carried_metrics(meta):
+                spec["targetCPUUtilizationPercentage"] = autoscaler_conversion.DEFAULT_UTILIZATION
+            return
+        # In v2 they would stand for what has fields.
+        if meta.get("annotations"):
+            meta["annotations"] = autoscaler_conversion.without_carried(meta)["annotations"]
+        if not spec.get("metrics"):
+            spec["metrics"] = [autoscaler_conversion.cpu_metric(autoscaler_conversion.DEFAULT_UTILIZATION, "target")]
+        if spec.get("behavior") is not None:
+            _default_behavior(spec["behavior"])
+
+    def prepare_for_create(self, obj: Object, now: str) -> None:
+        if _is_v1(obj):
+            _keep(obj, {}, autoscaler_conversion.OF_STATUS)
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        if _is_v1(obj):
+            _keep(obj, old, autoscaler_conversion.OF_STATUS)
+            autoscaler_conversion.drop_derived_metrics(obj)
+
+    def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
+        if _is_v1(obj):
+            _keep(obj, old, autoscaler_conversion.OF_SPEC)
+
+    def converted(self, obj: Object) -> Object:
+        if not _is_v1(obj) or (obj.get("status") or {}).get("currentCPUUtilizationPercentage") is None:
+            return obj
+        annotations = autoscaler_conversion.to_v1(autoscaler_conversion.to_v2(obj))["metadata"].get("annotations") or {}
+        return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+
+    def validate(self, obj: Object) -> ErrorList:
+        return _validate(obj, None)
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        return _validate(obj, old)
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return validate_nonnegative_fields(obj.get("status") or {}, "status", ("currentReplicas", "desiredReplicas"))
+
+    def finish(self, obj: Object) -> None:
+        # v1 prints both counts; v2 leaves out a current count of zero and prints metrics that are unset.
+        status: Object = obj.get("status") or {}
+        if _is_v1(obj):
+            obj["status"] = {"currentReplicas": 0, "desiredReplicas": 0, **status}
+        else:
+            obj["status"] = _v2_status(status)
+
+    def stored_as(self, info: ResourceInfo) -> ResourceInfo:
+        return _stored()
+
+    def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
+        if info.version != "v1":
+            return obj
+        stored = autoscaler_conversion.to_v2(obj)
+        return {**stored, "status": _v2_status(stored["status"])}
+
+    def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:
+        shown = autoscaler_conversion.to_v1(decode(value))
+        return encode_object(info, {**shown, "status": {"currentReplicas": 0, **shown["status"]}})
+
+
+REGISTRATION = Registration(
+    HorizontalPodAutoscalerStrategy(),
+    printer=lambda: horizontal_pod_autoscaler_printers.PRINTER,
+)

@@ -1,0 +1,72 @@
+"""How ``kubectl get`` shows HorizontalPodAutoscalers. After kubernetes' ``pkg/printers/internalversion/printers.go``
+(v1.36).
+"""
+
+from typing import Any
+
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    name_of,
+    part,
+)
+
+
+def print_horizontal_pod_autoscaler(value: Doc, now: Now) -> list[Any]:
+    spec, status = part(value, "spec") or {}, part(value, "status") or {}
+    target = spec.get("scaleTargetRef") or {}
+    minimum = spec.get("minReplicas")
+    return [
+        name_of(value),
+        f"{target.get('kind', '')}/{target.get('name', '')}",
+        _autoscaler_targets(spec, status),
+        UNSET if minimum is None else str(minimum),
+        spec.get("maxReplicas", 0),
+        status.get("currentReplicas") or 0,
+        age_of(value, now),
+    ]
+
+
+def _autoscaler_targets(spec: Doc, status: Doc) -> str:
+    if "targetCPUUtilizationPercentage" in spec:  # autoscaling/v1
+        current = status.get("currentCPUUtilizationPercentage")
+        shown = "<unknown>" if current is None else f"{current}%"
+        return f"cpu: {shown}/{spec['targetCPUUtilizationPercentage']}%"
+    metrics = spec.get("metrics") or ()
+    if not metrics:
+        return NONE
+    currents = status.get("currentMetrics") or ()
+    listed = [_metric(m, currents[i] if i < len(currents) else {}) for i, m in enumerate(metrics)]
+    text = ", ".join(listed[:2])
+    return f"{text} + {len(listed) - 2} more..." if len(listed) > 2 else text
+
+
+def _metric(metric: Doc, current: Doc) -> str:
+    kind = metric.get("type", "")
+    field = kind[:1].lower() + kind[1:]
+    spec = metric.get(field) or {}
+    target = spec.get("target") or {}
+    now = part(current, field, "current") or {}
+    prefix = f"{spec.get('name')}: " if field in ("resource", "containerResource") else ""
+    if target.get("averageUtilization") is not None:
+        shown = now.get("averageUtilization")
+        return f"{prefix}{'<unknown>' if shown is None else f'{shown}%'}/{target['averageUtilization']}%"
+    if target.get("averageValue") is not None:
+        average = " (avg)" if field in ("object", "external") else ""
+        return f"{prefix}{now.get('averageValue') or '<unknown>'}/{target['averageValue']}{average}"
+    if target.get("value") is not None:
+        return f"{prefix}{now.get('value') or '<unknown>'}/{target['value']}"
+    return f"{prefix}<unknown>/<auto>"
+
+
+PRINTER = Printer(
+    (NAME, *columns("Reference", "Targets", "MinPods", "MaxPods", "Replicas"), AGE),
+    print_horizontal_pod_autoscaler,
+)

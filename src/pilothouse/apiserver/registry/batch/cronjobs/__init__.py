@@ -1,0 +1,57 @@
+"""CronJobs."""
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.semantics.pod_defaults import default_template
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.batch.cronjobs import printers as cron_job_printers
+    from pilothouse.apiserver.registry.batch.cronjobs import validation as cron_job_validation
+
+
+class CronJobStrategy(Strategy):
+    """Of the job it makes only the pod template is filled in; the rest is, when the job is made."""
+
+    tracked = ("spec",)
+    disabled_gates = GATES
+    status_steps = ()
+
+    def set_defaults(self, obj: Object) -> None:
+        set_defaults_cron_job(obj)
+
+    def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
+        stored = None if old is None else old["spec"]["jobTemplate"]["spec"]["template"]
+        drop_disabled_template_fields(obj["spec"]["jobTemplate"]["spec"]["template"], stored, self.disabled_gates)
+
+    def validate(self, obj: Object) -> ErrorList:
+        return cron_job_validation.validate_cron_job(obj)
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        return cron_job_validation.validate_cron_job_again(obj, old)
+
+
+def set_defaults_cron_job(obj: Object) -> None:
+    spec = ensure_object(obj, "spec")
+    set_absent(
+        spec,
+        {
+            "concurrencyPolicy": "Allow",
+            "suspend": False,
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 1,
+        },
+    )
+    job = ensure_object(spec, "jobTemplate")
+    ensure_object(job, "metadata")
+    default_template(ensure_object(ensure_object(job, "spec"), "template"))
+
+
+REGISTRATION = Registration(
+    CronJobStrategy(),
+    printer=lambda: cron_job_printers.PRINTER,
+)

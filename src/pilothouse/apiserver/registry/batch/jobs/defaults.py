@@ -1,0 +1,32 @@
+"""Defaults of Jobs. After kubernetes' ``pkg/apis/batch/v1/defaults.go`` (v1.36)."""
+
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.batch.jobs.labels import default_labels
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.semantics.pod_defaults import default_template
+
+_MAX_INT32 = 2**31 - 1
+
+
+def set_defaults_job(obj: Object) -> None:
+    spec = ensure_object(obj, "spec")
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = spec["parallelism"] = 1
+    limit = 6 if spec.get("backoffLimitPerIndex") is None else _MAX_INT32
+    replacement = "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed"
+    set_absent(
+        spec,
+        {
+            "parallelism": 1,
+            "backoffLimit": limit,
+            "completionMode": "NonIndexed",
+            "suspend": False,
+            "manualSelector": False,
+            "podReplacementPolicy": replacement,
+        },
+    )
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+        for condition in rule.get("onPodConditions") or ():
+            condition["status"] = condition.get("status") or "True"
+    default_template(ensure_object(spec, "template"))
+    default_labels(obj)

@@ -1,0 +1,19 @@
+"""Labels of Jobs and of their pod templates."""
+
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object
+
+PREFIX = "batch.kubernetes.io/"
+
+
+def labels_of(obj: Object) -> dict[str, str]:
+    """The labels of a Job or of a template."""
+    found: dict[str, str] = (obj.get("metadata") or {}).get("labels") or {}
+    return found
+
+
+def default_labels(obj: Object) -> None:
+    """Give a Job without labels those of its template."""
+    labels = labels_of(obj["spec"].get("template") or {})
+    if labels and not labels_of(obj):
+        ensure_object(obj, "metadata")["labels"] = dict(labels)

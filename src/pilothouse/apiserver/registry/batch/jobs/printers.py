@@ -1,0 +1,64 @@
+"""How ``kubectl get`` shows Jobs. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
+
+from typing import Any
+
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    containers_of,
+    format_selector,
+    human_duration,
+    name_of,
+    parse_instant,
+    part,
+    template_spec_of,
+    wide,
+)
+
+
+def print_job(value: Doc, now: Now) -> list[Any]:
+    spec, status = part(value, "spec") or {}, part(value, "status") or {}
+    succeeded = status.get("succeeded") or 0
+    if spec.get("completions") is not None:
+        completions = f"{succeeded}/{spec['completions']}"
+    elif (spec.get("parallelism") or 0) > 1:
+        completions = f"{succeeded}/1 of {spec['parallelism']}"
+    else:
+        completions = f"{succeeded}/1"
+    started, completed = parse_instant(status.get("startTime")), parse_instant(status.get("completionTime"))
+    duration = "" if started is None else human_duration((completed or now) - started)
+    return [
+        name_of(value),
+        _job_status(value, status),
+        completions,
+        duration,
+        age_of(value, now),
+        *containers_of(template_spec_of(value)),
+        format_selector(spec.get("selector")),
+    ]
+
+
+def _job_status(value: Doc, status: Doc) -> str:
+    true = [c.get("type") for c in status.get("conditions") or () if c.get("status") == "True"]
+    for kind, shown in (
+        ("Complete", "Complete"),
+        ("Failed", "Failed"),
+        ("", "Terminating"),
+        ("Suspended", "Suspended"),
+        ("FailureTarget", "FailureTarget"),
+        ("SuccessCriteriaMet", "SuccessCriteriaMet"),
+    ):
+        if kind in true or (not kind and part(value, "metadata", "deletionTimestamp")):
+            return shown
+    return "Running"
+
+
+PRINTER = Printer(
+    (NAME, *columns("Status", "Completions", "Duration"), AGE, *wide("Containers", "Images", "Selector")),
+    print_job,
+)

@@ -1,0 +1,245 @@
+"""What a job is to do: validation of its spec, be it a job's or that of the jobs of a CronJob.
+
+After ``validateJobSpec`` and what it calls in kubernetes' ``pkg/apis/batch/validation/validation.go`` (v1.36).
+"""
+
+from collections.abc import Iterable
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.batch.jobs.indexes import IndexesError, count_indexes
+from pilothouse.apiserver.registry.core.pods.validation import validate_pod_template_spec
+from pilothouse.apiserver.registry.generic.meta_validation import validate_domain_prefixed_path
+from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
+from pilothouse.machinery.names import qualified_name_errors
+
+_NUMBERS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
+_MODES = ("NonIndexed", "Indexed")
+_REPLACEMENTS = ("Failed", "TerminatingOrFailed")
+_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
+_OPERATORS = ("In", "NotIn")
+_STATUSES = ("False", "True", "Unknown")
+_RESTART = 'valid values: "OnFailure", "Never"'
+_NEEDS_INDEXES = "requires indexed completion mode"
+
+# The indexes that have ended are listed in the status, which must not grow without bound.
+_MOST_INDEXES = 100_000
+_MOST_OF_MANY = 10_000
+_MOST_RULES = 20
+_MOST_EXIT_CODES = 255
+_MOST_CONDITIONS = 20
+_LONGEST_MANAGER = 63
+_LONGEST_INDEXES = 64 * 1024
+
+
+def validate_job_spec(spec: Object, path: str) -> ErrorList:
+    """What is wrong with a job's spec, apart from its selector."""
+    template: Object = spec.get("template") or {}
+    errors = validate_nonnegative_fields(spec, path, _NUMBERS)
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        errors.append(field_errors.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    if spec.get("managedBy") is not None:
+        errors += _validate_managed_by(spec["managedBy"], f"{path}.managedBy")
+    errors += _validate_completion_mode(spec, path)
+    if spec.get("podFailurePolicy") is not None:
+        errors += _validate_pod_failure_policy(spec, template.get("spec") or {}, f"{path}.podFailurePolicy.rules")
+    if spec.get("successPolicy") is not None:
+        errors += _validate_success_policy(spec, f"{path}.successPolicy")
+    replacement = spec.get("podReplacementPolicy")
+    supported = _REPLACEMENTS if spec.get("podFailurePolicy") is None else _REPLACEMENTS[:1]
+    if replacement is not None and replacement not in supported:
+        errors.append(field_errors.not_supported(f"{path}.podReplacementPolicy", replacement, supported))
+    errors += validate_pod_template_spec(template, f"{path}.template")
+    return errors + _validate_restart_policy(spec, template, f"{path}.template.spec.restartPolicy")
+
+
+def _validate_restart_policy(spec: Object, template: Object, path: str) -> ErrorList:
+    """A pod of a job must be able to end."""
+    policy = (template.get("spec") or {}).get("restartPolicy")
+    if policy in ("Always", "", None):
+        return [field_errors.required(path, _RESTART)]
+    if policy not in ("OnFailure", "Never"):
+        return [field_errors.not_supported(path, policy, ("OnFailure", "Never"))]
+    if policy != "Never" and spec.get("podFailurePolicy") is not None:
+        told = 'only "Never" is supported when podFailurePolicy is specified'
+        return [field_errors.invalid(path, policy, told)]
+    return []
+
+
+def _validate_managed_by(manager: str, path: str) -> ErrorList:
+    errors = validate_domain_prefixed_path(manager, path)
+    if len(manager.encode()) > _LONGEST_MANAGER:
+        errors.append(field_errors.too_long(path, _LONGEST_MANAGER))
+    return errors
+
+
+def _validate_completion_mode(spec: Object, path: str) -> ErrorList:
+    """What goes with indexes, and what only with them."""
+    mode = spec.get("completionMode")
+    if mode == "Indexed":
+        return _validate_indexed_job(spec, path)
+    if mode is not None and mode != "NonIndexed":
+        return [field_errors.not_supported(f"{path}.completionMode", mode, _MODES)]
+    return [
+        field_errors.invalid(f"{path}.{field}", spec[field], _NEEDS_INDEXES)
+        for field in ("backoffLimitPerIndex", "maxFailedIndexes")
+        if spec.get(field) is not None
+    ]
+
+
+def _validate_indexed_job(spec: Object, path: str) -> ErrorList:
+    errors: ErrorList = []
+    completions, parallelism, most = spec.get("completions"), spec.get("parallelism"), spec.get("maxFailedIndexes")
+    if completions is None:
+        errors.append(field_errors.required(f"{path}.completions", "when completion mode is Indexed"))
+    if parallelism is not None and parallelism > _MOST_INDEXES:
+        told = f"must be less than or equal to {_MOST_INDEXES} when completion mode is Indexed"
+        errors.append(field_errors.invalid(f"{path}.parallelism", parallelism, told))
+    if completions is not None and most is not None and most > completions:
+        told = "must be less than or equal to completions"
+        errors.append(field_errors.invalid(f"{path}.maxFailedIndexes", most, told))
+    if most is not None and most > _MOST_INDEXES:
+        told = f"must be less than or equal to {_MOST_INDEXES}"
+        errors.append(field_errors.invalid(f"{path}.maxFailedIndexes", most, told))
+    if completions is None or completions <= _MOST_INDEXES or spec.get("backoffLimitPerIndex") is None:
+        return errors
+    told = (
+        f"must be less than or equal to {_MOST_OF_MANY} when completions are above {_MOST_INDEXES} and used with "
+        "backoff limit per index"
+    )
+    if most is None:
+        needed = f"must be specified when completions is above {_MOST_INDEXES}"
+        errors.append(field_errors.required(f"{path}.maxFailedIndexes", needed))
+    if parallelism is not None and parallelism > _MOST_OF_MANY:
+        errors.append(field_errors.invalid(f"{path}.parallelism", parallelism, told))
+    if most is not None and most > _MOST_OF_MANY:
+        errors.append(field_errors.invalid(f"{path}.maxFailedIndexes", most, told))
+    return errors
+
+
+# Policies
+
+
+def _valid(choices: Iterable[str]) -> str:
+    return f"valid values: [{' '.join(map(field_errors.shown, choices))}]"
+
+
+def _validate_choice(value: str, path: str, choices: tuple[str, ...]) -> ErrorList:
+    if not value:
+        return [field_errors.required(path, _valid(choices))]
+    return [] if value in choices else [field_errors.not_supported(path, value, choices)]
+
+
+def _validate_pod_failure_policy(spec: Object, pod: Object, path: str) -> ErrorList:
+    rules = spec["podFailurePolicy"].get("rules") or ()
+    errors = [field_errors.too_many(path, len(rules), _MOST_RULES)] if len(rules) > _MOST_RULES else []
+    containers = {each.get("name") for field in ("containers", "initContainers") for each in pod.get(field) or ()}
+    for position, rule in enumerate(rules):
+        where = f"{path}[{position}]"
+        action, exits, conditions = rule.get("action") or "", rule.get("onExitCodes"), rule.get("onPodConditions")
+        errors += _validate_choice(action, f"{where}.action", _ACTIONS)
+        if action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
+            told = "requires the backoffLimitPerIndex to be set"
+            errors.append(field_errors.invalid(f"{where}.action", field_errors.named(action), told))
+        if exits is not None:
+            errors += _validate_on_exit_codes(exits, f"{where}.onExitCodes", containers)
+        if conditions:
+            errors += _validate_on_pod_conditions(conditions, f"{where}.onPodConditions")
+        if exits is not None and conditions:
+            told = "specifying both OnExitCodes and OnPodConditions is not supported"
+            errors.append(field_errors.invalid_omitting_value(where, told))
+        elif exits is None and not conditions:
+            told = "specifying one of OnExitCodes and OnPodConditions is required"
+            errors.append(field_errors.invalid_omitting_value(where, told))
+    return errors
+
+
+def _validate_on_exit_codes(exits: Object, path: str, containers: set[str | None]) -> ErrorList:
+    operator, container, codes = exits.get("operator") or "", exits.get("containerName"), exits.get("values")
+    errors = _validate_choice(operator, f"{path}.operator", _OPERATORS)
+    if container is not None and container not in containers:
+        told = "must be one of the container or initContainer names in the pod template"
+        errors.append(field_errors.invalid(f"{path}.containerName", container, told))
+    if not codes:
+        return [*errors, field_errors.invalid(f"{path}.values", codes, "at least one value is required")]
+    if len(codes) > _MOST_EXIT_CODES:
+        errors.append(field_errors.too_many(f"{path}.values", len(codes), _MOST_EXIT_CODES))
+    seen: set[int] = set()
+    for position, code in enumerate(codes):
+        if operator == "In" and code == 0:
+            told = "must not be 0 for the In operator"
+            errors.append(field_errors.invalid(f"{path}.values[{position}]", code, told))
+        if code in seen:
+            errors.append(field_errors.duplicate(f"{path}.values[{position}]", code))
+        seen.add(code)
+    if codes != sorted(codes):
+        errors.append(field_errors.invalid(f"{path}.values", codes, "must be ordered"))
+    return errors
+
+
+def _validate_on_pod_conditions(patterns: list[Object], path: str) -> ErrorList:
+    errors: ErrorList = []
+    if len(patterns) > _MOST_CONDITIONS:
+        errors.append(field_errors.too_many(path, len(patterns), _MOST_CONDITIONS))
+    for position, pattern in enumerate(patterns):
+        type_ = pattern.get("type") or ""
+        errors += [
+            field_errors.invalid(f"{path}[{position}].type", type_, text) for text in qualified_name_errors(type_)
+        ]
+        errors += _validate_choice(pattern.get("status") or "", f"{path}[{position}].status", _STATUSES)
+    return errors
+
+
+def _validate_success_policy(spec: Object, path: str) -> ErrorList:
+    rules = spec["successPolicy"].get("rules") or ()
+    if spec.get("completionMode") != "Indexed":
+        shown = field_errors.internal_value("*batch.SuccessPolicy", spec["successPolicy"])
+        return [field_errors.invalid(path, shown, _NEEDS_INDEXES)]
+    errors: ErrorList = []
+    if not rules:
+        told = "at least one rules must be specified when the successPolicy is specified"
+        errors.append(field_errors.required(f"{path}.rules", told))
+    if len(rules) > _MOST_RULES:
+        errors.append(field_errors.too_many(f"{path}.rules", len(rules), _MOST_RULES))
+    # Without completions, which are told to be missing, upstream gives up.
+    completions = spec.get("completions")
+    for position, rule in enumerate(rules if completions is not None else ()):
+        errors += _validate_success_rule(rule, f"{path}.rules[{position}]", completions or 0)
+    return errors
+
+
+def _validate_success_rule(rule: Object, path: str, completions: int) -> ErrorList:
+    errors: ErrorList = []
+    indexes, count = rule.get("succeededIndexes"), rule.get("succeededCount")
+    named = 0
+    if count is None and indexes is None:
+        told = "at least one of succeededCount or succeededIndexes must be specified"
+        return [field_errors.required(path, told)]
+    if indexes is not None:
+        if len(indexes.encode()) > _LONGEST_INDEXES:
+            errors.append(field_errors.too_long(f"{path}.succeededIndexes", _LONGEST_INDEXES))
+        try:
+            named = count_indexes(indexes, completions)
+        except IndexesError as error:
+            told = f"error parsing succeededIndexes: {error}"
+            errors.append(field_errors.invalid(f"{path}.succeededIndexes", indexes, told))
+    if count is None:
+        return errors
+    errors += validate_nonnegative_fields(rule, path, ("succeededCount",))
+    limits = [(completions, "the number of specified completions")]
+    if indexes is not None:
+        limits.append((named, "the number of indexes in the specified succeededIndexes field"))
+    return errors + [
+        field_errors.invalid(f"{path}.succeededCount", count, f"must be less than or equal to {most} ({what})")
+        for most, what in limits
+        if count > most
+    ]

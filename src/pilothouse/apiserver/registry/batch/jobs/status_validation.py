@@ -1,0 +1,220 @@
+"""What may be said of a job: validation of writes to its status.
+
+After ``validateJobStatus`` and ``ValidateJobStatusUpdate`` in kubernetes' ``pkg/apis/batch/validation/validation.go``,
+with the options that ``pkg/registry/batch/job/strategy.go`` sets (v1.36). Other programs may run a job (``managedBy``),
+so the server sees to it that such a job ends once, and as everybody expects it. Most rules hold only what changes to
+account: what is wrong already must not keep a controller from writing the rest.
+
+Upstream has held all jobs to these rules since the field is there. Here some hold only for jobs that name another
+manager: managers before v1.31 do not say why a job ends, and write what they made of an old view. They run against this
+server.
+"""
+
+from collections.abc import Set
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.batch.jobs.indexes import IndexesError, count_indexes, first_in_both
+from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_nonnegative_fields
+
+_OWN = (None, "kubernetes.io/job-controller")
+_NUMBERS = ("active", "succeeded", "failed", "ready", "terminating")
+_LASTING = ("Failed", "Complete", "FailureTarget")
+_MET, _TARGET = "SuccessCriteriaMet", "FailureTarget"
+_ENDS = frozenset(("Complete", "Failed"))
+_FINISHED = "finished"
+"""Among what has changed: whether the job has ended. The others are conditions, which begin upper-case, and fields."""
+
+
+def validate_job_status(spec: Object, status: Object, before: Object) -> ErrorList:
+    """What is wrong with ``status``; ``before`` is the stored one."""
+    true, was = _true_conditions(status), _true_conditions(before)
+    errors = validate_nonnegative_fields(status, "status", _NUMBERS)
+    if status.get("uncountedTerminatedPods"):
+        errors += _validate_uncounted(status["uncountedTerminatedPods"])
+    is_of_others = spec.get("managedBy") not in _OWN
+    errors += _validate_counts_and_conditions(spec, status, before, true, was, strict=is_of_others)
+    if true:
+        errors += _validate_success(spec, true)
+    if is_of_others:
+        errors += _validate_status_change(spec, status, before, true, was)
+    return errors
+
+
+def _validate_counts_and_conditions(
+    spec: Object, status: Object, before: Object, true: Set[str], was: Set[str], *, strict: bool
+) -> ErrorList:
+    """What does not go together. ``strict``: by the rules that old managers don't keep, too."""
+    changed = {field for field in (*status, *before) if status.get(field) != before.get(field)}
+    # Which conditions became true or ceased to be.
+    changed |= true ^ was
+    if bool(true & _ENDS) != bool(was & _ENDS):
+        changed.add(_FINISHED)
+    errors: ErrorList = []
+    if true or was or status.get("completionTime"):
+        errors += _validate_ending(status, true, changed, strict=strict)
+    if true & _ENDS:
+        errors += _validate_finished(spec, status, changed, strict=strict)
+    if "completedIndexes" in changed or "failedIndexes" in changed:
+        errors += _validate_index(spec, status, changed)
+    return errors + _validate_count(status, true, changed)
+
+
+def _true_conditions(status: Object) -> set[str]:
+    return {each.get("type") or "" for each in status.get("conditions") or () if each.get("status") == "True"}
+
+
+def _wrong(detail: str) -> FieldError:
+    return field_errors.invalid_omitting_value("status.conditions", detail)
+
+
+def _validate_uncounted(uncounted: Object) -> ErrorList:
+    errors: ErrorList = []
+    seen: set[str] = set()
+    for field in ("succeeded", "failed"):
+        for position, uid in enumerate(uncounted.get(field) or ()):
+            path = f"status.uncountedTerminatedPods.{field}[{position}]"
+            if not uid:
+                errors.append(field_errors.invalid(path, uid, "must not be empty"))
+            elif uid in seen:
+                errors.append(field_errors.duplicate(path, uid))
+            seen.add(uid)
+    return errors
+
+
+def _validate_ending(status: Object, true: Set[str], changed: Set[str], *, strict: bool) -> ErrorList:
+    """Conditions that exclude or need each other, and the time that goes with them."""
+    errors: ErrorList = []
+    complete = "Complete" in true
+    start, end = status.get("startTime"), status.get("completionTime")
+    if complete and "Failed" in true and changed & _ENDS:
+        errors.append(_wrong("cannot set Complete=True and Failed=true conditions"))
+    if complete and _TARGET in true and ("Complete" in changed or _TARGET in changed):
+        errors.append(_wrong("cannot set Complete=True and FailureTarget=true conditions"))
+    if "Complete" in changed or "completionTime" in changed:
+        if end is not None and not complete:
+            told = "cannot set completionTime when there is no Complete=True condition"
+            errors.append(field_errors.invalid("status.completionTime", end, told))
+        elif end is None and complete:
+            errors.append(
+                field_errors.required("status.completionTime", "completionTime is required for Complete jobs")
+            )
+    if (
+        start is not None
+        and end is not None
+        and end < start
+        and ("startTime" in changed or "completionTime" in changed)
+    ):
+        errors.append(field_errors.invalid("status.completionTime", end, "must be equal to or after `startTime`"))
+    if not strict:
+        return errors
+    if "Failed" in true and _TARGET not in true and ("Failed" in changed or "failedIndexes" in changed):
+        errors.append(_wrong("cannot set Failed=True condition without the FailureTarget=true condition"))
+    if complete and _MET not in true and ("Complete" in changed or _MET in changed):
+        errors.append(_wrong("cannot set Complete=True condition without the SuccessCriteriaMet=true condition"))
+    return errors
+
+
+def _validate_finished(spec: Object, status: Object, changed: Set[str], *, strict: bool) -> ErrorList:
+    """What a job that has ended has, and has no more."""
+    errors: ErrorList = []
+    active, uncounted = status.get("active") or 0, status.get("uncountedTerminatedPods") or {}
+    ended = _FINISHED in changed
+    if strict and active > 0 and (ended or "active" in changed):
+        errors.append(field_errors.invalid("status.active", active, "active>0 is invalid for finished job"))
+    never_started = spec.get("suspend") and spec.get("completions") == 0
+    if status.get("startTime") is None and (ended or "startTime" in changed) and not never_started:
+        errors.append(field_errors.required("status.startTime", "startTime is required for finished job"))
+    if (uncounted.get("succeeded") or uncounted.get("failed")) and (ended or "uncountedTerminatedPods" in changed):
+        shown = field_errors.internal_value("*batch.UncountedTerminatedPods", uncounted)
+        errors.append(field_errors.invalid("status.uncountedTerminatedPods", shown, "must be empty for finished job"))
+    return errors
+
+
+def _validate_index(spec: Object, status: Object, changed: Set[str]) -> ErrorList:
+    errors: ErrorList = []
+    completions, limit = spec.get("completions"), spec.get("backoffLimitPerIndex")
+    completed, failed = status.get("completedIndexes") or "", status.get("failedIndexes")
+    if "completedIndexes" in changed and completions is not None:
+        errors += _unreadable("completedIndexes", completed, completions)
+    if "failedIndexes" in changed and failed is not None and completions is not None and limit is not None:
+        errors += _unreadable("failedIndexes", failed, completions)
+    if "completedIndexes" in changed and completed and spec.get("completionMode") != "Indexed":
+        told = "cannot set non-empty completedIndexes when non-indexed completion mode"
+        errors.append(field_errors.invalid("status.completedIndexes", completed, told))
+    if "failedIndexes" in changed and failed is not None and limit is None:
+        told = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
+        errors.append(field_errors.invalid("status.failedIndexes", failed, told))
+    if completions is not None and failed is not None:
+        both = first_in_both(completed, failed, completions)
+        if both is not None:
+            told = f"failedIndexes and completedIndexes overlap at index: {both}"
+            errors.append(field_errors.invalid("status.failedIndexes", failed, told))
+    return errors
+
+
+def _unreadable(field: str, text: str, completions: int) -> ErrorList:
+    try:
+        count_indexes(text, completions)
+    except IndexesError as error:
+        return [field_errors.invalid(f"status.{field}", text, f"error parsing {field}: {error}")]
+    return []
+
+
+def _validate_count(status: Object, true: Set[str], changed: Set[str]) -> ErrorList:
+    errors: ErrorList = []
+    terminating, ready = status.get("terminating") or 0, status.get("ready") or 0
+    if terminating > 0 and true & _ENDS and (_FINISHED in changed or "terminating" in changed):
+        told = "terminating>0 is invalid for finished job"
+        errors.append(field_errors.invalid("status.terminating", terminating, told))
+    if ready > (status.get("active") or 0) and ("ready" in changed or "active" in changed):
+        errors.append(field_errors.invalid("status.ready", ready, "cannot set more ready pods than active"))
+    return errors
+
+
+def _validate_success(spec: Object, true: Set[str]) -> ErrorList:
+    errors: ErrorList = []
+    if _MET in true:
+        if "Failed" in true:
+            errors.append(_wrong("cannot set SuccessCriteriaMet=True and Failed=true conditions"))
+        if _TARGET in true:
+            errors.append(_wrong("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"))
+    elif "Complete" in true and spec.get("successPolicy") is not None:
+        errors.append(_wrong("cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True"))
+    return errors
+
+
+def _validate_status_change(spec: Object, status: Object, before: Object, true: Set[str], was: Set[str]) -> ErrorList:
+    """What does not go back."""
+    errors = [
+        _wrong(f"cannot disable the terminal {name}=True condition")
+        for name in _LASTING
+        if name in was and name not in true
+    ]
+    # The indexes of a job that was made smaller count no more.
+    smaller = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
+    for field in ("failed",) if smaller else ("failed", "succeeded"):
+        count = status.get(field) or 0
+        if count < (before.get(field) or 0):
+            errors.append(field_errors.invalid(f"status.{field}", count, f"cannot decrease the {field} counter"))
+    start, end = before.get("startTime"), before.get("completionTime")
+    if end is not None and status.get("completionTime") not in (None, end):
+        errors.append(field_errors.invalid("status.completionTime", status["completionTime"], IMMUTABLE))
+    if start not in (None, status.get("startTime")) and not spec.get("suspend") and not _resumed(status, was):
+        told = "field is immutable for unsuspended job once set"
+        errors.append(field_errors.invalid("status.startTime", status.get("startTime"), told))
+    if _MET in was and _MET not in true:
+        errors.append(_wrong("cannot disable the SuccessCriteriaMet=True condition"))
+    if "Complete" in was and _MET not in was and _MET in true:
+        told = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
+        errors.append(_wrong(told))
+    return errors
+
+
+def _resumed(status: Object, was: Set[str]) -> bool:
+    """Whether this write says that a suspended job goes on, which begins it anew."""
+    conditions = status.get("conditions") or ()
+    return "Suspended" in was and any(
+        each.get("type") == "Suspended" and each.get("status") == "False" for each in conditions
+    )

@@ -1,0 +1,79 @@
+"""What writes of Jobs do. After kubernetes' ``pkg/registry/batch`` (v1.36)."""
+
+from collections.abc import Iterable
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.batch.jobs.labels import PREFIX, default_labels, labels_of
+from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.batch.jobs import defaults, validation
+    from pilothouse.apiserver.registry.core.pods import warnings
+
+
+class JobStrategy(Strategy):
+    """Counts of one, a selector of its own, and a template that does not change under it."""
+
+    orphans_by_default = True
+    delete_warning = (
+        "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "
+        "set propagationPolicy=Orphan to suppress this warning"
+    )
+    tracked = ("spec",)
+    disabled_gates = GATES
+    update_steps = ("object meta", "object", "object meta update", "update")
+    selectable = {"status.successful": ("status", "succeeded")}  # read only
+    selectable_defaults = {"status.successful": "0"}  # read only
+
+    def set_defaults(self, obj: Object) -> None:
+        defaults.set_defaults_job(obj)
+
+    def defaulted_when_read(self, obj: Object) -> bool:
+        return labels_of(obj) == labels_of(obj["spec"]["template"])
+
+    def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
+        stored = None if old is None else old["spec"]["template"]
+        drop_disabled_template_fields(obj["spec"]["template"], stored, self.disabled_gates)
+
+    def warnings(self, obj: Object) -> Iterable[str]:
+        return warnings.pod_spec_warnings(obj["spec"]["template"].get("spec") or {}, "spec.template.spec")
+
+    def prepare_for_create(self, obj: Object, now: str) -> None:
+        spec, meta = obj["spec"], obj["metadata"]
+        if spec.get("manualSelector"):
+            return
+        template = ensure_object(spec["template"], "metadata")
+        labels: dict[str, str] = {**(template.get("labels") or {})}
+        for prefix in ("", PREFIX):
+            # A label that is there already is the client's mistake, which validation refuses.
+            labels.setdefault(prefix + "job-name", meta.get("name") or "")
+            labels.setdefault(prefix + "controller-uid", meta["uid"])
+        template["labels"] = labels
+        selector = ensure_object(spec, "selector")
+        wanted = {**(selector.get("matchLabels") or {})}
+        wanted.setdefault(PREFIX + "controller-uid", meta["uid"])
+        selector["matchLabels"] = wanted
+
+    def finish(self, obj: Object) -> None:
+        super().finish(obj)
+        # What is stored is defaulted when it is read; by then the template has more labels than when it was sent.
+        default_labels(obj)
+
+    def validate(self, obj: Object) -> ErrorList:
+        return validation.validate_job(obj)
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        return validation.validate_job_again(obj, old)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return validation.validate_job_update(obj, old)
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return validation.validate_job_status_update(obj, old)
+
+    def refuses_field(self, path: str) -> str:
+        return f'field label "{path}" not supported for Job'

@@ -1,0 +1,166 @@
+"""Validation of Jobs. After kubernetes' ``pkg/apis/batch/validation/validation.go`` (v1.36)."""
+
+import msgspec
+
+from pilothouse.api.meta import LabelSelector
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.batch.jobs.labels import PREFIX, labels_of
+from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
+from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_immutable_fields
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.labels import SelectorError, selector_from
+from pilothouse.machinery.names import dns_label_errors
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.batch.jobs import spec_validation, status_validation
+
+_FIXED = {
+    "completionMode": "*string",
+    "podFailurePolicy": "*batch.PodFailurePolicy",
+    "backoffLimitPerIndex": "*int",
+    "managedBy": "*string",
+    "successPolicy": "*batch.SuccessPolicy",
+}
+_STEERED = ("nodeSelector", "tolerations", "schedulingGates")
+
+
+def _shown(labels: dict[str, str]) -> str:
+    return field_errors.internal_value("{}string", labels or None)
+
+
+def validate_job(obj: Object) -> ErrorList:
+    return _validate_generated(obj, prefixed=True) + _validate_job_object(obj["spec"]) + _validate_host_name(obj)
+
+
+def validate_job_again(obj: Object, old: Object) -> ErrorList:
+    spec, before = obj["spec"], old["spec"]
+    if spec == before and obj["metadata"].get("uid") == old["metadata"].get("uid"):
+        return []
+    known = labels_of(before.get("template") or {})
+    prefixed = all(PREFIX + name in known for name in ("job-name", "controller-uid"))
+    return _validate_generated(obj, prefixed=prefixed) + _validate_job_object(spec) + _validate_host_name(obj)
+
+
+def validate_job_update(obj: Object, old: Object) -> ErrorList:
+    spec, before = obj["spec"], old["spec"]
+    if spec == before:
+        return []
+    errors = _validate_job_object(spec) + _validate_completions(spec, before)
+    errors += validate_immutable_fields(spec, before, "spec", {"selector": "*meta.LabelSelector"})
+    return (
+        errors
+        + _validate_template_update(spec["template"], old)
+        + validate_immutable_fields(spec, before, "spec", _FIXED)
+    )
+
+
+def validate_job_status_update(obj: Object, old: Object) -> ErrorList:
+    return status_validation.validate_job_status(obj["spec"], obj.get("status") or {}, old.get("status") or {})
+
+
+def _validate_job_object(spec: Object) -> ErrorList:
+    errors = spec_validation.validate_job_spec(spec, "spec")
+    selector = spec.get("selector")
+    labels = labels_of(spec.get("template") or {})
+    if selector is None:
+        errors.append(field_errors.required("spec.selector"))
+    else:
+        errors += validate_label_selector(selector, "spec.selector")
+    if selector is None or not _matches(selector, labels):
+        text = "`selector` does not match template `labels`"
+        errors.append(field_errors.invalid("spec.template.metadata.labels", _shown(labels), text))
+    return errors
+
+
+def _validate_generated(obj: Object, *, prefixed: bool) -> ErrorList:
+    """A selector that is generated, and the labels that it looks for. Old jobs have no prefixed ones."""
+    spec = obj["spec"]
+    if spec.get("manualSelector") or spec.get("selector") is None:
+        return []
+    labels = labels_of(spec.get("template") or {})
+    errors: ErrorList = []
+    where = "spec.template.metadata.labels"
+    made = {"controller-uid": obj["metadata"].get("uid"), "job-name": obj["metadata"].get("name") or ""}
+    expected = made | {PREFIX + key: value for key, value in made.items()} if prefixed else made
+    for key, value in expected.items():
+        if key not in labels:
+            errors.append(field_errors.required(f"{where}[{key}]", f"must be '{value}'"))
+        elif labels[key] != value:
+            errors.append(field_errors.invalid(f"{where}[{key}]", _shown(labels), f"must be '{value}'"))
+    if not _matches(spec["selector"], expected):
+        shown = field_errors.internal_value("*meta.LabelSelector", spec["selector"])
+        errors.append(field_errors.invalid("spec.selector", shown, "`selector` not auto-generated"))
+    return errors
+
+
+def _validate_host_name(obj: Object) -> ErrorList:
+    """Pods of an indexed job are hosts, named after it and their index."""
+    spec, name = obj["spec"], obj["metadata"].get("name") or ""
+    if spec.get("completionMode") != "Indexed" or (spec.get("completions") or 0) <= 0:
+        return []
+    last = f"{name}-{spec['completions'] - 1}"
+    if not dns_label_errors(last):
+        return []
+    told = f"will not able to create pod with invalid DNS label: {last}"
+    return [field_errors.invalid("metadata.name", name, told)]
+
+
+def _validate_completions(spec: Object, before: Object) -> ErrorList:
+    wanted = spec.get("completions")
+    if wanted == before.get("completions"):
+        return []
+    if spec.get("completionMode") != "Indexed":
+        return [field_errors.invalid("spec.completions", wanted, IMMUTABLE)]
+    if wanted is None or wanted == spec.get("parallelism"):
+        return []
+    text = "can only be modified in tandem with spec.parallelism"
+    return [field_errors.invalid("spec.completions", wanted, text)]
+
+
+def _validate_template_update(template: Object, old: Object) -> ErrorList:
+    """A template does not change, but as long as a job has no pods it may still be steered to other nodes, and its
+    pods may be made larger or smaller."""
+    before: Object = old["spec"]["template"]
+    if template == before:
+        return []
+    if not _is_at_rest(old):
+        shown = field_errors.internal_value("core.PodTemplateSpec", template)
+        return [field_errors.invalid("spec.template", shown, IMMUTABLE)]
+    pod, was = template.get("spec") or {}, before.get("spec") or {}
+    if _fixed_pod(pod, was) != _fixed_pod(was, pod):
+        return [field_errors.invalid("spec.template.spec", field_errors.internal_value("core.PodSpec", pod), IMMUTABLE)]
+    return []
+
+
+def _is_at_rest(job: Object) -> bool:
+    """Whether a job is suspended, and was before it ever began or has come to a halt."""
+    status: Object = job.get("status") or {}
+    if not job["spec"].get("suspend") or status.get("active"):
+        return False
+    return status.get("startTime") is None or any(
+        each.get("type") == "Suspended" and each.get("status") == "True" for each in status.get("conditions") or ()
+    )
+
+
+def _fixed_pod(pod: Object, other: Object) -> Object:
+    """What of the spec may not change. The resources of containers may, if the other spec has the same."""
+    spec = {k: v for k, v in pod.items() if k not in _STEERED}
+    affinity = {k: v for k, v in (spec.pop("affinity", None) or {}).items() if k != "nodeAffinity"}
+    for field in ("containers", "initContainers"):
+        ours, theirs = spec.get(field) or (), other.get(field) or ()
+        if len(ours) == len(theirs):
+            spec[field] = [
+                {**each, "resources": None} if each.get("name") == theirs[position].get("name") else each
+                for position, each in enumerate(ours)
+            ]
+    return {**spec, "affinity": affinity}
+
+
+def _matches(selector: Object, labels: Object) -> bool:
+    try:
+        return selector_from(msgspec.convert(selector, LabelSelector)).matches(labels)
+    except (SelectorError, msgspec.ValidationError):
+        # The selector has been refused already.
+        return True

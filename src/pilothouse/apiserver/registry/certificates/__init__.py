@@ -1,0 +1,1 @@
+"""Kinds of the group ``certificates.k8s.io``."""

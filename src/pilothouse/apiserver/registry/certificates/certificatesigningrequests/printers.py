@@ -1,0 +1,47 @@
+"""How ``kubectl get`` shows CertificateSigningRequests. After kubernetes' ``pkg/printers/internalversion/printers.go``
+(v1.36).
+"""
+
+import datetime
+from typing import Any
+
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    human_duration,
+    name_of,
+    part,
+)
+
+
+def print_certificate_signing_request(value: Doc, now: Now) -> list[Any]:
+    spec, status = part(value, "spec") or {}, part(value, "status") or {}
+    kinds = [c.get("type") for c in status.get("conditions") or ()]
+    condition = "Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"
+    if "Failed" in kinds:
+        condition += ",Failed"
+    if status.get("certificate"):
+        condition += ",Issued"
+    duration = NONE
+    if spec.get("expirationSeconds") is not None:
+        duration = human_duration(datetime.timedelta(seconds=spec["expirationSeconds"]))
+    return [
+        name_of(value),
+        age_of(value, now),
+        spec.get("signerName") or NONE,
+        spec.get("username", ""),
+        duration,
+        condition,
+    ]
+
+
+PRINTER = Printer(
+    (NAME, AGE, *columns("SignerName", "Requestor", "RequestedDuration", "Condition")),
+    print_certificate_signing_request,
+)

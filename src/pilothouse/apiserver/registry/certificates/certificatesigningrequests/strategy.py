@@ -1,0 +1,91 @@
+"""What writes of CertificateSigningRequests do. After kubernetes' ``pkg/registry/certificates`` (v1.36)."""
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.events import no_name_errors
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.certificates.certificatesigningrequests import validation
+
+
+_FROM_REQUESTER = ("username", "uid", "groups", "extra")
+
+
+class CertificateSigningRequestStrategy(Strategy):
+    """The spec never changes; conditions that decide are never taken away."""
+
+    validate_name = staticmethod(no_name_errors)  # upstream's ValidateCertificateRequestName allows any
+    update_steps = ("object meta", "object meta update")  # all the rest stays as it was
+    status_steps = ("object meta", "update", "object meta update")
+    selectable = {"spec.signerName": ("spec", "signerName")}  # read only
+    selectable_namespace = False
+    reset_fields = {
+        "": (("f:spec",), ("f:status",)),
+        "status": (("f:spec",), ("f:status", "f:conditions")),
+        "approval": (("f:spec",), ("f:status", "f:certificate")),
+    }
+
+    def note_requester(self, obj: Object, identity: Identity) -> None:
+        spec: Object = obj.setdefault("spec", {})
+        for field in _FROM_REQUESTER:
+            spec.pop(field, None)
+        spec["username"] = identity.user
+        if identity.uid:
+            spec["uid"] = identity.uid
+        if identity.groups:
+            spec["groups"] = list(identity.groups)
+        if identity.extra:
+            spec["extra"] = {name: list(values) for name, values in sorted(identity.extra.items())}
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        obj["spec"] = old["spec"]
+
+    def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
+        status: Object = obj.setdefault("status", {})
+        conditions: list[Object] = status.get("conditions") or []
+        for kind in validation.APPROVAL:
+            known = validation.of_type(old, kind)
+            found = [position for position, each in enumerate(conditions) if each.get("type") == kind]
+            if len(known) == len(found):
+                # Removing or adding one is refused below; what is there stays as it was.
+                for position, condition in zip(found, known, strict=True):
+                    conditions[position] = condition
+        _stamp(conditions, old, now)
+
+    def prepare_approval(self, obj: Object, old: Object, now: str) -> None:
+        """Before a write to /approval: nothing but conditions may change."""
+        conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
+        _stamp(conditions, old, now)
+        obj["spec"] = old["spec"]
+        status = dict(old.get("status") or {})
+        if conditions:
+            status["conditions"] = conditions
+        else:
+            status.pop("conditions", None)
+        obj["status"] = status
+
+    def validate(self, obj: Object) -> ErrorList:
+        return validation.validate_certificate_signing_request(obj)
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return validation.validate_certificate_signing_request_status_update(obj, old)
+
+    def validate_approval(self, obj: Object, old: Object) -> ErrorList:
+        """What is wrong with a write to /approval: it may change Approved and Denied, but not take them away."""
+        return validation.validate_conditions(obj, old) + validation.removed_conditions(obj, old)
+
+
+def _stamp(conditions: list[Object], old: Object, now: str) -> None:
+    for condition in conditions:
+        if not condition.get("lastUpdateTime"):
+            condition["lastUpdateTime"] = now
+        if condition.get("lastTransitionTime"):
+            continue
+        condition["lastTransitionTime"] = now
+        for known in validation.of_type(old, condition.get("type") or ""):
+            if known.get("status") == condition.get("status") and known.get("lastTransitionTime"):
+                condition["lastTransitionTime"] = known["lastTransitionTime"]
+                break

@@ -1,0 +1,196 @@
+"""Validation of CertificateSigningRequests. After ``pkg/apis/certificates/validation/validation.go`` (v1.36)."""
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.names import MAX_LABEL, MAX_SUBDOMAIN, dns_label_errors, dns_subdomain_errors
+from pilothouse.semantics.certificate_requests import (
+    LEGACY_UNKNOWN,
+    UnreadableCertificate,
+    UnreadableRequest,
+    check_certificates,
+    check_signature,
+    parse_request,
+)
+
+_PERMANENT = ("Approved", "Denied", "Failed")
+APPROVAL = ("Approved", "Denied")
+_STATUSES = ("False", "True", "Unknown")
+_USAGES = (
+    "signing",
+    "digital signature",
+    "content commitment",
+    "key encipherment",
+    "key agreement",
+    "data encipherment",
+    "cert sign",
+    "crl sign",
+    "encipher only",
+    "decipher only",
+    "any",
+    "server auth",
+    "client auth",
+    "code signing",
+    "email protection",
+    "s/mime",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "timestamping",
+    "ocsp signing",
+    "microsoft sgc",
+    "netscape sgc",
+)
+_SIGNER = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+_LEAST_SECONDS = 600
+_LONGEST_SIGNER = MAX_SUBDOMAIN + 1 + MAX_LABEL + 1 + MAX_SUBDOMAIN
+
+
+def validate_certificate_signing_request(obj: Object) -> ErrorList:
+    spec = obj.get("spec") or {}
+    errors = _validate_request(spec.get("request"))
+    usages: Sequence[str] = spec.get("usages") or ()
+    if not usages:
+        errors.append(field_errors.required("spec.usages"))
+    errors += [
+        field_errors.not_supported(f"spec.usages[{position}]", usage, sorted(_USAGES))
+        for position, usage in enumerate(usages)
+        if usage not in _USAGES
+    ]
+    errors += [
+        field_errors.duplicate(f"spec.usages[{position}]", usage)
+        for position, usage in enumerate(usages)
+        if usage in usages[:position]
+    ]
+    errors += _validate_signer_name(spec.get("signerName") or "")
+    seconds = spec.get("expirationSeconds")
+    if seconds is not None and seconds < _LEAST_SECONDS:
+        errors.append(
+            field_errors.invalid(
+                "spec.expirationSeconds", seconds, "may not specify a duration less than 600 seconds (10 minutes)"
+            )
+        )
+    return errors
+
+
+def validate_certificate_signing_request_status_update(obj: Object, old: Object) -> ErrorList:
+    errors = validate_conditions(obj, old) + _validate_certificate(obj, old) + removed_conditions(obj, old)
+    for kind in APPROVAL:
+        if len(of_type(obj, kind)) > len(of_type(old, kind)):
+            errors.append(
+                field_errors.forbidden("status.conditions", f'updates may not add a condition of type "{kind}"')
+            )
+    before = (old.get("status") or {}).get("certificate")
+    after = (obj.get("status") or {}).get("certificate")
+    if before and after != before:
+        errors.append(
+            field_errors.forbidden("status.certificate", "updates may not modify existing certificate content")
+        )
+    return errors
+
+
+def _validate_certificate(obj: Object, old: Object) -> ErrorList:
+    """A new certificate is one, or several; what was there may be anything."""
+    before, after = ((each.get("status") or {}).get("certificate") or "" for each in (old, obj))
+    if after == before or _certificate_text(before):
+        return []
+    told = _certificate_text(after)
+    return [field_errors.invalid("status.certificate", "<certificate data>", told)] if told else []
+
+
+def _certificate_text(encoded: str) -> str:
+    try:
+        check_certificates(base64.b64decode(encoded))
+    except (UnreadableCertificate, binascii.Error) as error:
+        return str(error)
+    return ""
+
+
+def _validate_request(encoded: object) -> ErrorList:
+    path = "spec.request"
+
+    def refused(why: str) -> ErrorList:
+        return [field_errors.invalid(path, field_errors.internal_value("bytes", encoded or None), why)]
+
+    try:
+        pem = base64.b64decode(str(encoded or ""))
+    except binascii.Error as error:
+        return refused(str(error))
+    try:
+        check_signature(parse_request(pem))
+    except UnreadableRequest as error:
+        return refused(str(error))
+    return []
+
+
+def _validate_signer_name(name: str) -> ErrorList:
+    """What is wrong with the name of a signer (``ValidateSignerName``). It fits ``DOMAIN/NAMESPACE.NAME``."""
+    path = "spec.signerName"
+    if name == LEGACY_UNKNOWN:
+        return [field_errors.invalid(path, name, "the legacy signerName is not allowed via this API version")]
+    if not name:
+        return [field_errors.required(path)]
+    if name.count("/") != 1:
+        return [field_errors.invalid(path, name, _SIGNER)]
+    domain, _slash, rest = name.partition("/")
+    errors = [field_errors.too_long(path, MAX_SUBDOMAIN)] if len(domain.encode()) > MAX_SUBDOMAIN else []
+    errors += _validate_part(domain, dns_label_errors, path)
+    if "." not in domain:
+        told = "should be a domain with at least two segments separated by dots"
+        errors.append(field_errors.invalid(path, domain, told))
+    errors += _validate_part(rest, dns_subdomain_errors, path)
+    if len(name.encode()) > _LONGEST_SIGNER:
+        errors.append(field_errors.too_long(path, _LONGEST_SIGNER))
+    return errors
+
+
+def _validate_part(text: str, texts: Callable[[str], list[str]], path: str) -> ErrorList:
+    """What is wrong with the first label of a name that is none."""
+    for label in text.split("."):
+        if told := texts(label):
+            return [field_errors.invalid(path, text, f"validating label {quote(label)}: {each}") for each in told]
+    return []
+
+
+def of_type(obj: Object, kind: str) -> list[Object]:
+    return [each for each in (obj.get("status") or {}).get("conditions") or () if each.get("type") == kind]
+
+
+def validate_conditions(obj: Object, old: Object) -> ErrorList:
+    """What is wrong with the conditions. What was wrong before this write may stay."""
+    errors: ErrorList = []
+    conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
+    known = [each.get("type") or "" for each in (old.get("status") or {}).get("conditions") or ()]
+    seen: list[str] = []
+    for position, condition in enumerate(conditions):
+        path = f"status.conditions[{position}]"
+        kind, status = condition.get("type") or "", condition.get("status") or ""
+        if not kind and "" not in known:
+            errors.append(field_errors.required(f"{path}.type"))
+        if not status:
+            errors.append(field_errors.required(f"{path}.status"))
+        elif kind in _PERMANENT and status != "True":
+            errors.append(field_errors.not_supported(f"{path}.status", status, ("True",)))
+        elif status not in _STATUSES:
+            errors.append(field_errors.not_supported(f"{path}.status", status, _STATUSES))
+        both = kind in APPROVAL and any(other in seen for other in APPROVAL if other != kind)
+        if both and not all(each in known for each in APPROVAL):
+            detail = "Approved and Denied conditions are mutually exclusive"
+            errors.append(field_errors.invalid("status.conditions", kind, detail))
+        if kind in seen and len(known) == len(set(known)):
+            errors.append(field_errors.duplicate(f"{path}.type", field_errors.named(kind)))
+        seen.append(kind)
+    return errors
+
+
+def removed_conditions(obj: Object, old: Object) -> ErrorList:
+    return [
+        field_errors.forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
+        for kind in _PERMANENT
+        if len(of_type(obj, kind)) < len(of_type(old, kind))
+    ]

@@ -1,0 +1,150 @@
+"""Events. Those of the group ``events.k8s.io`` are the same objects, stored as these."""
+
+from functools import lru_cache
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.printers import Column, Doc, Now, Printer, age, columns, name_of, wide
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.apiserver.resources import ResourceInfo, built_in
+from pilothouse.machinery.names import qualified_name_errors
+
+
+def no_name_errors(_name: str) -> list[str]:
+    """Events are named by whoever reports them; a name only has to fit into a path, which is asked of all."""
+    return []
+
+
+REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+TO_CORE = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_SYSTEM = ("default", "kube-system")
+SHOWN = {"reportingComponent": "reportingController"}
+FROM_CORE = {core: event for event, core in TO_CORE.items()}
+
+
+class CoreEventStrategy(Strategy):
+    """``v1`` events."""
+
+    allow_create_on_update = True
+    create_steps = ("object",)  # but for what is common to all kinds
+    update_steps = ("object",)
+    garbage_collected = False
+    selectable = {  # read only
+        **{f"involvedObject.{field}": ("involvedObject", field) for field in REFERENCE},
+        "reason": ("reason",),
+        "reportingComponent": ("reportingComponent",),
+        "source": ("source", "component"),
+        "type": ("type",),
+    }
+    selectable_fallbacks = {"source": ("reportingComponent",)}  # read only
+    validate_name = staticmethod(no_name_errors)
+
+    def finish(self, obj: Object) -> None:
+        obj.setdefault("source", {})
+        for field in ("firstTimestamp", "lastTimestamp", "eventTime"):
+            obj.setdefault(field, None)
+        for field in ("reportingComponent", "reportingInstance"):
+            obj.setdefault(field, "")
+
+    def validate(self, obj: Object) -> ErrorList:
+        return validate_legacy(obj, controller="reportingComponent")
+
+    def refuses_field(self, path: str) -> str:
+        return f"field label not supported: {path}"
+
+
+def validate_legacy(obj: Object, *, controller: str) -> ErrorList:
+    """What is wrong with an event, whatever its version, as ``v1`` has it (``legacyValidateEvent``). ``controller`` is
+    the field of who reports it, as the version calls it."""
+    involved, namespace = obj.get("involvedObject") or {}, obj["metadata"].get("namespace") or ""
+    place = involved.get("namespace") or ""
+    elsewhere = field_errors.invalid("involvedObject.namespace", place, "does not match event.namespace")
+    if not obj.get("eventTime"):
+        fits = place == namespace or (not place and namespace == "default")
+        return [] if fits else [elsewhere]
+    errors: ErrorList = []
+    if not place and namespace not in _SYSTEM:
+        errors.append(elsewhere)
+    name = obj.get("reportingComponent") or ""
+    if not name:
+        errors.append(field_errors.required(controller))
+    errors += [field_errors.invalid(controller, name, text) for text in qualified_name_errors(name)]
+    for field in ("reportingInstance", "action", "reason"):
+        value = obj.get(field) or ""
+        if not value:
+            errors.append(field_errors.required(field))
+        if len(value.encode()) > 128:
+            errors.append(field_errors.invalid(field, "", "can have at most 128 characters"))
+    if len((obj.get("message") or "").encode()) > 1024:
+        errors.append(field_errors.invalid("message", "", "can have at most 1024 characters"))
+    return errors
+
+
+def validate_series(series: Object | None) -> ErrorList:
+    if series is None:
+        return []
+    errors: ErrorList = []
+    if (series.get("count") or 0) < 2:
+        errors.append(field_errors.invalid("series.count", "", "should be at least 2"))
+    if not series.get("lastObservedTime"):
+        errors.append(field_errors.required("series.lastObservedTime"))
+    return errors
+
+
+@lru_cache(maxsize=1)
+def core() -> ResourceInfo:
+    return next(info for info in built_in() if info.resource == "events" and not info.group)
+
+
+def renamed(obj: Object, names: dict[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in obj.items()}
+
+
+def print_event(value: Doc, now: Now) -> list[Any]:
+    # events.k8s.io/v1 has the same facts under other names: regarding, note, deprecated*.
+    first = value.get("firstTimestamp") or value.get("deprecatedFirstTimestamp") or value.get("eventTime")
+    last = value.get("lastTimestamp") or value.get("deprecatedLastTimestamp")
+    series = value.get("series") or {}
+    last = series.get("lastObservedTime") or last or first
+    regarding = value.get("involvedObject") or value.get("regarding") or {}
+    source = value.get("source") or value.get("deprecatedSource") or {}
+    component = source.get("component") or value.get("reportingComponent") or value.get("reportingController") or ""
+    host = source.get("host") or value.get("reportingInstance") or ""
+    return [
+        age(last, now),
+        value.get("type", ""),
+        value.get("reason", ""),
+        f"{regarding.get('kind', '').lower()}/{regarding.get('name', '')}",
+        regarding.get("fieldPath", ""),
+        f"{component}, {host}" if host else component,
+        (value.get("message") or value.get("note") or "").strip(),
+        age(first, now),
+        series.get("count") or value.get("count") or value.get("deprecatedCount") or 1,
+        name_of(value),
+    ]
+
+
+REGISTRATION = Registration(
+    CoreEventStrategy(),
+    printer=lambda: Printer(
+        (
+            *columns("Last Seen", "Type", "Reason", "Object"),
+            *wide("Subobject", "Source"),
+            *columns("Message"),
+            *wide("First Seen", "Count"),
+            Column("Name", format="name", priority=1),
+        ),
+        print_event,
+    ),
+)

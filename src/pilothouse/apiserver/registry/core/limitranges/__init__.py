@@ -1,0 +1,54 @@
+"""LimitRanges."""
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object
+from pilothouse.apiserver.registry.generic.printers import NAME_AND_CREATION
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.quantities import canonicalize
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.core.limitranges import validation as limit_range_validation
+
+
+class LimitRangeStrategy(Strategy):
+    """For containers, a maximum is also the default, and a default limit the default request."""
+
+    allow_create_on_update = True
+    update_steps = ("object meta", "object")
+
+    def set_defaults(self, obj: Object) -> None:
+        set_defaults_limit_range(obj)
+
+    def finish(self, obj: Object) -> None:
+        obj["spec"].setdefault("limits", None)  # printed even when there are none
+
+    def prepare_for_create(self, obj: Object, now: str) -> None:
+        meta = obj["metadata"]
+        if not meta.get("name"):
+            # Upstream makes a uid for a name, too (pkg/registry/core/limitrange/strategy.go, v1.36).
+            meta["name"] = meta["uid"]
+
+    def validate(self, obj: Object) -> ErrorList:
+        return limit_range_validation.validate_limit_range(obj)
+
+
+def set_defaults_limit_range(obj: Object) -> None:
+    for item in ensure_object(obj, "spec").get("limits") or ():
+        for field in limit_range_validation.AMOUNTS:
+            canonicalize(item.get(field))
+        if item.get("type") != "Container":
+            continue
+        default = {**(item.get("max") or {}), **(item.get("default") or {})}
+        request = {**(item.get("min") or {}), **default, **(item.get("defaultRequest") or {})}
+        for field, amounts in (("default", default), ("defaultRequest", request)):
+            if amounts:
+                item[field] = {name: amounts[name] for name in sorted(amounts)}
+
+
+REGISTRATION = Registration(
+    LimitRangeStrategy(),
+    printer=lambda: NAME_AND_CREATION,
+)

@@ -1,0 +1,132 @@
+"""Validation of LimitRanges. After kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36)."""
+
+import math
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.validation import (
+    container_resource_texts,
+    may_be_overcommitted,
+    resource_name_errors,
+)
+from pilothouse.machinery.names import qualified_name_errors
+from pilothouse.machinery.quantities import Quantity, parse_quantity
+
+AMOUNTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+_LIMITED = ("Container", "PersistentVolumeClaim", "Pod")
+
+
+def validate_limit_range(obj: Object) -> ErrorList:
+    errors: ErrorList = []
+    kinds: list[str] = []
+    for position, item in enumerate(obj["spec"].get("limits") or ()):
+        path, kind = f"spec.limits[{position}]", item.get("type") or ""
+        told = qualified_name_errors(kind)
+        if not told and "/" not in kind and kind not in _LIMITED:
+            told = ["must be a standard limit type or fully qualified"]
+        errors += [field_errors.invalid(f"{path}.type", kind, text) for text in told]
+        if kind in kinds:
+            errors.append(field_errors.duplicate(f"{path}.type", kind))
+        kinds.append(kind)
+        errors += _validate_limit_range_item(item, kind, path)
+    return errors
+
+
+_COMPARED = (
+    ("min", "min", "max", "min", "min value {} is greater than max value {}"),
+    (
+        "defaultRequest",
+        "min",
+        "defaultRequest",
+        "defaultRequest",
+        "min value {} is greater than default request value {}",
+    ),
+    (
+        "defaultRequest",
+        "defaultRequest",
+        "max",
+        "defaultRequest",
+        "default request value {} is greater than max value {}",
+    ),
+    (
+        "defaultRequest",
+        "defaultRequest",
+        "default",
+        "defaultRequest",
+        "default request value {} is greater than default limit value {}",
+    ),
+    ("default", "min", "default", "min", "min value {} is greater than default value {}"),
+    ("default", "default", "max", "max", "default value {} is greater than max value {}"),
+)
+"""The field that is wrong, the smaller and the larger one, the one whose value is shown, and what is said."""
+_RATIO = "maxLimitRequestRatio"
+
+
+def _validate_limit_range_item(item: Object, kind: str, path: str) -> ErrorList:
+    """One of the limits, as ``ValidateLimitRange`` does."""
+    errors: ErrorList = []
+    given: dict[str, Object] = {}
+    for field in AMOUNTS:
+        if field == _RATIO and kind == "PersistentVolumeClaim":
+            bounds = {**(item.get("min") or {}), **(item.get("max") or {})}
+            if "storage" not in bounds:
+                text = "either minimum or maximum storage value is required, but neither was provided"
+                errors.append(field_errors.required(f"{path}.limits", text))
+        amounts: Object = item.get(field) or {}
+        if kind == "Pod" and field in ("default", "defaultRequest"):
+            if amounts:
+                errors.append(field_errors.forbidden(f"{path}.{field}", "may not be specified when `type` is 'Pod'"))
+            continue
+        given[field] = amounts
+        for name in sorted(amounts):
+            errors += _validate_limit_range_resource_name(name, kind, f"{path}.{field}[{name}]")
+    for name in sorted({name for amounts in given.values() for name in amounts}):
+        errors += _validate_limits_of(name, {field: all_[name] for field, all_ in given.items() if name in all_}, path)
+    return errors
+
+
+def _validate_limits_of(name: str, given: Object, path: str) -> ErrorList:
+    """The amounts of one resource against each other."""
+    errors: ErrorList = []
+    amounts = {field: parse_quantity(text) for field, text in given.items()}
+    for field, low, high, shown, text in _COMPARED:
+        if low in amounts and high in amounts and amounts[low] > amounts[high]:
+            told = text.format(given[low], given[high])
+            errors.append(field_errors.invalid(f"{path}.{field}[{name}]", given[shown], told))
+    ratio = amounts.get(_RATIO)
+    if ratio is not None:
+        where, text = f"{path}.{_RATIO}[{name}]", given[_RATIO]
+        if ratio < parse_quantity("1"):
+            errors.append(field_errors.invalid(where, text, f"ratio {text} is less than 1"))
+        if "min" in amounts and "max" in amounts:
+            value, most = _ratios(ratio, amounts["min"], amounts["max"])
+            if value > most:
+                shown = "+Inf" if most == math.inf else f"{most:f}"
+                errors.append(field_errors.invalid(where, text, f"ratio {text} is greater than max/min = {shown}"))
+    asked, default = given.get("defaultRequest"), given.get("default")
+    if asked is None or default is None or may_be_overcommitted(name):
+        return errors
+    if amounts["defaultRequest"] != amounts["default"]:
+        told = f"default value {default} must equal to defaultRequest value {asked} in {name}"
+        errors.append(field_errors.invalid(f"{path}.defaultRequest[{name}]", asked, told))
+    return errors
+
+
+_MAX_MILLI_VALUE = ((1 << 63) - 1) // 1000
+
+
+def _ratios(ratio: Quantity, low: Quantity, high: Quantity) -> tuple[float, float]:
+    """A ratio, and the most that it can be."""
+    value, least, most = float(ratio.value), low.value, high.value
+    if max(ratio.value, least, most) < _MAX_MILLI_VALUE:
+        value, least, most = ratio.milli_value / 1000, low.milli_value, high.milli_value
+    if least:
+        return value, most / least
+    return value, math.copysign(math.inf, most) if most else math.nan
+
+
+def _validate_limit_range_resource_name(name: str, kind: str, path: str) -> ErrorList:
+    """``validateLimitRangeResourceName``."""
+    faults = container_resource_texts(name) if kind in ("Container", "Pod") else resource_name_errors(name)
+    return [field_errors.invalid(path, name, text) for text in faults]

@@ -1,0 +1,69 @@
+"""How ``kubectl get`` shows Nodes. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    UNKNOWN,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    name_of,
+    part,
+    wide,
+)
+
+
+def print_node(value: Doc, now: Now) -> list[Any]:
+    status = part(value, "status") or {}
+    info = status.get("nodeInfo") or {}
+    ready = [c.get("status") == "True" for c in status.get("conditions") or () if c.get("type") == "Ready"]
+    shown = "Unknown" if not ready else "Ready" if ready[0] else "NotReady"
+    if part(value, "spec", "unschedulable"):
+        shown += ",SchedulingDisabled"
+    kernel = info.get("kernelVersion") or UNKNOWN
+    if info.get("architecture"):
+        kernel = f"{kernel} ({info['architecture']})"
+    return [
+        name_of(value),
+        shown,
+        ",".join(_roles(part(value, "metadata", "labels") or {})) or NONE,
+        age_of(value, now),
+        info.get("kubeletVersion", ""),
+        _address(status, "InternalIP"),
+        _address(status, "ExternalIP"),
+        info.get("osImage") or UNKNOWN,
+        kernel,
+        info.get("containerRuntimeVersion") or UNKNOWN,
+    ]
+
+
+def _roles(labels: Mapping[str, str]) -> list[str]:
+    prefix = "node-role.kubernetes.io/"
+    roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix)}
+    roles.add(labels.get("kubernetes.io/role", ""))
+    return sorted(role for role in roles if role)
+
+
+def _address(status: Doc, kind: str) -> str:
+    for address in status.get("addresses") or ():
+        if address.get("type") == kind:
+            return str(address.get("address"))
+    return NONE
+
+
+PRINTER = Printer(
+    (
+        NAME,
+        *columns("Status", "Roles"),
+        AGE,
+        *columns("Version"),
+        *wide("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
+    ),
+    print_node,
+)

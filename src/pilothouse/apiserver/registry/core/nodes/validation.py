@@ -1,0 +1,151 @@
+"""Validation of Nodes. After kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36)."""
+
+import re
+from collections.abc import Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.validation import validate_resource_quantity
+from pilothouse.apiserver.registry.generic.ip_validation import validate_cidr_for_legacy_field
+from pilothouse.machinery.cidrs import parse_cidr
+from pilothouse.machinery.names import label_value_errors, qualified_name_errors
+
+_LONGEST_FEATURE = 253
+_feature = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*", re.ASCII)
+_NO_FEATURE = (
+    "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "
+    "MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+)
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def _validate_pod_cidrs(ranges: Sequence[str | None]) -> ErrorList:
+    """What is wrong with the addresses of a node's pods: one range, or one of each family."""
+    errors: ErrorList = []
+    families: list[int] = []
+    for position, text in enumerate(ranges):
+        errors += validate_cidr_for_legacy_field(text or "", f"spec.podCIDRs[{position}]")
+        try:
+            families.append(parse_cidr(text or "").version)
+        except ValueError:
+            continue
+    if len(ranges) > 1 and sorted(families) != [4, 6]:
+        told = "may specify no more than one CIDR for each IP family"
+        errors.append(field_errors.invalid("spec.podCIDRs", [text or "" for text in ranges], told))
+    return errors
+
+
+def _validate_node_resources(status: Object) -> ErrorList:
+    """What is wrong with what a node has (``ValidateNodeResources``)."""
+    errors: ErrorList = []
+    for field in ("capacity", "allocatable"):
+        for name, amount in (status.get(field) or {}).items():
+            errors += validate_resource_quantity(name, amount, f"status.{field}.{name}")
+    return errors
+
+
+def _validate_declared_features(features: Sequence[str]) -> ErrorList:
+    """What is wrong with the features that a node declares: each once, in order (``validateNodeDeclaredFeatures``)."""
+    errors: ErrorList = []
+    for position, name in enumerate(features):
+        path = f"status.declaredFeatures[{position}]"
+        if len(name.encode()) > _LONGEST_FEATURE:
+            told = f"must be no more than {_LONGEST_FEATURE} characters"
+            errors.append(field_errors.invalid(path, name, f"invalid feature name {field_errors.shown(name)}: {told}"))
+        elif _feature.fullmatch(name) is None:
+            errors.append(
+                field_errors.invalid(path, name, f"invalid feature name {field_errors.shown(name)}: {_NO_FEATURE}")
+            )
+        following = features[position + 1] if position + 1 < len(features) else None
+        path = f"status.declaredFeatures[{position + 1}]"
+        if following == name:
+            errors.append(field_errors.duplicate(path, name))
+        elif following is not None and following < name:
+            errors.append(field_errors.invalid(path, following, "list must be sorted alphabetically"))
+    return errors
+
+
+def _validate_node_addresses(addresses: Sequence[Object]) -> ErrorList:
+    errors: ErrorList = []
+    seen: set[tuple[str, str]] = set()
+    for position, entry in enumerate(addresses):
+        kind, address = entry.get("type") or "", entry.get("address") or ""
+        if (kind, address) in seen:
+            errors.append(
+                field_errors.duplicate(
+                    f"status.addresses[{position}]", field_errors.internal_value("core.NodeAddress", entry)
+                )
+            )
+        seen.add((kind, address))
+    return errors
+
+
+def _validate_taints(taints: Sequence[Object]) -> ErrorList:
+    """``validateNodeTaints``; they are metadata to upstream."""
+    errors: ErrorList = []
+    seen: set[tuple[str, str]] = set()
+    for position, taint in enumerate(taints):
+        path = f"metadata.taints[{position}]"
+        key, effect, value = (taint.get(field) or "" for field in ("key", "effect", "value"))
+        errors += [field_errors.invalid(f"{path}.key", key, text) for text in qualified_name_errors(key)]
+        texts = label_value_errors(value)
+        if texts:
+            errors.append(field_errors.invalid(f"{path}.value", value, ";".join(texts)))
+        if not effect:
+            errors.append(field_errors.required(f"{path}.effect"))
+        elif effect not in _EFFECTS:
+            errors.append(field_errors.not_supported(f"{path}.effect", effect, _EFFECTS))
+        if (key, effect) in seen:
+            errors.append(_repeated(path, taint))
+        seen.add((key, effect))
+    return errors
+
+
+def _repeated(path: str, taint: Object) -> FieldError:
+    found = field_errors.duplicate(path, field_errors.internal_value("core.Taint", taint))
+    return FieldError(found.field, found.reason, f"{found.text}: taints must be unique by key and effect pair")
+
+
+def validate_node(obj: Object) -> ErrorList:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    errors = _validate_taints(spec.get("taints") or ()) + _validate_node_resources(status)
+    capacity = ((status.get("nodeInfo") or {}).get("swap") or {}).get("capacity")
+    if capacity is not None and capacity <= 0:
+        path = "metadata.nodeSwapStatus.capacity"
+        errors.append(field_errors.invalid(path, capacity, "must be greater than zero"))
+    return (
+        errors
+        + _validate_declared_features(status.get("declaredFeatures") or ())
+        + _validate_pod_cidrs(spec.get("podCIDRs") or ())
+    )
+
+
+def validate_node_update(obj: Object, old: Object) -> ErrorList:
+    spec, before = obj.get("spec") or {}, old.get("spec") or {}
+    if spec == before:
+        return []
+    errors: ErrorList = []
+    told = 'node updates may not change {} except from "" to valid'
+    ranges, known = spec.get("podCIDRs") or (), before.get("podCIDRs") or ()
+    changes = sum(new != was for new, was in zip(ranges, known, strict=False)) if len(ranges) == len(known) else 1
+    if known:
+        errors += [field_errors.forbidden("spec.podCIDRs", told.format("podCIDR"))] * changes
+    if before.get("providerID") and spec.get("providerID") != before["providerID"]:
+        errors.append(field_errors.forbidden("spec.providerID", told.format("providerID")))
+    errors += _validate_taints(spec.get("taints") or ())
+    if spec.get("externalID") != before.get("externalID"):
+        errors.append(field_errors.forbidden("spec.externalID", "may not be updated"))
+    return errors
+
+
+def validate_node_status_update(obj: Object, old: Object) -> ErrorList:
+    status, before = obj.get("status") or {}, old.get("status") or {}
+    errors: ErrorList = []
+    if any(status.get(field) != before.get(field) for field in ("capacity", "allocatable")):
+        errors += _validate_node_resources(status)
+    if status.get("declaredFeatures") != before.get("declaredFeatures"):
+        errors += _validate_declared_features(status.get("declaredFeatures") or ())
+    if status.get("addresses") != before.get("addresses"):
+        errors += _validate_node_addresses(status.get("addresses") or ())
+    return errors

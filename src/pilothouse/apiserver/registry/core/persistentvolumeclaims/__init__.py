@@ -1,0 +1,90 @@
+"""PersistentVolumeClaims."""
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.quantities import canonicalize
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.core.persistentvolumeclaims import printers as persistent_volume_claim_printers
+    from pilothouse.apiserver.registry.core.persistentvolumeclaims import (
+        validation as persistent_volume_claim_validation,
+    )
+
+
+class PersistentVolumeClaimStrategy(Strategy):
+    """``v1`` PersistentVolumeClaims."""
+
+    return_deleted_object = True
+    update_steps = ("object meta update", "object meta", "object", "update")
+
+    def defaulted_when_read(self, obj: Object) -> bool:
+        return True  # the phase: a create stores an empty status
+
+    def set_defaults(self, obj: Object) -> None:
+        set_defaults_persistent_volume_claim(obj)
+
+    def prepare_for_create(self, obj: Object, now: str) -> None:
+        obj["status"] = {"phase": "Pending"}
+        _prepare_data_sources(obj["spec"], {})
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        _prepare_data_sources(obj["spec"], old["spec"])
+
+    def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
+        status = ensure_object(obj, "status")
+        canonicalize(status.get("capacity"))
+        canonicalize(status.get("allocatedResources"))
+
+    def validate(self, obj: Object) -> ErrorList:
+        return persistent_volume_claim_validation.validate_persistent_volume_claim_spec(obj["spec"], "spec")
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        return persistent_volume_claim_validation.validate_persistent_volume_claim_again(obj, old)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return persistent_volume_claim_validation.validate_persistent_volume_claim_update(obj, old)
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return persistent_volume_claim_validation.validate_persistent_volume_claim_status_update(obj, old)
+
+
+def set_defaults_persistent_volume_claim(obj: Object) -> None:
+    set_absent(ensure_object(obj, "status"), {"phase": "Pending"})
+    spec = ensure_object(obj, "spec")
+    set_absent(spec, {"volumeMode": "Filesystem"})
+    resources = ensure_object(spec, "resources")
+    for amounts in (resources.get("requests"), resources.get("limits")):
+        canonicalize(amounts)
+    for field in ("dataSource", "dataSourceRef"):
+        if spec.get(field) is not None:
+            spec[field].setdefault("apiGroup", None)  # printed even when it is not set
+
+
+_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+"""Groups and kinds that the older field has always been for."""
+
+
+def _prepare_data_sources(spec: Object, before: Object) -> None:
+    """Drop what is behind a gate (CrossNamespaceVolumeDataSource) and what the older field is not for, unless it was
+    there before; then both fields say the same (``pkg/registry/core/persistentvolumeclaim``)."""
+    if (spec.get("dataSourceRef") or {}).get("namespace") and before.get("dataSourceRef") is None:
+        del spec["dataSourceRef"]
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    is_known = source is None or (source.get("apiGroup") or "", source.get("kind")) in _SOURCES
+    if reference is None and not is_known and before.get("dataSource") is before.get("dataSourceRef") is None:
+        source = None
+        del spec["dataSource"]
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = {name: value for name, value in reference.items() if name != "namespace"}
+
+
+REGISTRATION = Registration(
+    PersistentVolumeClaimStrategy(),
+    printer=lambda: persistent_volume_claim_printers.PRINTER,
+)

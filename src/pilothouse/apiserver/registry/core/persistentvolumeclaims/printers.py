@@ -1,0 +1,68 @@
+"""How ``kubectl get`` shows PersistentVolumeClaims. After kubernetes' ``pkg/printers/internalversion/printers.go``
+(v1.36).
+"""
+
+from typing import Any
+
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    UNSET,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    name_of,
+    part,
+    wide,
+)
+
+_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+_LEGACY_CLASS = "volume.beta.kubernetes.io/storage-class"
+
+
+def access_modes(modes: Any) -> str:
+    return ",".join(short for mode, short in _MODES.items() if mode in (modes or ()))
+
+
+def storage_class_of(value: Doc) -> str:
+    annotations = part(value, "metadata", "annotations") or {}
+    return annotations.get(_LEGACY_CLASS) or part(value, "spec", "storageClassName") or ""
+
+
+def phase_of(value: Doc) -> str:
+    deleting = part(value, "metadata", "deletionTimestamp")
+    return "Terminating" if deleting else part(value, "status", "phase") or ""
+
+
+def print_persistent_volume_claim(value: Doc, now: Now) -> list[Any]:
+    spec = part(value, "spec") or {}
+    bound = bool(spec.get("volumeName"))
+    return [
+        name_of(value),
+        phase_of(value),
+        spec.get("volumeName", ""),
+        (part(value, "status", "capacity", "storage") or "0") if bound else "",
+        access_modes(part(value, "status", "accessModes")) if bound else "",
+        storage_class_of(value),
+        spec.get("volumeAttributesClassName") or UNSET,
+        age_of(value, now),
+        spec.get("volumeMode") or UNSET,
+    ]
+
+
+PRINTER = Printer(
+    (
+        NAME,
+        *columns("Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass"),
+        AGE,
+        *wide("VolumeMode"),
+    ),
+    print_persistent_volume_claim,
+)

@@ -1,0 +1,243 @@
+"""Validation of PersistentVolumeClaims. After kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36)."""
+
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.validation import validate_resource_quantity
+from pilothouse.apiserver.registry.generic.meta_validation import (
+    validate_annotations,
+    validate_label_selector,
+    validate_labels,
+)
+from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_immutable_fields
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, qualified_name_errors
+from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quantity
+
+_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_VOLUME_MODES = ("Block", "Filesystem")
+POSITIVE = "must be greater than zero"
+_IMMUTABLE_CLAIM = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"
+)
+_CLASS = "volume.beta.kubernetes.io/storage-class"
+_ATTRIBUTES = "volumeAttributesClassName"
+_RESIZES = (
+    *("ControllerResizeInProgress", "ControllerResizeInfeasible"),
+    *("NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending"),
+)
+_NOT_OF_TEMPLATES = (
+    *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"),
+)
+_ZERO = parse_quantity("0")
+
+
+def is_negative(text: Any) -> bool:
+    """Whether it is an amount below zero."""
+    try:
+        return parse_quantity(str(text)) < _ZERO
+    except QuantityError:
+        return False  # which its type tells
+
+
+def is_positive(text: Any) -> bool:
+    """Whether it is an amount above zero."""
+    try:
+        return parse_quantity(str(text)) > _ZERO
+    except QuantityError:
+        return False
+
+
+def validate_access_modes(spec: Object, path: str) -> ErrorList:
+    """What is wrong with the ways in which a volume is used, or asked for."""
+    modes = spec.get("accessModes") or []
+    errors = [field_errors.not_supported(f"{path}.accessModes", mode, _MODES) for mode in modes if mode not in _MODES]
+    if "ReadWriteOncePod" in modes and any(mode in _MODES[:3] for mode in modes):
+        text = "may not use ReadWriteOncePod with other access modes"
+        errors.append(field_errors.forbidden(f"{path}.accessModes", text))
+    return errors
+
+
+def validate_volume_mode(spec: Object, path: str) -> ErrorList:
+    """What is wrong with what is in a volume: files, or blocks."""
+    mode = spec.get("volumeMode")
+    return [] if mode in _VOLUME_MODES else [field_errors.not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES)]
+
+
+def validate_persistent_volume_claim_spec(spec: Object, path: str, *, any_group: bool = False) -> ErrorList:
+    """What is wrong with the spec of a claim (``ValidatePersistentVolumeClaimSpec``). ``any_group``: a claim whose
+    data comes from some group may name any."""
+    errors: ErrorList = []
+    if not spec.get("accessModes"):
+        errors.append(field_errors.required(f"{path}.accessModes", "at least 1 access mode is required"))
+    if spec.get("selector") is not None:
+        errors += validate_label_selector(spec["selector"], f"{path}.selector")
+    errors += validate_access_modes(spec, path)
+    requests = _requests(spec)
+    if "storage" not in requests:
+        errors.append(field_errors.required(f"{path}.resources[storage]"))
+    elif not is_positive(requests["storage"]):
+        errors.append(field_errors.invalid(f"{path}.resources[storage]", requests["storage"], POSITIVE))
+    errors += _validate_class_name(spec, path, "storageClassName") + validate_volume_mode(spec, path)
+    errors += _validate_data_source(spec, path, any_group=any_group)
+    return errors + _validate_class_name(spec, path, _ATTRIBUTES)
+
+
+def validate_persistent_volume_claim_template(template: Object, path: str) -> ErrorList:
+    """What is wrong with a template for claims, of which only labels and annotations are taken."""
+    meta = template.get("metadata") or {}
+    errors = validate_annotations(meta.get("annotations") or {}, f"{path}.metadata.annotations")
+    errors += validate_labels(meta.get("labels") or {}, f"{path}.metadata.labels")
+    errors += [
+        field_errors.forbidden(f"{path}.metadata.{'uID' if field == 'uid' else field}", "cannot be set")
+        for field in _NOT_OF_TEMPLATES
+        if meta.get(field)
+    ]
+    return errors + validate_persistent_volume_claim_spec(template.get("spec") or {}, f"{path}.spec")
+
+
+def _validate_class_name(spec: Object, path: str, field: str) -> ErrorList:
+    name = spec.get(field)
+    return [field_errors.invalid(f"{path}.{field}", name, text) for text in dns_subdomain_errors(name)] if name else []
+
+
+def validate_persistent_volume_claim_again(obj: Object, old: Object) -> ErrorList:
+    spec, before = obj["spec"], old["spec"]
+    if spec == before:
+        return []
+    sources = (before.get(field) or {} for field in ("dataSource", "dataSourceRef"))
+    any_group = any(source.get("apiGroup") is not None for source in sources)
+    return validate_persistent_volume_claim_spec(spec, "spec", any_group=any_group)
+
+
+def validate_persistent_volume_claim_update(obj: Object, old: Object) -> ErrorList:
+    spec, before = obj["spec"], old["spec"]
+    errors: ErrorList = []
+    notes, known = ((each["metadata"].get("annotations") or {}).get(_CLASS) for each in (obj, old))
+    upgraded = known is not None and before.get("storageClassName") is None and notes in (None, known)
+    upgraded = upgraded and spec.get("storageClassName") == known
+    if notes != known and not upgraded:
+        errors.append(field_errors.invalid(f"metadata.annotations.{_CLASS}", notes or "", IMMUTABLE))
+    if spec == before:
+        return errors
+    status = old.get("status") or {}
+    same, was_same = _without_mutable(spec, before, known, is_bound=status.get("phase") == "Bound")
+    if same != was_same:
+        diff = field_errors.internal_diff("core.PersistentVolumeClaimSpec", was_same, same)
+        errors.append(field_errors.forbidden("spec", _IMMUTABLE_CLAIM + diff))
+    wanted, was = (_amount(_requests(each)) for each in (spec, before))
+    if wanted < was and wanted <= _amount(status.get("capacity") or {}):
+        told = "field can not be less than status.capacity"
+        errors.append(field_errors.forbidden("spec.resources.requests.storage", told))
+    errors += validate_immutable_fields(spec, before, "", {"volumeMode": "*string"})
+    has = spec.get(_ATTRIBUTES)
+    if not has and has != before.get(_ATTRIBUTES) and status.get("currentVolumeAttributesClassName") is not None:
+        what = "nil" if has is None else "empty string"
+        told = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+        errors.append(field_errors.forbidden(f"spec.{_ATTRIBUTES}", told))
+    return errors
+
+
+def validate_persistent_volume_claim_status_update(obj: Object, old: Object) -> ErrorList:
+    status: Object = obj.get("status") or {}
+    errors = _validate_basic(status.get("capacity") or {}, "status.capacity")
+    path = "status.allocatedResourceStatuses"
+    for name, state in (status.get("allocatedResourceStatuses") or {}).items():
+        errors += _validate_resource(name, path)
+        if state not in _RESIZES:
+            # Upstream shows the name of the resource rather than the state.
+            errors.append(field_errors.not_supported(path, name, _RESIZES))
+    path = "status.allocatedResources"
+    for name, amount in (status.get("allocatedResources") or {}).items():
+        found = _validate_resource(name, path) or _validate_basic({name: amount}, path)
+        errors += found or validate_resource_quantity("storage", amount, f"{path}[{name}]")
+    return errors
+
+
+def _validate_resource(name: str, path: str) -> ErrorList:
+    """Of Kubernetes' own resources a claim has storage only (``validatePersistentVolumeClaimResourceKey``)."""
+    told = qualified_name_errors(name)
+    if told:
+        return [field_errors.invalid(path, name, text) for text in told]
+    is_native = "/" not in name or "kubernetes.io/" in name
+    return [field_errors.not_supported(path, name, ("storage",), plain=True)] if is_native and name != "storage" else []
+
+
+def _validate_basic(amounts: Object, path: str) -> ErrorList:
+    told = "must be a valid resource quantity"
+    return [
+        field_errors.invalid(f"{path}[{name}]", parse_quantity(str(amount)).value, told)
+        for name, amount in amounts.items()
+        if is_negative(amount)
+    ]
+
+
+def _amount(amounts: Object) -> Quantity:
+    """Of storage; zero where none is named."""
+    try:
+        return parse_quantity(str(amounts.get("storage") or "0"))
+    except QuantityError:
+        return _ZERO  # which its type tells
+
+
+def _validate_data_source(spec: Object, path: str, *, any_group: bool) -> ErrorList:
+    """Where the data of a claim comes from: two fields, which say the same unless the newer one names a namespace."""
+    errors: ErrorList = []
+    for field in ("dataSource", "dataSourceRef"):
+        source, where = spec.get(field), f"{path}.{field}"
+        if source is None:
+            continue
+        errors += [field_errors.required(f"{where}.{part}") for part in ("name", "kind") if not source.get(part)]
+        group, kind = source.get("apiGroup") or "", source.get("kind") or ""
+        if not group and kind != "PersistentVolumeClaim":
+            told = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+            errors.append(field_errors.invalid(where, kind, told))
+        if group and not any_group:
+            told_of = dns_subdomain_errors(group)
+            errors += [field_errors.invalid(f"{where}.apiGroup", group, text) for text in told_of]
+        namespace = source.get("namespace")
+        if namespace:
+            told_of = dns_label_errors(namespace)
+            errors += [field_errors.invalid(f"{where}.namespace", namespace, text) for text in told_of]
+    older, newer = spec.get("dataSource"), spec.get("dataSourceRef")
+    if older is not None and newer is not None:
+        if newer.get("namespace"):
+            told = "may not be specified when dataSourceRef.namespace is specified"
+            errors.append(field_errors.invalid(path, f"{path}.dataSource", told))
+        elif any((older.get(part) or None) != (newer.get(part) or None) for part in ("apiGroup", "kind", "name")):
+            errors.append(field_errors.invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
+    return errors
+
+
+def _requests(spec: Object) -> Object:
+    """What a claim asks for. What was stored by somebody else's hand may lack it."""
+    requests: Object = (spec.get("resources") or {}).get("requests") or {}
+    return requests
+
+
+def _without_mutable(spec: Object, before: Object, noted: str | None, *, is_bound: bool) -> tuple[Object, Object]:
+    """The new spec and the old one with everything made equal that may change.
+
+    A volume is set once, as is a class that was left open, or was only noted. What is asked for changes once there is
+    a volume.
+    """
+    new, old = dict(spec), dict(before)
+    if not before.get("volumeName"):
+        _put(old, "volumeName", spec.get("volumeName"))
+    if before.get("storageClassName") is None and noted in (None, spec.get("storageClassName")):
+        _put(new, "storageClassName", None)
+    if is_bound:
+        _put(new, _ATTRIBUTES, before.get(_ATTRIBUTES))
+        if _requests(spec):
+            requests = {**_requests(spec), "storage": _requests(before).get("storage", "0")}
+            new["resources"] = {**spec["resources"], "requests": requests}
+    return new, old
+
+
+def _put(spec: Object, field: str, value: Any) -> None:
+    if value is None:
+        spec.pop(field, None)
+    else:
+        spec[field] = value

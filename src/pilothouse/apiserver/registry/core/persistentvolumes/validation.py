@@ -1,0 +1,157 @@
+"""Validation of PersistentVolumes. After kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36)."""
+
+from posixpath import normpath
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.persistentvolumeclaims.validation import (
+    POSITIVE,
+    is_negative,
+    is_positive,
+    validate_access_modes,
+    validate_volume_mode,
+)
+from pilothouse.apiserver.registry.core.pods.affinity import validate_node_selector
+from pilothouse.apiserver.registry.core.volume_sources import validate_persistent_volume_source
+from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_immutable_fields
+from pilothouse.machinery.names import dns_subdomain_errors
+from pilothouse.machinery.quantities import parse_quantity
+
+_RECLAIM = ("Delete", "Recycle", "Retain")
+_NOT_A_SOURCE = (
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+)
+
+
+def _validate_classes(spec: Object) -> ErrorList:
+    name, attributes = spec.get("storageClassName"), spec.get("volumeAttributesClassName")
+    errors = (
+        [field_errors.invalid("spec.storageClassName", name, text) for text in dns_subdomain_errors(name)]
+        if name
+        else []
+    )
+    errors += validate_volume_mode(spec, "spec")
+    if attributes is None:
+        return errors
+    path = "spec.volumeAttributesClassName"
+    if not attributes:
+        errors.append(field_errors.required(path, "an empty string is disallowed"))
+    else:
+        errors += [field_errors.invalid(path, attributes, text) for text in dns_subdomain_errors(attributes)]
+    if spec.get("csi") is None:
+        errors.append(field_errors.required("spec.csi", "has to be specified when using volumeAttributesClassName"))
+    return errors
+
+
+_MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
+_MOUNTED_WITH_OPTIONS = frozenset(
+    (
+        *("gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder"),
+        *("cephfs", "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk"),
+    )
+)
+
+
+def validate_persistent_volume_more(obj: Object) -> ErrorList:
+    """``checkMountOption`` (kubernetes ``pkg/volume/validation``)."""
+    if _MOUNT_OPTIONS not in (obj["metadata"].get("annotations") or {}):
+        return []
+    if any(obj["spec"].get(source) is not None for source in _MOUNTED_WITH_OPTIONS):
+        return []
+    told = "may not specify mount options for this volume type"
+    return [field_errors.forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", told)]
+
+
+def validate_persistent_volume(obj: Object) -> ErrorList:
+    spec = obj["spec"]
+    capacity = spec.get("capacity") or {}
+    errors = [] if spec.get("accessModes") else [field_errors.required("spec.accessModes")]
+    errors += validate_access_modes(spec, "spec")
+    if not capacity:
+        errors.append(field_errors.required("spec.capacity"))
+    if "storage" not in capacity or len(capacity) > 1:
+        shown = field_errors.internal_value("{}quantity", spec.get("capacity"))
+        errors.append(field_errors.not_supported("spec.capacity", shown, ("storage",)))
+    for name, amount in capacity.items():
+        if is_negative(amount):
+            told = "must be a valid resource quantity"
+            errors.append(field_errors.invalid(f"spec.capacity[{name}]", parse_quantity(amount).value, told))
+        if not is_positive(amount):
+            errors.append(field_errors.invalid(f"spec.capacity[{name}]", amount, POSITIVE))
+    policy = spec.get("persistentVolumeReclaimPolicy")
+    if policy not in _RECLAIM:
+        errors.append(field_errors.not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
+    affinity = spec.get("nodeAffinity")
+    if affinity is not None and affinity.get("required") is None:
+        errors.append(field_errors.required("spec.nodeAffinity.required", "must specify required node constraints"))
+    elif affinity is not None:
+        errors += validate_node_selector(affinity["required"], "spec.nodeAffinity.required")
+    errors += validate_persistent_volume_source(spec, obj["metadata"].get("name") or "")
+    path = (spec.get("hostPath") or {}).get("path") or ""
+    if policy == "Recycle" and path.startswith("/") and normpath(path).strip("/") == "":
+        told = "may not be 'recycle' for a hostPath mount of '/'"
+        errors.append(field_errors.forbidden("spec.persistentVolumeReclaimPolicy", told))
+    return errors + _validate_classes(spec)
+
+
+def validate_persistent_volume_update(obj: Object, old: Object) -> ErrorList:
+    spec, before = obj["spec"], old["spec"]
+    if spec == before:
+        return []
+    errors: ErrorList = []
+    sources = [{k: v for k, v in each.items() if k not in _NOT_A_SOURCE} for each in (spec, before)]
+    csi, driver = sources[0].get("csi"), sources[1].get("csi")
+    if csi is not None and driver is not None and driver.get("controllerExpandSecretRef") is None:
+        # It may be set once.
+        sources[0]["csi"] = {k: v for k, v in csi.items() if k != "controllerExpandSecretRef"}
+    if sources[0] != sources[1]:
+        diff = field_errors.internal_diff("core.PersistentVolumeSource", sources[1], sources[0])
+        told = f"spec.persistentvolumesource is immutable after creation\n{diff}"
+        errors.append(field_errors.forbidden("spec.persistentvolumesource", told))
+    errors += validate_immutable_fields(spec, before, "", {"volumeMode": "*string"})
+    known = before.get("nodeAffinity")
+    if known and spec.get("nodeAffinity") not in (known, with_stable_labels(known, spec.get("nodeAffinity"))):
+        told = f"{IMMUTABLE}, except for updating from beta label to GA"
+        shown = field_errors.internal_value("*core.VolumeNodeAffinity", spec.get("nodeAffinity"))
+        errors.append(field_errors.invalid("nodeAffinity", shown, told))
+    name = "volumeAttributesClassName"
+    if before.get(name) is not None and spec.get(name) is None:
+        told = "update from non-nil value to nil is forbidden"
+        errors.append(field_errors.forbidden(f"spec.{name}", told))
+    return errors
+
+
+_STABLE = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+}
+
+
+def with_stable_labels(affinity: Object, wanted: Object | None) -> Object:
+    """The affinity of a volume with the labels that have other names by now, wherever ``wanted`` has these."""
+    terms = (affinity.get("required") or {}).get("nodeSelectorTerms") or ()
+    others = ((wanted or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+    if len(terms) != len(others):
+        return affinity
+    found = []
+    for term, other in zip(terms, others, strict=True):
+        asked, named = term.get("matchExpressions") or (), other.get("matchExpressions") or ()
+        if len(asked) == len(named):
+            asked = [
+                {**one, "key": another.get("key")} if _STABLE.get(one.get("key") or "") == another.get("key") else one
+                for one, another in zip(asked, named, strict=True)
+            ]
+        found.append({**term, **({"matchExpressions": asked} if asked else {})})
+    return {**affinity, "required": {**affinity["required"], "nodeSelectorTerms": found}}

@@ -1,0 +1,165 @@
+"""Affinity of pods and nodes, and how pods are spread.
+
+After ``validateAffinity``, ``ValidateNodeSelector``, ``validateTopologySpreadConstraints`` and what they call in
+kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36). ``pod_rules`` calls them; volumes choose nodes, too.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.pods.label_keys import validate_label_keys
+from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, label_value_errors, qualified_name_errors
+
+_UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
+_NODE_POLICIES = ("Honor", "Ignore")
+_NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+_POSITIVE = "must be greater than zero"
+
+
+def _names(field: str, value: str, told: Iterable[str]) -> ErrorList:
+    return [field_errors.invalid(field, value, text) for text in told]
+
+
+def validate_affinity(affinity: Object, path: str) -> ErrorList:
+    """What is wrong with the affinity of a pod."""
+    errors: ErrorList = []
+    node = affinity.get("nodeAffinity")
+    if node is not None:
+        errors += _validate_node_affinity(node, f"{path}.nodeAffinity")
+    for field in ("podAffinity", "podAntiAffinity"):
+        found = affinity.get(field) or {}
+        for position, term in enumerate(found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
+            where = f"{path}.{field}.requiredDuringSchedulingIgnoredDuringExecution[{position}]"
+            errors += _validate_pod_affinity_term(term, where)
+        for position, weighted in enumerate(found.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+            where = f"{path}.{field}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
+            errors += _validate_weight(weighted, where)
+            errors += _validate_pod_affinity_term(weighted.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm")
+    return errors
+
+
+def _validate_weight(term: Object, path: str) -> ErrorList:
+    weight = term.get("weight") or 0
+    return [] if 1 <= weight <= 100 else [field_errors.invalid(f"{path}.weight", weight, "must be in the range 1-100")]
+
+
+def _validate_node_affinity(affinity: Object, path: str) -> ErrorList:
+    errors: ErrorList = []
+    wanted = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if wanted is not None:
+        errors += validate_node_selector(wanted, f"{path}.requiredDuringSchedulingIgnoredDuringExecution")
+    for position, weighted in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+        where = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
+        errors += _validate_weight(weighted, where)
+        # No node has to have what is only preferred, so that upstream lets the values be what they like.
+        errors += _validate_node_selector_term(
+            weighted.get("preference") or {}, f"{where}.preference", values_too=False
+        )
+    return errors
+
+
+def validate_node_selector(selector: Object, path: str) -> ErrorList:
+    """What is wrong with a choice of nodes, of a pod or of a volume."""
+    where, terms = f"{path}.nodeSelectorTerms", selector.get("nodeSelectorTerms") or ()
+    if not terms:
+        return [field_errors.required(where, "must have at least one node selector term")]
+    errors: ErrorList = []
+    for position, term in enumerate(terms):
+        errors += _validate_node_selector_term(term, f"{where}[{position}]")
+    return errors
+
+
+def _validate_node_selector_term(term: Object, path: str, *, values_too: bool = True) -> ErrorList:
+    errors: ErrorList = []
+    for position, wanted in enumerate(term.get("matchExpressions") or ()):
+        where = f"{path}.matchExpressions[{position}]"
+        operator, values = wanted.get("operator") or "", wanted.get("values") or ()
+        if operator in ("In", "NotIn") and not values:
+            errors.append(
+                field_errors.required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+            )
+        elif operator in ("Exists", "DoesNotExist") and values:
+            told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            errors.append(field_errors.forbidden(f"{where}.values", told))
+        elif operator in ("Gt", "Lt") and len(values) != 1:
+            told = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            errors.append(field_errors.required(f"{where}.values", told))
+        elif operator not in _NODE_OPERATORS:
+            errors.append(
+                field_errors.invalid(f"{where}.operator", field_errors.named(operator), "not a valid selector operator")
+            )
+        key = wanted.get("key") or ""
+        errors += _names(f"{where}.key", key, qualified_name_errors(key))
+        for at, value in enumerate(values if values_too else ()):
+            errors += _names(f"{where}.values[{at}]", value, label_value_errors(value))
+    for position, wanted in enumerate(term.get("matchFields") or ()):
+        errors += _validate_node_field_selector_requirement(wanted, f"{path}.matchFields[{position}]")
+    return errors
+
+
+def _validate_node_field_selector_requirement(wanted: Object, path: str) -> ErrorList:
+    """``ValidateNodeFieldSelectorRequirement``: nodes can be chosen by their names only."""
+    errors: ErrorList = []
+    operator, values, key = wanted.get("operator") or "", wanted.get("values") or (), wanted.get("key") or ""
+    if operator not in ("In", "NotIn"):
+        errors.append(
+            field_errors.invalid(f"{path}.operator", field_errors.named(operator), "not a valid selector operator")
+        )
+    elif len(values) != 1:
+        told = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        errors.append(field_errors.required(f"{path}.values", told))
+    if key != "metadata.name":
+        return [*errors, field_errors.invalid(f"{path}.key", key, "not a valid field selector key")]
+    for at, value in enumerate(values):
+        errors += _names(f"{path}.values[{at}]", value, dns_subdomain_errors(value))
+    return errors
+
+
+def _validate_pod_affinity_term(term: Object, path: str) -> ErrorList:
+    errors: ErrorList = []
+    for field in ("labelSelector", "namespaceSelector"):
+        if term.get(field) is not None:
+            errors += validate_label_selector(term[field], f"{path}.{field}")
+    for name in term.get("namespaces") or ():
+        errors += _names(f"{path}.namespace", name, dns_label_errors(name))
+    errors += validate_label_keys(term, path)
+    key = term.get("topologyKey") or ""
+    if not key:
+        errors.append(field_errors.required(f"{path}.topologyKey", "can not be empty"))
+    # Upstream looks at the name of an empty key, too.
+    return errors + _names(f"{path}.topologyKey", key, qualified_name_errors(key))
+
+
+def validate_topology_spread_constraints(constraints: Sequence[Object], path: str) -> ErrorList:
+    """What is wrong with how the pods like this one are spread."""
+    errors: ErrorList = []
+    kinds = [(each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "") for each in constraints]
+    for position, constraint in enumerate(constraints):
+        where = f"{path}[{position}]"
+        skew, (key, action) = constraint.get("maxSkew") or 0, kinds[position]
+        if skew <= 0:
+            errors.append(field_errors.invalid(f"{where}.maxSkew", skew, _POSITIVE))
+        if not key:
+            errors.append(field_errors.required(f"{where}.topologyKey", "can not be empty"))
+        if action not in _UNSATISFIABLE:
+            errors.append(field_errors.not_supported(f"{where}.whenUnsatisfiable", action, _UNSATISFIABLE))
+        # Of two that are the same, the one is named that has another after it.
+        if (key, action) in kinds[position + 1 :]:
+            errors.append(field_errors.duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
+        least = constraint.get("minDomains")
+        if least is not None and least <= 0:
+            errors.append(field_errors.invalid(f"{where}.minDomains", least, _POSITIVE))
+        if least is not None and action != "DoNotSchedule":
+            told = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+            errors.append(field_errors.invalid(f"{where}.minDomains", least, told))
+        for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            policy = constraint.get(field)
+            if policy is not None and policy not in _NODE_POLICIES:
+                errors.append(field_errors.not_supported(f"{where}.{field}", policy, _NODE_POLICIES))
+        errors += validate_label_keys(constraint, where)
+        if constraint.get("labelSelector") is not None:
+            errors += validate_label_selector(constraint["labelSelector"], f"{where}.labelSelector")
+    return errors

@@ -1,0 +1,155 @@
+"""Annotations of pods that say something to the server, in pods and in templates.
+
+After ``ValidatePodSpecificAnnotations``, ``ValidatePodSpecificAnnotationUpdates`` and the checks of profiles that are
+there twice in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.pods.security_context import visited
+from pilothouse.apiserver.registry.core.validation import validate_tolerations
+from pilothouse.apiserver.registry.core.volume_sources import validate_local_descending_path
+from pilothouse.machinery.go_text import quote
+
+MIRROR = "kubernetes.io/config.mirror"
+_TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"
+_COST = "controller.kubernetes.io/pod-deletion-cost"
+_SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
+_SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
+_APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_TOLD = (MIRROR, _TOLERATIONS, _COST, _SECCOMP_POD, _SECCOMP, _APP_ARMOR)
+_SECCOMP_PROFILES = ("runtime/default", "docker/default", "unconfined")
+_LOCAL = "localhost/"
+_cost = re.compile("-?[0-9]+", re.ASCII)
+
+Annotations = Mapping[str, str]
+
+
+def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) -> ErrorList:
+    """What is wrong with those of a pod that has this spec."""
+    if not any(key.startswith(_TOLD) for key in annotations):
+        return []
+    errors: ErrorList = []
+    if MIRROR in annotations and not spec.get("nodeName"):
+        told = "must set spec.nodeName if mirror pod annotation is set"
+        errors.append(field_errors.invalid(f"{path}[{MIRROR}]", annotations[MIRROR], told))
+    if annotations.get(_TOLERATIONS):
+        errors += _validate_tolerations_annotation(annotations[_TOLERATIONS], path)
+    if not _is_cost(annotations):
+        errors.append(field_errors.invalid(f"{path}[{_COST}]", annotations[_COST], "must be a 32bit integer"))
+    for key, profile in annotations.items():
+        if key == _SECCOMP_POD or key.startswith(_SECCOMP):
+            errors += _validate_seccomp_annotation(profile, f"{path}.{key}")
+    names: set[str] | None = None
+    for key, profile in annotations.items():
+        if not key.startswith(_APP_ARMOR):
+            continue
+        if names is None:
+            names = {container.get("name") or "" for _where, container in visited(spec, path)}
+        name = key.removeprefix(_APP_ARMOR)
+        if name not in names:
+            errors.append(field_errors.invalid(f"{path}[{key}]", name, "container not found"))
+        if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCAL):
+            told = f"invalid AppArmor profile name: {quote(profile)}"
+            errors.append(field_errors.invalid(f"{path}[{key}]", profile, told))
+    return errors
+
+
+def validate_pod_annotations_update(
+    annotations: Annotations, before: Annotations, spec: Object, path: str
+) -> ErrorList:
+    """What is wrong with a change of them, and with what they are then."""
+    if annotations == before:
+        return []
+    errors: ErrorList = []
+    for key, value in before.items():
+        if annotations.get(key) != value:
+            errors += _validate_immutable_annotations(key, f"{path}[{key}]", "remove or update")
+    for key in annotations:
+        if key not in before:
+            errors += _validate_immutable_annotations(key, f"{path}[{key}]", "add")
+    if not _is_cost(before):
+        # What was wrong before may stay so.
+        annotations = {key: value for key, value in annotations.items() if key != _COST}
+    return errors + validate_pod_annotations(annotations, spec, path)
+
+
+def _validate_immutable_annotations(key: str, path: str, verb: str) -> ErrorList:
+    if key.startswith(_APP_ARMOR):
+        return [field_errors.forbidden(path, f"may not {verb} AppArmor annotations")]
+    return [field_errors.forbidden(path, f"may not {verb} mirror pod annotation")] if key == MIRROR else []
+
+
+def _validate_tolerations_annotation(text: str, path: str) -> ErrorList:
+    try:
+        tolerations = msgspec.json.decode(text, type=list[dict[str, object]] | None)
+    except msgspec.MsgspecError as error:
+        return [field_errors.invalid(path, _TOLERATIONS, str(error))]
+    return validate_tolerations(tolerations or (), f"{path}.{_TOLERATIONS}")
+
+
+def _is_cost(annotations: Annotations) -> bool:
+    """Whether the order in which pods are deleted is a number as Go writes it, if it is there."""
+    text = annotations.get(_COST)
+    if text is None:
+        return True
+    if _cost.fullmatch(text) is None or (text[0] == "0" and text != "0"):
+        return False
+    return -(1 << 31) <= int(text) < 1 << 31
+
+
+def _validate_seccomp_annotation(profile: str, path: str) -> ErrorList:
+    if profile in _SECCOMP_PROFILES:
+        return []
+    if profile.startswith(_LOCAL):
+        return validate_local_descending_path(profile.removeprefix(_LOCAL), path)
+    return [field_errors.invalid(path, profile, "must be a valid seccomp profile")]
+
+
+# Profiles that are there twice --------------------------------------------------------------------------------------
+
+
+def validate_profile_annotations(annotations: Annotations, spec: Object, path: str) -> ErrorList:
+    """Where annotations and fields name other profiles. Asked of what is new."""
+    if not any(key.startswith((_SECCOMP_POD, _SECCOMP, _APP_ARMOR)) for key in annotations):
+        return []
+    whole: Object = spec.get("securityContext") or {}
+    where = f"{path}.securityContext.seccompProfile"
+    errors = _differs("seccomp", annotations.get(_SECCOMP_POD), whole.get("seccompProfile"), where)
+    containers = list(visited(spec, path))
+    for at, container in containers:
+        profile = (container.get("securityContext") or {}).get("seccompProfile")
+        written = annotations.get(f"{_SECCOMP}{container.get('name') or ''}")
+        errors += _differs("seccomp", written, profile, f"{at}.securityContext.seccompProfile")
+    if (spec.get("os") or {}).get("name") == "windows":
+        return errors
+    for at, container in containers:
+        profile = (container.get("securityContext") or {}).get("appArmorProfile") or whole.get("appArmorProfile")
+        written = annotations.get(f"{_APP_ARMOR}{container.get('name') or ''}")
+        errors += _differs("apparmor", written, profile, f"{at}.securityContext.appArmorProfile")
+    return errors
+
+
+def _differs(called: str, written: str | None, profile: Object | None, path: str) -> ErrorList:
+    if written is None or profile is None:
+        return []
+    match profile.get("type"):
+        case "Unconfined":
+            same = written == "unconfined"
+        case "RuntimeDefault":
+            same = written == "runtime/default" or (called == "seccomp" and written == "docker/default")
+        case "Localhost":
+            same = written.startswith(_LOCAL)
+            if same and written.removeprefix(_LOCAL) != profile.get("localhostProfile"):
+                told = f"{called} profile in annotation and field must match"
+                return [field_errors.forbidden(f"{path}.localhostProfile", told)]
+        case _:
+            same = True
+    told = f"{called} type in annotation and field must match"
+    return [] if same else [field_errors.forbidden(f"{path}.type", told)]

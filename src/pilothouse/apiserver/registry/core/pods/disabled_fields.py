@@ -1,0 +1,49 @@
+"""Fields of pod specs that are behind gates which are off, so that the server drops them.
+
+Follows ``DropDisabledTemplateFields`` and ``DropDisabledPodFields`` of v1.36 ``pkg/api/pod/util.go``.
+"""
+
+from collections.abc import Collection
+
+from pilothouse.apiserver.objects import Object
+from pilothouse.semantics.pod_defaults import containers_of
+
+GATES = frozenset({"GenericWorkload"})
+"""Gates that some servers have on, of those behind which pod specs have fields."""
+_PROJECTED_SOURCES = ("clusterTrustBundle", "podCertificate")
+"""``ClusterTrustBundleProjection``, ``PodCertificateRequest``."""
+
+
+def drop_disabled_template_fields(template: Object, old: Object | None, gates: Collection[str]) -> None:
+    """Drop them from a pod template. ``old`` is the one that is stored, if there is one; ``gates`` are those of
+    ``GATES`` that are off."""
+    drop_disabled_spec_fields(template.get("spec") or {}, (old or {}).get("spec"), gates)
+
+
+def drop_disabled_status_fields(status: Object) -> None:
+    """Drop them from the status of a pod."""
+    status.pop("nodeAllocatableResourceClaimStatuses", None)  # DRANodeAllocatableResources
+    for field in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        for container in status.get(field) or ():
+            for mount in container.get("volumeMounts") or ():
+                mount.pop("volumeStatus", None)  # ImageVolumeWithDigest
+            for allocated in container.get("allocatedResourcesStatus") or ():
+                for resource in allocated.get("resources") or ():
+                    resource.pop("message", None)  # ResourceHealthStatusMessage
+
+
+def drop_disabled_spec_fields(spec: Object, old: Object | None, gates: Collection[str]) -> None:
+    """Drop them from the spec of a pod."""
+    # What was stored while the gate was on may stay.
+    if "GenericWorkload" in gates and (old or {}).get("schedulingGroup") is None:
+        spec.pop("schedulingGroup", None)
+    for _path, container in containers_of(spec):
+        lifecycle = container.get("lifecycle")
+        if lifecycle and "stopSignal" in lifecycle:  # ContainerStopSignals
+            del lifecycle["stopSignal"]
+            if not lifecycle:
+                del container["lifecycle"]
+    for volume in spec.get("volumes") or ():
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            for name in _PROJECTED_SOURCES:
+                source.pop(name, None)

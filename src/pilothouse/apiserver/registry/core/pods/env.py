@@ -1,0 +1,140 @@
+"""Where a container's variables come from.
+
+After ``ValidateEnv``, ``ValidateEnvFrom`` and what they call in kubernetes' ``pkg/apis/core/validation/validation.go``
+(v1.36).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.pods.field_references import (
+    OF_VARIABLES,
+    validate_container_resource_field_selector,
+    validate_object_field_selector,
+)
+from pilothouse.apiserver.registry.core.pods.security_context import visited
+from pilothouse.machinery.names import config_key_errors, dns_label_errors, dns_subdomain_errors
+
+_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_ONE = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+
+
+def validate_env(variables: Sequence[Object], path: str) -> ErrorList:
+    """What is wrong with variables that are listed."""
+    errors: ErrorList = []
+    for position, variable in enumerate(variables):
+        name = variable.get("name")
+        if not name:
+            errors.append(field_errors.required(f"{path}[{position}].name"))
+        elif not _is_name(name):
+            errors.append(field_errors.invalid(f"{path}[{position}].name", name, _NAME))
+        source = variable.get("valueFrom")
+        if source is not None:
+            errors += _validate_env_var_value_from(variable, source, f"{path}[{position}].valueFrom")
+    return errors
+
+
+def _is_name(text: str) -> bool:
+    return text.isascii() and text.isprintable() and "=" not in text
+
+
+def _validate_env_var_value_from(variable: Object, source: Object, path: str) -> ErrorList:
+    errors: ErrorList = []
+    given = [field for field in _SOURCES if source.get(field) is not None]
+    for field in given:
+        reference, where = source[field], f"{path}.{field}"
+        match field:
+            case "fieldRef":
+                errors += validate_object_field_selector(reference, where, OF_VARIABLES)
+            case "resourceFieldRef":
+                errors += validate_container_resource_field_selector(reference, where, in_file=False)
+            case "fileKeyRef":
+                errors += _validate_file_key_selector(reference, where)
+            case _:
+                errors += _validate_key_selector(reference, where)
+    if not given:
+        errors.append(field_errors.invalid(path, "", _ONE))
+    elif variable.get("value"):
+        errors.append(field_errors.invalid(path, "", "may not be specified when `value` is not empty"))
+    elif len(given) > 1:
+        errors.append(field_errors.invalid(path, "", "may not have more than one field specified at a time"))
+    return errors
+
+
+def _all(path: str, value: str, texts: Iterable[str]) -> ErrorList:
+    return [field_errors.invalid(path, value, text) for text in texts]
+
+
+def _validate_key_selector(reference: Object, path: str) -> ErrorList:
+    """A key of a ConfigMap or a Secret. A name that is missing is one that is no name."""
+    name, key = reference.get("name") or "", reference.get("key") or ""
+    problems = _all(f"{path}.name", name, dns_subdomain_errors(name))
+    if not key:
+        return [*problems, field_errors.required(f"{path}.key")]
+    return problems + _all(f"{path}.key", key, config_key_errors(key))
+
+
+def _validate_file_key_selector(reference: Object, path: str) -> ErrorList:
+    """A key of a file that an init container writes."""
+    key, volume, file = (reference.get(field) or "" for field in ("key", "volumeName", "path"))
+    errors: ErrorList = []
+    if not key:
+        errors.append(field_errors.required(f"{path}.key"))
+    elif not _is_name(key):
+        errors.append(field_errors.invalid(f"{path}.key", key, _NAME))
+    if not volume:
+        errors.append(field_errors.required(f"{path}.volumeName"))
+    else:
+        errors += _all(f"{path}.volumeName", volume, dns_label_errors(volume))
+    if not file:
+        errors.append(field_errors.required(f"{path}.path"))
+    elif ".." in file.split("/"):
+        errors.append(field_errors.invalid(f"{path}.path", file, "must not contain '..'"))
+    return errors
+
+
+def validate_env_from(sources: Sequence[Object], path: str) -> ErrorList:
+    """What is wrong with ConfigMaps and Secrets of which all keys become variables."""
+    errors: ErrorList = []
+    for position, source in enumerate(sources):
+        where, prefix = f"{path}[{position}]", source.get("prefix")
+        if prefix and not _is_name(prefix):
+            errors.append(field_errors.invalid(f"{where}.prefix", prefix, _NAME))
+        given = [field for field in ("configMapRef", "secretRef") if source.get(field) is not None]
+        for field in given:
+            name = source[field].get("name")
+            if not name:
+                errors.append(field_errors.required(f"{where}.{field}.name"))
+            else:
+                # As the beginning of a name, which may end with a hyphen.
+                rest = name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
+                errors += _all(f"{where}.{field}.name", name, dns_subdomain_errors(rest))
+        # Upstream names the list rather than the one.
+        if not given:
+            errors.append(field_errors.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
+        elif len(given) > 1:
+            errors.append(field_errors.invalid(path, "", "may not have more than one field specified at a time"))
+    return errors
+
+
+def validate_file_key_ref_volumes(spec: Object, path: str) -> ErrorList:
+    """Files with variables are in volumes that are empty at first (``validateFileKeyRefVolumes``)."""
+    errors: ErrorList = []
+    volumes: dict[str, Object] | None = None
+    for where, container in visited(spec, path):
+        for position, variable in enumerate(container.get("env") or ()):
+            reference = (variable.get("valueFrom") or {}).get("fileKeyRef")
+            if reference is None:
+                continue
+            if volumes is None:
+                volumes = {volume.get("name") or "": volume for volume in spec.get("volumes") or ()}
+            name = reference.get("volumeName") or ""
+            field = f"{where}.env[{position}].valueFrom.fileKeyRef.volumeName"
+            if name not in volumes:
+                errors.append(field_errors.not_found(field, name))
+            elif volumes[name].get("emptyDir") is None:
+                errors.append(field_errors.invalid(field, name, "referenced volume must be of type emptyDir"))
+    return errors

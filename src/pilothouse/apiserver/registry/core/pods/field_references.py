@@ -1,0 +1,91 @@
+"""What a pod may be told about itself, in variables and in files: ``fieldRef`` and ``resourceFieldRef``.
+
+After ``validateObjectFieldSelector`` and ``validateContainerResourceFieldSelector`` in kubernetes'
+``pkg/apis/core/validation/validation.go``, and ``pkg/apis/core/pods/helpers.go`` (v1.36).
+"""
+
+from collections.abc import Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.names import qualified_name_errors
+from pilothouse.machinery.quantities import QuantityError, canonical
+
+OF_VARIABLES = (
+    *("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName"),
+    *("status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
+)
+OF_FILES = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+_KNOWN = frozenset((*OF_VARIABLES, *OF_FILES, "spec.restartPolicy", "spec.schedulerName", "status.phase"))
+_WITH_KEYS = ("metadata.annotations", "metadata.labels")
+_AMOUNTS = tuple(f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory"))
+_HUGE_PAGES = ("limits.hugepages-", "requests.hugepages-")
+_BYTES = ("1", *(f"1{unit}" for unit in ("k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")))
+_DIVISORS = {
+    "cpu": (("1m", "1"), "only divisor's values 1m and 1 are supported with the cpu resource"),
+    **{
+        name: (_BYTES, f"only divisor's values {', '.join(_BYTES)} are supported with the {called} resource")
+        for name, called in (
+            ("memory", "memory"),
+            ("ephemeral-storage", "local ephemeral storage"),
+            ("hugepages", "hugepages"),
+        )
+    },
+}
+
+
+def validate_object_field_selector(reference: Object, path: str, allowed: Sequence[str]) -> ErrorList:
+    """What is wrong with a reference to a field of the pod, of which these may be asked for here."""
+    version, asked = reference.get("apiVersion") or "", reference.get("fieldPath") or ""
+    if not version:
+        return [field_errors.required(f"{path}.apiVersion")]
+    if not asked:
+        return [field_errors.required(f"{path}.fieldPath")]
+    name, key = _split(asked)
+    why = ""
+    if version != "v1":
+        why = f"unsupported pod version: {version}"
+    elif key is not None and name not in _WITH_KEYS:
+        why = f"field label does not support subscript: {asked}"
+    elif key is None and name not in _KNOWN and name != "spec.host":
+        why = f"field label not supported: {asked}"
+    if why:
+        return [field_errors.invalid(f"{path}.fieldPath", asked, f"error converting fieldPath: {why}")]
+    if key is not None:
+        told = qualified_name_errors(key.lower() if name == "metadata.annotations" else key)
+        return [field_errors.invalid(path, key, text) for text in told]
+    name = "spec.nodeName" if name == "spec.host" else name
+    return (
+        [] if name in allowed else [field_errors.not_supported(f"{path}.fieldPath", name, sorted(allowed), plain=True)]
+    )
+
+
+def _split(path: str) -> tuple[str, str | None]:
+    """``metadata.labels['x']`` is a field and its key."""
+    name, bracket, key = path.removesuffix("']").partition("['")
+    return (name, key) if path.endswith("']") and bracket and name else (path, None)
+
+
+def validate_container_resource_field_selector(reference: Object, path: str, *, in_file: bool) -> ErrorList:
+    """What is wrong with a reference to what a container may use. A file has to name the container."""
+    name = reference.get("resource") or ""
+    errors: ErrorList = []
+    if in_file and not reference.get("containerName"):
+        errors.append(field_errors.required(f"{path}.containerName"))
+    elif not name:
+        errors.append(field_errors.required(f"{path}.resource"))
+    elif name not in _AMOUNTS and not name.startswith(_HUGE_PAGES):
+        errors.append(field_errors.not_supported(f"{path}.resource", name, _AMOUNTS, plain=True))
+    kind = "hugepages" if name.startswith(_HUGE_PAGES) else name.partition(".")[2] if name in _AMOUNTS else ""
+    divisor = _text(reference.get("divisor"))
+    if kind and divisor != "0" and divisor not in _DIVISORS[kind][0]:
+        errors.append(field_errors.invalid(f"{path}.divisor", name, _DIVISORS[kind][1]))
+    return errors
+
+
+def _text(divisor: object) -> str:
+    try:
+        return canonical(str(divisor or "0"))
+    except QuantityError:
+        return "0"  # which its type tells

@@ -1,0 +1,77 @@
+"""Keys of a pod's labels whose values choose other pods: ``matchLabelKeys`` and ``mismatchLabelKeys``.
+
+After ``ValidateMatchLabelKeysAndMismatchLabelKeys`` in kubernetes' ``pkg/apis/core/validation/validation.go`` and
+``applyMatchLabelKeysAndMismatchLabelKeys`` in ``pkg/registry/core/pod/strategy.go`` (v1.36).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.names import qualified_name_errors
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def merge_label_keys(pod: Object) -> None:
+    """Write the pod's own values into the selectors, before it is judged. Templates keep the keys only."""
+    labels = pod["metadata"].get("labels") or {}
+    for holder in _holders(pod["spec"]):
+        selector = holder.get("labelSelector")
+        if selector is None:
+            continue
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+            found = [
+                {"key": key, "operator": operator, "values": [labels[key]]}
+                for key in holder.get(field) or ()
+                if key in labels
+            ]
+            if found:
+                selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *found]
+
+
+def _holders(spec: Object) -> Iterator[Object]:
+    affinity = spec.get("affinity") or {}
+    for field in ("podAffinity", "podAntiAffinity"):
+        found = affinity.get(field) or {}
+        yield from found.get(_REQUIRED) or ()
+        for weighted in found.get(_PREFERRED) or ():
+            yield weighted.get("podAffinityTerm") or {}
+    yield from spec.get("topologySpreadConstraints") or ()
+
+
+def validate_label_keys(holder: Object, path: str) -> ErrorList:
+    """What is wrong with the keys of a term or of a constraint."""
+    if "matchLabelKeys" not in holder and "mismatchLabelKeys" not in holder:
+        return []
+    matched: Sequence[str] = holder.get("matchLabelKeys") or ()
+    mismatched: Sequence[str] = holder.get("mismatchLabelKeys") or ()
+    selector: Object | None = holder.get("labelSelector")
+    errors: ErrorList = []
+    for field, keys in (("matchLabelKeys", matched), ("mismatchLabelKeys", mismatched)):
+        if keys and selector is None:
+            told = "must not be specified when labelSelector is not set"
+            errors.append(field_errors.forbidden(f"{path}.{field}", told))
+            continue
+        errors += [
+            field_errors.invalid(f"{path}.{field}[{position}]", key, text)
+            for position, key in enumerate(keys)
+            for text in qualified_name_errors(key)
+        ]
+    # What was merged comes last, so that a key that is there twice was in the selector before.
+    seen = set((selector or {}).get("matchLabels") or ())
+    for expression in (selector or {}).get("matchExpressions") or ():
+        key = expression.get("key") or ""
+        if key in matched and key in seen:
+            position = max(at for at, other in enumerate(matched) if other == key)
+            told = "exists in both matchLabelKeys and labelSelector"
+            errors.append(field_errors.invalid(f"{path}[{position}]", key, told))
+        seen.add(key)
+    told = "exists in both matchLabelKeys and mismatchLabelKeys"
+    return errors + [
+        field_errors.invalid(f"{path}.matchLabelKeys[{position}]", key, told)
+        for position, key in enumerate(matched)
+        if key in mismatched
+    ]

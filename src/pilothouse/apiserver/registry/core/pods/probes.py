@@ -1,0 +1,111 @@
+"""What a container is asked with: probes and hooks.
+
+After ``validateProbe``, ``validateLifecycle`` and ``validateHandler`` in kubernetes'
+``pkg/apis/core/validation/validation.go`` (v1.36). ``pod_templates`` calls the two functions below for each container.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, validate_nonnegative_fields
+from pilothouse.machinery.names import port_name_errors, regex_error
+from pilothouse.semantics.pod_defaults import PROBES
+
+_OF_PROBES = ("exec", "httpGet", "tcpSocket", "grpc")
+_OF_HOOKS = ("exec", "httpGet", "tcpSocket", "sleep")
+_SCHEMES = ("HTTP", "HTTPS")
+_HEADER = "[-A-Za-z0-9]+"
+_header = re.compile(_HEADER)
+_NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+
+
+def validate_probe(container: Object, path: str) -> ErrorList:
+    """What is wrong with the probes of a container."""
+    errors: ErrorList = []
+    for name in PROBES:
+        probe, where = container.get(name), f"{path}.{name}"
+        if probe is None:
+            continue
+        errors += _validate_handler(probe, where, _OF_PROBES, None) + validate_nonnegative_fields(
+            probe, where, _NUMBERS
+        )
+        grace = probe.get("terminationGracePeriodSeconds")
+        if grace is not None and grace <= 0:
+            field = f"{where}.terminationGracePeriodSeconds"
+            errors.append(field_errors.invalid(field, grace, "must be greater than 0"))
+        if name != "readinessProbe":
+            times = probe.get("successThreshold")
+            if times != 1:
+                errors.append(field_errors.invalid(f"{where}.successThreshold", times, "must be 1"))
+        elif grace is not None:
+            field = f"{where}.terminationGracePeriodSeconds"
+            errors.append(field_errors.invalid(field, grace, "must not be set for readinessProbes"))
+    return errors
+
+
+def validate_lifecycle(container: Object, path: str, grace: int | None) -> ErrorList:
+    """What is wrong with the hooks of a container whose pod has this grace period."""
+    hooks = container.get("lifecycle") or {}
+    errors: ErrorList = []
+    for name in ("postStart", "preStop"):
+        if hooks.get(name) is not None:
+            errors += _validate_handler(hooks[name], f"{path}.lifecycle.{name}", _OF_HOOKS, grace)
+    return errors
+
+
+def _validate_handler(holder: Object, path: str, kinds: Sequence[str], grace: int | None) -> ErrorList:
+    """Exactly one handler, and what is wrong with it. Of what is too much only that is said."""
+    given = [kind for kind in kinds if holder.get(kind) is not None]
+    if not given:
+        return [field_errors.required(path, "must specify a handler type")]
+    first, more = given[0], given[1:]
+    problems = _validate_one(first, holder[first], f"{path}.{first}", grace)
+    return problems + [
+        field_errors.forbidden(f"{path}.{kind}", "may not specify more than 1 handler type") for kind in more
+    ]
+
+
+def _validate_one(kind: str, handler: Object, path: str, grace: int | None) -> ErrorList:
+    match kind:
+        case "exec":
+            return [] if handler.get("command") else [field_errors.required(f"{path}.command")]
+        case "httpGet":
+            return _validate_http_get_action(handler, path)
+        case "tcpSocket":
+            return _validate_port_num_or_name(handler.get("port"), f"{path}.port")
+        case "grpc":
+            return _validate_port_num_or_name(handler.get("port"), f"{path}.port")
+        case _:
+            return _validate_sleep_action(handler.get("seconds") or 0, path, grace)
+
+
+def _validate_http_get_action(handler: Object, path: str) -> ErrorList:
+    errors = _validate_port_num_or_name(handler.get("port"), f"{path}.port")
+    if handler.get("scheme") not in _SCHEMES:
+        errors.append(field_errors.not_supported(f"{path}.scheme", handler.get("scheme"), _SCHEMES))
+    for header in handler.get("httpHeaders") or ():
+        name = header.get("name") or ""
+        if not _header.fullmatch(name):
+            told = "a valid HTTP header must consist of alphanumeric characters or '-'"
+            text = regex_error(told, _HEADER, ("X-Header-Name",))
+            errors.append(field_errors.invalid(f"{path}.httpHeaders", name, text))
+    return errors
+
+
+def _validate_port_num_or_name(port: Any, path: str) -> ErrorList:
+    """A number, or the name of a port."""
+    if isinstance(port, str):
+        return [field_errors.invalid(path, port, text) for text in port_name_errors(port)]
+    number = port or 0
+    return [] if 1 <= number <= 65535 else [field_errors.invalid(path, number, PORT_RANGE)]
+
+
+def _validate_sleep_action(seconds: int, path: str, grace: int | None) -> ErrorList:
+    if grace is None or 0 <= seconds <= grace:
+        return []
+    told = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
+    return [field_errors.invalid(path, seconds, told)]

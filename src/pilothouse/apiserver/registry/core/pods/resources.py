@@ -1,0 +1,166 @@
+"""Resources of a pod as a whole, and the devices that its containers claim.
+
+After ``validatePodResources``, ``validatePodResourceClaims`` and ``validateResourceClaimNames`` in kubernetes'
+``pkg/apis/core/validation/validation.go`` (v1.36).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.validation import validate_pod_resource_name, validate_resource_requirements
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
+from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quantity
+
+_CLAIMS = ("resourceClaimName", "resourceClaimTemplateName")
+_HUGE = "hugepages-"
+Amounts = dict[str, Quantity]
+
+
+def validate_pod_resources(spec: Object, path: str) -> ErrorList:
+    """What is wrong with the resources of the pod as a whole, also as those of its containers are."""
+    whole: Object | None = spec.get("resources")
+    if whole is None:
+        return []
+    where = f"{path}.resources"
+    if (spec.get("os") or {}).get("name") == "windows":
+        return [field_errors.forbidden(where, "may not be set for a windows pod")]
+    errors: ErrorList = []
+    if whole.get("claims") is not None:
+        errors.append(field_errors.forbidden(f"{where}.claims", "claims may not be set for Resources at pod-level"))
+    errors += validate_resource_requirements(whole, where, names=validate_pod_resource_name)
+    errors += validate_container_claims(whole.get("claims") or (), f"{where}.claims", claim_names(spec))
+    try:
+        return errors + _validate_pod_resource_consistency(spec, whole, where)
+    except QuantityError:
+        return errors  # of which some amount is one
+
+
+def _validate_pod_resource_consistency(spec: Object, whole: Object, path: str) -> ErrorList:
+    requests, limits = whole.get("requests") or {}, whole.get("limits") or {}
+    errors: ErrorList = []
+    for name, amount in _aggregate(spec, "requests").items():
+        if name in requests and amount > parse_quantity(requests[name]):
+            told = f"must be greater than or equal to aggregate container requests of {amount}"
+            errors.append(field_errors.invalid(f"{path}.requests[{name}]", requests[name], told))
+    if any(name.startswith(_HUGE) for name in limits):
+        for name, amount in _aggregate(spec, "limits").items():
+            if name.startswith(_HUGE) and name in limits and amount > parse_quantity(limits[name]):
+                told = f"must be greater than or equal to aggregate container limits of {amount}"
+                errors.append(field_errors.invalid(f"{path}.limits[{name}]", limits[name], told))
+    for position, container in enumerate(spec.get("containers") or ()):
+        for name, limit in ((container.get("resources") or {}).get("limits") or {}).items():
+            if name in limits and parse_quantity(limit) > parse_quantity(limits[name]):
+                # Upstream puts it together in this order.
+                field = f"{path}.containers[{position}][{name}].limits"
+                told = f"must be less than or equal to pod limits of {limits[name]}"
+                errors.append(field_errors.invalid(field, limit, told))
+    return errors
+
+
+def _aggregate(spec: Object, field: str) -> Amounts:
+    """What all containers take together (``AggregateContainerRequests``, k8s.io/component-helpers v0.36): those that
+    run side by side, or the most that one of the first takes beside those that go on."""
+    together: Amounts = {}
+    going_on: Amounts = {}
+    most: Amounts = {}
+    for container in spec.get("containers") or ():
+        _add(together, _amounts(container, field))
+    for container in spec.get("initContainers") or ():
+        own = _amounts(container, field)
+        if container.get("restartPolicy") == "Always":
+            _add(together, own)
+            _add(going_on, own)
+            own = dict(going_on)
+        else:
+            _add(own, going_on)
+        for name, amount in own.items():
+            most[name] = max(amount, most.get(name, amount))
+    for name, amount in most.items():
+        together[name] = max(amount, together.get(name, amount))
+    return together
+
+
+def _amounts(container: Object, field: str) -> Amounts:
+    given: Mapping[str, str] = (container.get("resources") or {}).get(field) or {}
+    return {name: parse_quantity(str(amount)) for name, amount in given.items()}
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+# Claims -------------------------------------------------------------------------------------------------------------
+
+
+def claim_names(spec: Object) -> frozenset[str]:
+    """What the pod calls its claims."""
+    return frozenset(claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name"))
+
+
+def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorList:
+    """What is wrong with the claims of a pod."""
+    errors: ErrorList = []
+    seen: set[str] = set()
+    for position, claim in enumerate(claims):
+        where, name = f"{path}[{position}]", claim.get("name") or ""
+        if not name:
+            errors.append(field_errors.required(f"{where}.name"))
+        elif name in seen:
+            errors.append(field_errors.duplicate(f"{where}.name", name))
+        else:
+            errors += [field_errors.invalid(f"{where}.name", name, text) for text in dns_label_errors(name)]
+            seen.add(name)
+        given = [field for field in _CLAIMS if claim.get(field) is not None]
+        if len(given) != 1:
+            told = (
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+                if given
+                else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            )
+            shown = field_errors.internal_value("core.PodResourceClaim", claim)
+            errors.append(field_errors.invalid(where, shown, told))
+        errors += [
+            field_errors.invalid(f"{where}.{field}", claim[field], text)
+            for field in given
+            for text in dns_subdomain_errors(claim[field])
+        ]
+    return errors
+
+
+def validate_container_claims(claims: Sequence[Object], path: str, known: frozenset[str]) -> ErrorList:
+    """What is wrong with the claims that a container uses, of those that its pod has."""
+    errors: ErrorList = []
+    seen: list[str] = []
+    for position, claim in enumerate(claims):
+        where, name, request = f"{path}[{position}]", claim.get("name") or "", claim.get("request") or ""
+        if not name:
+            errors.append(field_errors.required(where))
+            continue
+        if name in seen:
+            errors.append(field_errors.duplicate(where, name))
+        else:
+            key = f"{name}/{request}" if request else name
+            if request:
+                told = dns_label_errors(request)
+                errors += [field_errors.invalid(f"{where}.request", request, text) for text in told]
+            if key in seen:
+                errors.append(field_errors.duplicate(where, key))
+            elif not request:
+                errors += [field_errors.duplicate(where, name) for other in seen if other.startswith(f"{name}/")]
+            seen.append(key)
+        if name not in known:
+            errors.append(_unknown(where, name, known))
+    return errors
+
+
+def _unknown(path: str, name: str, known: frozenset[str]) -> FieldError:
+    found = field_errors.not_found(path, name)
+    listed = ": " + ", ".join(sorted(known)) if known else " which is empty"
+    return FieldError(
+        found.field,
+        found.reason,
+        f"{found.text}: must be one of the names in pod.spec.resourceClaims{listed}",
+    )

@@ -1,0 +1,107 @@
+"""When containers run again, and what they need when their resources change.
+
+After ``validateContainerRestartPolicy``, ``validateResizePolicy`` and ``validateInitContainers`` in kubernetes'
+``pkg/apis/core/validation/validation.go`` (v1.36).
+"""
+
+from collections.abc import Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+
+_POLICIES = ("Always", "Never", "OnFailure")
+_ACTIONS = ("Restart", "RestartAllContainers")
+_OPERATORS = ("In", "NotIn")
+_MOST_RULES, _MOST_CODES = 20, 255
+_RESIZABLE = ("cpu", "memory")
+_RESIZES = ("NotRequired", "RestartContainer")
+
+
+def validate_container_restart_policy(container: Object, path: str) -> ErrorList:
+    """What is wrong with a container's own policy and its rules."""
+    policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
+    errors: ErrorList = []
+    if policy is None and rules:
+        told = "must specify restartPolicy when restart rules are used"
+        errors.append(field_errors.required(f"{path}.restartPolicy", told))
+    elif policy is not None and policy not in _POLICIES:
+        errors.append(field_errors.not_supported(f"{path}.restartPolicy", policy, _POLICIES))
+    if len(rules) > _MOST_RULES:
+        errors.append(field_errors.too_many(f"{path}.restartPolicyRules", len(rules), _MOST_RULES))
+    for position, rule in enumerate(rules):
+        where = f"{path}.restartPolicyRules[{position}]"
+        action, codes = rule.get("action") or "", rule.get("exitCodes")
+        if action not in _ACTIONS:
+            errors.append(field_errors.not_supported(f"{where}.action", action, _ACTIONS))
+        if codes is None:
+            errors.append(field_errors.required(f"{where}.exitCodes", "must be specified"))
+            continue
+        operator, values = codes.get("operator") or "", codes.get("values") or ()
+        if operator not in _OPERATORS:
+            errors.append(field_errors.not_supported(f"{where}.exitCodes.operator", operator, _OPERATORS))
+        if len(values) > _MOST_CODES:
+            errors.append(field_errors.too_many(f"{where}.exitCodes.values", len(values), _MOST_CODES))
+    return errors
+
+
+def validate_init_container_restart_policy(container: Object, path: str) -> ErrorList:
+    """The same of an init container, whose rules nobody looks at without a policy."""
+    found = validate_container_restart_policy(container, path)
+    return found[:1] if container.get("restartPolicy") is None else found
+
+
+def validate_resize_policy(policies: Sequence[Object], path: str, of_pod: str | None) -> ErrorList:
+    """What is wrong with how a container takes other resources, in a pod that has this restart policy."""
+    errors: ErrorList = []
+    seen: set[str] = set()
+    for position, policy in enumerate(policies):
+        name, restart = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
+        if name in seen:
+            errors.append(field_errors.duplicate(f"{path}[{position}]", field_errors.named(name)))
+        seen.add(name)
+        # Upstream names the list rather than the one.
+        for value, choices in ((name, _RESIZABLE), (restart, _RESIZES)):
+            if not value:
+                errors.append(field_errors.required(path))
+            elif value not in choices:
+                errors.append(field_errors.not_supported(path, value, choices))
+        if of_pod == "Never" and restart != "NotRequired":
+            told = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            errors.append(field_errors.invalid(path, field_errors.named(restart), told))
+    return errors
+
+
+def validate_init_container_resize_policy(container: Object, path: str) -> ErrorList:
+    """An init container that ends is not restarted to get other resources."""
+    told = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+    return [
+        field_errors.invalid(f"{path}.resizePolicy[{position}].restartPolicy", "RestartContainer", told)
+        for position, policy in enumerate(container.get("resizePolicy") or ())
+        if policy.get("restartPolicy") == "RestartContainer"
+    ]
+
+
+def runs_again(container: Object, of_pod: str | None, code: int) -> bool:
+    """Whether a container that has ended with this code is to run again: by the first of its rules that fits, by its
+    own policy, or by the pod's (``ContainerShouldRestart``, ``pkg/api/v1/pod/util.go``)."""
+    own = container.get("restartPolicy")
+    if own is not None:
+        for rule in container.get("restartPolicyRules") or ():
+            codes: Object | None = rule.get("exitCodes")
+            if codes is not None and (code in (codes.get("values") or ())) == (codes.get("operator") == "In"):
+                if rule.get("action") in _ACTIONS:
+                    return True
+                break
+    policy = own or of_pod
+    return policy == "Always" or (policy == "OnFailure" and code != 0)
+
+
+def all_may_run_again(spec: Object) -> bool:
+    """Whether some container, when it ends, may take all others with it (``AllContainersCouldRestart``)."""
+    return any(
+        rule.get("action") == "RestartAllContainers"
+        for field in ("initContainers", "containers")
+        for container in spec.get(field) or ()
+        for rule in container.get("restartPolicyRules") or ()
+    )

@@ -1,0 +1,359 @@
+"""Security contexts of pods and of containers, and what goes with an operating system.
+
+After ``validatePodSpecSecurityContext``, ``ValidateSecurityContext``, ``validateWindowsHostProcessPod``,
+``validateHostUsers``, ``validateOS`` and what they call in kubernetes' ``pkg/apis/core/validation/validation.go``
+(v1.36). ``pod_rules`` calls what is about the pod, ``pod_templates`` what is about one container.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.volume_sources import validate_local_descending_path
+from pilothouse.machinery.names import dns_subdomain_errors
+
+IDS = "must be between 0 and 2147483647, inclusive"
+_CHANGE_POLICIES = ("Always", "OnRootMismatch")
+_GROUP_POLICIES = ("Merge", "Strict")
+_LABEL_POLICIES = ("MountOption", "Recursive")
+_PROC_MOUNTS = ("Default", "Unmasked")
+_PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
+_SYSTEMS = ("linux", "windows")
+_NOT_ON_WINDOWS = "cannot be set for a windows pod"
+_NOT_ON_LINUX = "windows options cannot be set for a linux pod"
+_LINUX_ONLY = ("appArmorProfile", "seLinuxOptions", "seccompProfile")
+_HOST_USERS = "when `hostUsers` is false"
+_MAX_PROFILE = 4095
+_MAX_SYSCTL = 253
+_SYSCTL_PART = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SYSCTL = rf"^({_SYSCTL_PART}[\./])*{_SYSCTL_PART}$"
+_sysctl = re.compile(_SYSCTL)
+_OF_IPC = frozenset(
+    (
+        *("kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced", "kernel.shm"),
+        *("kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg"),
+    )
+)
+
+
+def is_id(value: int | None) -> bool:
+    """Whether it can be the number of a user or of a group; none can."""
+    return value is None or 0 <= value <= 2147483647
+
+
+def visited(spec: Object, path: str) -> Iterator[tuple[str, Object]]:
+    """Every container with its path, in the order in which upstream looks through them."""
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for position, container in enumerate(spec.get(field) or ()):
+            yield f"{path}.{field}[{position}]", container
+
+
+# Of a pod -----------------------------------------------------------------------------------------------------------
+
+
+def validate_pod_security_context(spec: Object, path: str) -> ErrorList:
+    """What is wrong with the security context of a pod, parts of which are in its spec."""
+    context: Object = spec.get("securityContext") or {}
+    where = f"{path}.securityContext"
+    errors = [
+        field_errors.invalid(f"{where}.{field}", context[field], IDS)
+        for field in ("fsGroup", "runAsUser", "runAsGroup")
+        if not is_id(context.get(field))
+    ]
+    errors += [
+        field_errors.invalid(f"{where}.supplementalGroups[{position}]", group, IDS)
+        for position, group in enumerate(context.get("supplementalGroups") or ())
+        if not is_id(group)
+    ]
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        told = "ShareProcessNamespace and HostPID cannot both be enabled"
+        errors.append(field_errors.invalid(f"{where}.shareProcessNamespace", True, told))
+    if not context:
+        return errors
+    errors += _validate_sysctls(spec, f"{where}.sysctls")
+    errors += _one_of(context, where, "fsGroupChangePolicy", _CHANGE_POLICIES)
+    errors += _validate_profiles(context, where)
+    errors += _one_of(context, where, "supplementalGroupsPolicy", _GROUP_POLICIES)
+    return errors + _one_of(context, where, "seLinuxChangePolicy", _LABEL_POLICIES)
+
+
+def _one_of(context: Object, path: str, field: str, choices: tuple[str, ...]) -> ErrorList:
+    value = context.get(field)
+    return [] if value is None or value in choices else [field_errors.not_supported(f"{path}.{field}", value, choices)]
+
+
+def _validate_sysctls(spec: Object, path: str) -> ErrorList:
+    errors: ErrorList = []
+    seen: set[str] = set()
+    for position, sysctl in enumerate(spec["securityContext"].get("sysctls") or ()):
+        where, name = f"{path}[{position}].name", sysctl.get("name") or ""
+        if not name:
+            errors.append(field_errors.required(where))
+        elif len(name) > _MAX_SYSCTL or _sysctl.match(name) is None:
+            told = f"must have at most {_MAX_SYSCTL} characters and match regex {_SYSCTL}"
+            errors.append(field_errors.invalid(where, name, told))
+        elif name in seen:
+            errors.append(field_errors.duplicate(where, name))
+        seen.add(name)
+        owner = _namespace_of(name)
+        if owner and spec.get(owner):
+            errors.append(field_errors.invalid(where, name, f"may not be specified when '{owner}' is true"))
+    return errors
+
+
+def _namespace_of(sysctl: str) -> str:
+    """The field that gives the pod the host's namespace which the setting is about, if there is one."""
+    separator = re.search(r"[./]", sysctl)
+    if separator is not None and separator[0] == "/":
+        sysctl = sysctl.translate({ord("/"): ".", ord("."): "/"})
+    sysctl = sysctl.partition("*")[0]
+    if sysctl.startswith("net."):
+        return "hostNetwork"
+    return "hostIPC" if sysctl in _OF_IPC or sysctl.startswith("fs.mqueue.") else ""
+
+
+def validate_host_users(spec: Object, path: str) -> ErrorList:
+    """What a pod may not have whose users are not those of the host."""
+    if spec.get("hostUsers") is not False:
+        return []
+    # Two of the fields begin with capital letters upstream.
+    shown = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
+    problems = [field_errors.forbidden(f"{path}.{name}", _HOST_USERS) for field, name in shown if spec.get(field)]
+    return problems + [
+        field_errors.forbidden(f"{where}.volumeDevices", _HOST_USERS)
+        for where, container in visited(spec, path)
+        if container.get("volumeDevices")
+    ]
+
+
+def validate_windows_host_process_pod(spec: Object, path: str) -> ErrorList:
+    """Containers of Windows that are processes of the host: all or none, and in the host's network."""
+    of_pod = _host_process(spec)
+    errors: ErrorList = []
+    count = total = 0
+    for where, container in visited(spec, path):
+        total += 1
+        own = _host_process(container)
+        if of_pod is not None and own is not None and of_pod != own:
+            told = f"pod hostProcess value must be identical if both are specified, was {str(of_pod).lower()}"
+            field = f"{where}.securityContext.windowsOptions.hostProcess"
+            errors.append(field_errors.invalid(field, own, told))
+        count += bool(of_pod if own is None else own)
+    if not count:
+        return errors
+    if count != total:
+        told = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
+        errors.append(field_errors.invalid(path, "", told))
+    if not spec.get("hostNetwork"):
+        told = "hostNetwork must be true if pod contains any hostProcess containers"
+        errors.append(field_errors.invalid(f"{path}.hostNetwork", False, told))
+    return errors
+
+
+def _host_process(holder: Object) -> bool | None:
+    options: Mapping[str, Any] = (holder.get("securityContext") or {}).get("windowsOptions") or {}
+    return options.get("hostProcess")
+
+
+def validate_os(spec: Object, path: str) -> ErrorList:
+    """What is wrong with a pod's operating system, and what the pod has that another has."""
+    system: Object | None = spec.get("os")
+    if system is None:
+        return []
+    name = system.get("name") or ""
+    if not name:
+        return [field_errors.required(f"{path}.os.name")]
+    if name not in _SYSTEMS:
+        return [field_errors.not_supported(f"{path}.os", name, _SYSTEMS)]
+    holders = [(path, spec), *visited(spec, path)]
+    if name == "linux":
+        return [
+            field_errors.forbidden(f"{where}.securityContext.windowsOptions", _NOT_ON_LINUX)
+            for where, holder in holders
+            if (holder.get("securityContext") or {}).get("windowsOptions") is not None
+        ]
+    errors = _validate_windows_pod(spec, path)
+    for where, holder in holders[1:]:
+        context = holder.get("securityContext") or {}
+        errors += [
+            field_errors.forbidden(f"{where}.securityContext.{field}", _NOT_ON_WINDOWS)
+            for field in (
+                *_LINUX_ONLY,
+                *("capabilities", "readOnlyRootFilesystem", "privileged", "allowPrivilegeEscalation", "procMount"),
+                *("runAsUser", "runAsGroup"),
+            )
+            if context.get(field) is not None
+        ]
+    return errors
+
+
+def _validate_windows_pod(spec: Object, path: str) -> ErrorList:
+    context = spec.get("securityContext") or {}
+    inside, outside = f"{path}.securityContext", path
+    given = (
+        *((inside, field, context.get(field) is not None) for field in ("appArmorProfile", "seLinuxOptions")),
+        (outside, "hostUsers", spec.get("hostUsers") is not None),
+        *((outside, field, bool(spec.get(field))) for field in ("hostPID", "hostIPC")),
+        *(
+            (inside, field, context.get(field) is not None)
+            for field in ("seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls")
+        ),
+        (outside, "shareProcessNamespace", spec.get("shareProcessNamespace") is not None),
+        *(
+            (inside, field, context.get(field) is not None)
+            for field in (
+                *("runAsUser", "runAsGroup", "supplementalGroups", "supplementalGroupsPolicy"),
+                "seLinuxChangePolicy",
+            )
+        ),
+    )
+    return [field_errors.forbidden(f"{where}.{field}", _NOT_ON_WINDOWS) for where, field, is_there in given if is_there]
+
+
+# Of a container -----------------------------------------------------------------------------------------------------
+
+
+def validate_security_context(context: Object, path: str, *, host_users: bool) -> ErrorList:
+    """What is wrong with the security context of a container."""
+    errors = [
+        field_errors.invalid(f"{path}.{field}", context[field], IDS)
+        for field in ("runAsUser", "runAsGroup")
+        if not is_id(context.get(field))
+    ]
+    mount = context.get("procMount")
+    if mount is not None and mount not in _PROC_MOUNTS:
+        errors.append(field_errors.not_supported(f"{path}.procMount", mount, _PROC_MOUNTS))
+    if mount == "Unmasked" and host_users:
+        told = "`hostUsers` must be false to use `Unmasked`"
+        errors.append(field_errors.invalid(f"{path}.procMount", field_errors.named(mount), told))
+    errors += _validate_seccomp_profile(context.get("seccompProfile"), f"{path}.seccompProfile")
+    if context.get("allowPrivilegeEscalation") is False:
+        start = "cannot set `allowPrivilegeEscalation` to false and"
+        texts = [f"{start} `privileged` to true"] if context.get("privileged") else []
+        added: Sequence[str] = (context.get("capabilities") or {}).get("add") or ()
+        texts += [f"{start} `capabilities.Add` CAP_SYS_ADMIN" for each in added if each == "CAP_SYS_ADMIN"]
+        if texts:
+            shown = field_errors.internal_value("*core.SecurityContext", context)
+            errors += [field_errors.invalid(path, shown, text) for text in texts]
+    errors += _validate_windows_security_context_options(context.get("windowsOptions"), f"{path}.windowsOptions")
+    return errors + _validate_app_armor_profile(context.get("appArmorProfile"), f"{path}.appArmorProfile")
+
+
+# Of both ------------------------------------------------------------------------------------------------------------
+
+
+def _validate_profiles(context: Object, path: str) -> ErrorList:
+    return [
+        *_validate_seccomp_profile(context.get("seccompProfile"), f"{path}.seccompProfile"),
+        *_validate_windows_security_context_options(context.get("windowsOptions"), f"{path}.windowsOptions"),
+        *_validate_app_armor_profile(context.get("appArmorProfile"), f"{path}.appArmorProfile"),
+    ]
+
+
+def _validate_seccomp_profile(profile: Object | None, path: str) -> ErrorList:
+    if profile is None:
+        return []
+    kind, local = profile.get("type") or "", profile.get("localhostProfile")
+    errors: ErrorList = []
+    if not kind:
+        errors.append(field_errors.required(f"{path}.type", "type is required when seccompProfile is set"))
+    elif kind not in _PROFILES:
+        errors.append(field_errors.not_supported(f"{path}.type", kind, _PROFILES))
+    where = f"{path}.localhostProfile"
+    if kind != "Localhost":
+        if local is not None:
+            shown = field_errors.internal_value("*core.SeccompProfile", profile)
+            errors.append(field_errors.invalid(where, shown, "can only be set when seccomp type is Localhost"))
+    elif local is None:
+        errors.append(field_errors.required(where, "must be set when seccomp type is Localhost"))
+    else:
+        errors += validate_local_descending_path(local, where)
+    return errors
+
+
+def _validate_app_armor_profile(profile: Object | None, path: str) -> ErrorList:
+    if profile is None:
+        return []
+    kind, local = profile.get("type") or "", profile.get("localhostProfile")
+    where = f"{path}.localhostProfile"
+    if not kind:
+        return [field_errors.required(f"{path}.type", "type is required when appArmorProfile is set")]
+    if kind not in _PROFILES:
+        return [field_errors.not_supported(f"{path}.type", kind, _PROFILES)]
+    if kind != "Localhost":
+        told = "can only be set when AppArmor type is Localhost"
+        return [] if local is None else [field_errors.invalid(where, field_errors.named(local), told)]
+    errors: ErrorList = []
+    if local is None or not local:
+        errors.append(field_errors.required(where, "must be set when AppArmor type is Localhost"))
+    elif local.strip() != local:
+        errors.append(field_errors.invalid(where, local, "must not be padded with whitespace"))
+    if local is not None and len(local.encode()) > _MAX_PROFILE:
+        errors.append(field_errors.too_long(where, _MAX_PROFILE))
+    return errors
+
+
+# Windows ------------------------------------------------------------------------------------------------------------
+
+
+_MAX_SPEC_KIB = 64
+_MAX_DOMAIN, _MAX_USER = 256, 104
+_control = re.compile("[\x00-\x1f\x7f]")
+_net_bios = re.compile(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}')
+_DNS_LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_dns = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
+_dots_and_spaces = re.compile(r"[. ]+")
+_not_of_users = re.compile(r'["/\\:;|=,+*?<>@\[\]]')
+
+
+def _validate_windows_security_context_options(options: Object | None, path: str) -> ErrorList:
+    if options is None:
+        return []
+    errors: ErrorList = []
+    name, spec, user = (
+        options.get(field) for field in ("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName")
+    )
+    if name is not None:
+        told = dns_subdomain_errors(name)
+        errors += [
+            field_errors.invalid(f"{path}.gmsaCredentialSpecName", field_errors.named(name), text) for text in told
+        ]
+    if spec is not None and not spec:
+        told_of = "gmsaCredentialSpec cannot be an empty string"
+        errors.append(field_errors.invalid(f"{path}.gmsaCredentialSpec", field_errors.named(spec), told_of))
+    elif spec is not None and len(spec.encode()) > _MAX_SPEC_KIB * 1024:
+        told_of = f"gmsaCredentialSpec size must be under {_MAX_SPEC_KIB} KiB"
+        errors.append(field_errors.invalid(f"{path}.gmsaCredentialSpec", field_errors.named(spec), told_of))
+    if user is not None:
+        told = [f"runAsUserName{text}" for text in _user_texts(user)]
+        errors += [field_errors.invalid(f"{path}.runAsUserName", field_errors.named(user), text) for text in told]
+    return errors
+
+
+def _user_texts(name: str) -> list[str]:
+    """What is wrong with the name of a user of Windows, who may be one of a domain."""
+    if not name:
+        return [" cannot be an empty string"]
+    if _control.search(name):
+        return [" cannot contain control characters"]
+    parts = name.split("\\")
+    if len(parts) > 2:
+        return [" cannot contain more than one backslash"]
+    user, domain = parts[-1], parts[0] if len(parts) == 2 else None
+    texts: list[str] = []
+    if domain is not None and len(domain.encode()) >= _MAX_DOMAIN:
+        texts.append(f"'s Domain length must be under {_MAX_DOMAIN} characters")
+    if domain is not None and not (_net_bios.fullmatch(domain) or _dns.fullmatch(domain)):
+        texts.append("'s Domain doesn't match the NetBios nor the DNS format")
+    if not user:
+        texts.append("'s User cannot be empty")
+    elif len(user.encode()) > _MAX_USER:
+        texts.append(f"'s User length must not be longer than {_MAX_USER} characters")
+    if _dots_and_spaces.fullmatch(user):
+        texts.append("'s User cannot contain only periods or spaces")
+    if _not_of_users.search(user):
+        texts.append("'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
+    return texts

@@ -1,0 +1,277 @@
+"""What is wrong with the status of a pod.
+
+After ``ValidatePodStatusUpdate`` and what it calls in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.pods.restart_policies import all_may_run_again, runs_again
+from pilothouse.apiserver.registry.core.pods.security_context import IDS, is_id
+from pilothouse.apiserver.registry.generic.ip_validation import family_of, validate_ip_for_legacy_field
+from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, qualified_name_errors
+
+_SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
+_NOT_NEGATIVE = "must be a non-negative integer"
+_ONE_EACH = "may specify no more than one IP for each IP family"
+_HEALTH = ("Healthy", "Unhealthy", "Unknown")
+_MAX_HEALTH_MESSAGE = 1024
+_SORTS = (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers"))
+_LATER = "ephemeralContainerStatuses"
+_RARE = frozenset(("user", "allocatedResourcesStatus"))
+
+
+def validate_pod_status_fields(pod: Object, old: Object) -> ErrorList:
+    """What is wrong with a change of the status; the spec is the stored one."""
+    spec, status, before = old["spec"], pod.get("status") or {}, old.get("status") or {}
+    errors: ErrorList = []
+    for position, condition in enumerate(status.get("conditions") or ()):
+        if condition.get("type") not in _SYSTEM_CONDITIONS or "observedGeneration" in condition:
+            errors += _validate_pod_conditions(condition, f"status.conditions[{position}]")
+    node = status.get("nominatedNodeName")
+    if node and node != before.get("nominatedNodeName"):
+        where = "status.nominatedNodeName"
+        errors += [field_errors.invalid(where, node, text) for text in dns_subdomain_errors(node)]
+        if spec.get("nodeName"):
+            told = "may not be set on pods that are already bound to a node"
+            errors.append(field_errors.forbidden(where, told))
+    if (status.get("observedGeneration") or 0) < 0:
+        errors.append(field_errors.invalid("status.observedGeneration", status["observedGeneration"], _NOT_NEGATIVE))
+    errors += validate_immutable_fields(status, before, "status", {"qosClass": "named"})
+    for field, of_spec in (*_SORTS, (_LATER, "")):
+        if field in before:
+            errors += _validate_container_state_transition(status, before, field, spec, of_spec)
+    if "resourceClaimStatuses" in status:
+        errors += _validate_resource_claim_statuses(
+            status["resourceClaimStatuses"] or (), spec.get("resourceClaims") or ()
+        )
+    if status.get("extendedResourceClaimStatus") is not None:
+        errors += _validate_extended_resource_claim_status(status["extendedResourceClaimStatus"], spec)
+    errors += _validate_pod_ips(status, before) + _validate_host_ips(status, before)
+    return errors + _validate_container_statuses(status, spec)
+
+
+def _validate_pod_conditions(condition: Object, path: str) -> ErrorList:
+    errors: ErrorList = []
+    generation = condition.get("observedGeneration") or 0
+    if generation < 0:
+        errors.append(field_errors.invalid(f"{path}.observedGeneration", generation, _NOT_NEGATIVE))
+    kind = condition.get("type") or ""
+    if kind in _SYSTEM_CONDITIONS:
+        return errors
+    return errors + [field_errors.invalid(f"{path}.Type", kind, text) for text in qualified_name_errors(kind)]
+
+
+def _validate_container_state_transition(
+    status: Object, before: Object, field: str, spec: Object, of_spec: str
+) -> ErrorList:
+    """What has ended does not run again unless it is to, and the old status is the one named. Those that were added
+    later never do."""
+    known: Sequence[Object] = before.get(field) or ()
+    if not any((was.get("state") or {}).get("terminated") for was in known):
+        return []
+    if of_spec and all_may_run_again(spec):
+        return []
+    containers: Sequence[Object] = spec.get(of_spec) or () if of_spec else ()
+    errors: ErrorList = []
+    now = {each.get("name"): each for each in reversed(status.get(field) or ())}
+    for position, was in enumerate(known):
+        ended = (was.get("state") or {}).get("terminated")
+        found = None if ended is None else now.get(was.get("name"))
+        if ended is None or found is None or (found.get("state") or {}).get("terminated") is not None:
+            continue
+        container = next((each for each in containers if each.get("name") == was.get("name")), None)
+        if container is None or not runs_again(container, spec.get("restartPolicy"), ended.get("exitCode") or 0):
+            told = "may not be transitioned to non-terminated state"
+            errors.append(field_errors.forbidden(f"status.{field}[{position}].state", told))
+    return errors
+
+
+def _validate_resource_claim_statuses(statuses: Sequence[Object], claims: Sequence[Object]) -> ErrorList:
+    errors: ErrorList = []
+    known = {claim.get("name") for claim in claims}
+    seen: set[str] = set()
+    for position, status in enumerate(statuses):
+        where, name = f"status.resourceClaimStatuses[{position}]", status.get("name") or ""
+        if name not in known:
+            told = "must match the name of an entry in `spec.resourceClaims`"
+            errors.append(field_errors.invalid(f"{where}.name", name, told))
+        if name in seen:
+            errors.append(field_errors.duplicate(f"{where}.name", name))
+        seen.add(name)
+        claim = status.get("resourceClaimName")
+        if claim is not None:
+            told_of = dns_subdomain_errors(claim)
+            errors += [field_errors.invalid(f"{where}.resourceClaimName", claim, text) for text in told_of]
+    return errors
+
+
+def _validate_extended_resource_claim_status(status: Object, spec: Object) -> ErrorList:
+    """The claim that was made for extended resources (``validatePodExtendedResourceClaimStatus``)."""
+    path = "status.extendedResourceClaimStatus"
+    containers: Mapping[str, Object] = {
+        container.get("name") or "": container
+        for field in ("initContainers", "containers")
+        for container in spec.get(field) or ()
+    }
+    mappings: Sequence[Object] = status.get("requestMappings") or ()
+    errors: ErrorList = []
+    if not mappings:
+        errors.append(field_errors.required(f"{path}.requestMappings", "at least one request mapping is required"))
+    seen: set[tuple[str, ...]] = set()
+    parts = ("containerName", "resourceName", "requestName")
+    for position, mapping in enumerate(mappings):
+        where = f"{path}.requestMappings[{position}]"
+        name, resource, request = key = tuple(mapping.get(part) or "" for part in parts)
+        if name not in containers:
+            told = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
+            errors.append(field_errors.invalid(f"{where}.containerName", name, told))
+        elif resource not in ((containers[name].get("resources") or {}).get("requests") or {}):
+            told = (
+                "must match the extended resource name of an entry in spec.initContainers.resources.requests or "
+                "spec.containers.resources.requests"
+            )
+            errors.append(field_errors.invalid(f"{where}.resourceName", resource, told))
+        told_of = dns_label_errors(request)
+        errors += [field_errors.invalid(f"{path}.requestName", request, text) for text in told_of]
+        if key in seen:
+            errors += [field_errors.duplicate(f"{where}.{part}", value) for part, value in zip(parts, key, strict=True)]
+        seen.add(key)
+    claim = status.get("resourceClaimName") or ""
+    if not claim:
+        return [*errors, field_errors.required(f"{path}.resourceClaimName")]
+    told_of = dns_subdomain_errors(claim)
+    return errors + [field_errors.invalid(f"{path}.resourceClaimName", claim, text) for text in told_of]
+
+
+# Addresses ----------------------------------------------------------------------------------------------------------
+
+
+def _texts(addresses: Sequence[Object] | None) -> list[str]:
+    return [address.get("ip") or "" for address in addresses or ()]
+
+
+def _validate_pod_ips(status: Object, before: Object) -> ErrorList:
+    addresses: Sequence[Object] = status.get("podIPs") or ()
+    known = before.get("podIPs")
+    return (
+        [] if not addresses or addresses == known else _validate_one_of_each_family(addresses, known, "status.podIPs")
+    )
+
+
+def _validate_host_ips(status: Object, before: Object) -> ErrorList:
+    addresses: Sequence[Object] = status.get("hostIPs") or ()
+    if not addresses:
+        return []
+    errors: ErrorList = []
+    first = addresses[0].get("ip") or ""
+    if (status.get("hostIP") or "") != first:
+        errors.append(field_errors.invalid("status.hostIPs[0].ip", first, "must be equal to `hostIP`"))
+    known = before.get("hostIPs")
+    return errors if addresses == known else errors + _validate_one_of_each_family(addresses, known, "status.hostIPs")
+
+
+def _validate_one_of_each_family(addresses: Sequence[Object], known: Sequence[Object] | None, path: str) -> ErrorList:
+    """At most one address of each family."""
+    found, before = _texts(addresses), _texts(known)
+    errors: ErrorList = []
+    for position, text in enumerate(found):
+        errors += validate_ip_for_legacy_field(text, f"{path}[{position}]", before)
+    if len(found) > 1 and sorted(family_of(text) for text in found) != [4, 6]:
+        shown = field_errors.internal_value("[]core.PodIP", addresses)
+        errors.append(field_errors.invalid(path, shown, _ONE_EACH))
+    return errors
+
+
+# Containers ---------------------------------------------------------------------------------------------------------
+
+
+def _validate_container_statuses(status: Object, spec: Object) -> ErrorList:
+    """The rarer parts of the containers' statuses."""
+    if not _has_rare(status):
+        return []
+    fields = (*_SORTS, (_LATER, ""))
+    errors: ErrorList = []
+    system = (spec.get("os") or {}).get("name") or "linux"
+    for field, _of_spec in fields:
+        for position, each in enumerate(status.get(field) or ()):
+            linux = (each.get("user") or {}).get("linux")
+            if linux is not None:
+                errors += _validate_container_status_users(linux, f"status.{field}[{position}].user.linux", system)
+    for field, of_spec in fields:
+        for position, each in enumerate(status.get(field) or ()):
+            allocated, where = each.get("allocatedResourcesStatus"), f"status.{field}[{position}]"
+            if allocated and not of_spec:
+                told = "must not be specified in container status"
+                errors.append(field_errors.forbidden(f"{where}.allocatedResourcesStatus", told))
+            elif allocated:
+                name = each.get("name")
+                own = next((one for one in spec.get(of_spec) or () if one.get("name") == name), None)
+                for at, resource in enumerate(allocated):
+                    errors += _validate_allocated_resources_status(
+                        resource, own, f"{where}.allocatedResourcesStatus[{at}]"
+                    )
+    return errors
+
+
+def _has_rare(status: Object) -> bool:
+    for field in ("containerStatuses", "initContainerStatuses", _LATER):
+        for each in status.get(field) or ():
+            if not _RARE.isdisjoint(each):
+                return True
+    return False
+
+
+def _validate_container_status_users(user: Object, path: str, system: str) -> ErrorList:
+    if system == "windows":
+        return [field_errors.forbidden(path, "cannot be set for a windows pod")]
+    numbers = [(field, user.get(field)) for field in ("uid", "gid")]
+    numbers += [
+        (f"supplementalGroups[{position}]", group)
+        for position, group in enumerate(user.get("supplementalGroups") or ())
+    ]
+    return [field_errors.invalid(f"{path}.{field}", number, IDS) for field, number in numbers if not is_id(number)]
+
+
+def _validate_allocated_resources_status(resource: Object, container: Object | None, path: str) -> ErrorList:
+    """The health of a device that a container was given."""
+    errors: ErrorList = []
+    name = resource.get("name") or ""
+    # Statuses of containers that are not there are let pass upstream.
+    if container is not None and name not in _asked(container, claims=name.startswith("claim:")):
+        told = (
+            "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
+            "'claim:<claimName>' if request is empty"
+            if name.startswith("claim:")
+            else "must match one of the container's resource requests"
+        )
+        errors.append(field_errors.invalid(f"{path}.name", name, told))
+    seen: set[str] = set()
+    for position, device in enumerate(resource.get("resources") or ()):
+        where, health = f"{path}.resources[{position}]", device.get("health") or ""
+        if health not in _HEALTH:
+            errors.append(field_errors.not_supported(f"{where}.health", health, _HEALTH))
+        message = device.get("message")
+        if message == "":
+            errors.append(field_errors.required(f"{where}.message", "must be non-empty if specified"))
+        elif message is not None and len(message.encode()) > _MAX_HEALTH_MESSAGE:
+            errors.append(field_errors.too_long(f"{where}.message", _MAX_HEALTH_MESSAGE))
+        own = device.get("resourceID") or ""
+        if own in seen:
+            errors.append(field_errors.duplicate(f"{where}.resourceID", field_errors.named(own)))
+        seen.add(own)
+    return errors
+
+
+def _asked(container: Object, *, claims: bool) -> set[str]:
+    resources = container.get("resources") or {}
+    if not claims:
+        return set(resources.get("requests") or ())
+    return {
+        "claim:" + claim["name"] + (f"/{claim['request']}" if claim.get("request") else "")
+        for claim in resources.get("claims") or ()
+        if claim.get("name")
+    }

@@ -1,0 +1,123 @@
+"""What writes of Pods do. After kubernetes' ``pkg/registry/core`` (v1.36)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.pods.disabled_fields import (
+    GATES,
+    drop_disabled_spec_fields,
+    drop_disabled_status_fields,
+)
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.semantics.pod_defaults import default_pod
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.core.pods import label_keys, validation, warnings
+
+
+_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+"""What is printed of a container's status even when it is empty."""
+_FINISHED = ("Succeeded", "Failed")
+
+
+class PodStrategy(Strategy):
+    """The one kind with a grace period."""
+
+    return_deleted_object = True
+    tracked = ("spec",)
+    graceful = True
+    status_keeps = "pod"
+    disabled_gates = GATES
+    update_steps = ("object meta update", "object meta", "update")
+    selectable = {  # read only
+        "spec.nodeName": ("spec", "nodeName"),
+        "spec.host": ("spec", "nodeName"),
+        "spec.restartPolicy": ("spec", "restartPolicy"),
+        "spec.schedulerName": ("spec", "schedulerName"),
+        "spec.serviceAccountName": ("spec", "serviceAccountName"),
+        "spec.hostNetwork": ("spec", "hostNetwork"),
+        "status.phase": ("status", "phase"),
+        "status.podIP": ("status", "podIP"),
+        "status.podIPs": ("status", "podIP"),
+        "status.nominatedNodeName": ("status", "nominatedNodeName"),
+    }
+    selectable_defaults = {"spec.hostNetwork": "false"}  # read only
+
+    def set_defaults(self, obj: Object) -> None:
+        default_pod(obj)
+        # Before managedFields are: who sets one of the two owns both, as conversion sets the other.
+        _align_addresses(obj.get("status") or {})
+
+    def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
+        drop_disabled_spec_fields(obj["spec"], None if old is None else old["spec"], self.disabled_gates)
+
+    def warnings(self, obj: Object) -> Iterable[str]:
+        return warnings.pod_spec_warnings(obj["spec"], "spec")
+
+    def prepare_for_create(self, obj: Object, now: str) -> None:
+        spec = obj["spec"]
+        if "affinity" in spec or "topologySpreadConstraints" in spec:
+            label_keys.merge_label_keys(obj)
+        status: Object = {"phase": "Pending"}
+        if spec.get("schedulingGates"):
+            status["conditions"] = [_gated(now)]
+        status["qosClass"] = validation.qos_class(spec)
+        obj["status"] = status
+
+    def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
+        if "deletionTimestamp" not in old["metadata"]:
+            # Upstream takes it from nobody here, and refuses it nowhere (pkg/registry/core/pod/strategy.go).
+            obj["metadata"].pop("deletionTimestamp", None)
+        status: Object = obj.setdefault("status", {})
+        if not status.get("qosClass"):
+            known = (old.get("status") or {}).get("qosClass")
+            if known:
+                status["qosClass"] = known
+        drop_disabled_status_fields(status)
+
+    def finish(self, obj: Object) -> None:
+        for field in _STATUSES:
+            for status in obj["status"].get(field) or ():
+                for state in ("state", "lastState"):
+                    status.setdefault(state, {})
+
+    def validate(self, obj: Object) -> ErrorList:
+        return validation.validate_pod(obj)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return validation.validate_pod_update(obj, old)
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return validation.validate_pod_status_update(obj, old)
+
+    def grace_period(self, obj: Object, requested: int | None) -> int:
+        spec, status = obj["spec"], obj.get("status") or {}
+        if not spec.get("nodeName") or status.get("phase") in _FINISHED:
+            return 0
+        period: int = spec.get("terminationGracePeriodSeconds") or 0 if requested is None else requested
+        return 1 if period < 0 else period
+
+
+def _gated(now: str) -> dict[str, Any]:
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
+
+
+def _align_addresses(status: Object) -> None:
+    """``podIP`` is the first of ``podIPs``. Where they differ the single one counts: kubelets older than the second
+    family know no other (``pkg/apis/core/v1/conversion.go``)."""
+    single, several = status.get("podIP"), status.get("podIPs")
+    if single:
+        if not several or several[0].get("ip") != single:
+            status["podIPs"] = [{"ip": single}]
+    elif several and several[0].get("ip"):
+        status["podIP"] = several[0]["ip"]

@@ -1,0 +1,169 @@
+"""What of a pod's spec may change: little, and a bit more while gates keep the pod from being scheduled.
+
+After ``ValidatePodUpdate`` and what it calls in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.pods.pod_spec import validate_image_whitespace
+from pilothouse.apiserver.registry.core.validation import validate_tolerations
+
+_MAY_CHANGE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"
+)
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def validate_pod_spec_update(spec: Object, before: Object) -> ErrorList:
+    """What is wrong with a change of a pod's spec, apart from what is wrong with the new one."""
+    errors: ErrorList = []
+    for field in ("containers", "initContainers"):
+        if len(spec.get(field) or ()) != len(before.get(field) or ()):
+            # Upstream looks no further: the rest could not be compared.
+            told = "pod updates may not add or remove containers"
+            return [*errors, field_errors.forbidden(f"spec.{field}", told)]
+        for position, container in enumerate(spec.get(field) or ()):
+            # Images are what of a container may change, so that upstream looks at them once more.
+            if not container.get("image"):
+                errors.append(field_errors.required(f"spec.{field}[{position}].image"))
+            errors += validate_image_whitespace(container, f"spec.{field}[{position}]")
+    deadline = _validate_active_deadline_update(spec, before)
+    if deadline and spec.get("activeDeadlineSeconds") is not None:
+        return errors + deadline  # upstream looks no further here either
+    errors += deadline
+    errors += _validate_only_added_tolerations(spec, before)
+    errors += _validate_scheduling_gates_update(spec, before)
+    same = _without_mutable(spec, before)
+    if before.get("schedulingGates"):
+        errors += _put_back_of_gated(same, before)
+    if same != before:
+        diff = field_errors.internal_diff("core.PodSpec", before, same)
+        errors.append(field_errors.forbidden("spec", _MAY_CHANGE + diff))
+    return errors
+
+
+def _without_mutable(spec: Object, before: Object) -> Object:
+    """The new spec with everything that may change put back: equal to the old one if nothing else has."""
+    same = dict(spec)
+    for field in ("containers", "initContainers"):
+        if spec.get(field):
+            same[field] = [
+                {**container, "image": was["image"]} if container.get("image") != was.get("image") else container
+                for container, was in zip(spec[field], before[field], strict=True)
+            ]
+    mutable = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
+    if (before.get("terminationGracePeriodSeconds") or 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
+        mutable.append("terminationGracePeriodSeconds")
+    for field in mutable:
+        if field in before:
+            same[field] = before[field]
+        else:
+            same.pop(field, None)
+    return same
+
+
+# While there are gates
+
+
+def _put_back_of_gated(same: Object, before: Object) -> ErrorList:
+    """What is wrong with how the choice of nodes has changed, which may only get narrower. It is put back in place."""
+    errors: ErrorList = []
+    chosen, was = same.get("nodeSelector") or {}, before.get("nodeSelector") or {}
+    if chosen != was:
+        if any(chosen.get(key) != value for key, value in was.items()):
+            shown = field_errors.internal_value("{}string", same.get("nodeSelector"))
+            told = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            errors.append(field_errors.invalid("spec.nodeSelector", shown, told))
+        _put(same, "nodeSelector", before.get("nodeSelector"))
+    affinity, old_affinity = same.get("affinity"), before.get("affinity")
+    of_nodes, old_of_nodes = ((each or {}).get("nodeAffinity") for each in (affinity, old_affinity))
+    if of_nodes == old_of_nodes:
+        return errors
+    errors += _validate_node_affinity_update(of_nodes, old_of_nodes)
+    if old_affinity is None and not (affinity or {}).keys() - {"nodeAffinity"}:
+        same.pop("affinity", None)
+    else:
+        same["affinity"] = dict(affinity or {})
+        _put(same["affinity"], "nodeAffinity", old_of_nodes)
+    return errors
+
+
+def _put(obj: Object, field: str, value: Any) -> None:
+    if value is None:
+        obj.pop(field, None)
+    else:
+        obj[field] = value
+
+
+def _validate_node_affinity_update(affinity: Object | None, before: Object | None) -> ErrorList:
+    known: Sequence[Object] = ((before or {}).get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()
+    terms: Sequence[Object] = ((affinity or {}).get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()
+    path = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
+    if not known:
+        return []
+    if len(known) != len(terms):
+        told = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        shown = field_errors.internal_value("[]core.NodeSelectorTerm", terms or None)
+        return [field_errors.invalid(path, shown, told)]
+    told = "only additions are allowed (no mutations or deletions)"
+    return [
+        field_errors.invalid(f"{path}[{position}]", field_errors.internal_value("core.NodeSelectorTerm", term), told)
+        for position, (term, was) in enumerate(zip(terms, known, strict=True))
+        if not _only_adds(term, was)
+    ]
+
+
+def _only_adds(term: Mapping[str, Any], was: Mapping[str, Any]) -> bool:
+    fields = ("matchExpressions", "matchFields")
+    if not any(was.get(field) for field in fields):
+        return not any(term.get(field) for field in fields)
+    return all(
+        list(term.get(field) or ())[: len(was.get(field) or ())] == list(was.get(field) or ()) for field in fields
+    )
+
+
+def _validate_active_deadline_update(spec: Object, before: Object) -> ErrorList:
+    new, old = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
+    path = "spec.activeDeadlineSeconds"
+    if new is not None and not 0 <= new <= 2147483647:
+        return [field_errors.invalid(path, new, "must be between 0 and 2147483647, inclusive")]
+    if old is None or new == old:
+        return []
+    if new is None:
+        return [field_errors.invalid(path, None, "must not update from a positive integer to nil value")]
+    if new > old:
+        return [field_errors.invalid(path, new, "must be less than or equal to previous value")]
+    return []
+
+
+def _validate_only_added_tolerations(spec: Object, before: Object) -> ErrorList:
+    def bare(toleration: Object) -> Object:
+        return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+
+    kept = [bare(toleration) for toleration in spec.get("tolerations") or ()]
+    if all(bare(toleration) in kept for toleration in before.get("tolerations") or ()):
+        return validate_tolerations(spec.get("tolerations") or (), "spec.tolerations")
+    return [
+        field_errors.forbidden(
+            "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
+        )
+    ]
+
+
+def _validate_scheduling_gates_update(spec: Object, before: Object) -> ErrorList:
+    known = [gate.get("name") for gate in before.get("schedulingGates") or ()]
+    gates = [gate.get("name") for gate in spec.get("schedulingGates") or ()]
+    added = [(position, name) for position, name in enumerate(gates) if name not in known]
+    return [
+        field_errors.forbidden(
+            f"spec.schedulingGates[{position}].name",
+            f"only deletion is allowed, but found new scheduling gate '{name}'",
+        )
+        for position, name in added
+    ]

@@ -1,0 +1,110 @@
+"""Where a container finds volumes: mounts, and block devices.
+
+After ``ValidateVolumeMounts`` and ``ValidateVolumeDevices`` in kubernetes' ``pkg/apis/core/validation/validation.go``
+(v1.36).
+"""
+
+from collections.abc import Mapping
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.volume_sources import validate_local_descending_path
+
+_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
+_RECURSIONS = ("Disabled", "Enabled", "IfPossible")
+
+
+def validate_volume_mounts(container: Object, path: str, volumes: Mapping[str, bool]) -> ErrorList:
+    """What is wrong with the mounts of a container; ``volumes`` are the names that the pod has."""
+    errors: ErrorList = []
+    mounted: set[str] = set()
+    devices = container.get("volumeDevices") or ()
+    for position, mount in enumerate(container.get("volumeMounts") or ()):
+        where = f"{path}[{position}]"
+        name, target = mount.get("name") or "", mount.get("mountPath") or ""
+        if not name:
+            errors.append(field_errors.required(f"{where}.name"))
+        if name not in volumes:
+            errors.append(field_errors.not_found(f"{where}.name", name))
+        if not target:
+            errors.append(field_errors.required(f"{where}.mountPath"))
+        if target in mounted:
+            errors.append(field_errors.invalid(f"{where}.mountPath", target, "must be unique"))
+        mounted.add(target)
+        if any(device.get("name") == name for device in devices):
+            told = "must not already exist in volumeDevices"
+            errors.append(field_errors.invalid(f"{where}.name", name, told))
+        if any(device.get("devicePath") == target for device in devices):
+            told = "must not already exist as a path in volumeDevices"
+            errors.append(field_errors.invalid(f"{where}.mountPath", target, told))
+        if len(mount) > 2:
+            errors += _validate_rarer_fields(container, mount, path, where)
+    return errors
+
+
+def _validate_rarer_fields(container: Object, mount: Object, path: str, where: str) -> ErrorList:
+    """The rarer parts of a mount. Upstream mostly does not say of which one."""
+    errors: ErrorList = []
+    below, expanded = mount.get("subPath") or "", mount.get("subPathExpr") or ""
+    if below:
+        errors += validate_local_descending_path(below, f"{path}.subPath")
+    if expanded:
+        if below:
+            told = "subPathExpr and subPath are mutually exclusive"
+            errors.append(field_errors.invalid(f"{where}.subPathExpr", expanded, told))
+        errors += validate_local_descending_path(expanded, f"{path}.subPathExpr")
+    propagation = mount.get("mountPropagation")
+    if propagation is not None and propagation not in _PROPAGATIONS:
+        errors.append(field_errors.not_supported(f"{path}.mountPropagation", propagation, _PROPAGATIONS))
+    if propagation == "Bidirectional" and (container.get("securityContext") or {}).get("privileged") is not True:
+        told = "Bidirectional mount propagation is available only to privileged containers"
+        errors.append(field_errors.forbidden(f"{path}.mountPropagation", told))
+    recursion, field = mount.get("recursiveReadOnly"), f"{path}.recursiveReadOnly"
+    if recursion is not None and recursion not in _RECURSIONS:
+        errors.append(field_errors.not_supported(field, recursion, _RECURSIONS))
+    elif recursion in ("Enabled", "IfPossible"):
+        if not mount.get("readOnly"):
+            errors.append(field_errors.forbidden(field, "may only be specified when readOnly is true"))
+        if propagation not in (None, "None"):
+            told = "may only be specified when mountPropagation is None or not specified"
+            errors.append(field_errors.forbidden(field, told))
+    return errors
+
+
+def validate_volume_devices(container: Object, path: str, volumes: Mapping[str, bool]) -> ErrorList:
+    """``ValidateVolumeDevices``: blocks are claimed, and are in no place where something is mounted."""
+    errors: ErrorList = []
+    names: set[str] = set()
+    paths: set[str] = set()
+    mounts = container.get("volumeMounts") or ()
+    for position, device in enumerate(container.get("volumeDevices") or ()):
+        where = f"{path}[{position}]"
+        name, place = device.get("name") or "", device.get("devicePath") or ""
+        if not name:
+            errors.append(field_errors.required(f"{where}.name"))
+        if name in names:
+            errors.append(field_errors.invalid(f"{where}.name", name, "must be unique"))
+        if name not in volumes:
+            errors.append(field_errors.not_found(f"{where}.name", name))
+        elif not volumes[name]:
+            told = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            errors.append(field_errors.invalid(f"{where}.name", name, told))
+        if not place:
+            errors.append(field_errors.required(f"{where}.devicePath"))
+        if place in paths:
+            errors.append(field_errors.invalid(f"{where}.devicePath", place, "must be unique"))
+        if ".." in place.split("/"):
+            told = "can not contain backsteps ('..')"
+            errors.append(field_errors.invalid(f"{where}.devicePath", place, told))
+        else:
+            paths.add(place)
+        if any(mount.get("name") == name for mount in mounts):
+            told = "must not already exist in volumeMounts"
+            errors.append(field_errors.invalid(f"{where}.name", name, told))
+        if any(mount.get("mountPath") == place for mount in mounts):
+            told = "must not already exist as a path in volumeMounts"
+            errors.append(field_errors.invalid(f"{where}.devicePath", place, told))
+        if name:
+            names.add(name)
+    return errors

@@ -1,0 +1,53 @@
+"""PodTemplates."""
+
+from typing import Any
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
+from pilothouse.apiserver.registry.generic.printers import (
+    NAME,
+    Doc,
+    Now,
+    Printer,
+    columns,
+    containers_of,
+    format_labels,
+    name_of,
+    part,
+)
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.semantics.pod_defaults import default_template
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.core.pods import validation as pod_validation
+
+
+class PodTemplateStrategy(Strategy):
+    """A template on its own."""
+
+    return_deleted_object = True
+    tracked = ("template",)
+    disabled_gates = GATES
+
+    def set_defaults(self, obj: Object) -> None:
+        default_template(obj.setdefault("template", {}))
+
+    def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
+        drop_disabled_template_fields(obj["template"], None if old is None else old["template"], self.disabled_gates)
+
+    def validate(self, obj: Object) -> ErrorList:
+        return pod_validation.validate_pod_template_spec(obj.get("template") or {}, "template")
+
+
+def print_pod_template(value: Doc, now: Now) -> list[Any]:
+    labels = format_labels(part(value, "template", "metadata", "labels"))
+    return [name_of(value), *containers_of(part(value, "template", "spec")), labels]
+
+
+REGISTRATION = Registration(
+    PodTemplateStrategy(),
+    printer=lambda: Printer((NAME, *columns("Containers", "Images", "Pod Labels")), print_pod_template),
+)

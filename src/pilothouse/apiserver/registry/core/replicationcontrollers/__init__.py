@@ -1,0 +1,88 @@
+"""ReplicationControllers."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.apps.strategy import drop_zeros
+from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
+from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, print_replicas, wide
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.semantics.pod_defaults import default_template
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.apps import validation as apps_validation
+    from pilothouse.apiserver.registry.core.pods import validation as pod_validation
+
+
+class ReplicationControllerStrategy(Strategy):
+    """Selector and labels come from the template."""
+
+    selects_by_map = True
+    orphans_by_default = True
+    tracked = ("spec",)
+    disabled_gates = GATES
+    validates_generate_name = False
+    empty_status = {"replicas": 0}  # read only
+    selectable = {"status.replicas": ("status", "replicas")}  # read only
+    selectable_defaults = {"status.replicas": "0"}  # read only
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return apps_validation.validate_replica_status(obj.get("status") or {})
+
+    def set_defaults(self, obj: Object) -> None:
+        spec: Object = obj.setdefault("spec", {})
+        template = spec.get("template")
+        if spec.get("replicas") is None:
+            spec["replicas"] = 1
+        if template is not None:
+            default_template(template)
+            labels = (template.get("metadata") or {}).get("labels")
+            if labels:
+                if not spec.get("selector"):
+                    spec["selector"] = dict(labels)
+                if not obj["metadata"].get("labels"):
+                    obj["metadata"]["labels"] = dict(labels)
+        drop_zeros(spec, "minReadySeconds")
+
+    def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
+        stored = None if old is None else old["spec"].get("template")
+        drop_disabled_template_fields(obj["spec"].get("template") or {}, stored, self.disabled_gates)
+
+    def validate(self, obj: Object) -> ErrorList:
+        spec = obj["spec"]
+        selector, template = spec.get("selector") or {}, spec.get("template")
+        errors = validate_nonnegative_fields(spec, "spec", ("minReadySeconds",))
+        if not selector:
+            errors.append(field_errors.required("spec.selector"))
+        errors += validate_nonnegative_fields(spec, "spec", ("replicas",))
+        if not template:
+            return [*errors, field_errors.required("spec.template")]
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        if any(labels.get(key) != value for key, value in selector.items()):
+            errors.append(apps_validation.wrong_labels(labels or None))
+        errors += pod_validation.validate_pod_template_spec(template, "spec.template")
+        return errors + apps_validation.validate_endless(template, "ReplicationController")
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        return [] if obj["spec"] == old["spec"] else self.validate(obj)
+
+    def refuses_field(self, path: str) -> str:
+        return f"field label not supported: {path}"
+
+
+REGISTRATION = Registration(
+    ReplicationControllerStrategy(),
+    printer=lambda: Printer(
+        (
+            NAME,
+            *columns("Desired", "Current", "Ready", type_="integer"),
+            AGE,
+            *wide("Containers", "Images", "Selector"),
+        ),
+        print_replicas,
+    ),
+    etcd_prefix="controllers",
+)

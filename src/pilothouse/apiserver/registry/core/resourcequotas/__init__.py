@@ -1,0 +1,53 @@
+"""ResourceQuotas."""
+
+from typing import Any
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.quantities import canonicalize
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.core.resourcequotas import validation as resource_quota_validation
+
+
+class ResourceQuotaStrategy(Strategy):
+    """Scopes never change; amounts are not negative."""
+
+    return_deleted_object = True
+
+    def set_defaults(self, obj: Object) -> None:
+        set_defaults_resource_quota(obj)
+
+    def validate(self, obj: Object) -> ErrorList:
+        return resource_quota_validation.validate_resource_quota(obj)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return resource_quota_validation.validate_resource_quota_update(obj, old)
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return resource_quota_validation.validate_resource_quota_status_update(obj, old)
+
+
+def set_defaults_resource_quota(obj: Object) -> None:
+    canonicalize(ensure_object(obj, "spec").get("hard"))
+
+
+def print_resource_quota(value: Doc, now: Now) -> list[Any]:
+    hard, used = part(value, "status", "hard") or {}, part(value, "status", "used") or {}
+    requests: list[str] = []
+    limits: list[str] = []
+    for name in sorted(hard):
+        shown = f"{name}: {used.get(name, '0')}/{hard[name]}"
+        (limits if name.startswith("limits.") else requests).append(shown)
+    return [name_of(value), ", ".join(requests), ", ".join(limits), age_of(value, now)]
+
+
+REGISTRATION = Registration(
+    ResourceQuotaStrategy(),
+    printer=lambda: Printer((NAME, *columns("Request", "Limit"), AGE), print_resource_quota),
+)

@@ -1,0 +1,142 @@
+"""Validation of ResourceQuotas. After kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36)."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.validation import (
+    is_huge_of_quotas,
+    resource_name_errors,
+    validate_resource_quantity,
+)
+from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE
+
+_SCOPES = (
+    "BestEffort",
+    "CrossNamespacePodAffinity",
+    "NotBestEffort",
+    "NotTerminating",
+    "PriorityClass",
+    "Terminating",
+    "VolumeAttributesClass",
+)
+
+
+def validate_resource_quota(obj: Object) -> ErrorList:
+    errors = _validate_resource_quota_list(obj["spec"].get("hard"), "spec.hard")
+    scopes = obj["spec"].get("scopes") or []
+    errors += _validate_resource_quota_scopes(obj["spec"], scopes)
+    return errors
+
+
+def validate_resource_quota_update(obj: Object, old: Object) -> ErrorList:
+    scopes = obj["spec"].get("scopes")
+    if set(scopes or ()) == set(old["spec"].get("scopes") or ()):
+        return []
+    return [field_errors.invalid("spec.scopes", scopes, IMMUTABLE)]
+
+
+def validate_resource_quota_status_update(obj: Object, old: Object) -> ErrorList:
+    status = obj.get("status") or {}
+    return [
+        one for field in ("hard", "used") for one in _validate_resource_quota_list(status.get(field), f"status.{field}")
+    ]
+
+
+def _validate_resource_quota_list(amounts: Object | None, path: str) -> ErrorList:
+    errors: ErrorList = []
+    for name, amount in (amounts or {}).items():
+        errors += _validate_resource_quota_resource_name(name, f"{path}[{name}]") + validate_resource_quantity(
+            name, amount, f"{path}[{name}]"
+        )
+    return errors
+
+
+_FITTING = {"BestEffort": ("pods",), "VolumeAttributesClass": ("persistentvolumeclaims", "requests.storage")}
+_OF_PODS = ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
+
+
+def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorList:
+    """What is wrong with listed and selected scopes (``validateResourceQuotaScopes``, ``validateScopeSelector``)."""
+    errors: ErrorList = []
+    for scope in scopes:
+        if scope not in _SCOPES:
+            errors.append(field_errors.invalid("spec.scopes", scopes, "unsupported scope"))
+        if count := _misapplied(spec, scope):
+            errors += [field_errors.invalid("spec.scopes", scopes, _MISAPPLIED)] * count
+    errors += _conflicts(scopes, "spec.scopes", scopes)
+    selector: Object = spec.get("scopeSelector") or {}
+    path = "spec.scopeSelector.matchExpressions"
+    selected = []
+    misapplied: ErrorList = []  # one, made when it is needed: it shows all scopes
+    for term in selector.get("matchExpressions") or ():
+        scope, operator, values = term.get("scopeName") or "", term.get("operator") or "", term.get("values") or []
+        if scope not in _SCOPES:
+            errors.append(field_errors.invalid(f"{path}.scopeName", field_errors.named(scope), "unsupported scope"))
+        if count := _misapplied(spec, scope):
+            if not misapplied:
+                shown = field_errors.internal_value("*core.ScopeSelector", selector)
+                misapplied = [field_errors.invalid(path, shown, _MISAPPLIED)]
+            errors += misapplied * count
+        if scope in _EXIST_ONLY and operator != "Exists":
+            errors.append(field_errors.invalid(f"{path}.operator", field_errors.named(operator), _ONLY_EXISTS))
+        if operator in ("In", "NotIn"):
+            if not values:
+                errors.append(field_errors.required(f"{path}.values", _SOME_VALUES))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                errors.append(field_errors.invalid(f"{path}.values", values, _NO_VALUES))
+        else:
+            errors.append(
+                field_errors.invalid(f"{path}.operator", field_errors.named(operator), "not a valid selector operator")
+            )
+        selected.append(scope)
+    # Upstream shows the listed scopes here, too.
+    return errors + _conflicts(selected, path, spec.get("scopes"))
+
+
+_EXIST_ONLY = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
+_ONLY_EXISTS = (
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+_SOME_VALUES = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+_NO_VALUES = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+
+
+_MISAPPLIED = "unsupported scope applied to resource"
+
+
+def _misapplied(spec: Object, scope: str) -> int:
+    """Scopes are about pods, one of them about claims: how many amounts of something else there are."""
+    fitting = _FITTING.get(scope, ("pods", *_OF_PODS))
+    return sum(_is_of_quotas(name) and name not in fitting and scope in _SCOPES for name in spec.get("hard") or {})
+
+
+def _conflicts(scopes: list[str], path: str, shown: object) -> ErrorList:
+    return [
+        field_errors.invalid(path, shown, "conflicting scopes")
+        for pair in (("BestEffort", "NotBestEffort"), ("NotTerminating", "Terminating"))
+        if all(scope in scopes for scope in pair)
+    ]
+
+
+_QUOTA_NAMES = frozenset(
+    (
+        *("cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.storage"),
+        *("requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "pods"),
+        *("resourcequotas", "services", "replicationcontrollers", "secrets", "persistentvolumeclaims", "configmaps"),
+        *("services.nodeports", "services.loadbalancers"),
+    )
+)
+
+
+def _is_of_quotas(name: str) -> bool:
+    return name in _QUOTA_NAMES or is_huge_of_quotas(name)
+
+
+def _validate_resource_quota_resource_name(name: str, path: str) -> ErrorList:
+    """Names without a domain are those that every server knows (``ValidateResourceQuotaResourceName``)."""
+    faults = resource_name_errors(name)
+    if "/" not in name and not _is_of_quotas(name):
+        faults = [*faults, "must be a standard resource for quota"]
+    return [field_errors.invalid(path, name, text) for text in faults]

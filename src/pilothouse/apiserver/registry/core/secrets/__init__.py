@@ -1,0 +1,57 @@
+"""Secrets."""
+
+import base64
+from typing import Any
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.core.secrets import validation as secret_validation
+
+
+class SecretStrategy(Strategy):
+    """stringData becomes data; the type never changes."""
+
+    update_steps = ("object meta update", "update", "object meta", "object")
+
+    selectable = {"type": ("type",)}  # read only
+
+    def set_defaults(self, obj: Object) -> None:
+        set_defaults_secret(obj)
+
+    def validate(self, obj: Object) -> ErrorList:
+        return secret_validation.validate_secret(obj)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return secret_validation.validate_secret_update(obj, old)
+
+    def refuses_field(self, path: str) -> str:
+        return f"field label not supported: {path}"
+
+
+def set_defaults_secret(obj: Object) -> None:
+    if not obj.get("type"):
+        obj["type"] = "Opaque"
+    for key, value in (obj.get("data") or {}).items():
+        if value is None:
+            # No bytes, as Go reads it.
+            obj["data"][key] = ""
+    text = obj.pop("stringData", None)
+    if text:
+        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in text.items()}
+        obj["data"] = {**(obj.get("data") or {}), **encoded}
+
+
+def print_secret(value: Doc, now: Now) -> list[Any]:
+    return [name_of(value), value.get("type", ""), len(value.get("data") or ()), age_of(value, now)]
+
+
+REGISTRATION = Registration(
+    SecretStrategy(),
+    printer=lambda: Printer((NAME, *columns("Type", "Data"), AGE), print_secret),
+)

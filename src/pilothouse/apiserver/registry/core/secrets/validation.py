@@ -1,0 +1,60 @@
+"""Validation of Secrets. After kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36)."""
+
+import base64
+import json
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.configmaps import MAX_DATA, validate_config_map_key, validate_immutable
+from pilothouse.machinery.json_syntax import syntax_error
+
+_REQUIRED_KEYS = {
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+
+
+_OF_REGISTRIES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
+_JSON_TYPES = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
+
+
+def _json_object_error(text: bytes) -> str:
+    """Why it is no JSON object, as Go's decoder has it."""
+    fault = syntax_error(text)
+    if fault is not None:
+        return fault
+    kind = _JSON_TYPES.get(type(json.loads(text)))
+    return f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}" if kind else ""
+
+
+def validate_secret(obj: Object) -> ErrorList:
+    data = obj.get("data") or {}
+    errors = validate_config_map_key(data, "data")
+    if sum(len(text) * 3 // 4 for text in data.values()) > MAX_DATA:
+        errors.append(field_errors.too_long("data", MAX_DATA))
+    kind = obj.get("type") or ""
+    missing = [
+        key for key in _REQUIRED_KEYS.get(kind, ()) if key not in data or (kind.endswith("ssh-auth") and not data[key])
+    ]
+    errors += [field_errors.required(f"data[{key}]") for key in missing]
+    if kind in _OF_REGISTRIES and not missing:
+        key = _REQUIRED_KEYS[kind][0]
+        why = _json_object_error(base64.b64decode(data[key]))
+        errors += [field_errors.invalid(f"data[{key}]", "<secret contents redacted>", why)] if why else []
+    if kind == "kubernetes.io/basic-auth" and "username" not in data and "password" not in data:
+        errors += [field_errors.required("data[username]"), field_errors.required("data[password]")]
+    if kind == "kubernetes.io/service-account-token" and not (obj["metadata"].get("annotations") or {}).get(
+        "kubernetes.io/service-account.name"
+    ):
+        errors.append(field_errors.required("metadata.annotations[kubernetes.io/service-account.name]"))
+    return errors
+
+
+def validate_secret_update(obj: Object, old: Object) -> ErrorList:
+    problems = validate_immutable(obj, old, ("data",))
+    if obj.get("type") != old.get("type"):
+        problems.insert(0, field_errors.invalid("type", obj.get("type"), "field is immutable"))
+    return problems

@@ -1,0 +1,357 @@
+"""Cluster addresses, families and node ports of services: what a service asked for, and what it gets.
+
+Runs as an admission plugin, because giving an address means looking at all services (``address_pools``). After
+kubernetes' ``pkg/registry/core/service/storage/alloc.go`` and ``pkg/registry/core/service/strategy.go`` (v1.36).
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry import registration_of
+from pilothouse.apiserver.registry.core.services.address_pools import (
+    ALLOCATED_ADDRESS,
+    AddressPool,
+    PortAllocation,
+    PortPool,
+    Taken,
+    family_of,
+    ranges_of,
+)
+from pilothouse.apiserver.registry.core.services.service_types import (
+    allocates_node_ports,
+    is_headless,
+    needs_addresses,
+    needs_health_check_port,
+    needs_node_ports,
+)
+from pilothouse.apiserver.registry.core.services.strategy import normalize_cluster_ips, patch_allocated_values
+from pilothouse.apiserver.resources import ResourceTable
+from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.cidrs import Network
+from pilothouse.storage import Staged, Store
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.core.services import validation as service_validation
+
+
+_FAMILIES = ("IPv4", "IPv6")
+_NETWORKING = "networking.k8s.io"
+_RANGES = "networking.k8s.io/servicecidrs/"
+OWN_RANGE = f"{_RANGES}kubernetes"
+"""The key of the object that stands for the server's own ranges."""
+
+
+class _RangeSpec(msgspec.Struct, frozen=True):
+    cidrs: tuple[str, ...] = ()
+
+
+class _RangeMeta(msgspec.Struct, frozen=True):
+    deletionTimestamp: str = ""  # noqa: N815  # as on the wire
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _RangeStatus(msgspec.Struct, frozen=True):
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Range(msgspec.Struct, frozen=True):
+    metadata: _RangeMeta = _RangeMeta()
+    spec: _RangeSpec = _RangeSpec()
+    status: _RangeStatus = _RangeStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether addresses are taken of it. Where no controller says so, it is; not when it is being deleted."""
+        conditions = [each.status for each in self.status.conditions if each.type == "Ready"]
+        return not self.metadata.deletionTimestamp and conditions[:1] in ([], ["True"])
+
+
+_read_range = msgspec.json.Decoder(_Range).decode
+
+
+class ServiceAddresses(Plugin):
+    """Gives services what they have no address or port of, and refuses what cannot be theirs."""
+
+    concerns = frozenset({"services"})
+
+    def __init__(self, env: Env, store: Store, table: ResourceTable, service_range: str) -> None:
+        self._store = store
+        self._ranges = ranges_of(service_range)
+        taken = self._taken = Taken(env, store, table)
+        self._pools = {
+            f"IPv{network.version}": AddressPool(env, partial(self._networks, network.version), taken)
+            for network in self._ranges
+        }
+        self._ports = PortPool(env, taken)
+
+    def repair(self) -> Staged | None:
+        """Make what services lack that were there before this server; the last write."""
+        return self._taken.repair()
+
+    def _networks(self, version: int) -> list[Network]:
+        """The ranges of one family: the server's own, unless its object says otherwise, then those of other
+        ServiceCIDRs that are ready."""
+        records = {record.key: _read_range(record.value) for record in self._store.list(_RANGES).records}
+        own = records.pop(OWN_RANGE, None)
+        found: list[Network] = []
+        if own is None or own.is_ready:
+            found += [network for network in self._ranges if network.version == version]
+        for stored in records.values():
+            for cidr in stored.spec.cidrs if stored.is_ready else ():
+                network = ipaddress.ip_network(cidr, strict=False)
+                if network.version == version and network not in found:
+                    found.append(network)
+        return found
+
+    def allot(self, write: Admission) -> None:
+        obj = write.obj
+        if not _concerns(write) or obj is None:
+            return
+        if not write.dry_run:
+            self.repair()
+        spec: Object = obj.setdefault("spec", {})
+        before: Object | None = None
+        if write.old is not None:
+            before = write.old.get("spec") or {}
+            patch_allocated_values(spec, before)
+        normalize_cluster_ips(spec, before)
+        if needs_addresses(spec) and not _stays_preferred(spec, before):
+            self._init_families(write, spec, before)
+            self._allocate_addresses(write, spec, before)
+        self._allocate_ports(write, spec, before)
+
+    def review(self, write: Admission) -> None:
+        # Between allot and here others may have had their turn.
+        obj = write.obj
+        if not _concerns(write) or obj is None or write.dry_run or not needs_addresses(obj["spec"]):
+            return
+        spec, key = obj["spec"], write.info.key(write.namespace, write.name)
+        for address in spec.get("clusterIPs") or ():
+            if address != "None" and self._taken.holder_of_address(address) not in ("", key):
+                raise _not_allocated(write, spec, f" {address}: {ALLOCATED_ADDRESS}")
+
+    # Families
+
+    def _init_families(self, write: Admission, spec: Object, before: Object | None) -> None:
+        """``initIPFamilyFields``: which families the service has, and whether it may have them here."""
+        if spec.get("ipFamilyPolicy") is None:
+            if before is not None and before.get("ipFamilyPolicy") is not None:
+                spec["ipFamilyPolicy"] = before["ipFamilyPolicy"]
+            else:
+                spec["ipFamilyPolicy"] = "RequireDualStack" if _has_any_endpoints(spec) else "SingleStack"
+        _refuse(write, service_validation.validate_service_cluster_ips_related_fields(spec, before))
+        found = _release_second(spec, before) if before is not None else []
+        _refuse(write, found + _validate_single_stack(spec) + self._infer_families(spec))
+        families: list[str] = spec.setdefault("ipFamilies", [])
+        default, is_single = next(iter(self._pools)), spec["ipFamilyPolicy"] == "SingleStack"
+        if _has_any_endpoints(spec):
+            # Somebody else fills in the endpoints, of whatever family; also where the cluster has only one.
+            families += [] if families else [default]
+            families += [] if is_single or len(families) > 1 else [_other(families[0])]
+            return
+        if spec["ipFamilyPolicy"] == "RequireDualStack" and len(self._pools) < 2:
+            text = "this cluster is not configured for dual-stack services"
+            found.append(field_errors.invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text))
+        found += [
+            field_errors.invalid(f"spec.ipFamilies[{position}]", family, "not configured on this cluster")
+            for position, family in enumerate(families)
+            if family not in self._pools
+        ]
+        _refuse(write, found)
+        families += [] if families else [default]
+        if not is_single and len(families) == 1 and len(self._pools) == 2:
+            families.append(_other(families[0]))
+
+    def _infer_families(self, spec: Object) -> ErrorList:
+        """Addresses say of which families they are, where the client does not."""
+        errors: ErrorList = []
+        addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
+        for position, address in enumerate(addresses):
+            if address == "None":
+                break
+            family = family_of(address)
+            if position < len(families):
+                continue
+            if family in self._pools:
+                families = spec["ipFamilies"] = [*families, family]
+            else:
+                text = f"{family} is not configured on this cluster"
+                errors.append(field_errors.invalid(f"spec.clusterIPs[{position}]", addresses, text))
+        return errors
+
+    # Addresses
+
+    def _allocate_addresses(self, write: Admission, spec: Object, before: Object | None) -> None:
+        """``allocClusterIPs`` and ``updateClusterIPs``."""
+        families, first = spec["ipFamilies"], 0
+        if before is not None and needs_addresses(before):
+            if is_headless(before) or not len(before.get("ipFamilies") or ()) == 1 < len(families):
+                return
+            first = 1
+        elif is_headless(spec) or (spec.get("clusterIPs") or ())[:1] == ["None"]:
+            return
+        addresses: list[str] = spec.setdefault("clusterIPs", [])
+        addresses += [""] * (len(families) - len(addresses))
+        for position in range(first, len(families)):
+            addresses[position] = self._allocate_address(write, spec, families[position], addresses[position])
+        spec["clusterIP"] = addresses[0]
+
+    def _allocate_address(self, write: Admission, spec: Object, family: str, wanted: str) -> str:
+        pool = self._pools[family]
+        address = wanted or (pool.network_address() if write.dry_run else pool.free())
+        if not address:
+            name = field_errors.shown(write.name)
+            raise errors.internal(f"failed to allocate a serviceIP for Service {name}: range is full")
+        why = pool.out_of_range(address, dry_run=write.dry_run) if wanted else ""
+        if not write.dry_run:
+            why = why or _validate_parent(write, address) or pool.taken(address)
+        if why:
+            raise _not_allocated(write, spec, f" {wanted}: {why}" if wanted else f": {why}")
+        return address
+
+    # Ports
+
+    def _allocate_ports(self, write: Admission, spec: Object, before: Object | None) -> None:
+        """``txnAllocNodePorts`` and ``txnUpdateNodePorts``."""
+        operation = PortAllocation(self._ports, dry_run=write.dry_run)
+        if needs_node_ports(spec):
+            if before is None:
+                _init_node_ports(write, spec, operation)
+            else:
+                _update_node_ports(write, spec, before, operation)
+        if needs_health_check_port(spec) and (before is None or not needs_health_check_port(before)):
+            asked = spec.get("healthCheckNodePort") or 0
+            why = operation.allocate(asked) if asked else ""
+            if why:
+                raise errors.internal(f"failed to allocate requested HealthCheck NodePort {asked}: {why}")
+            if not asked:
+                spec["healthCheckNodePort"] = operation.allocate_next("HealthCheck NodePort 0")
+
+
+def _init_node_ports(write: Admission, spec: Object, operation: PortAllocation) -> None:
+    """Ports of the same number, of several protocols, share a node port."""
+    ports: Sequence[Object] = spec.get("ports") or ()
+    asked: dict[int, int] = {}
+    for port in ports:
+        if port.get("nodePort"):
+            asked.setdefault(port.get("port") or 0, port["nodePort"])
+    allocated: dict[int, int] = {}
+    for position, port in enumerate(ports):
+        number, node_port = port.get("port") or 0, port.get("nodePort") or 0
+        if not node_port and not allocates_node_ports(spec):
+            continue
+        if number in allocated:
+            if not node_port:
+                port["nodePort"] = allocated[number]
+            elif node_port != allocated[number]:
+                _refuse_node_port(write, position, node_port, operation.allocate(node_port))
+            continue
+        if number in asked:
+            _refuse_node_port(write, position, asked[number], operation.allocate(asked[number]))
+            port["nodePort"] = asked[number]
+        else:
+            port["nodePort"] = operation.allocate_next("nodePort")
+        allocated[number] = port["nodePort"]
+
+
+def _update_node_ports(write: Admission, spec: Object, before: Object, operation: PortAllocation) -> None:
+    known = {port.get("nodePort") for port in before.get("ports") or ()}
+    seen: set[tuple[str, int]] = set()
+    allocated: set[int] = set()
+    for position, port in enumerate(spec.get("ports") or ()):
+        node_port = port.get("nodePort") or 0
+        if not node_port and not allocates_node_ports(spec):
+            continue
+        if not node_port:
+            node_port = port["nodePort"] = operation.allocate_next("nodePort")
+        elif node_port not in known and node_port not in allocated:
+            _refuse_node_port(write, position, node_port, operation.allocate(node_port))
+            allocated.add(node_port)
+        key = (port.get("protocol") or "", node_port)
+        if key in seen:
+            raise errors.plain(f"duplicate nodePort: {{{key[0]} {node_port}}}")
+        seen.add(key)
+
+
+def _refuse_node_port(write: Admission, position: int, node_port: int, why: str) -> None:
+    if why:
+        _refuse(write, [field_errors.invalid(f"spec.ports[{position}].nodePort", node_port, why)])
+
+
+def _concerns(write: Admission) -> bool:
+    return write.info.resource == "services" and not write.info.group and not write.subresource
+
+
+def _stays_preferred(spec: Object, before: Object | None) -> bool:
+    """Whether a service that prefers two families asks for nothing new: it is not changed because the cluster has
+    (``isMatchingPreferDualStackClusterIPFields``)."""
+    return (
+        before is not None
+        and spec.get("type") in ("ClusterIP", "NodePort", "LoadBalancer")
+        and spec.get("ipFamilyPolicy") == "PreferDualStack"
+        and before.get("ipFamilyPolicy") in (None, "PreferDualStack")
+        and all((spec.get(field) or None) == before.get(field) for field in ("type", "ipFamilies", "clusterIPs"))
+    )
+
+
+def _has_any_endpoints(spec: Object) -> bool:
+    """Whether it is headless and says nothing about its endpoints."""
+    return spec.get("clusterIP") == "None" and not spec.get("selector")
+
+
+def _release_second(spec: Object, before: Object) -> ErrorList:
+    """A service of one family has one address; what had two before must say so."""
+    errors: ErrorList = []
+    for field, what in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
+        now, known = spec.get(field) or [], before.get(field) or []
+        if spec["ipFamilyPolicy"] != "SingleStack":
+            if 0 < len(now) < len(known):
+                text = f"must be 'SingleStack' to release the secondary {what}"
+                errors.append(field_errors.invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text))
+        elif now == known and len(now) > 1:
+            spec[field] = now[:1]
+    return errors
+
+
+def _validate_single_stack(spec: Object) -> ErrorList:
+    if spec["ipFamilyPolicy"] != "SingleStack":
+        return []
+    text = "must be 'RequireDualStack' or 'PreferDualStack' when multiple {} are specified"
+    return [
+        field_errors.invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text.format(what))
+        for field, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families"))
+        if len(spec.get(field) or ()) == 2
+    ]
+
+
+def _other(family: str) -> str:
+    return _FAMILIES[1] if family == _FAMILIES[0] else _FAMILIES[0]
+
+
+def _validate_parent(write: Admission, address: str) -> str:
+    """Why there cannot be an IPAddress for the service, which is made before anybody looks at its name."""
+    parent = {"resource": "services", "namespace": write.namespace, "name": write.name}
+    found = registration_of(_NETWORKING, "ipaddresses").strategy.validate({"spec": {"parentRef": parent}})
+    return str(errors.invalid(_NETWORKING, "IPAddress", address, found).message) if found else ""
+
+
+def _refuse(write: Admission, found: ErrorList) -> None:
+    if found:
+        raise errors.invalid("", "Service", write.name, found)
+
+
+def _not_allocated(write: Admission, spec: Object, why: str) -> errors.StatusError:
+    problem = field_errors.invalid("spec.clusterIPs", spec["clusterIPs"], f"failed to allocate IP{why}")
+    return errors.invalid("", "Service", write.name, [problem])

@@ -1,0 +1,59 @@
+"""How ``kubectl get`` shows Services. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
+
+from typing import Any
+
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    UNKNOWN,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    format_labels,
+    name_of,
+    part,
+    wide,
+)
+
+
+def print_service(value: Doc, now: Now) -> list[Any]:
+    spec = part(value, "spec") or {}
+    ips = spec.get("clusterIPs") or ([spec["clusterIP"]] if spec.get("clusterIP") else [])
+    ports = [
+        f"{p.get('port')}:{p['nodePort']}/{p.get('protocol', 'TCP')}"
+        if p.get("nodePort")
+        else f"{p.get('port')}/{p.get('protocol', 'TCP')}"
+        for p in spec.get("ports") or ()
+    ]
+    return [
+        name_of(value),
+        spec.get("type", ""),
+        ips[0] if ips else NONE,
+        _external_ip(value, spec),
+        ",".join(ports) or NONE,
+        age_of(value, now),
+        format_labels(spec.get("selector")),
+    ]
+
+
+def _external_ip(value: Doc, spec: Doc) -> str:
+    external = list(spec.get("externalIPs") or ())
+    match spec.get("type"):
+        case "ClusterIP" | "NodePort":
+            return ",".join(external) or NONE
+        case "LoadBalancer":
+            ingress = part(value, "status", "loadBalancer", "ingress") or ()
+            found = sorted({i.get("ip") or i.get("hostname") or "" for i in ingress} - {""}) + external
+            return ",".join(found) or "<pending>"
+        case "ExternalName":
+            return str(spec.get("externalName", ""))
+    return UNKNOWN
+
+
+PRINTER = Printer(
+    (NAME, *columns("Type", "Cluster-IP", "External-IP", "Port(s)"), AGE, *wide("Selector")),
+    print_service,
+)

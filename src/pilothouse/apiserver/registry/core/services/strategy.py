@@ -1,0 +1,145 @@
+"""What writes of Services do. ``service_types`` says what a type of Service has.
+
+After kubernetes' ``pkg/registry/core/service/strategy.go`` (v1.36). ``allocation`` gives addresses and ports as
+admission, because it has to look at all Services; it calls the functions here before it does.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.services.service_types import (
+    allocates_node_ports,
+    is_externally_accessible,
+    needs_addresses,
+    needs_health_check_port,
+    needs_node_ports,
+)
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.names import dns_label_errors
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.core.services import defaults, validation
+
+
+# Updates
+
+
+def patch_allocated_values(spec: Object, before: Object) -> None:
+    """What the client leaves out on update stays as it was given (``patchAllocatedValues``)."""
+    if needs_addresses(before) and needs_addresses(spec):
+        if not spec.get("clusterIP") and before.get("clusterIP"):
+            spec["clusterIP"] = before["clusterIP"]
+        if not spec.get("clusterIPs") and before.get("clusterIPs"):
+            spec["clusterIPs"] = list(before["clusterIPs"])
+    if allocates_node_ports(before) and allocates_node_ports(spec):
+        _patch_node_ports(spec.get("ports") or (), before.get("ports") or ())
+    if needs_health_check_port(before) and needs_health_check_port(spec) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = before.get("healthCheckNodePort")
+
+
+def _patch_node_ports(ports: Sequence[Object], before: Sequence[Object]) -> None:
+    known = {port.get("name") or "": port.get("nodePort") or 0 for port in before}
+    used = {port.get("nodePort") for port in ports if port.get("nodePort")} & set(known.values())
+    for port in ports:
+        number = known.get(port.get("name") or "")
+        if not port.get("nodePort") and number and number not in used:
+            port["nodePort"] = number
+
+
+def normalize_cluster_ips(spec: Object, before: Object | None) -> None:
+    """Clients that know only the single field mean the list, too (``normalizeClusterIPs``)."""
+    single, addresses = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
+    if before is None:
+        if single and not addresses:
+            spec["clusterIPs"] = [single]
+        return
+    known_single, known = before.get("clusterIP") or "", before.get("clusterIPs") or []
+    if known and not addresses and single == known_single:
+        spec["clusterIPs"] = list(known)
+    elif single != known_single and addresses == known:
+        if single:
+            spec["clusterIPs"] = [single]
+        else:
+            spec.pop("clusterIPs", None)
+
+
+def drop_type_dependent_fields(spec: Object, before: Object) -> None:
+    """What only the old type had goes, unless the client changes it, too (``dropTypeDependentFields``)."""
+
+    def drop_unchanged(*fields: str) -> None:
+        for field in fields:
+            if field in spec and spec[field] == before.get(field):
+                del spec[field]
+
+    if needs_addresses(before) and not needs_addresses(spec):
+        if all(spec.get(field) == before.get(field) for field in ("clusterIP", "clusterIPs")):
+            drop_unchanged("clusterIP", "clusterIPs")
+        drop_unchanged("ipFamilies", "ipFamilyPolicy")
+    if needs_node_ports(before) and not needs_node_ports(spec) and _node_ports(spec) <= _node_ports(before):
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
+    if needs_health_check_port(before) and not needs_health_check_port(spec):
+        drop_unchanged("healthCheckNodePort")
+    if before.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer":
+        drop_unchanged("allocateLoadBalancerNodePorts", "loadBalancerClass")
+    if is_externally_accessible(before) and not is_externally_accessible(spec):
+        drop_unchanged("externalTrafficPolicy")
+
+
+def _node_ports(spec: Object) -> set[int]:
+    return {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
+
+
+class ServiceStrategy(Strategy):
+    """Fields that the client leaves out on update stay as allocated."""
+
+    allow_create_on_update = True
+    return_deleted_object = True
+    selectable = {  # read only
+        "spec.clusterIP": ("spec", "clusterIP"),
+        "spec.type": ("spec", "type"),
+    }
+    empty_status = {"loadBalancer": {}}  # read only
+    validate_name = staticmethod(dns_label_errors)
+    update_steps = ("object meta update", "update", "object")
+
+    def set_defaults(self, obj: Object) -> None:
+        defaults.set_defaults_service(obj)
+
+    def finish(self, obj: Object) -> None:
+        super().finish(obj)
+        if obj["spec"]["type"] == "ExternalName":  # upstream does not show it (``defaultOnReadInternalTrafficPolicy``)
+            obj["spec"].pop("internalTrafficPolicy", None)
+
+    def warnings(self, obj: Object) -> Iterable[str]:
+        return service_warnings(obj["spec"])
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        drop_type_dependent_fields(obj["spec"], old["spec"])
+        if obj["spec"]["type"] != "LoadBalancer":
+            obj["status"] = {**(obj.get("status") or {}), "loadBalancer": {}}
+
+    def validate(self, obj: Object) -> ErrorList:
+        return validation.validate_service(obj, None)
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        return validation.validate_service(obj, old)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return validation.validate_service_update(obj, old)
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return validation.validate_load_balancer_status(obj, old)
+
+    def refuses_field(self, path: str) -> str:
+        return f"field label not supported: {path}"
+
+
+def service_warnings(spec: Object) -> Iterator[str]:
+    """Warnings about a service."""
+    if spec.get("externalIPs"):
+        yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+    if spec.get("externalName") and spec.get("type") != "ExternalName":
+        yield 'spec.externalName is ignored when spec.type is not "ExternalName"'

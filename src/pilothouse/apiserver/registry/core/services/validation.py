@@ -1,0 +1,349 @@
+"""Validation of Services: every check that does not need an address pool.
+
+After ``ValidateService`` in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.services.service_types import (
+    TYPES,
+    is_externally_accessible,
+    is_headless,
+    needs_addresses,
+    needs_health_check_port,
+    needs_node_ports,
+)
+from pilothouse.apiserver.registry.core.validation import non_special_ip_errors
+from pilothouse.apiserver.registry.generic.ip_validation import (
+    family_of,
+    validate_cidr_for_legacy_field,
+    validate_ip_for_legacy_field,
+)
+from pilothouse.apiserver.registry.generic.meta_validation import validate_labels
+from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, port_name_errors, qualified_name_errors
+
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_FAMILIES = ("IPv4", "IPv6")
+_TRAFFIC = ("Cluster", "Local")
+_DISTRIBUTIONS = ("PreferClose", "PreferSameZone", "PreferSameNode")
+_MODES = ("Proxy", "VIP")
+_NO_ADDRESS = "must be a DNS name, not an IP address"
+_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+_MODE, _HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
+_ONLY_BALANCED = "may only be used when `type` is 'LoadBalancer'"
+_FIXED = "may not change once set"
+_MOST_STICKY_SECONDS = 86400
+
+
+# Addresses
+
+
+def validate_service_cluster_ips_related_fields(spec: Object, before: Object | None) -> ErrorList:
+    """``ValidateServiceClusterIPsRelatedFields``: addresses and families for themselves and together."""
+    if not needs_addresses(spec):
+        return []
+    path = "spec.clusterIPs"
+    addresses: list[str] = spec.get("clusterIPs") or []
+    families: list[str] = spec.get("ipFamilies") or []
+    single = spec.get("clusterIP") or ""
+    errors: ErrorList = []
+    if single and not addresses:
+        errors.append(field_errors.required(path))
+    elif single and addresses[0] != single:
+        errors.append(field_errors.invalid(path, addresses, "first value must match `clusterIP`"))
+    elif not single and addresses:
+        errors.append(field_errors.invalid(path, addresses, "must be empty when `clusterIP` is not specified"))
+    errors += _validate_ip_families(families, spec.get("ipFamilyPolicy"))
+    invalid: ErrorList = []
+    for position, address in enumerate(addresses):
+        if position == 0 and address == "None":
+            if len(addresses) > 1:
+                invalid.append(field_errors.invalid(path, addresses, "'None' must be the first and only value"))
+            continue
+        invalid += validate_ip_for_legacy_field(address, f"{path}[{position}]", (before or {}).get("clusterIPs") or ())
+    errors += invalid
+    if len(addresses) > 2:
+        errors.append(field_errors.invalid(path, addresses, "may only hold up to 2 values"))
+    return errors if invalid else errors + _validate_stacks(addresses, families)
+
+
+def _validate_ip_families(families: Sequence[str], policy: str | None) -> ErrorList:
+    errors: ErrorList = []
+    for position, family in enumerate(families):
+        path = f"spec.ipFamilies[{position}]"
+        if family not in _FAMILIES:
+            errors.append(field_errors.not_supported(path, family, _FAMILIES))
+        if family in families[:position]:
+            errors.append(field_errors.duplicate(path, family))
+    if policy is not None and policy not in _POLICIES:
+        errors.append(field_errors.not_supported("spec.ipFamilyPolicy", policy, _POLICIES))
+    return errors
+
+
+def _validate_stacks(addresses: Sequence[str], families: Sequence[str]) -> ErrorList:
+    """Several addresses are of both families, and each is of the one that was asked for."""
+    path, errors = "spec.clusterIPs", []
+    if len(addresses) > 1 and len({family_of(address) for address in addresses}) < 2:
+        text = "may specify no more than one IP for each IP family"
+        errors.append(field_errors.invalid(path, list(addresses), text))
+    if list(addresses) != ["None"]:
+        for position, (address, family) in enumerate(zip(addresses, families, strict=False)):
+            if family in _FAMILIES and (family == "IPv6") != (family_of(address) == 6):
+                text = f"expected an {family} value as indicated by `ipFamilies[{position}]`"
+                errors.append(field_errors.invalid(f"{path}[{position}]", address, text))
+    return errors
+
+
+def _validate_upgrade_downgrade_cluster_ips(spec: Object, before: Object) -> ErrorList:
+    """``validateUpgradeDowngradeClusterIPs``: a second address may come and go, everything else stays."""
+    if not needs_addresses(spec) or not needs_addresses(before) or (is_headless(spec) and is_headless(before)):
+        return []
+    now, known = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
+    if len(now) == len(known):
+        changed = [position for position, address in enumerate(known) if address != now[position]]
+        return [field_errors.invalid(f"spec.clusterIPs[{position}]", now, _FIXED) for position in changed]
+    errors: ErrorList = []
+    if not now:
+        errors.append(field_errors.invalid("spec.clusterIPs[0]", now or None, "primary clusterIP can not be unset"))
+    elif known and now[0] != known[0]:
+        errors.append(field_errors.invalid("spec.clusterIPs[0]", now, _FIXED))
+    if len(known) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
+        text = "must be set to 'SingleStack' when releasing the secondary clusterIP"
+        errors.append(field_errors.invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
+    return errors
+
+
+def _validate_upgrade_downgrade_ip_families(spec: Object, before: Object) -> ErrorList:
+    """``validateUpgradeDowngradeIPFamilies``: the same of families. Those of headless services may change."""
+    if not needs_addresses(spec) or not needs_addresses(before) or is_headless(spec) or is_headless(before):
+        return []
+    path = "spec.ipFamilies[0]"
+    addresses, now, known = (spec.get("clusterIPs"), spec.get("ipFamilies") or [], before.get("ipFamilies") or [])
+    if len(now) == len(known):
+        return [field_errors.invalid(path, now, _FIXED) for was, is_ in zip(known, now, strict=True) if was != is_]
+    errors: ErrorList = []
+    if len(known) > len(now) and not addresses:
+        errors.append(field_errors.invalid(path, now or None, "primary ipFamily can not be unset"))
+    if now and known and now[0] != known[0]:
+        errors.append(field_errors.invalid(path, addresses, _FIXED))
+    if len(known) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
+        text = "must be set to 'SingleStack' when releasing the secondary ipFamily"
+        errors.append(field_errors.invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
+    return errors
+
+
+def validate_service_update(obj: Object, old: Object) -> ErrorList:
+    spec, before = obj["spec"], old["spec"]
+    errors = _validate_upgrade_downgrade_cluster_ips(spec, before) + _validate_upgrade_downgrade_ip_families(
+        spec, before
+    )
+    name = spec.get("loadBalancerClass")
+    if before.get("type") == spec["type"] == "LoadBalancer" and before.get("loadBalancerClass") != name:
+        errors.append(field_errors.invalid("spec.loadBalancerClass", name, _FIXED))
+    errors += _validate_load_balancer_class(spec)
+    known_port, port = before.get("healthCheckNodePort"), spec.get("healthCheckNodePort")
+    if needs_health_check_port(before) and needs_health_check_port(spec) and port != known_port:
+        errors.append(field_errors.forbidden("spec.healthCheckNodePort", "field is immutable"))
+    return errors
+
+
+def validate_service(obj: Object, old: Object | None) -> ErrorList:
+    """``validateService``. Addresses that were there before stay valid."""
+    spec, before = obj["spec"], (old or {}).get("spec") or {}
+    kind, ports = spec["type"], spec.get("ports") or []
+    errors: ErrorList = []
+    annotations = obj["metadata"].get("annotations")
+    if annotations:
+        mode, hints = annotations.get(_MODE), annotations.get(_HINTS)
+        if mode is not None and hints is not None and mode != hints:
+            text = f"must match annotations[{_HINTS}] when both are specified"
+            errors.append(field_errors.invalid(f"metadata.annotations[{_MODE}]", mode, text))
+    if not ports and not is_headless(spec) and kind != "ExternalName":
+        errors.append(field_errors.required("spec.ports"))
+    if needs_node_ports(spec) and is_headless(spec):
+        text = f"may not be set to 'None' for {kind} services"
+        errors.append(field_errors.invalid("spec.clusterIPs[0]", "None", text))
+    if kind == "ExternalName":
+        text = "may not be set for ExternalName services"
+        errors += [
+            field_errors.forbidden(f"spec.{field}", text)
+            for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
+            if spec.get(field)
+        ]
+        errors += _validate_external_name(spec.get("externalName") or "")
+    names: set[str] = set()
+    for position, port in enumerate(ports):
+        errors += _validate_service_port(port, f"spec.ports[{position}]", names, several=len(ports) > 1)
+    if spec.get("selector"):
+        errors += validate_labels(spec["selector"], "spec.selector")
+    errors += _validate_session_affinity(spec) + validate_service_cluster_ips_related_fields(spec, before)
+    for position, address in enumerate(spec.get("externalIPs") or ()):
+        path = f"spec.externalIPs[{position}]"
+        faults = validate_ip_for_legacy_field(address, path, before.get("externalIPs") or ())
+        errors += faults or [field_errors.invalid(path, address, text) for text in non_special_ip_errors(address)]
+    if kind not in TYPES:
+        errors.append(field_errors.not_supported("spec.type", kind, TYPES))
+    errors += _validate_port_numbers(ports, kind) + _validate_source_ranges(obj, old)
+    if kind != "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not None:
+        errors.append(field_errors.forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED))
+    return errors + _validate_load_balancer_class(spec) + _validate_service_traffic(spec)
+
+
+def _validate_external_name(name: str) -> ErrorList:
+    path = "spec.externalName"
+    # With or without the dot at the end, as in DNS.
+    name = name.removesuffix(".")
+    if not name:
+        return [field_errors.required(path)]
+    return [field_errors.invalid(path, name, text) for text in dns_subdomain_errors(name)]
+
+
+def _validate_service_port(port: Object, path: str, names: set[str], *, several: bool) -> ErrorList:
+    errors: ErrorList = []
+    name, number, protocol = port.get("name") or "", port.get("port") or 0, port.get("protocol") or ""
+    if not name and several:
+        errors.append(field_errors.required(f"{path}.name"))
+    elif name:
+        errors += [field_errors.invalid(f"{path}.name", name, text) for text in dns_label_errors(name)]
+        if name in names:
+            errors.append(field_errors.duplicate(f"{path}.name", name))
+        names.add(name)
+    if not 1 <= number <= 65535:
+        errors.append(field_errors.invalid(f"{path}.port", number, PORT_RANGE))
+    if not protocol:
+        errors.append(field_errors.required(f"{path}.protocol"))
+    elif protocol not in _PROTOCOLS:
+        errors.append(field_errors.not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
+    errors += _validate_target_port(f"{path}.targetPort", port.get("targetPort"))
+    if port.get("appProtocol") is not None:
+        told = qualified_name_errors(port["appProtocol"])
+        errors += [field_errors.invalid(f"{path}.appProtocol", port["appProtocol"], text) for text in told]
+    return errors
+
+
+def _validate_port_numbers(ports: Sequence[Object], kind: str) -> ErrorList:
+    """Numbers that ports may not have, or that another one of them has."""
+    errors = [
+        field_errors.forbidden(f"spec.ports[{position}].nodePort", "may not be used when `type` is 'ClusterIP'")
+        for position, port in enumerate(ports)
+        if kind == "ClusterIP" and port.get("nodePort")
+    ]
+    seen: set[tuple[str, int]] = set()
+    for position, port in enumerate(ports):
+        node_port = port.get("nodePort") or 0
+        key = (port.get("protocol") or "", node_port)
+        if node_port and key in seen:
+            errors.append(field_errors.duplicate(f"spec.ports[{position}].nodePort", node_port))
+        seen.add(key)
+    seen.clear()
+    for position, port in enumerate(ports):
+        protocol, number = port.get("protocol") or "", port.get("port") or 0
+        if (protocol, number) in seen:
+            shown = field_errors.internal_value("core.ServicePort", {"protocol": protocol, "port": number})
+            errors.append(field_errors.duplicate(f"spec.ports[{position}]", shown))
+        seen.add((protocol, number))
+    return errors
+
+
+def _validate_target_port(path: str, target: Any) -> ErrorList:
+    if isinstance(target, str):
+        return [field_errors.invalid(path, target, text) for text in port_name_errors(target)]
+    return [] if target and 1 <= target <= 65535 else [field_errors.invalid(path, target or 0, PORT_RANGE)]
+
+
+def _validate_session_affinity(spec: Object) -> ErrorList:
+    affinity = spec["sessionAffinity"]
+    if affinity not in ("ClientIP", "None"):
+        return [field_errors.not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None"))]
+    if affinity == "None":
+        return []
+    seconds = ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds") or 0
+    if 0 < seconds <= _MOST_STICKY_SECONDS:
+        return []
+    told = f"must be greater than 0 and less than {_MOST_STICKY_SECONDS}"
+    return [field_errors.invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, told)]
+
+
+def _validate_load_balancer_class(spec: Object) -> ErrorList:
+    name = spec.get("loadBalancerClass")
+    if name is None:
+        return []
+    if spec["type"] != "LoadBalancer":
+        return [field_errors.forbidden("spec.loadBalancerClass", _ONLY_BALANCED)]
+    return [field_errors.invalid("spec.loadBalancerClass", name, text) for text in qualified_name_errors(name)]
+
+
+def _validate_source_ranges(obj: Object, old: Object | None) -> ErrorList:
+    """Where traffic to the load balancer may come from: the field or, without it, an annotation."""
+    spec, before = obj["spec"], (old or {}).get("spec") or {}
+    ranges: Sequence[str] = spec.get("loadBalancerSourceRanges") or ()
+    noted: str | None = (obj["metadata"].get("annotations") or {}).get(_RANGES)
+    if not ranges and noted is None:
+        return []
+    path = "spec.LoadBalancerSourceRanges" if ranges else f"metadata.annotations[{_RANGES}]"
+    errors = [] if spec["type"] == "LoadBalancer" else [field_errors.forbidden(path, _ONLY_BALANCED)]
+    if ranges:
+        known = [text.strip() for text in before.get("loadBalancerSourceRanges") or ()]
+        for position, text in enumerate(ranges):
+            errors += validate_cidr_for_legacy_field(text.strip(), f"{path}[{position}]", known)
+    elif noted and noted.strip() and (old is None or (old["metadata"].get("annotations") or {}).get(_RANGES) != noted):
+        for text in noted.split(","):
+            errors += validate_cidr_for_legacy_field(text.strip(), path)
+    return errors
+
+
+def validate_load_balancer_status(obj: Object, old: Object) -> ErrorList:
+    """What is wrong with what a load balancer says of itself (``ValidateLoadBalancerStatus``)."""
+    path = "status.loadBalancer.ingress"
+    errors: ErrorList = []
+    entries, before = _load_balancer_ingress(obj), _load_balancer_ingress(old)
+    if entries and obj["spec"].get("type") != "LoadBalancer":
+        return [field_errors.forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
+    known = {entry.get("ip") or "" for entry in before}
+    for position, entry in enumerate(entries):
+        where, ip, mode = f"{path}[{position}]", entry.get("ip") or "", entry.get("ipMode")
+        host = entry.get("hostname") or ""
+        if ip:
+            errors += validate_ip_for_legacy_field(ip, f"{where}.ip", known)
+        if ip and mode is None:
+            errors.append(field_errors.required(f"{where}.ipMode", "must be specified when `ip` is set"))
+        elif not ip and mode is not None:
+            errors.append(field_errors.forbidden(f"{where}.ipMode", "may not be specified when `ip` is not set"))
+        elif mode is not None and mode not in _MODES:
+            errors.append(field_errors.not_supported(f"{where}.ipMode", mode, _MODES))
+        if host:
+            told = [*dns_subdomain_errors(host), *([_NO_ADDRESS] if family_of(host) else [])]
+            errors += [field_errors.invalid(f"{where}.hostname", host, text) for text in told]
+    return errors
+
+
+def _load_balancer_ingress(obj: Object) -> Sequence[Object]:
+    return ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+
+
+def _validate_service_traffic(spec: Object) -> ErrorList:
+    errors: ErrorList = []
+    policy = spec.get("externalTrafficPolicy")
+    if policy is not None and not is_externally_accessible(spec):
+        told = "may only be set for externally-accessible services"
+        errors.append(field_errors.invalid("spec.externalTrafficPolicy", field_errors.named(policy), told))
+    elif policy is not None and policy not in _TRAFFIC:
+        errors.append(field_errors.not_supported("spec.externalTrafficPolicy", policy, _TRAFFIC))
+    if spec.get("healthCheckNodePort") and not needs_health_check_port(spec):
+        told = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        errors.append(field_errors.invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], told))
+    elif spec.get("healthCheckNodePort") and not 1 <= spec["healthCheckNodePort"] <= 65535:
+        errors.append(field_errors.invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], PORT_RANGE))
+    internal = spec.get("internalTrafficPolicy")
+    if internal is not None and internal not in _TRAFFIC:
+        errors.append(field_errors.not_supported("spec.internalTrafficPolicy", internal, _TRAFFIC))
+    spread = spec.get("trafficDistribution")
+    if spread is not None and spread not in _DISTRIBUTIONS:
+        errors.append(field_errors.not_supported("spec.trafficDistribution", spread, _DISTRIBUTIONS, plain=True))
+    return errors

@@ -1,0 +1,257 @@
+"""Validation that several kinds share, in this group and in others: resources, tolerations, drivers, addresses.
+
+After kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterable
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.ip_validation import parse_ip_sloppy
+from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
+from pilothouse.machinery.names import dns_subdomain_errors, label_value_errors, qualified_name_errors
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
+from pilothouse.machinery.remembered import remembered
+
+_TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_TOLERATION_OPERATORS = ("Equal", "Exists")
+_COMPARING = ("Lt", "Gt")
+
+
+@remembered(512)
+def _key_errors(key: str) -> tuple[str, ...]:
+    # Nearly every pod tolerates the same two taints.
+    return tuple(qualified_name_errors(key))
+
+
+def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
+    """What is wrong with tolerations."""
+    errors: ErrorList = []
+    for position, toleration in enumerate(tolerations):
+        where = f"{path}[{position}]"
+        operator = toleration.get("operator") or "Equal"
+        effect = toleration.get("effect") or ""
+        key = toleration.get("key")
+        if key:
+            errors += [field_errors.invalid(f"{where}.key", key, text) for text in _key_errors(key)]
+        if not key and operator != "Exists":
+            errors.append(
+                field_errors.invalid(
+                    f"{where}.operator",
+                    field_errors.named(toleration.get("operator") or ""),
+                    'operator must be Exists when `key` is empty, which means "match all values and all keys"',
+                )
+            )
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            errors.append(
+                field_errors.invalid(
+                    f"{where}.effect",
+                    field_errors.named(effect),
+                    "effect must be 'NoExecute' when `tolerationSeconds` is set",
+                )
+            )
+        value = toleration.get("value") or ""
+        if operator == "Equal":
+            found = label_value_errors(value)
+            if found:
+                errors.append(field_errors.invalid(f"{where}.operator", value, ";".join(found)))
+        elif operator in _COMPARING:
+            # Known, and only of use behind a gate (``TaintTolerationComparisonOperators``).
+            errors.append(
+                field_errors.not_supported(f"{where}.operator", operator, (*_TOLERATION_OPERATORS, *_COMPARING))
+            )
+        elif operator != "Exists":
+            errors.append(field_errors.not_supported(f"{where}.operator", operator, _TOLERATION_OPERATORS))
+        elif value:
+            told = "value must be empty when `operator` is 'Exists'"
+            errors.append(field_errors.invalid(f"{where}.operator", value, told))
+        if effect and effect not in _TAINT_EFFECTS:
+            errors.append(field_errors.not_supported(f"{where}.effect", effect, _TAINT_EFFECTS))
+    return errors
+
+
+LONGEST_DRIVER = 63
+
+
+def validate_csi_driver_name(name: str, path: str) -> ErrorList:
+    """What is wrong with the name of a driver (``ValidateCSIDriverName``, kubernetes
+    ``pkg/apis/core/validation/validation.go``, v1.36)."""
+    if not name:
+        return [field_errors.required(path)]
+    errors: ErrorList = []
+    if len(name.encode()) > LONGEST_DRIVER:
+        errors.append(field_errors.too_long(path, LONGEST_DRIVER))
+    return errors + [field_errors.invalid(path, name, text) for text in dns_subdomain_errors(name.lower())]
+
+
+Problems = ErrorList
+NameCheck = Callable[[str, str], Problems]
+"""What is wrong with the name of a resource at a path."""
+
+COUNTED = frozenset(
+    (
+        *("pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps"),
+        *("persistentvolumeclaims", "services.nodeports", "services.loadbalancers"),
+    )
+)
+"""What comes in whole numbers."""
+_CONTAINER_RESOURCES = frozenset(("cpu", "memory", "ephemeral-storage"))
+_STANDARD_RESOURCES = (
+    _CONTAINER_RESOURCES
+    | COUNTED
+    | {"storage", "requests.storage"}
+    | {f"{kind}.{name}" for kind in ("requests", "limits") for name in _CONTAINER_RESOURCES}
+)
+_HUGE = "hugepages-"
+_HUGE_OF_QUOTAS = (_HUGE, f"requests.{_HUGE}")
+
+
+def validate_resource_quantity(name: str, amount: object, path: str) -> ErrorList:
+    """What is wrong with an amount (``ValidateResourceQuantityValue``). The names by which quotas count objects
+    (``count/pods``) are extended ones."""
+    try:
+        quantity = parse_quantity(str(amount))
+    except QuantityError as error:
+        return [field_errors.invalid(path, amount, str(error))]
+    errors = [field_errors.invalid(path, amount, NON_NEGATIVE)] if quantity.mantissa < 0 else []
+    if not quantity.is_whole and (name in COUNTED or is_extended(name)):
+        errors.append(field_errors.invalid(path, amount, "must be an integer"))
+    return errors
+
+
+def is_extended(name: str) -> bool:
+    """Whether it has a domain that is not Kubernetes' own, and could be counted by quotas."""
+    return not _is_native(name) and not name.startswith("requests.") and not qualified_name_errors(f"requests.{name}")
+
+
+def _is_native(name: str) -> bool:
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def is_huge_of_quotas(name: str) -> bool:
+    """Huge pages, as quotas may call them (``IsQuotaHugePageResourceName``)."""
+    return name.startswith(_HUGE_OF_QUOTAS)
+
+
+def resource_name_errors(name: str) -> list[str]:
+    """What is wrong with the name of any resource (``validateResourceName``)."""
+    faults = qualified_name_errors(name)
+    if not faults and "/" not in name and name not in _STANDARD_RESOURCES and not is_huge_of_quotas(name):
+        return ["must be a standard resource type or fully qualified"]
+    return faults
+
+
+@remembered(512)
+def container_resource_texts(name: str) -> tuple[str, ...]:
+    """What is wrong with the name of a container's resource (``validateContainerResourceName``)."""
+    texts = tuple(resource_name_errors(name))
+    if "/" not in name:
+        if name in _CONTAINER_RESOURCES or name.startswith(_HUGE):
+            return texts
+        return (*texts, "must be a standard resource for containers")
+    if not _is_native(name) and not is_extended(name):
+        return (*texts, "doesn't follow extended resource name standard")
+    return texts
+
+
+def validate_container_resource_name(name: str, path: str) -> ErrorList:
+    """The same, with the field."""
+    return [field_errors.invalid(path, name, text) for text in container_resource_texts(name)]
+
+
+def validate_pod_resource_name(name: str, path: str) -> ErrorList:
+    """What is wrong with the name of a resource of a whole pod (``validatePodResourceName``)."""
+    texts = resource_name_errors(name)
+    if texts:
+        return [field_errors.invalid(path, name, text) for text in texts]
+    if name in ("cpu", "memory") or name.startswith(_HUGE):
+        return []
+    return [field_errors.not_supported(path, name, ("cpu", _HUGE, "memory"))]
+
+
+def validate_resource_requirements(
+    resources: Object, path: str, *, names: NameCheck = validate_container_resource_name
+) -> Problems:
+    """What is wrong with the requests and limits of a container (``ValidateContainerResourceRequirements``), or of what
+    may have others."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    problems: ErrorList = []
+    for field, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in amounts.items():
+            where = f"{path}.{field}[{name}]"
+            problems += names(name, where)
+            problems += validate_resource_quantity(name, amount, where)
+            if name.startswith(_HUGE) and not _is_pages(name, amount):
+                text = f"{amount} is not positive integer multiple of {name}"
+                problems.append(field_errors.invalid(where, amount, text))
+            if field == "requests":
+                problems += _against_limit(name, amount, limits, path)
+    named = {*limits, *requests}
+    if any(name.startswith(_HUGE) for name in named) and not named & {"cpu", "memory"}:
+        problems.append(field_errors.forbidden(path, "HugePages require cpu or memory"))
+    return problems
+
+
+def may_be_overcommitted(name: str) -> bool:
+    """Whether more of it may be asked for than there is (``IsOvercommitAllowed``)."""
+    return _is_native(name) and not name.startswith(_HUGE)
+
+
+def _against_limit(name: str, amount: object, limits: Object, path: str) -> ErrorList:
+    may_overcommit = may_be_overcommitted(name)
+    limit = limits.get(name)
+    if limit is None:
+        if may_overcommit:
+            return []
+        return [field_errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources")]
+    if amount == limit:
+        return []
+    try:
+        asked, most = parse_quantity(str(amount)), parse_quantity(str(limit))
+    except QuantityError:
+        return []  # told already
+    if not may_overcommit and asked != most:
+        return [field_errors.invalid(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")]
+    if asked > most:
+        text = f"must be less than or equal to {name} limit of {limit}"
+        return [field_errors.invalid(f"{path}.requests", amount, text)]
+    return []
+
+
+def _is_pages(name: str, amount: object) -> bool:
+    """Whether an amount of huge pages consists of whole ones."""
+    try:
+        size = parse_quantity(name.removeprefix(_HUGE))
+        asked = parse_quantity(str(amount))
+    except QuantityError:
+        return True  # told as what is wrong with the name, or the amount
+    return size.value > 0 and asked.is_whole and asked.value % size.value == 0
+
+
+@remembered(8192)
+def non_special_ip_errors(text: str) -> tuple[str, ...]:
+    """Why no endpoint can have the address (``ValidateEndpointIP``)."""
+    parsed = None if "%" in text else parse_ip_sloppy(text)
+    if parsed is None:
+        return ("must be a valid IP address",)
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    return tuple(
+        told.format(text)
+        for trait, told in _NON_SPECIAL_RANGES
+        if getattr(parsed, trait) and (trait != "is_multicast" or parsed in _LINK_LOCAL_MULTICAST[parsed.version])
+    )
+
+
+_LINK_LOCAL_MULTICAST = {
+    4: ipaddress.ip_network("224.0.0.0/24"),
+    6: ipaddress.ip_network("ff02::/16"),
+}
+_NON_SPECIAL_RANGES = (
+    ("is_unspecified", "may not be unspecified ({})"),
+    ("is_loopback", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+    ("is_link_local", "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+    ("is_multicast", "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+)

@@ -1,0 +1,533 @@
+"""Where volumes come from, those of pods and PersistentVolumes: how many sources there are, and what is wrong with one.
+
+After ``validateVolumeSource``, ``ValidatePersistentVolumeSpec`` and what they call in kubernetes'
+``pkg/apis/core/validation/validation.go`` (v1.36). Only the first source is looked at, in upstream's order.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.persistentvolumeclaims.validation import (
+    validate_access_modes,
+    validate_persistent_volume_claim_template,
+)
+from pilothouse.apiserver.registry.core.pods.field_references import (
+    OF_FILES,
+    validate_container_resource_field_selector,
+    validate_object_field_selector,
+)
+from pilothouse.apiserver.registry.core.validation import validate_csi_driver_name
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
+from pilothouse.machinery.quantities import QuantityError, parse_quantity
+
+Problems = ErrorList
+Check = Callable[[Object, str], Problems]
+
+_OF_PODS = (
+    *("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi"),
+    *("glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc"),
+    *("flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume"),
+    *("azureDisk", "storageos", "projected", "scaleIO", "csi", "ephemeral", "image"),
+)
+_OF_VOLUMES = (
+    *("hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte"),
+    *("cephfs", "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk"),
+    *("portworxVolume", "azureDisk", "scaleIO", "local", "storageos", "csi"),
+)
+_MISSPELT = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
+"""What upstream's error about one source too many calls it."""
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "hostPath": ("path",),
+    "gitRepo": ("repository",),
+    "gcePersistentDisk": ("pdName",),
+    "awsElasticBlockStore": ("volumeID",),
+    "secret": ("secretName",),
+    "configMap": ("name",),
+    "nfs": ("server", "path"),
+    "iscsi": ("targetPortal", "iqn"),
+    "glusterfs": ("endpoints", "path"),
+    "persistentVolumeClaim": ("claimName",),
+    "rbd": ("monitors", "image"),
+    "cinder": ("volumeID",),
+    "cephfs": ("monitors",),
+    "flexVolume": ("driver",),
+    "azureFile": ("secretName", "shareName"),
+    "azureDisk": ("diskName", "diskURI"),
+    "vsphereVolume": ("volumePath",),
+    "photonPersistentDisk": ("pdID",),
+    "portworxVolume": ("volumeID",),
+    "scaleIO": ("gateway", "system", "volumeName"),
+    "storageos": ("volumeName",),
+    "local": ("path",),
+    "ephemeral": ("volumeClaimTemplate",),
+    "image": ("reference",),
+}
+_ONE = "may not specify more than 1 volume type"
+_NONE = "must specify a volume type"
+_BYTE = "must be between 0 and 255, inclusive"
+_FILE_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_HOST_PATHS = (
+    *("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate"),
+    *("File", "FileOrCreate", "Socket"),
+)
+_QUALIFIED = {
+    "iqn": re.compile(r"iqn\.\d{4}-\d{2}\.([0-9A-Za-z\-.]+)(:[^,;*&$|\s]+)$", re.ASCII),
+    "eui": re.compile(r"^eui.[0-9A-Za-z]{16}$"),
+    "naa": re.compile(r"^naa.[0-9A-Za-z]{32}$"),
+}
+_PAIRS = "must be a host:port pair or multiple pairs separated by commas"
+_PORTAL = (
+    "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is "
+    "specified."
+)
+_ZERO = parse_quantity("0")
+
+
+def validate_volume_source(volume: Object, path: str) -> Problems:
+    """What is wrong with the sources of a pod's volume."""
+    problems = _validate(volume, path, _OF_PODS, _CHECKS)
+    if _has_long_portal(volume, volume.get("name") or ""):
+        problems.append(field_errors.invalid(f"{path}.name", volume.get("name") or "", _PORTAL))
+    return problems
+
+
+def validate_persistent_volume_source(spec: Object, name: str, path: str = "spec") -> Problems:
+    """What is wrong with the sources of the PersistentVolume of this name."""
+    problems = _validate(spec, path, _OF_VOLUMES, _CHECKS_OF_VOLUMES)
+    first = next((source for source in _OF_VOLUMES if spec.get(source) is not None), "")
+    if first == "iscsi" and _has_long_portal(spec, name):
+        portal = spec["iscsi"].get("targetPortal") or ""
+        problems.append(field_errors.invalid(f"{path}.iscsi.targetportal", portal, _PORTAL))
+    if first == "local" and spec.get("nodeAffinity") is None:
+        problems.append(field_errors.required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
+    return problems
+
+
+def validate_inline_persistent_volume_spec(spec: Object, path: str) -> Problems:
+    """What is wrong with the spec of a volume that stands for one of a pod, in an attachment
+    (``ValidatePersistentVolumeSpec`` for inline volumes)."""
+    context = "in the context of inline volumes"
+    problems = [
+        field_errors.forbidden(f"{path}.{field}", f"may not be specified {context}")
+        for field in ("claimRef", "capacity")
+        if spec.get(field)
+    ]
+    if spec.get("csi") is None:
+        problems.append(field_errors.required(f"{path}.csi", f"has to be specified {context}"))
+    if not spec.get("accessModes"):
+        problems.append(field_errors.required(f"{path}.accessModes"))
+    problems += validate_access_modes(spec, path)
+    if spec.get("persistentVolumeReclaimPolicy") not in (None, "Retain"):
+        problems.append(
+            field_errors.forbidden(f"{path}.persistentVolumeReclaimPolicy", f"may only be Retain {context}")
+        )
+    if spec.get("nodeAffinity") is not None:
+        problems.append(field_errors.forbidden(f"{path}.nodeAffinity", f"may not be specified {context}"))
+    problems += validate_persistent_volume_source(spec, "", path)
+    if spec.get("storageClassName"):
+        problems.append(field_errors.forbidden(f"{path}.storageClassName", f"may not be specified {context}"))
+    if spec.get("volumeMode") not in (None, "Filesystem"):
+        text = f"may not specify volumeMode other than Filesystem {context}"
+        problems.append(field_errors.forbidden(f"{path}.volumeMode", text))
+    return problems
+
+
+def _has_long_portal(holder: Object, name: str) -> bool:
+    iscsi = holder.get("iscsi")
+    if iscsi is None or iscsi.get("initiatorName") is None:
+        return False
+    return len(f"{name}:{iscsi.get('targetPortal') or ''}".encode()) > 64
+
+
+def _validate(holder: Object, path: str, order: Iterable[str], checks: Mapping[str, Check]) -> Problems:
+    problems: Problems = []
+    seen = False
+    for name in order:
+        given = holder.get(name)
+        if given is None:
+            continue
+        if seen and (name != "flexVolume" or order is _OF_PODS):  # which upstream counts and looks at anyway
+            problems.append(field_errors.forbidden(f"{path}.{_MISSPELT.get(name, name)}", _ONE))
+            continue
+        seen = True
+        where = f"{path}.{'persistentDisk' if name == 'gcePersistentDisk' else name}"
+        problems += _missing(given, where, _NEEDED.get(name, ()))
+        if name in checks:
+            problems += checks[name](given, where)
+    return problems if seen else [field_errors.required(path, _NONE)]
+
+
+def _missing(given: Object, where: str, fields: Iterable[str]) -> Problems:
+    return [field_errors.required(f"{where}.{field}") for field in fields if not given.get(field)]
+
+
+# Files and paths ----------------------------------------------------------------------------------------------------
+
+
+def _steps_back(text: str, field: str) -> Problems:
+    return [field_errors.invalid(field, text, "must not contain '..'")] if ".." in text.split("/") else []
+
+
+def validate_local_descending_path(text: str, field: str) -> Problems:
+    """What is wrong with a path that leads down from where it is used."""
+    problems = [field_errors.invalid(field, text, "must be a relative path")] if text.startswith("/") else []
+    return problems + _steps_back(text, field)
+
+
+def _own_path(text: str, field: str) -> Problems:
+    """A path below the volume that is not one of the kubelet's own."""
+    problems = validate_local_descending_path(text, field)
+    if text.startswith("..") and not text.startswith("../"):
+        problems.append(field_errors.invalid(field, text, "must not start with '..'"))
+    return problems
+
+
+def _mode(given: Object, field: str, where: str) -> Problems:
+    mode = given.get(field)
+    return [] if mode is None or 0 <= mode <= 0o777 else [field_errors.invalid(f"{where}.{field}", mode, _FILE_MODE)]
+
+
+def _keys(given: Object, where: str) -> Problems:
+    problems: Problems = []
+    for position, item in enumerate(given.get("items") or ()):
+        at = f"{where}.items[{position}]"
+        problems += _missing(item, at, ("key", "path"))
+        problems += _own_path(item.get("path") or "", f"{at}.path") + _mode(item, "mode", at)
+    return problems
+
+
+def _host_path(given: Object, where: str) -> Problems:
+    if not given.get("path"):
+        return []
+    problems = _steps_back(given["path"], f"{where}.path")
+    kind = given.get("type") or ""
+    if kind not in _HOST_PATHS:
+        problems.append(field_errors.not_supported(f"{where}.type", kind, _HOST_PATHS))
+    return problems
+
+
+def _files(given: Object, where: str) -> Problems:
+    return _mode(given, "defaultMode", where) + _keys(given, where)
+
+
+def _downward_file(item: Object, where: str) -> Problems:
+    problems = _missing(item, where, ("path",)) + _own_path(item.get("path") or "", f"{where}.path")
+    of_field, of_resource = item.get("fieldRef"), item.get("resourceFieldRef")
+    if of_field is not None:
+        problems += validate_object_field_selector(of_field, f"{where}.fieldRef", OF_FILES)
+        if of_resource is not None:
+            told = "fieldRef and resourceFieldRef can not be specified simultaneously"
+            problems.append(field_errors.invalid(where, "resource", told))
+    elif of_resource is not None:
+        problems += validate_container_resource_field_selector(of_resource, f"{where}.resourceFieldRef", in_file=True)
+    else:
+        problems.append(field_errors.required(where, "one of fieldRef and resourceFieldRef is required"))
+    return problems + _mode(item, "mode", where)
+
+
+def _downward(given: Object, where: str) -> Problems:
+    problems = _mode(given, "defaultMode", where)
+    for item in given.get("items") or ():
+        problems += _downward_file(item, where)
+    return problems
+
+
+_faultless: list[Object] = [{}]
+"""The last projection that nothing was wrong with. Admission gives the same to pods by the thousand."""
+
+
+def _projected(given: Object, where: str) -> Problems:
+    if given == _faultless[0]:
+        return []
+    problems = _validate_projection(given, where)
+    if not problems:
+        _faultless[0] = msgspec.json.decode(msgspec.json.encode(given))
+    return problems
+
+
+def _validate_projection(given: Object, where: str) -> Problems:
+    problems = _mode(given, "defaultMode", where)
+    paths: set[str] = set()
+    for position, source in enumerate(given.get("sources") or ()):
+        at = f"{where}.sources[{position}]"
+        for name in ("secret", "configMap"):
+            held = source.get(name)
+            if held is not None:
+                problems += _missing(held, f"{at}.{name}", ("name",)) + _keys(held, f"{at}.{name}")
+                problems += _once(held.get("items"), paths, where, held.get("name") or "")
+        downward = source.get("downwardAPI")
+        if downward is not None:
+            for item in downward.get("items") or ():
+                problems += _downward_file(item, f"{at}.downwardAPI") + _once([item], paths, where)
+        if source.get("serviceAccountToken") is not None:
+            problems += _token(source["serviceAccountToken"], f"{at}.serviceAccountToken", where)
+        if sum(found is not None for found in source.values()) > 1:
+            problems.append(field_errors.forbidden(at, "may not specify more than 1 volume type per source"))
+    return problems
+
+
+def _once(items: Any, paths: set[str], where: str, name: str | None = None) -> Problems:
+    problems: Problems = []
+    for item in items or ():
+        path = item.get("path") or ""
+        if path and path in paths:
+            shown = path if name is None else name
+            problems.append(field_errors.invalid(where, shown, "conflicting duplicate paths"))
+        paths.add(path)
+    return problems
+
+
+def _token(given: Object, at: str, where: str) -> Problems:
+    problems: Problems = []
+    seconds = given.get("expirationSeconds") or 0
+    if seconds < 600:
+        told = "may not specify a duration less than 10 minutes"
+        problems.append(field_errors.invalid(f"{at}.expirationSeconds", seconds, told))
+    if seconds > 1 << 32:
+        told = "may not specify a duration larger than 2^32 seconds"
+        problems.append(field_errors.invalid(f"{at}.expirationSeconds", seconds, told))
+    if not given.get("path"):
+        return [*problems, field_errors.required(f"{where}.path")]
+    return problems + _own_path(given["path"], f"{where}.path")
+
+
+# Disks and what is on the network -----------------------------------------------------------------------------------
+
+
+def _nfs(given: Object, where: str) -> Problems:
+    path = given.get("path") or ""
+    return [] if path.startswith("/") else [field_errors.invalid(f"{where}.path", path, "must be an absolute path")]
+
+
+def _iscsi_of(started: str) -> Check:
+    def check(given: Object, where: str) -> Problems:
+        problems: Problems = []
+        if given.get("iqn"):
+            problems += _qualified(given["iqn"], f"{where}.iqn", started)
+        if not 0 <= (given.get("lun") or 0) <= 255:
+            problems.append(field_errors.invalid(f"{where}.lun", given["lun"], _BYTE))
+        if (given.get("chapAuthDiscovery") or given.get("chapAuthSession")) and given.get("secretRef") is None:
+            problems.append(field_errors.required(f"{where}.secretRef"))
+        if given.get("initiatorName") is not None:
+            problems += _qualified(given["initiatorName"], f"{where}.initiatorname", started)
+        return problems
+
+    return check
+
+
+def _qualified(text: str, field: str, started: str) -> Problems:
+    form = next((pattern for prefix, pattern in _QUALIFIED.items() if text.startswith(prefix)), None)
+    if form is None:
+        return [field_errors.invalid(field, text, started)]
+    return [] if form.search(text) else [field_errors.invalid(field, text, "must be valid format")]
+
+
+def _channel(given: Object, where: str) -> Problems:
+    names, ids, lun = given.get("targetWWNs") or [], given.get("wwids") or [], given.get("lun")
+    problems: Problems = []
+    if not names and not ids:
+        problems.append(
+            field_errors.required(f"{where}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
+        )
+    if names and ids:
+        told = "targetWWNs and wwids can not be specified simultaneously"
+        problems.append(field_errors.invalid(f"{where}.targetWWNs", names, told))
+    if names and lun is None:
+        problems.append(field_errors.required(f"{where}.lun", "lun is required if targetWWNs is specified"))
+    elif names and not 0 <= int(lun or 0) <= 255:
+        problems.append(field_errors.invalid(f"{where}.lun", lun, _BYTE))
+    return problems
+
+
+def _partition(given: Object, where: str) -> Problems:
+    partition = given.get("partition") or 0
+    if 0 <= partition <= 255:
+        return []
+    return [field_errors.invalid(f"{where}.partition", partition, "must be between 1 and 255, inclusive")]
+
+
+def _flocker(given: Object, where: str) -> Problems:
+    name, uuid = given.get("datasetName") or "", given.get("datasetUUID") or ""
+    problems: Problems = []
+    if not name and not uuid:
+        problems.append(field_errors.required(where, "one of datasetName and datasetUUID is required"))
+    if name and uuid:
+        told = "datasetName and datasetUUID can not be specified simultaneously"
+        problems.append(field_errors.invalid(where, "resource", told))
+    if "/" in name:
+        problems.append(field_errors.invalid(f"{where}.datasetName", name, "must not contain '/'"))
+    return problems
+
+
+def _quobyte(given: Object, where: str) -> Problems:
+    registry = given.get("registry") or ""
+    problems: Problems = []
+    if not registry:
+        problems.append(field_errors.required(f"{where}.registry", _PAIRS))
+    elif len((given.get("tenant") or "").encode()) >= 65:
+        told = "must be a UUID and may not exceed a length of 64 characters"
+        problems.append(field_errors.required(f"{where}.tenant", told))
+    else:
+        pairs = [pair for pair in registry.split(",") if not _is_pair(pair)]
+        problems += [field_errors.invalid(f"{where}.registry", registry, _PAIRS) for _pair in pairs]
+    return problems + _missing(given, where, ("volume",))
+
+
+def _is_pair(text: str) -> bool:
+    """Whether Go's ``net.SplitHostPort`` would take it apart."""
+    if text.startswith("["):
+        host, end, rest = text[1:].partition("]")
+        return bool(end) and rest.startswith(":") and not set(host) & set("[]") and not set(rest[1:]) & set("[]:")
+    return text.count(":") == 1 and not set(text) & set("[]")
+
+
+def _flex(given: Object, where: str) -> Problems:
+    reserved = []
+    for key in given.get("options") or ():
+        namespace = "." + key.partition("/")[0].lower()
+        if namespace.endswith((".kubernetes.io", ".k8s.io")):
+            reserved.append(key)
+    told = "kubernetes.io and k8s.io namespaces are reserved"
+    return [field_errors.invalid(f"{where}.options[{key}]", key, told) for key in reserved]
+
+
+def _azure_disk(given: Object, where: str) -> Problems:
+    caching, kind, uri = given.get("cachingMode"), given.get("kind"), given.get("diskURI") or ""
+    problems: Problems = []
+    modes, kinds = ("None", "ReadOnly", "ReadWrite"), ("Dedicated", "Managed", "Shared")
+    if caching is not None and caching not in modes:
+        problems.append(field_errors.not_supported(f"{where}.cachingMode", caching, modes))
+    if kind is not None and kind not in kinds:
+        problems.append(field_errors.not_supported(f"{where}.kind", kind, kinds))
+    if kind == "Managed" and not uri.startswith("/subscriptions/"):
+        form = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
+        problems.append(field_errors.not_supported(f"{where}.diskURI", uri, (form,), plain=True))
+    if kind is not None and kind != "Managed" and not uri.startswith("https://"):
+        form = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
+        problems.append(field_errors.not_supported(f"{where}.diskURI", uri, (form,), plain=True))
+    return problems
+
+
+def _storage_os(given: Object, where: str) -> Problems:
+    problems: Problems = []
+    for field in ("volumeName", "volumeNamespace"):
+        name = given.get(field)
+        if name:
+            problems += [field_errors.invalid(f"{where}.{field}", name, text) for text in dns_label_errors(name)]
+    return problems
+
+
+def _driver(given: Object, where: str) -> Problems:
+    return validate_csi_driver_name(given.get("driver") or "", f"{where}.driver")
+
+
+def _secret_of(*fields: str, name: str = "secretRef") -> Check:
+    """The reference to a secret, which needs these fields where there is one."""
+
+    def check(given: Object, where: str) -> Problems:
+        reference = given.get(name)
+        return [] if reference is None else _missing(reference, f"{where}.{name}", fields)
+
+    return check
+
+
+def _both(*checks: Check) -> Check:
+    return lambda given, where: [problem for check in checks for problem in check(given, where)]
+
+
+def _empty(given: Object, where: str) -> Problems:
+    limit = given.get("sizeLimit")
+    try:
+        negative = limit is not None and parse_quantity(str(limit)) < _ZERO
+    except QuantityError:
+        negative = False  # which its type tells
+    told = "SizeLimit field must be a valid resource quantity"
+    return [field_errors.forbidden(f"{where}.sizeLimit", told)] if negative else []
+
+
+def _ephemeral(given: Object, where: str) -> Problems:
+    template = given.get("volumeClaimTemplate")
+    return (
+        [] if template is None else validate_persistent_volume_claim_template(template, f"{where}.volumeClaimTemplate")
+    )
+
+
+def _image(given: Object, where: str) -> Problems:
+    policy = given.get("pullPolicy")
+    if policy in _PULL_POLICIES:
+        return []
+    return [field_errors.not_supported(f"{where}.pullPolicy", policy, _PULL_POLICIES)]
+
+
+_CHECKS: Mapping[str, Check] = {
+    "emptyDir": _empty,
+    "hostPath": _host_path,
+    "gitRepo": lambda given, where: validate_local_descending_path(given.get("directory") or "", f"{where}.directory"),
+    "gcePersistentDisk": _partition,
+    "awsElasticBlockStore": _partition,
+    "secret": _files,
+    "configMap": _files,
+    "downwardAPI": _downward,
+    "projected": _projected,
+    "nfs": _nfs,
+    "iscsi": _iscsi_of("must be valid format starting with iqn, eui, or naa"),
+    "flocker": _flocker,
+    "cinder": _secret_of("name"),
+    "quobyte": _quobyte,
+    "fc": _channel,
+    "flexVolume": _flex,
+    "azureDisk": _azure_disk,
+    "storageos": _both(_storage_os, _secret_of("name")),
+    "csi": _both(_driver, _secret_of("name", name="nodePublishSecretRef")),
+    "ephemeral": _ephemeral,
+    "image": _image,
+}
+
+
+def _glusterfs(given: Object, where: str) -> Problems:
+    namespace = given.get("endpointsNamespace")
+    if namespace is None:
+        return []
+    field = f"{where}.endpointsNamespace"
+    if not namespace:
+        told = "if the endpointnamespace is set, it must be a valid namespace name"
+        return [field_errors.invalid(field, namespace, told)]
+    return [field_errors.invalid(field, namespace, text) for text in dns_label_errors(namespace)]
+
+
+def _azure_file(given: Object, where: str) -> Problems:
+    return [field_errors.required(f"{where}.secretNamespace")] if given.get("secretNamespace") == "" else []
+
+
+def _csi_secrets(given: Object, where: str) -> Problems:
+    problems = _missing(given, where, ("volumeHandle",))
+    for use in ("controllerPublish", "controllerExpand", "nodePublish", "nodeExpand"):
+        reference = given.get(f"{use}SecretRef")
+        if reference is None:
+            continue
+        at = f"{where}.{use}SecretRef"
+        problems += _missing(reference, at, ("name", "namespace"))
+        for field, told in (("name", dns_subdomain_errors), ("namespace", dns_label_errors)):
+            value = reference.get(field)
+            if value:
+                problems += [field_errors.invalid(f"{at}.{field}", value, text) for text in told(value)]
+    return problems
+
+
+_CHECKS_OF_VOLUMES: Mapping[str, Check] = {
+    **_CHECKS,
+    "local": lambda given, where: _steps_back(given.get("path") or "", f"{where}.path"),
+    "glusterfs": _glusterfs,
+    "iscsi": _both(_iscsi_of("must be valid format"), _secret_of("name")),
+    "cinder": _secret_of("name", "namespace"),
+    "azureFile": _azure_file,
+    "storageos": _both(_storage_os, _secret_of("name", "namespace")),
+    "csi": _both(_driver, _csi_secrets),
+}

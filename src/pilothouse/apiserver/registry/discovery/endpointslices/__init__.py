@@ -1,0 +1,86 @@
+"""EndpointSlices. After kubernetes' ``pkg/registry/discovery/endpointslice`` (v1.36)."""
+
+from typing import Any
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    UNSET,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    name_of,
+    some,
+)
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.discovery.endpointslices import validation as endpoint_slice_validation
+
+
+class EndpointSliceStrategy(Strategy):
+    """``discovery.k8s.io`` EndpointSlices."""
+
+    tracked = ("endpoints", "ports", "addressType")
+    update_steps = ("object meta", "object", "update")
+
+    def set_defaults(self, obj: Object) -> None:
+        set_defaults_endpoint_slice(obj)
+
+    def prepare_for_create(self, obj: Object, now: str) -> None:
+        _drop_topology(obj)
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        _drop_topology(obj)
+
+    def finish(self, obj: Object) -> None:
+        for endpoint in obj.setdefault("endpoints", None) or ():
+            ensure_object(endpoint, "conditions")
+        obj.setdefault("ports", None)
+
+    def validate(self, obj: Object) -> ErrorList:
+        return endpoint_slice_validation.validate_endpoint_slice(obj)
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        return endpoint_slice_validation.validate_endpoint_slice_again(obj, old)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return validate_immutable_fields(obj, old, "", {"addressType": "named"})
+
+
+def set_defaults_endpoint_slice(obj: Object) -> None:
+    for port in obj.get("ports") or ():
+        if port.get("name") is None:
+            port["name"] = ""
+        set_absent(port, {"protocol": "TCP"})
+
+
+def _drop_topology(obj: Object) -> None:
+    """``deprecatedTopology`` is for what was written as v1beta1; v1 drops it (``dropTopologyOnV1``)."""
+    for endpoint in obj.get("endpoints") or ():
+        endpoint.pop("deprecatedTopology", None)
+
+
+def print_endpoint_slice(value: Doc, now: Now) -> list[Any]:
+    ports = [str(p.get("port") or p.get("name") or "*") for p in value.get("ports") or ()]
+    addresses = [address for e in value.get("endpoints") or () for address in e.get("addresses") or ()]
+    return [
+        name_of(value),
+        value.get("addressType", ""),
+        some(ports, 3) or UNSET,
+        some(addresses, 3) or UNSET,
+        age_of(value, now),
+    ]
+
+
+REGISTRATION = Registration(
+    EndpointSliceStrategy(),
+    printer=lambda: Printer((NAME, *columns("AddressType", "Ports", "Endpoints"), AGE), print_endpoint_slice),
+)

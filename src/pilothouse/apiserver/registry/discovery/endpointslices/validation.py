@@ -1,0 +1,133 @@
+"""Validation of EndpointSlices. After kubernetes' ``pkg/apis/discovery/validation/validation.go`` (v1.36)."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.endpoints import validate_port_name, validate_protocols
+from pilothouse.apiserver.registry.core.validation import non_special_ip_errors
+from pilothouse.apiserver.registry.generic.ip_validation import canonical_ip_errors, family_of, ip_errors
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, label_value_errors
+from pilothouse.machinery.remembered import remembered
+
+_ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
+_MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_HINTS = 1000, 100, 20000, 8
+
+
+def validate_endpoint_slice(obj: Object) -> ErrorList:
+    return _validate_endpoint_slice(obj) + _validate_endpoints(obj)
+
+
+def validate_endpoint_slice_again(obj: Object, old: Object) -> ErrorList:
+    errors = _validate_endpoint_slice(obj)
+    if (obj.get("endpoints") or []) != (old.get("endpoints") or []):
+        errors += _validate_endpoints(obj)
+    return errors
+
+
+def _validate_endpoint_slice(obj: Object) -> ErrorList:
+    kind, ports, errors = obj.get("addressType") or "", obj.get("ports") or [], ErrorList()
+    if not kind:
+        errors.append(field_errors.required("addressType"))
+    elif kind not in _ADDRESS_TYPES:
+        errors.append(field_errors.not_supported("addressType", kind, _ADDRESS_TYPES))
+    if len(ports) > _MOST_PORTS:
+        return [*errors, field_errors.too_many("ports", len(ports), _MOST_PORTS)]
+    names = set[str]()
+    for position, port in enumerate(ports):
+        path, name = f"ports[{position}]", port.get("name") or ""
+        # Upstream does not look at the numbers.
+        errors += validate_port_name(name, path)
+        if name in names:
+            errors.append(field_errors.duplicate(f"{path}.name", name))
+        names.add(name)
+        errors += validate_protocols(port, path)
+    return errors
+
+
+def _validate_endpoints(obj: Object) -> ErrorList:
+    kind, endpoints = obj.get("addressType") or "", obj.get("endpoints") or []
+    if len(endpoints) > _MOST_ENDPOINTS:
+        return [field_errors.too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)]
+    errors: ErrorList = []
+    for position, endpoint in enumerate(endpoints):
+        path = f"endpoints[{position}]"
+        errors += _validate_addresses(endpoint.get("addresses") or [], kind, f"{path}.addresses")
+        node, host, hints = endpoint.get("nodeName"), endpoint.get("hostname"), endpoint.get("hints")
+        if node is not None:
+            errors += [field_errors.invalid(f"{path}.nodeName", node, text) for text in _node_errors(node)]
+        if host is not None:
+            errors += [field_errors.invalid(f"{path}.hostname", host, text) for text in dns_label_errors(host)]
+        if hints is not None:
+            errors += _validate_hints(hints, f"{path}.hints")
+    return errors
+
+
+@remembered(8192)
+def _node_errors(name: str) -> tuple[str, ...]:
+    return tuple(dns_subdomain_errors(name))
+
+
+@remembered(256)
+def _zone_errors(name: str) -> tuple[str, ...]:
+    return tuple(label_value_errors(name))
+
+
+def _validate_hints(hints: Object, path: str) -> ErrorList:
+    """For which zones and nodes an endpoint is."""
+    errors: ErrorList = []
+    for field, faults in (("forZones", _zone_errors), ("forNodes", _node_errors)):
+        wanted, seen = hints.get(field) or [], set[str]()
+        if len(wanted) > _MOST_HINTS:
+            return [*errors, field_errors.too_many(f"{path}.{field}", len(wanted), _MOST_HINTS)]
+        for position, one in enumerate(wanted):
+            where, name = f"{path}.{field}[{position}].name", one.get("name") or ""
+            if name in seen:
+                errors.append(field_errors.duplicate(where, name))
+            seen.add(name)
+            errors += [field_errors.invalid(where, name, text) for text in faults(name)]
+    return errors
+
+
+def _validate_addresses(addresses: list[str], kind: str, path: str) -> ErrorList:
+    errors: ErrorList = []
+    if not addresses:
+        errors.append(field_errors.required(path, "must contain at least 1 address"))
+    elif len(addresses) > _MOST_ADDRESSES:
+        errors.append(field_errors.too_many(path, len(addresses), _MOST_ADDRESSES))
+    for index, address in enumerate(addresses):
+        errors += [field_errors.invalid(path, address, text) for text in _family_errors(address, kind)]
+        if kind == "FQDN" and not address:
+            errors.append(field_errors.required(f"{path}[{index}]"))
+            continue
+        for value, fault in _address_errors(address, kind):
+            errors.append(field_errors.invalid(f"{path}[{index}]", value, fault))
+    return errors
+
+
+@remembered(65536)
+def _family_errors(address: str, kind: str) -> tuple[str, ...]:
+    """Why an address is of another family than its kind. Of all addresses, says the field."""
+    if kind not in ("IPv4", "IPv6") or ip_errors(address) or family_of(address) == int(kind[3]):
+        return ()
+    return (f"must be an {kind} address",)
+
+
+@remembered(65536)
+def _address_errors(address: str, kind: str) -> tuple[tuple[str, str], ...]:
+    """Why an address is none of its kind: what is wrong, and what is wrong with it."""
+    if kind == "FQDN":
+        return tuple(_name_errors(address.removesuffix(".") or address))
+    if kind not in ("IPv4", "IPv6"):
+        return ()
+    faults = ip_errors(address) if kind == "IPv4" else canonical_ip_errors(address)
+    return tuple((address, fault) for fault in faults or non_special_ip_errors(address))
+
+
+def _name_errors(name: str) -> list[tuple[str, str]]:
+    """``IsFullyQualifiedDomainName``."""
+    told = dns_subdomain_errors(name)
+    if told:
+        return [(name, ",".join(told))]
+    if "." not in name:
+        return [(name, "should be a domain with at least two segments separated by dots")]
+    return next(([(label, ",".join(faults))] for label in name.split(".") if (faults := dns_label_errors(label))), [])

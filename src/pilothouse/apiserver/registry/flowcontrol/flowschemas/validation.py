@@ -1,0 +1,164 @@
+"""Validation of FlowSchemas. After kubernetes' ``pkg/apis/flowcontrol/validation/validation.go`` (v1.36)."""
+
+from collections.abc import Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.flowcontrol.validation import mandatory
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
+
+_LAST = 10000
+_METHODS = ("ByNamespace", "ByUser")
+_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
+_SUBJECTS = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
+
+
+def validate_flow_schema(obj: Object) -> ErrorList:
+    spec, name = obj["spec"], obj["metadata"].get("name") or ""
+    errors = _validate_matching_precedence(spec["matchingPrecedence"], name)
+    method, level = spec.get("distinguisherMethod"), (spec.get("priorityLevelConfiguration") or {}).get("name")
+    if method is not None and method.get("type") not in _METHODS:
+        shown = field_errors.internal_value("*flowcontrol.FlowDistinguisherMethod", method)
+        errors.append(field_errors.not_supported("spec.distinguisherMethod.type", shown, _METHODS))
+    where = "spec.priorityLevelConfiguration.name"
+    if not level:
+        errors.append(field_errors.required(where, "must reference a priority level"))
+    else:
+        errors += [field_errors.invalid(where, level, text) for text in dns_subdomain_errors(level)]
+    for position, rule in enumerate(spec.get("rules") or ()):
+        errors += _validate_policy_rules_with_subjects(rule, f"spec.rules[{position}]")
+    fixed = mandatory().get(f"flowschemas/{name}")
+    if fixed is not None and spec != fixed:
+        told = f"spec of '{name}' must equal the fixed value"
+        errors.append(
+            field_errors.invalid("spec", field_errors.internal_value("flowcontrol.FlowSchemaSpec", spec), told)
+        )
+    return errors
+
+
+# FlowSchemas ---------------------------------------------------------------------------------------------------------
+
+
+def _validate_matching_precedence(precedence: int, name: str) -> ErrorList:
+    texts = {
+        "must be a positive value": precedence <= 0,
+        f"must not be greater than {_LAST}": precedence > _LAST,
+        "only the schema named 'exempt' may have matchingPrecedence 1": precedence == 1 and name != "exempt",
+    }
+    return [field_errors.invalid("spec.matchingPrecedence", precedence, text) for text, wrong in texts.items() if wrong]
+
+
+def _validate_policy_rules_with_subjects(rule: Object, path: str) -> ErrorList:
+    subjects, resources, urls = (rule.get(field) or () for field in ("subjects", "resourceRules", "nonResourceRules"))
+    errors: ErrorList = []
+    for position, subject in enumerate(subjects):
+        errors += _validate_subject(subject, f"{path}.subjects[{position}]")
+    if not subjects:
+        errors.append(field_errors.required(f"{path}.subjects", "subjects must contain at least one value"))
+    if not resources and not urls:
+        text = "at least one of resourceRules and nonResourceRules has to be non-empty"
+        errors.append(field_errors.required(path, text))
+    for position, one in enumerate(resources):
+        errors += _validate_resource_policy_rule(one, f"{path}.resourceRules[{position}]")
+    for position, one in enumerate(urls):
+        errors += _validate_non_resource_policy_rule(one, f"{path}.nonResourceRules[{position}]")
+    return errors
+
+
+def _validate_subject(subject: Object, path: str) -> ErrorList:
+    kind = subject.get("kind") or ""
+    if kind not in _SUBJECTS:
+        return [field_errors.not_supported(f"{path}.kind", kind, sorted(_SUBJECTS))]
+    field = _SUBJECTS[kind]
+    where, given = f"{path}.{field}", subject.get(field)
+    errors: ErrorList = []
+    if given is None:
+        errors.append(field_errors.required(where, f"{field} is required when subject kind is '{kind}'"))
+    elif not given.get("name"):
+        errors.append(field_errors.required(f"{where}.name"))
+    if given is not None and kind == "ServiceAccount":
+        errors += _validate_account(given, where)
+    for other in ("serviceAccount", "user", "group"):
+        if other != field and subject.get(other) is not None:
+            owner = next(name for name, its in _SUBJECTS.items() if its == other)
+            text = f"{other} is forbidden when subject kind is not '{owner}'"
+            errors.append(field_errors.forbidden(f"{path}.{other}", text))
+    return errors
+
+
+def _validate_account(account: Object, path: str) -> ErrorList:
+    name, namespace = account.get("name") or "", account.get("namespace") or ""
+    errors: ErrorList = []
+    if name not in ("", "*"):
+        errors += [field_errors.invalid(f"{path}.name", name, text) for text in dns_subdomain_errors(name)]
+    where = f"{path}.namespace"
+    if not namespace:
+        return [*errors, field_errors.required(where, "must specify namespace for service account")]
+    return errors + [field_errors.invalid(where, namespace, text) for text in dns_label_errors(namespace)]
+
+
+def _alone(values: Sequence[str], path: str, called: str) -> ErrorList:
+    if "*" not in values or len(values) < 2:
+        return []
+    return [field_errors.invalid(path, list(values), f"if '*' is present, must not specify other {called}")]
+
+
+def _validate_verb(verbs: Sequence[str], path: str) -> ErrorList:
+    if not verbs:
+        return [field_errors.required(path, "verbs must contain at least one value")]
+    if "*" in verbs:
+        return _alone(verbs, path, "verbs")
+    return [] if set(verbs) <= set(_VERBS) else [field_errors.not_supported(path, list(verbs), _VERBS)]
+
+
+def _validate_resource_policy_rule(rule: Object, path: str) -> ErrorList:
+    errors = _validate_verb(rule.get("verbs") or (), f"{path}.verbs")
+    for field, called, one in (
+        ("apiGroups", "api groups", "api group"),
+        ("resources", "resources", "resource"),
+    ):
+        values, where = rule.get(field) or (), f"{path}.{field}"
+        if not values:
+            errors.append(field_errors.required(where, f"resource rules must supply at least one {one}"))
+        errors += _alone(values, where, called)
+    namespaces, where = rule.get("namespaces") or (), f"{path}.namespaces"
+    if not namespaces and not rule.get("clusterScope"):
+        text = "resource rules that are not cluster scoped must supply at least one namespace"
+        errors.append(field_errors.required(where, text))
+    elif "*" in namespaces:
+        errors += _alone(namespaces, where, "namespaces")
+    else:
+        begin = "each member of this list must be '*' or a DNS-1123 label; "
+        errors += [
+            field_errors.invalid(f"{where}[{position}]", namespace, begin + text)
+            for position, namespace in enumerate(namespaces)
+            for text in dns_label_errors(namespace)
+        ]
+    return errors
+
+
+def _validate_non_resource_policy_rule(rule: Object, path: str) -> ErrorList:
+    errors = _validate_verb(rule.get("verbs") or (), f"{path}.verbs")
+    urls, where = rule.get("nonResourceURLs") or (), f"{path}.nonResourceURLs"
+    if not urls:
+        errors.append(field_errors.required(where, "nonResourceURLs must contain at least one value"))
+    elif "*" in urls:
+        errors += _alone(urls, where, "non-resource URLs")
+    else:
+        for position, url in enumerate(urls):
+            fault = _url_error(url)
+            errors += [field_errors.invalid(f"{where}[{position}]", url, fault)] if fault else []
+    return errors
+
+
+def _url_error(url: str) -> str:
+    stars = url.count("*")
+    faults = (
+        (not url, "must not be empty"),
+        (not url.startswith("/"), "must start with slash"),
+        (" " in url, "must not contain white-space"),
+        ("//" in url, "must not contain double slash"),
+        (stars > 1 or (stars == 1 and not url.endswith("/*")), "wildcard can only do suffix matching"),
+    )
+    return next((text for wrong, text in faults if wrong), "")

@@ -1,0 +1,34 @@
+"""Validation that both kinds of this group share."""
+
+from functools import lru_cache
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver import flow_control
+
+
+@lru_cache(maxsize=1)
+def mandatory() -> dict[str, Object]:
+    """The specs that are fixed, by kind and name."""
+    # Start objects know what else there is, strategies too.
+    found = {
+        (resource, obj["metadata"]["name"]): obj["spec"] for _group, resource, obj in flow_control.flow_control("")
+    }
+    return {f"{resource}/{name}": found[resource, name] for resource, name in found if name in ("catch-all", "exempt")}
+
+
+def validate_status_conditions(obj: Object) -> ErrorList:
+    errors: ErrorList = []
+    seen = set[str]()
+    for position, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
+        where, kind = f"status.conditions[{position}].type", condition.get("type") or ""
+        if kind in seen:
+            errors.append(field_errors.duplicate(where, kind))
+        seen.add(kind)
+        if not kind:
+            errors.append(field_errors.required(where))
+    return errors

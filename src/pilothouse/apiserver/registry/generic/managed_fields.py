@@ -1,0 +1,573 @@
+"""managedFields of stored objects: what handlers ask when they write.
+
+``FieldManager`` knows for every resource how its objects are compared and what its subresources reset; the rules are in
+``machinery.managed_fields``. Every kind is tracked, whoever writes, as upstream does it. Inside the server the list of
+entries travels apart from the object or, in its metadata, as ``msgspec.Raw``: nothing but this module looks into it.
+"""
+
+from functools import lru_cache
+from typing import Any, Protocol
+
+import msgspec
+
+from pilothouse.api.packaged import packaged
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.objects import Object, Timestamps, decode, encode_object
+from pilothouse.apiserver.options import WriteOptions
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
+from pilothouse.machinery import field_sets, managed_fields, merge_types, scale_fields
+from pilothouse.machinery.apply import ApplyConflicts, Versions
+from pilothouse.machinery.field_sets import FieldSet
+from pilothouse.machinery.field_walks import ItemError, problem_text, problems
+from pilothouse.machinery.managed_fields import Entries, Writer
+from pilothouse.machinery.merge_types import MergeType
+from pilothouse.machinery.remembered import remembered
+
+SERVER = "kube-apiserver"
+"""The manager of what the server itself writes."""
+_NONE: Any = object()
+_ENTRY = b'"fieldsType"'
+_MAX_TRACKERS = 1024
+_MAX_SHARED = 512
+_MAX_SHARED_BODY = 16 * 1024
+_MAX_SIZES = 4096
+_MAX_REMEMBERED_VALUE = 16 * 1024
+_MAX_NAME = 128
+
+
+# Taking the entries out of stored objects ---------------------------------------------------------------------------
+
+
+class _Meta(msgspec.Struct, gc=False):
+    managedFields: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815  # as on the wire
+
+
+class _Head(msgspec.Struct, gc=False):
+    metadata: _Meta
+
+
+_read_head = msgspec.json.Decoder(_Head).decode
+_MARK = b',"managedFields":'
+_START = _MARK + b"["
+"""Of the entries: a label or annotation of that name has a string."""
+
+
+def split(value: bytes) -> tuple[bytes, bytes]:
+    """A stored object without its managedFields, and those, empty when there are none.
+
+    Most writes look at neither all entries nor all fields of one, so it pays not to decode them with the object.
+    """
+    size = _sizes.get(value)
+    if size is None:
+        if _START not in value:
+            return value, b""
+        try:
+            size = len(_read_head(value).metadata.managedFields)
+        except msgspec.DecodeError:
+            return value, b""  # whoever decodes the object says what is wrong with it
+        if not size:
+            return value, b""
+    # The first such field is the one of the object itself: nothing before it in metadata has fields of any name and
+    # lists as their values.
+    start = value.find(_START)
+    entries = start + len(_MARK)
+    end = entries + size
+    return value[:start] + value[end:], value[entries:end]
+
+
+def remember_size(value: bytes, metadata: Object) -> None:
+    """Spare the next ``split`` of an object, of this metadata, that is to be stored as ``value`` looking for the end of
+    its managedFields."""
+    entries = metadata.get("managedFields")
+    if isinstance(entries, msgspec.Raw):
+        _remember_size(value, len(entries))
+
+
+def _remember_size(value: bytes, size: int) -> None:
+    if len(value) <= _MAX_REMEMBERED_VALUE:
+        if len(_sizes) >= _MAX_SIZES:
+            _sizes.clear()
+        _sizes[value] = size
+
+
+def without_known(body: bytes, value: bytes) -> bytes:
+    """A body without its managedFields when they are those of the stored object, which then need no reading.
+
+    Clients send back what they have read, and most have read the newest.
+    """
+    mark = body.find(_START)
+    if mark < 0:
+        return body
+    try:
+        sent = bytes(_read_head(body).metadata.managedFields)
+    except msgspec.DecodeError:
+        return body
+    size = len(_MARK) + len(sent)
+    stored = value.find(_START)
+    if not sent or not body.startswith(sent, mark + len(_MARK)) or not value.startswith(sent, stored + len(_MARK)):
+        return body
+    _remember_size(value, len(sent))
+    return body[:mark] + body[mark + size :]
+
+
+_sizes: dict[bytes, int] = {}
+"""How long the managedFields are in what was stored last."""
+
+
+# Who writes ---------------------------------------------------------------------------------------------------------
+
+
+@remembered(1024)
+def _agent_name(agent: str) -> str:
+    """The manager of a client that does not name one: its User-Agent up to the first slash."""
+    name = agent.partition("/")[0]
+    cut = name.encode()[:_MAX_NAME].decode("utf-8", "ignore")
+    return "".join(char for char in cut if char.isprintable())
+
+
+def manager_of(call: Call, options: WriteOptions) -> str:
+    """Who owns what a request changes."""
+    return options.field_manager or _agent_name(call.request.headers.get("user-agent", ""))
+
+
+# What is reset ------------------------------------------------------------------------------------------------------
+
+_STATUS = field_sets.of_paths(("f:status",))
+_SPEC = field_sets.of_paths(("f:spec",))
+_RESET_BY_STATUS: dict[str, FieldSet] = {
+    "spec": _SPEC,
+    "labels": field_sets.of_paths(("f:spec",), ("f:metadata", "f:labels")),
+    "user metadata": field_sets.of_paths(("f:spec",), ("f:metadata",)),
+    "metadata": field_sets.of_paths(("f:spec",), ("f:metadata",)),
+    "pod": field_sets.of_paths(("f:spec",), ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")),
+}
+_CONTAINERS = ("f:containers", "f:initContainers")
+
+
+def _only_resources(fields: FieldSet, _version: str) -> FieldSet:
+    """pods/resize: the resources of containers, and how they are resized."""
+    spec: FieldSet = {}
+    for place in _CONTAINERS:
+        containers = {}
+        for name, below in fields.get("f:spec", {}).get(place, {}).items():
+            kept = {each: below[each] for each in ("f:resources", "f:resizePolicy") if each in below}
+            if kept:
+                containers[name] = kept
+        if containers:
+            spec[place] = containers
+    return {"f:spec": spec} if spec else {}
+
+
+def _only_ephemeral(fields: FieldSet, _version: str) -> FieldSet:
+    """pods/ephemeralcontainers."""
+    found = fields.get("f:spec", {}).get("f:ephemeralContainers")
+    return {} if found is None else {"f:spec": {"f:ephemeralContainers": found}}
+
+
+# Trackers -----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _zero_objects() -> dict[str, Object]:
+    text = packaged("apiserver/data/zero_objects.json")
+    return msgspec.json.decode(text, type=dict[str, Object])
+
+
+class Server(Protocol):
+    """What is served, and how it is stored: ``core.Core``."""
+
+    table: ResourceTable
+    time: Timestamps
+
+    def strategy(self, info: ResourceInfo) -> Strategy:
+        """What is special about the resource."""
+        ...
+
+    def view(self, info: ResourceInfo, value: bytes) -> bytes:
+        """A stored object as the version of ``info`` shows it."""
+        ...
+
+
+class Tracker:
+    """How writes to one resource, or to one subresource of it, change who owns what."""
+
+    def __init__(self, core: Server, info: ResourceInfo, subresource: str) -> None:
+        self._core = core
+        self.info = info
+        self.subresource = subresource
+        self.zero: Object = {"apiVersion": info.api_version, "kind": info.kind}
+        if info.custom is None:
+            self.zero |= _zero_objects().get(f"{info.group}/{info.version}/{info.kind}", {})
+        # What an older release of ours has stored is looked at when somebody applies.
+        self.versions = Versions(info.api_version, self._type_of, self._convert, fixed=info.custom is None)
+        self._types: dict[str, MergeType | None] = {}
+        self._reset = self._reset_fields()
+        self.skip = frozenset(name[2:] for name, below in self._reset.items() if not below)
+        """Members of objects that are reset as a whole, and so need not be looked at."""
+        self._only = {"resize": _only_resources, "ephemeralcontainers": _only_ephemeral}.get(subresource)
+        if info.resource != "pods" or info.group:
+            self._only = None
+
+    @property
+    def type(self) -> MergeType:
+        """How objects of the resource merge."""
+        found = self._type_of(self.info.api_version)
+        assert found is not None, "what is served has a type"
+        return found
+
+    def _reset_fields(self) -> FieldSet:
+        info, strategy = self.info, self._core.strategy(self.info)
+        if self.subresource in strategy.reset_fields:
+            return field_sets.of_paths(*strategy.reset_fields[self.subresource])
+        if self.subresource == "status":
+            return _RESET_BY_STATUS[strategy.status_keeps]
+        return _STATUS if "status" in info.subresources else field_sets.NOTHING
+
+    def counts(self, fields: FieldSet, version: str) -> FieldSet:
+        """What of a set of fields is not reset by the resource."""
+        if self._only is not None:
+            return self._only(fields, version)
+        return field_sets.recursive_difference(fields, self._reset)
+
+    def _served(self, version: str) -> ResourceInfo | None:
+        group, _slash, name = version.rpartition("/")
+        return self._core.table.find(group, name, self.info.resource)
+
+    def _type_of(self, version: str) -> MergeType | None:
+        if version in self._types:
+            return self._types[version]
+        info = self.info if version == self.info.api_version else self._served(version)
+        found: MergeType | None = None
+        if info is not None:
+            if info.custom is not None:
+                found = merge_types.of_structural(info.custom.openapi)
+            else:
+                found = merge_types.of_kind(info.group, info.version, info.kind)
+        self._types[version] = found
+        return found
+
+    def _convert(self, obj: Object, source: str, target: str) -> Object:
+        there, here = self._served(target), self._served(source)
+        assert there is not None, "only versions with a type are converted to"
+        assert here is not None, "and from"
+        if there.custom is not None:
+            return {**obj, "apiVersion": target}
+        strategy = self._core.strategy(here)
+        whole = {**obj, "metadata": {"name": "", **(obj.get("metadata") or {})}}
+        stored = encode_object(strategy.stored_as(here), strategy.to_storage(here, whole))
+        return decode(self._core.view(there, stored))
+
+
+class FieldManager:
+    """The trackers of one server."""
+
+    def __init__(self, core: Server) -> None:
+        self._core = core
+        self._trackers: dict[tuple[ResourceInfo, str], Tracker] = {}
+        self._shared: dict[tuple[ResourceInfo, str, bytes], msgspec.Raw] = {}
+        core.table.on_change(self._forget)
+
+    def _forget(self) -> None:
+        # Definitions have changed: types of custom resources, and versions that others may be converted to.
+        self._trackers.clear()
+
+    def tracker(self, info: ResourceInfo, subresource: str = "") -> Tracker:
+        """How writes there are tracked."""
+        found = self._trackers.get((info, subresource))
+        if found is None:
+            if len(self._trackers) >= _MAX_TRACKERS:
+                self._trackers.clear()
+            found = self._trackers[info, subresource] = Tracker(self._core, info, subresource)
+        return found
+
+    def created(self, call: Call, obj: Object, options: WriteOptions, sent: Any = None) -> None:
+        """Give everything in a new object to who creates it. ``sent`` is the managedFields that the body had."""
+        info = call.info
+        tracker = self.tracker(info)
+        before = None if not sent or managed_fields.is_reset(sent) else managed_fields.read_entries(_plain(sent))
+        if before:
+            live, who = tracker.zero, Writer(manager_of(call, options), info.api_version)
+            entries = managed_fields.follow(
+                before, live, obj, tracker.versions, tracker.counts, who, self._core.time.now
+            )
+            put_entries(obj, managed_fields.encode_entries(entries) if entries else b"")
+            return
+        key = self._shared_key(call, obj)
+        fields = self._shared.get(key) if key is not None else None
+        if fields is None:
+            try:
+                new = call.strategy.converted(obj)
+                found = managed_fields.created_fields(tracker.zero, new, tracker.versions, tracker.counts)
+            except ItemError:
+                return  # upstream logs that, and goes without (managedfields/internal/fieldmanager.go, v1.36)
+            fields = msgspec.Raw(field_sets.encode_fields(found))
+            if key is not None:
+                if len(self._shared) >= _MAX_SHARED:
+                    self._shared.clear()
+                self._shared[key] = fields
+        if len(fields) <= 2:
+            return
+        entry = managed_fields.Entry(
+            manager_of(call, options) or "unknown",
+            "Update",
+            info.api_version,
+            obj["metadata"]["creationTimestamp"],
+            "FieldsV1",
+            fields,
+        )
+        put_entries(obj, managed_fields.encode_entries([entry]))
+
+    def reviewed(self, call: Call, review: Object, options: WriteOptions) -> None:
+        """Give everything in a review, which is answered and not stored, to who asks for it."""
+        api_version: str = review["apiVersion"]
+        group, _slash, version = api_version.rpartition("/")
+        type_ = merge_types.of_kind(group, version, review["kind"])
+        versions = Versions(api_version, lambda _version: type_, lambda obj, _source, _target: obj)
+        zero = _zero_objects().get(f"{group}/{version}/{review['kind']}", {})
+        found = managed_fields.created_fields(zero, review, versions, _everything)
+        if found:
+            fields = msgspec.Raw(field_sets.encode_fields(found))
+            manager, now = manager_of(call, options) or "unknown", self._core.time.now()
+            entry = managed_fields.Entry(
+                manager, "Update", api_version, now, "FieldsV1", fields, call.asked.subresource
+            )
+            put_entries(review, managed_fields.encode_entries([entry]))
+
+    def _shared_key(self, call: Call, obj: Object) -> tuple[ResourceInfo, str, bytes] | None:
+        """What the fields of a new object are remembered by: its body, without its name.
+
+        Controllers make many objects of one template. Names are not owned, so that bodies which differ in nothing else
+        have the same fields; a name that stands elsewhere as well may be part of a field, and is not looked for.
+        """
+        body = call.request.body
+        if call.asked.subresource or len(body) > _MAX_SHARED_BODY:
+            return None
+        name: str = obj["metadata"].get("name") or ""
+        if name:
+            text = name.encode()
+            if body.count(text) != 1:
+                return None
+            body = body.replace(text, b"")
+        return call.info, call.content_type, body
+
+    def stage_created(self, info: ResourceInfo, obj: Object) -> None:
+        """The same for an object that the server itself makes."""
+        tracker = self.tracker(info)
+        found = managed_fields.created_fields(tracker.zero, obj, tracker.versions, tracker.counts)
+        if found:
+            fields = msgspec.Raw(field_sets.encode_fields(found))
+            time: str = obj["metadata"]["creationTimestamp"]
+            entry = managed_fields.Entry(SERVER, "Update", info.api_version, time, "FieldsV1", fields)
+            put_entries(obj, managed_fields.encode_entries([entry]))
+
+    def rewritten(self, info: ResourceInfo, before: bytes, obj: Object, subresource: str = "") -> None:
+        """Follow a write of the server itself. ``before`` is the stored object; ``obj`` may have its managedFields."""
+        plain, known = split(self._core.view(info, before))
+        obj["metadata"].pop("managedFields", None)
+        if known:
+            entries = managed_fields.decode_entries(known)
+            tracker = self.tracker(info, subresource)
+            who = Writer(SERVER, info.api_version, subresource)
+            now = self._core.time.now
+            result = managed_fields.follow(
+                entries, decode(plain), obj, tracker.versions, tracker.counts, who, now, tracker.skip
+            )
+            put_entries(obj, managed_fields.encode_entries(result) if result else b"")
+
+    def updated(self, call: Call, old: Object, obj: Object, known: bytes, options: WriteOptions) -> bytes:
+        """The entries after a request has made ``obj`` of ``old``, which had those in ``known``.
+
+        Takes managedFields out of ``obj``; a client may have sent some, and may so change what others own.
+        """
+        sent = obj["metadata"].pop("managedFields", _NONE)
+        subresource = call.asked.subresource
+        entries: Entries | None = None
+        given = False
+        if sent is not _NONE and sent is not None and not subresource:
+            sent = _plain(sent)
+            if managed_fields.is_reset(sent):
+                return b""
+            if sent and managed_fields.encode(sent) != known:
+                entries = managed_fields.read_entries(sent)
+                given = bool(entries)
+        if not given:
+            if not known:
+                return b""
+            entries = managed_fields.decode_entries(known)
+        assert entries is not None, "there are entries, of the one or the other"
+        return self.follow(call, old, obj, entries, b"" if given else known, manager_of(call, options))
+
+    def applied(
+        self, call: Call, live: Object | None, known: bytes, config: Object, options: WriteOptions
+    ) -> tuple[Object, bytes]:
+        """The object with the configuration applied, and its entries; ``live`` is None when there is no object yet.
+
+        Raises ``StatusError`` when others own what would change.
+        """
+        info, subresource = call.info, call.asked.subresource
+        tracker = self.tracker(info, subresource)
+        base = live
+        if base is None:
+            base = {"apiVersion": info.api_version, "kind": info.kind}
+        entries = managed_fields.decode_entries(known) if known else []
+        who = Writer(options.field_manager, info.api_version, subresource)
+        try:
+            new, result = managed_fields.apply_config(
+                entries,
+                tracker.zero if live is not None else base,
+                base,
+                config,
+                tracker.versions,
+                tracker.counts,
+                who,
+                self._core.time.now(),
+                force=bool(options.force),
+            )
+        except ApplyConflicts as error:
+            raise conflict(error) from None
+        except ItemError:
+            if live is None:
+                raise
+            text = problem_text(problems(live, tracker.type, duplicates=True))
+            meta = live["metadata"]
+            kind = f"{'' if info.group else '/'}{info.api_version}, Kind={info.kind}"
+            place = f"({meta.get('namespace') or ''}/{meta['name']}; {kind})"
+            what = "failed to create typed live object" if entries else "failed to create manager for existing fields"
+            raise errors.plain(f"{what}: failed to convert new object {place} to smd typed: {text}") from None
+        return new, managed_fields.encode_entries(result) if result else b""
+
+    def scaled(
+        self, call: Call, live: Object, scale: Object, known: bytes, options: WriteOptions, *, applied: bool
+    ) -> tuple[Object, bytes]:
+        """The Scale after a write to it, and the entries of its object.
+
+        ``live`` is the Scale before, ``scale`` the one that is wanted or, when ``applied``, a configuration of it.
+        """
+        entries = managed_fields.decode_entries(known) if known else []
+        paths = self._replica_paths(call.info)
+        before = scale_fields.to_scale(entries, paths)
+        types = Versions(scale_fields.VERSION, self._scale_type, lambda obj, _source, _target: obj)
+        who = Writer(manager_of(call, options) or "unknown", scale_fields.VERSION, "scale")
+        now = self._core.time.now
+        if applied:
+            zero: Object = {"metadata": {}, "spec": {}, "status": {"replicas": 0}}
+            try:
+                scale, after = managed_fields.apply_config(
+                    before, zero, live, scale, types, _everything, who, now(), force=bool(options.force)
+                )
+            except ApplyConflicts as error:
+                raise conflict(error) from None
+        elif before:
+            after = managed_fields.follow(before, live, scale, types, _everything, who, now)
+        else:
+            return scale, managed_fields.encode_entries(entries) if entries else b""
+        result = scale_fields.to_object(entries, after, paths, call.info.api_version)
+        return scale, managed_fields.encode_entries(result) if result else b""
+
+    def of_scale(self, info: ResourceInfo, owners: list[Any]) -> list[Any]:
+        """The managedFields of the Scale that stands for an object with these."""
+        entries = managed_fields.read_entries(owners) or []
+        found = scale_fields.to_scale(entries, self._replica_paths(info))
+        plain: list[Any] = msgspec.json.decode(managed_fields.encode_entries(found))
+        return plain
+
+    def _scale_type(self, _version: str) -> MergeType | None:
+        return merge_types.of_kind("autoscaling", "v1", "Scale")
+
+    def _replica_paths(self, info: ResourceInfo) -> scale_fields.Paths:
+        def path(version: str) -> tuple[str, ...] | None:
+            group, _slash, name = version.rpartition("/")
+            served = self._core.table.find(group, name, info.resource)
+            if served is None:
+                return None
+            if served.custom is None:
+                return scale_fields.REPLICAS
+            paths = served.custom.scale
+            return () if paths is None else tuple(f"f:{part}" for part in paths.spec_replicas.lstrip(".").split("."))
+
+        return path
+
+    def follow(self, call: Call, old: Object, obj: Object, entries: Entries, known: bytes, manager: str) -> bytes:
+        """The entries after a write by ``manager``, encoded; ``known`` is how they were encoded before."""
+        subresource = call.asked.subresource
+        tracker = self.tracker(call.info, subresource)
+        who = Writer(manager or "unknown", call.info.api_version, subresource)
+        obj = call.strategy.converted(obj)
+        try:
+            result = managed_fields.follow(
+                entries, old, obj, tracker.versions, tracker.counts, who, self._core.time.now, tracker.skip
+            )
+        except ItemError:
+            return b""
+        # Entries that say the same twice are written again (``decode_entries``).
+        if result is entries and known and known.count(_ENTRY) == len(entries):
+            return known
+        return managed_fields.encode_entries(result) if result else b""
+
+
+def _everything(fields: FieldSet, _version: str) -> FieldSet:
+    return fields
+
+
+def _plain(document: Any) -> Any:
+    return msgspec.json.decode(document) if isinstance(document, msgspec.Raw) else document
+
+
+def put_entries(obj: Object, entries: bytes) -> None:
+    """Put encoded entries into the metadata of an object, which has none."""
+    if entries:
+        obj["metadata"]["managedFields"] = msgspec.Raw(entries)
+
+
+def with_plain_owners(obj: Object) -> Object:
+    """The object with managedFields as JSON has them, for those who look at everything."""
+    entries = obj["metadata"].get("managedFields")
+    if not isinstance(entries, msgspec.Raw):
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": msgspec.json.decode(entries)}}
+
+
+def without_owners(obj: Object) -> Object:
+    """The object without managedFields, which rules in schemas cannot name."""
+    if "managedFields" not in obj["metadata"]:
+        return obj
+    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "managedFields"}}
+
+
+def same_but_for_times(obj: Object, old: Object, entries: bytes, known: bytes) -> bool:
+    """Whether two objects differ in nothing but in the times of their entries, which alone are no change."""
+    if obj.keys() != old.keys():
+        return False
+    for name in reversed(obj):  # the status comes last, and changes most
+        if obj[name] != old[name] and name != "metadata":
+            return False
+    mine, others = dict(obj["metadata"]), dict(old["metadata"])
+    mine.pop("managedFields", None)
+    others.pop("managedFields", None)
+    if mine != others or not entries or not known:
+        return False
+    return _without_times(entries) == _without_times(known)
+
+
+def _without_times(entries: bytes) -> list[Any]:
+    found = [
+        (entry.operation, entry.manager, entry.api_version, entry.subresource, bytes(entry.fieldsV1))
+        for entry in managed_fields.decode_entries(entries)
+    ]
+    return sorted(found)
+
+
+def conflict(error: ApplyConflicts) -> errors.StatusError:
+    """409: others own what was to be applied."""
+    causes = [
+        {
+            "reason": "FieldManagerConflict",
+            "message": f"conflict with {managed_fields.manager_text(name)}",
+            "field": field_sets.path_text(path),
+        }
+        for name, path in error.conflicts
+    ]
+    text = managed_fields.conflict_text(error.conflicts)
+    return errors.StatusError(409, "Conflict", text, details={"causes": causes})

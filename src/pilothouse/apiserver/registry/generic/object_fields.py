@@ -1,0 +1,52 @@
+"""Fields of objects that many kinds treat alike: filled in when absent, immutable, never negative.
+
+The messages are those of apimachinery's ``pkg/api/validation`` (v0.36).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+
+IMMUTABLE = "field is immutable"
+NON_NEGATIVE = "must be greater than or equal to 0"
+PORT_RANGE = "must be between 1 and 65535, inclusive"
+
+
+def set_absent(obj: Object, defaults: Mapping[str, Any]) -> None:
+    """Set every field that is absent or null. Values must not be shared containers.
+
+    An empty string is one where Go has a pointer, and has been dropped already where Go has none (``omitempty``).
+    """
+    for field, value in defaults.items():
+        if obj.get(field) is None:
+            obj[field] = value
+
+
+def ensure_object(obj: Object, field: str) -> Object:
+    """The object in that field, made if there is none."""
+    found: Object | None = obj.get(field)
+    if found is None:
+        found = obj[field] = {}
+    return found
+
+
+def validate_immutable_fields(obj: Object, old: Object, path: str, fields: Mapping[str, str]) -> ErrorList:
+    """``field is immutable`` for each of the fields that differs: names and internal types (``internal_types``).
+    ``path`` is where they are, "" at the top."""
+    prefix = f"{path}." if path else ""
+    return [
+        field_errors.invalid(prefix + field, field_errors.internal_value(type_, obj.get(field)), IMMUTABLE)
+        for field, type_ in fields.items()
+        if obj.get(field) != old.get(field)
+    ]
+
+
+def validate_nonnegative_fields(obj: Object, path: str, fields: Iterable[str]) -> ErrorList:
+    """``NON_NEGATIVE`` for each of the fields that is less than zero; ``path`` is where they are, "" at the top."""
+    prefix = f"{path}." if path else ""
+    return [
+        field_errors.invalid(prefix + field, obj[field], NON_NEGATIVE) for field in fields if (obj.get(field) or 0) < 0
+    ]

@@ -1,0 +1,278 @@
+"""``metadata`` of any object: what the server sets on it, what a client may change, and what is wrong with it.
+
+After apimachinery's ``pkg/api/validation/objectmeta.go`` and apiserver's ``pkg/registry/rest/{create,update}.go``
+(v0.36). ``managed_fields`` has managedFields.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.meta_validation import validate_annotations, validate_labels
+from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
+from pilothouse.machinery.names import path_segment_errors, path_segment_prefix_errors, qualified_name_errors
+
+STANDARD_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
+_KEPT_ON_UPDATE = (
+    "uid",
+    "creationTimestamp",
+    "generation",
+)
+_IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+_DUPLICATE_OWNERS = (
+    ".metadata.ownerReferences contains duplicate entries{}; API server dedups owner references in 1.20+, and may "
+    "reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}"
+)
+
+
+_canonical = msgspec.json.Encoder(order="sorted").encode
+
+
+def keep_system_fields(metadata: Object, old: Object) -> None:
+    """Before an update: what only the server may change is as stored, whatever the client sent."""
+    for name in _KEPT_ON_UPDATE:
+        if name in old:
+            metadata[name] = old[name]
+        else:
+            metadata.pop(name, None)
+    if "deletionTimestamp" in old:
+        metadata["deletionTimestamp"] = old["deletionTimestamp"]
+    if "deletionGracePeriodSeconds" in old:
+        metadata.setdefault("deletionGracePeriodSeconds", old["deletionGracePeriodSeconds"])
+
+
+def keep_user_fields(metadata: Object, old: Object, names: Sequence[str]) -> None:
+    """Reset these fields to what is stored."""
+    for name in names:
+        if name in old:
+            metadata[name] = old[name]
+        else:
+            metadata.pop(name, None)
+
+
+def without_duplicate_owners(metadata: Object, *, admitted: bool) -> list[str]:
+    """Drop repeated owner references; the warnings to send. ``admitted``: admission has had its turn.
+
+    Upstream does this twice, before it notes who owns what and after admission, but for patches, whose owners it notes
+    first (apiserver ``pkg/endpoints/handlers/{create,update,patch}.go``, v0.36).
+    """
+    owners = metadata.get("ownerReferences")
+    if not owners or len(owners) == 1:
+        return []
+    kept: dict[bytes, Any] = {}
+    repeated: list[str] = []
+    for owner in owners:
+        if kept.setdefault(_canonical(owner), owner) is not owner:
+            repeated.append(owner.get("uid") or "")
+    if not repeated:
+        return []
+    metadata["ownerReferences"] = list(kept.values())
+    when = " after mutating admission happens" if admitted else ""
+    return [_DUPLICATE_OWNERS.format(when, ", ".join(repeated))]
+
+
+def validate_object_meta(
+    metadata: Object,
+    name_errors: Callable[[str], list[str]],
+    *,
+    kube_finalizers: bool = True,
+    generate_name: bool = True,
+) -> ErrorList:
+    """``ValidateObjectMeta`` of a new object: ``name_errors`` says why a text is no name of the kind.
+
+    ``kube_finalizers``: only finalizers that the server knows may have no domain. ``generate_name`` False
+    (``ValidateObjectMetaWithOpts``): nobody looks at the prefix.
+    """
+    errors: ErrorList = []
+    prefix = metadata.get("generateName")
+    if prefix and generate_name:
+        errors += _validate_generate_name(prefix, name_errors)
+    name = metadata.get("name") or ""
+    if not name:
+        errors.append(field_errors.required("metadata.name", "name or generateName is required"))
+    else:
+        errors += [field_errors.invalid("metadata.name", name, text) for text in name_errors(name)]
+    generation = metadata.get("generation") or 0
+    if generation < 0:
+        errors.append(field_errors.invalid("metadata.generation", generation, NON_NEGATIVE))
+    errors += _validate_user_fields(metadata)
+    finalizers = metadata.get("finalizers")
+    if finalizers:
+        errors += _validate_finalizers(finalizers)
+        if kube_finalizers:
+            errors += _validate_kube_finalizers(finalizers)
+    return errors
+
+
+def _validate_generate_name(prefix: str, name_errors: Callable[[str], list[str]]) -> ErrorList:
+    if name_errors is path_segment_errors:
+        found = path_segment_prefix_errors(prefix)
+    else:
+        # The name is not made yet when upstream looks at the prefix, so a trailing dash is masked.
+        found = name_errors(prefix[:-1] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix)
+    return [field_errors.invalid("metadata.generateName", prefix, text) for text in found]
+
+
+def validate_common(metadata: Object, *, by_kind: bool) -> ErrorList:
+    """``ValidateObjectMeta`` with names that fit into a path: what ``BeforeCreate`` asks of every new object that its
+    kind finds nothing wrong with. ``by_kind``: the kind has validated the metadata, so that only names are left."""
+    if not by_kind:
+        return validate_object_meta(metadata, path_segment_errors, kube_finalizers=False)
+    name, prefix = metadata["name"], metadata.get("generateName")
+    found = _validate_generate_name(prefix, path_segment_errors) if prefix else []
+    return found + [field_errors.invalid("metadata.name", name, text) for text in path_segment_errors(name)]
+
+
+class MetadataErrors(msgspec.Struct, frozen=True):
+    """What is wrong with the metadata of an update. ``whole``: as that of an object (``ValidateObjectMeta``);
+    ``change``: as a change (``ValidateObjectMetaUpdate``); each by the rules of any kind (``common``), and with those
+    that the API's own kinds have for finalizers."""
+
+    common_whole: Sequence[FieldError] = ()
+    common_change: Sequence[FieldError] = ()
+    whole: Sequence[FieldError] = ()
+    change: Sequence[FieldError] = ()
+
+
+_NO_ERRORS = MetadataErrors()
+
+
+def validate_update(
+    metadata: Object, old: Object, name_errors: Callable[[str], list[str]], *, kube_finalizers: bool = True
+) -> MetadataErrors:
+    """What is wrong with a change of metadata. What is unchanged was valid before."""
+    changed = {
+        name: value
+        for name in ("labels", "annotations", "ownerReferences", "finalizers", "generateName")
+        if (value := metadata.get(name)) and value != old.get(name)
+    }
+    change = _validate_change(metadata, old)
+    if not changed and not change:
+        return _NO_ERRORS
+    user_fields = _validate_user_fields(changed)
+    change += user_fields
+    prefix, finalizers = changed.get("generateName"), changed.get("finalizers") or ()
+    whole = user_fields + _validate_finalizers(finalizers)
+    own = _validate_kube_finalizers(finalizers) if kube_finalizers else []
+    return MetadataErrors(
+        common_whole=(_validate_generate_name(prefix, path_segment_errors) if prefix else []) + whole,
+        common_change=change,
+        whole=(_validate_generate_name(prefix, name_errors) if prefix else []) + whole + own,
+        change=change + own,
+    )
+
+
+def _validate_user_fields(metadata: Object) -> ErrorList:
+    """Labels, annotations and owner references."""
+    errors: ErrorList = []
+    if metadata.get("labels"):
+        errors += validate_labels(metadata["labels"], "metadata.labels")
+    if metadata.get("annotations"):
+        errors += validate_annotations(metadata["annotations"], "metadata.annotations")
+    if metadata.get("ownerReferences"):
+        errors += _validate_owner(metadata["ownerReferences"])
+    return errors
+
+
+def _validate_owner(owners: Sequence[Object]) -> ErrorList:
+    path = "metadata.ownerReferences"
+    errors: ErrorList = []
+    controller: Object | None = None
+    for owner in owners:
+        api_version, kind = owner.get("apiVersion") or "", owner.get("kind") or ""
+        group, _separator, version = api_version.rpartition("/")
+        if not version:
+            errors.append(field_errors.invalid(f"{path}.apiVersion", api_version, "version must not be empty"))
+        errors += [
+            field_errors.invalid(f"{path}.{field}", "", "must not be empty")
+            for field in ("kind", "name", "uid")
+            if not owner.get(field)
+        ]
+        if kind == "Event" and not group and version == "v1":
+            shown = field_errors.internal_value("meta.OwnerReference", owner)
+            errors.append(field_errors.invalid(path, shown, f"{api_version and '/v1'}, Kind=Event {_NO_OWNER}"))
+        if owner.get("controller"):
+            if controller is None:
+                controller = owner
+            else:
+                errors.append(
+                    field_errors.invalid(
+                        path,
+                        field_errors.internal_value("[]meta.OwnerReference", owners),
+                        'Only one reference can have Controller set to true. Found "true" in references for '
+                        f"{controller.get('kind')}/{controller.get('name')} and {kind}/{owner.get('name')}",
+                    )
+                )
+    return errors
+
+
+_NO_OWNER = "is disallowed from being an owner"
+
+
+def validate_finalizer_name(finalizers: Sequence[str], field: str) -> ErrorList:
+    """What is wrong with the names of finalizers."""
+    errors: ErrorList = []
+    for position, name in enumerate(finalizers):
+        path = f"{field}[{position}]"
+        errors += [field_errors.invalid(path, name, text) for text in qualified_name_errors(name)]
+        if not _is_known_finalizer(name):
+            errors.append(field_errors.invalid(path, name, _NO_FINALIZER))
+    return errors
+
+
+def _validate_kube_finalizers(finalizers: Sequence[str]) -> ErrorList:
+    """What the server's own kinds ask of finalizers besides (``validateKubeFinalizerName``)."""
+    return [
+        field_errors.invalid(f"metadata.finalizers[{position}]", name, _NO_FINALIZER)
+        for position, name in enumerate(finalizers)
+        if not _is_known_finalizer(name)
+    ]
+
+
+_NO_FINALIZER = "name is neither a standard finalizer name nor is it fully qualified"
+
+
+def _is_known_finalizer(name: str) -> bool:
+    return "/" in name or name in STANDARD_FINALIZERS
+
+
+def _validate_finalizers(finalizers: Sequence[str]) -> ErrorList:
+    errors = [
+        field_errors.invalid("metadata.finalizers", name, text)
+        for name in finalizers
+        for text in qualified_name_errors(name)
+    ]
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        errors.append(
+            field_errors.invalid(
+                "metadata.finalizers",
+                list(finalizers),
+                "finalizer orphan and foregroundDeletion cannot be both set",
+            )
+        )
+    return errors
+
+
+def _validate_change(metadata: Object, old: Object) -> ErrorList:
+    errors: ErrorList = []
+    if old.get("deletionTimestamp"):
+        known = set(old.get("finalizers") or ())
+        added = sorted({name for name in metadata.get("finalizers") or () if name not in known})
+        if added:
+            listed = ", ".join(field_errors.shown(name) for name in added)
+            errors.append(
+                field_errors.forbidden(
+                    "metadata.finalizers",
+                    "no new finalizers can be added if the object is being deleted, found new finalizers "
+                    f"[]string{{{listed}}}",
+                )
+            )
+    return errors + [
+        field_errors.invalid(f"metadata.{name}", metadata.get(name), "field is immutable")
+        for name in _IMMUTABLE
+        if metadata.get(name) != old.get(name)
+    ]

@@ -1,0 +1,266 @@
+"""What printers of all kinds are made of: columns, cells, and durations and selectors as ``kubectl get`` shows them.
+
+Follows kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36), apimachinery's
+``pkg/util/duration/duration.go`` and ``pkg/apis/meta/v1/helpers.go`` (v0.36).
+"""
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+Doc = Mapping[str, Any]
+Now = datetime.datetime
+Cells = Callable[[Doc, Now], list[Any]]
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column definition as it stands in a Table."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+    """Above 0: only shown with ``-o wide``."""
+
+
+class Printer(msgspec.Struct, frozen=True, eq=False):
+    """How objects of one kind are shown in a table."""
+
+    columns: Sequence[Column]
+    cells: Cells
+    """An object, and what time it is, to the cells in the order of the columns."""
+    conditions: Callable[[Doc], list[dict[str, str]] | None] | None = None
+    """What the row says of the object besides."""
+
+
+NAME = Column("Name", format="name")
+AGE = Column("Age")
+
+
+def columns(*names: str, type_: str = "string", priority: int = 0) -> tuple[Column, ...]:
+    """Columns of one type, in their order."""
+    return tuple(Column(name, type_, "", "", priority) for name in names)
+
+
+def wide(*names: str) -> tuple[Column, ...]:
+    """Columns that are only shown with ``-o wide``."""
+    return columns(*names, priority=1)
+
+
+def part(value: Doc | None, *path: str) -> Any:
+    """The value at a path, or None."""
+    for name in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value
+
+
+def name_of(value: Doc) -> str:
+    """metadata.name."""
+    return str(part(value, "metadata", "name") or "")
+
+
+def age_of(value: Doc, now: Now) -> str:
+    """The cell of the Age column."""
+    return age(part(value, "metadata", "creationTimestamp"), now)
+
+
+def containers_of(pod_spec: Doc | None) -> list[str]:
+    """The cells of the Containers and Images columns."""
+    containers = part(pod_spec, "containers") or ()
+    return [",".join(str(c.get(field, "")) for c in containers) for field in ("name", "image")]
+
+
+def template_spec_of(value: Doc) -> Doc | None:
+    """The spec of the pods that the object makes."""
+    found: Doc | None = part(value, "spec", "template", "spec")
+    return found
+
+
+def status_count(value: Doc, field: str) -> int:
+    """A number of the status."""
+    return part(value, "status", field) or 0
+
+
+def name_and_age(value: Doc, now: Now) -> list[Any]:
+    """For kinds that show nothing else."""
+    return [name_of(value), age_of(value, now)]
+
+
+def name_and_creation(value: Doc, now: Now) -> list[Any]:
+    """For kinds without columns of their own: kubectl prints the date under CREATED AT."""
+    return [name_of(value), part(value, "metadata", "creationTimestamp")]
+
+
+NAME_AND_AGE = Printer((NAME, AGE), name_and_age)
+NAME_AND_CREATION = Printer((NAME, Column("Created At", type="date")), name_and_creation)
+
+
+def name_count_age(*path: str) -> Cells:
+    """For kinds that show how many there are of something."""
+    return lambda value, now: [name_of(value), len(part(value, *path) or ()), age_of(value, now)]
+
+
+def name_field_age(*path: str) -> Cells:
+    """For kinds that show one field."""
+    return lambda value, now: [name_of(value), part(value, *path) or "", age_of(value, now)]
+
+
+NONE = "<none>"
+UNKNOWN = "<unknown>"
+UNSET = "<unset>"
+
+
+def parse_instant(text: Any) -> datetime.datetime | None:
+    """An RFC 3339 time, or None when there is none or it cannot be read."""
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
+
+
+def human_duration(elapsed: datetime.timedelta) -> str:
+    """Two significant units at most: ``90s``, ``5m30s``, ``3h``, ``2d5h``, ``1y30d``."""
+    seconds = int(elapsed.total_seconds())
+    if seconds < -1:
+        return "<invalid>"
+    if seconds < 0:
+        return "0s"
+    if seconds < 120:
+        return f"{seconds}s"
+    minutes = seconds // 60
+    if minutes < 10:
+        return _two(minutes, "m", seconds % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    hours = minutes // 60
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if hours < 192:
+        return _two(hours // 24, "d", hours % 24, "h")
+    if hours < 24 * 365 * 2:
+        return f"{hours // 24}d"
+    if hours < 24 * 365 * 8:
+        return _two(hours // 24 // 365, "y", hours // 24 % 365, "d")
+    return f"{hours // 24 // 365}y"
+
+
+def _two(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
+    return f"{major}{major_unit}{minor}{minor_unit}" if minor else f"{major}{major_unit}"
+
+
+def age(text: Any, now: datetime.datetime) -> str:
+    """How long ago a timestamp is; ``<unknown>`` without one."""
+    moment = parse_instant(text)
+    return UNKNOWN if moment is None else human_duration(now - moment)
+
+
+def format_labels(labels: Mapping[str, str] | None) -> str:
+    """``k=v,k2=v2`` by key, or ``<none>``."""
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
+
+
+def selector_text(selector: Mapping[str, Any] | None) -> str | None:
+    """A LabelSelector as text: empty when it selects everything, None when it is not valid."""
+    selector = selector or {}
+    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        key, operator = expression.get("key", ""), expression.get("operator")
+        values = ",".join(sorted(expression.get("values") or ()))
+        shown = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }.get(operator)
+        if shown is None:
+            return None
+        terms.append((key, shown))
+    return ",".join(text for _key, text in sorted(terms, key=lambda term: term[0]))
+
+
+def format_selector(selector: Mapping[str, Any] | None) -> str:
+    """A LabelSelector as a cell: ``<none>`` when empty, ``<error>`` when not valid."""
+    text = selector_text(selector)
+    return "<error>" if text is None else text or NONE
+
+
+def some(items: Iterable[str], limit: int) -> str:
+    """The first few, and how many there are beyond them."""
+    listed = list(items)
+    text = ",".join(listed[:limit])
+    return f"{text} + {len(listed) - limit} more..." if len(listed) > limit else text
+
+
+def print_replicas(value: Doc, now: Now) -> list[Any]:
+    selector = part(value, "spec", "selector")
+    is_label_selector = value.get("kind") != "ReplicationController"
+    return [
+        name_of(value),
+        part(value, "spec", "replicas") or 0,
+        status_count(value, "replicas"),
+        status_count(value, "readyReplicas"),
+        age_of(value, now),
+        *containers_of(template_spec_of(value)),
+        format_selector(selector) if is_label_selector else format_labels(selector),
+    ]
+
+
+def name_marked_default(value: Doc, *annotations: str) -> str:
+    marks = part(value, "metadata", "annotations") or {}
+    return name_of(value) + (" (default)" if any(marks.get(name) == "true" for name in annotations) else "")
+
+
+def print_role_binding(value: Doc, now: Now) -> list[Any]:
+    role = value.get("roleRef") or {}
+    subjects = value.get("subjects") or ()
+    named = {
+        kind: ", ".join(s.get("name", "") for s in subjects if s.get("kind") == kind) for kind in ("User", "Group")
+    }
+    accounts = ", ".join(
+        f"{s.get('namespace', '')}/{s.get('name', '')}" for s in subjects if s.get("kind") == "ServiceAccount"
+    )
+    shown = f"{role.get('kind', '')}/{role.get('name', '')}"
+    return [name_of(value), shown, age_of(value, now), named["User"], named["Group"], accounts]
+
+
+def param_kind_of(value: Doc) -> str:
+    kind = part(value, "spec", "paramKind")
+    return f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else UNSET
+
+
+def print_admission_policy_binding(value: Doc, now: Now) -> list[Any]:
+    reference = part(value, "spec", "paramRef")
+    shown = UNSET
+    if reference:
+        if reference.get("name"):
+            shown = f"{reference.get('namespace') or '*'}/{reference['name']}"
+        elif reference.get("selector") is not None:
+            shown = format_selector(reference["selector"])
+    return [name_of(value), part(value, "spec", "policyName") or "", shown, age_of(value, now)]
+
+
+def print_admission_policy(field: str) -> Cells:
+    return lambda value, now: [
+        name_of(value),
+        len(part(value, "spec", field) or ()),
+        param_kind_of(value),
+        age_of(value, now),
+    ]
+
+
+def print_scale(value: Doc, now: Now) -> list[Any]:
+    """A Scale, the subresource of many kinds."""
+    return [name_of(value), part(value, "spec", "replicas") or 0, status_count(value, "replicas"), age_of(value, now)]
+
+
+SCALE = Printer((Column("Name"), *columns("Desired", "Available", type_="integer"), AGE), print_scale)

@@ -1,0 +1,153 @@
+"""Which objects a list or watch is about: label selector, field selector, and what is read of an object for that.
+
+Only labels and the fields that the kind lets callers select by are decoded, at most once per object and revision.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.options import read_list_options
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.routing import Query
+from pilothouse.machinery.fields import FieldSelector, FieldSelectorError, FieldTerm, parse_field_selector
+from pilothouse.machinery.labels import EVERYTHING, Selector, SelectorError, parse_selector
+
+Fields = Mapping[str, tuple[str, ...]]
+"""Field label → path in the object."""
+
+METADATA_FIELDS: Fields = {"metadata.name": ("metadata", "name"), "metadata.namespace": ("metadata", "namespace")}
+NAME_ONLY: Fields = {"metadata.name": ("metadata", "name")}
+
+
+class Attributes(msgspec.Struct, gc=False):
+    """What selectors look at: the labels, and the fields that the kind lets callers select by."""
+
+    labels: Mapping[str, str]
+    _seen: Any
+    _reader: "AttributeReader"
+
+    def field(self, label: str) -> str:
+        """The value of a field; only those that somebody asks for are looked up."""
+        paths, default = self._reader.fields[label]
+        for path in paths:
+            node = self._seen
+            for part in path:
+                node = getattr(node, part, None)
+                if node is None:
+                    break
+            if node is not None and node != "":
+                return _text(node)
+        return default
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    return str(value)
+
+
+class AttributeReader:
+    """Reads ``Attributes`` of one kind from stored bytes, skipping everything else."""
+
+    def __init__(self, fields: Fields, defaults: Mapping[str, str], fallbacks: Fields | None = None) -> None:
+        self.fields = {
+            label: ((path, *((fallbacks[label],) if fallbacks and label in fallbacks else ())), defaults.get(label, ""))
+            for label, path in fields.items()
+        }
+        """By label: the paths in the object, of which the first that is not empty counts, and the default."""
+
+    @cached_property
+    def _decode(self) -> Callable[[bytes], Any]:
+        tree: dict[str, Any] = {}
+        for path in (("metadata", "labels"), *(path for paths, _default in self.fields.values() for path in paths)):
+            node = tree
+            for part in path[:-1]:
+                node = node.setdefault(part, {})
+            node.setdefault(path[-1], None)
+        return msgspec.json.Decoder(_struct("Selectable", tree)).decode
+
+    def read(self, value: bytes) -> Attributes:
+        """The attributes of a stored object."""
+        seen = self._decode(value)
+        return Attributes(seen.metadata.labels or {}, seen, self)
+
+
+def _struct(name: str, tree: Mapping[str, Any]) -> type[msgspec.Struct]:
+    return msgspec.defstruct(
+        name,
+        [(part, (Any if below is None else _struct(part, below) | None), None) for part, below in tree.items()],
+        gc=False,
+    )
+
+
+class Selection:
+    """One request's selectors. ``name`` is set when exactly one name is asked for."""
+
+    __slots__ = ("_fields", "_labels", "_match_fields", "empty", "name")
+
+    def __init__(self, labels: Selector, fields: FieldSelector | None) -> None:
+        self._labels = labels
+        self._fields = fields
+        self._match_fields = None if fields is None else fields.compiled()
+        self.name = ""
+        if fields is not None:
+            self.name = fields.exact("metadata.name") or ""
+        self.empty = labels.empty and fields is None
+
+    @property
+    def by_fields(self) -> bool:
+        """Whether fields select, and not labels alone."""
+        return self._fields is not None
+
+    def of_name(self, name: str) -> "Selection":
+        """The object of that name, if these labels select it."""
+        return Selection(self._labels, FieldSelector((FieldTerm("metadata.name", "=", name),)))
+
+    def exact(self, field: str) -> str | None:
+        """The one value that a field must have, if the selection fixes it."""
+        return None if self._fields is None else self._fields.exact(field)
+
+    def matches(self, attributes: Attributes) -> bool:
+        """Whether an object with these attributes is selected."""
+        if not self._labels.empty and not self._labels.matches(attributes.labels):
+            return False
+        match_fields = self._match_fields
+        return match_fields is None or match_fields(attributes.field)
+
+
+ALL = Selection(EVERYTHING, None)
+
+
+def read_selection(info: ResourceInfo, query: Query, fields: Fields, refusal: Callable[[str], str]) -> Selection:
+    """The selection that a query asks for.
+
+    ``fields`` are those the kind supports, ``refusal`` words the answer to any other. Raises the 400s of upstream.
+    """
+    label_text = query.first("labelSelector")
+    field_text = query.first("fieldSelector")
+    if not label_text and not field_text:
+        return ALL
+    try:
+        labels = parse_selector(label_text) if label_text else EVERYTHING
+        selector = parse_field_selector(field_text) if field_text else None
+    except (SelectorError, FieldSelectorError) as error:
+        raise errors.bad_request(str(error)) from None
+    if selector is not None:
+        for term in selector.terms:
+            if term.path not in fields:
+                # Options are judged before fields are looked up.
+                read_list_options(query, watch=query.flag("watch"))
+                raise errors.bad_request(refusal(term.path))
+        if selector.empty:
+            selector = None
+    return Selection(labels, selector)

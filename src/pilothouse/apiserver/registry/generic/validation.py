@@ -1,0 +1,59 @@
+"""What is wrong with a write: the metadata, and what the kind asks, in upstream's order and as often as it looks.
+
+After apiserver's ``pkg/registry/rest/{create,update}.go`` (v0.36). The text of an error names a cause once, its
+``causes`` as often as it was found; which kind validates what again is in its strategy (``Step``).
+"""
+
+from collections.abc import Callable, Sequence
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic import object_meta
+from pilothouse.apiserver.registry.generic.strategy import Step, Strategy
+
+Validate = Callable[[Object, Object], ErrorList]
+"""What is wrong with the part of an object that a subresource writes: (object, old)."""
+
+
+def validate_create(strategy: Strategy, obj: Object) -> ErrorList:
+    """Everything that is wrong with a new object (``BeforeCreate``)."""
+    meta: Object = obj["metadata"]
+    by_kind = "object meta" in strategy.create_steps
+    errors: ErrorList = []
+    if by_kind:
+        errors_of_meta = object_meta.validate_object_meta(
+            meta,
+            strategy.name_errors(obj),
+            kube_finalizers=strategy.kube_finalizers,
+            generate_name=strategy.validates_generate_name,
+        )
+    for step in strategy.create_steps:
+        if step == "object meta":
+            errors += errors_of_meta
+        elif step == "object":
+            errors += strategy.validate(obj)
+        else:
+            errors += strategy.validate_more(obj)
+    return errors or object_meta.validate_common(meta, by_kind=by_kind)
+
+
+def validate_update(
+    strategy: Strategy, obj: Object, old: Object, steps: Sequence[Step], validate: Validate
+) -> ErrorList:
+    """Everything that is wrong with a change (``BeforeUpdate``). ``validate`` is what "update" means."""
+    meta = object_meta.validate_update(
+        obj["metadata"], old["metadata"], strategy.name_errors(obj), kube_finalizers=strategy.kube_finalizers
+    )
+    errors = [*meta.common_whole, *meta.common_change]
+    for step in steps:
+        if step == "object meta":
+            errors += meta.whole
+        elif step == "object meta update":
+            errors += meta.change
+        elif step == "object":
+            errors += strategy.validate_again(obj, old)
+        elif step == "more":
+            errors += strategy.validate_more(obj)
+        else:
+            errors += validate(obj, old)
+    return errors

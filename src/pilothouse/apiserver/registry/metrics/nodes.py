@@ -1,0 +1,5 @@
+"""NodeMetrics."""
+
+from pilothouse.apiserver.registry.metrics import REGISTRATION
+
+__all__ = ["REGISTRATION"]

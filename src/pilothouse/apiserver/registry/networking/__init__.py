@@ -1,0 +1,1 @@
+"""Kinds of the group ``networking.k8s.io``."""

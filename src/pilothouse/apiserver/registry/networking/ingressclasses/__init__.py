@@ -1,0 +1,92 @@
+"""IngressClasses."""
+
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.meta_validation import validate_domain_prefixed_path
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    name_marked_default,
+    part,
+)
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.networking.ingresses import validation as ingress_validation
+
+
+_LONGEST_CONTROLLER = 250
+_SCOPES = ("Cluster", "Namespace")
+
+
+class IngressClassStrategy(Strategy):
+    """Who serves ingresses of a class: that never changes."""
+
+    tracked = ("spec",)
+    update_steps = ("object meta update", "update", "object meta", "object")
+
+    def set_defaults(self, obj: Object) -> None:
+        parameters = ensure_object(obj, "spec").get("parameters")
+        if parameters is not None:
+            set_absent(parameters, {"scope": "Cluster"})
+
+    def validate(self, obj: Object) -> ErrorList:
+        controller, parameters = obj["spec"].get("controller") or "", obj["spec"].get("parameters")
+        errors: ErrorList = []
+        if len(controller.encode()) > _LONGEST_CONTROLLER:
+            errors.append(field_errors.too_long("spec.controller", _LONGEST_CONTROLLER))
+        errors += validate_domain_prefixed_path(controller, "spec.controller")
+        return errors + (
+            _validate_ingress_class_parameters(parameters, "spec.parameters") if parameters is not None else []
+        )
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return validate_immutable_fields(obj["spec"], old["spec"], "spec", {"controller": "string"})
+
+
+def _validate_ingress_class_parameters(parameters: Object, path: str) -> ErrorList:
+    group, scope, namespace = (parameters.get(field) for field in ("apiGroup", "scope", "namespace"))
+    errors: ErrorList = []
+    if group is not None:
+        errors += [field_errors.invalid(f"{path}.apiGroup", group, text) for text in dns_subdomain_errors(group)]
+    errors += ingress_validation.validate_kind_and_name(parameters, path)
+    if scope not in _SCOPES:
+        errors.append(field_errors.not_supported(f"{path}.scope", scope, _SCOPES))
+    elif scope == "Cluster":
+        if namespace is not None:
+            errors.append(field_errors.forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
+    elif namespace is None:
+        errors.append(field_errors.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'"))
+    else:
+        told = dns_label_errors(namespace)
+        errors += [field_errors.invalid(f"{path}.namespace", namespace, text) for text in told]
+    return errors
+
+
+def print_ingress_class(value: Doc, now: Now) -> list[Any]:
+    parameters = part(value, "spec", "parameters")
+    shown = NONE
+    if parameters:
+        group = parameters.get("apiGroup")
+        shown = f"{parameters.get('kind')}{f'.{group}' if group else ''}/{parameters.get('name')}"
+    default = "ingressclass.kubernetes.io/is-default-class"
+    return [name_marked_default(value, default), part(value, "spec", "controller") or "", shown, age_of(value, now)]
+
+
+REGISTRATION = Registration(
+    IngressClassStrategy(),
+    printer=lambda: Printer((NAME, *columns("Controller", "Parameters"), AGE), print_ingress_class),
+)

@@ -1,0 +1,84 @@
+"""Ingresses."""
+
+from typing import Any
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    name_of,
+    part,
+    some,
+)
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.networking.ingresses import validation as ingress_validation
+
+
+class IngressStrategy(Strategy):
+    """``networking.k8s.io`` Ingresses."""
+
+    tracked = ("spec",)
+    empty_status = {"loadBalancer": {}}  # read only
+    create_steps = ("object meta", "object", "more")
+    update_steps = ("object meta update", "object meta", "object")
+
+    def set_defaults(self, obj: Object) -> None:
+        set_defaults_ingress(obj)
+
+    def finish(self, obj: Object) -> None:
+        ensure_object(ensure_object(obj, "status"), "loadBalancer")
+
+    def validate(self, obj: Object) -> ErrorList:
+        return ingress_validation.validate_ingress_spec(obj["spec"])
+
+    def validate_more(self, obj: Object) -> ErrorList:
+        return ingress_validation.validate_ingress_more(obj)
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        return [] if obj["spec"] == old["spec"] else self.validate(obj)
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return ingress_validation.validate_ingress_status_update(obj, old)
+
+
+def set_defaults_ingress(obj: Object) -> None:
+    spec = ensure_object(obj, "spec")
+    backends = [spec.get("defaultBackend")]
+    for rule in spec.get("rules") or ():
+        backends += [path.get("backend") for path in (rule.get("http") or {}).get("paths") or ()]
+    for backend in backends:
+        if backend and backend.get("resource") is not None:
+            backend["resource"].setdefault("apiGroup", None)  # printed even when it is not set
+
+
+def print_ingress(value: Doc, now: Now) -> list[Any]:
+    spec = part(value, "spec") or {}
+    hosts = [rule["host"] for rule in spec.get("rules") or () if rule.get("host")]
+    addresses = {i.get("ip") or i.get("hostname") or "" for i in part(value, "status", "loadBalancer", "ingress") or ()}
+    return [
+        name_of(value),
+        spec.get("ingressClassName") or NONE,
+        some(hosts, 3) if hosts else "*",
+        ",".join(sorted(addresses - {""})),
+        "80, 443" if spec.get("tls") else "80",
+        age_of(value, now),
+    ]
+
+
+REGISTRATION = Registration(
+    IngressStrategy(),
+    printer=lambda: Printer((NAME, *columns("Class", "Hosts", "Address", "Ports"), AGE), print_ingress),
+    etcd_prefix="ingress",
+)

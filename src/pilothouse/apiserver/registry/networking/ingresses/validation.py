@@ -1,0 +1,174 @@
+"""Validation of Ingresses. After kubernetes' ``pkg/apis/networking/validation/validation.go`` (v1.36)."""
+
+import re
+from collections.abc import Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.ip_validation import ip_errors, parse_ip_sloppy
+from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE
+from pilothouse.machinery.names import (
+    dns_label_errors,
+    dns_subdomain_errors,
+    path_segment_errors,
+    port_name_errors,
+    regex_error,
+)
+
+_PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
+_WILDCARD = r"\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_wildcard = re.compile(_WILDCARD)
+_WILDCARD_TEXT = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character"
+)
+_BAD_SEQUENCES = ("//", "/./", "/../", "%2f", "%2F")
+_BAD_ENDS = ("/..", "/.")
+_NO_ADDRESS = "must be a DNS name, not an IP address"
+_CLASS = "kubernetes.io/ingress.class"
+_LONGEST_HOST = 253
+
+
+def validate_ingress_more(obj: Object) -> ErrorList:
+    given, wanted = (obj["metadata"].get("annotations") or {}).get(_CLASS), obj["spec"].get("ingressClassName")
+    if given is None or wanted is None or given == wanted:
+        return []
+    text = "must match `ingressClassName` when both are specified"
+    return [field_errors.invalid(f"annotations.{_CLASS}", given, text)]
+
+
+def validate_ingress_status_update(obj: Object, old: Object) -> ErrorList:
+    before = {one.get("ip") for one in _balanced(old)}
+    errors: ErrorList = []
+    for position, one in enumerate(_balanced(obj)):
+        path, ip, host = f"status.loadBalancer.ingress[{position}]", one.get("ip") or "", one.get("hostname") or ""
+        if ip and ip not in before:
+            errors += [field_errors.invalid(f"{path}.ip", ip, text) for text in ip_errors(ip)]
+        if host:
+            told = [*dns_subdomain_errors(host), *([_NO_ADDRESS] if parse_ip_sloppy(host) is not None else [])]
+            errors += [field_errors.invalid(f"{path}.hostname", host, text) for text in told]
+    return errors
+
+
+def _balanced(obj: Object) -> Sequence[Object]:
+    return ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+
+
+def validate_ingress_spec(spec: Object) -> ErrorList:
+    errors: ErrorList = []
+    rules, backend = spec.get("rules") or [], spec.get("defaultBackend")
+    if not rules and backend is None:
+        errors.append(field_errors.invalid("spec", None, "either `defaultBackend` or `rules` must be specified"))
+    if backend is not None:
+        errors += _validate_ingress_backend(backend, "spec.defaultBackend")
+    for position, rule in enumerate(rules):
+        path = f"spec.rules[{position}]"
+        errors += _validate_host(rule.get("host") or "", f"{path}.host")
+        if rule.get("http") is None:
+            continue
+        paths = rule["http"].get("paths") or []
+        if not paths:
+            errors.append(field_errors.required(f"{path}.http.paths"))
+        for index, entry in enumerate(paths):
+            errors += _validate_http_ingress_path(entry, f"{path}.http.paths[{index}]")
+    for position, tls in enumerate(spec.get("tls") or ()):
+        for index, host in enumerate(tls.get("hosts") or ()):
+            errors += _validate_tls_secret_name(host, f"spec.tls[{position}].hosts[{index}]")
+        secret, where = tls.get("secretName"), f"spec.tls[{position}].secretName"
+        if secret:
+            errors += [field_errors.invalid(where, secret, text) for text in dns_subdomain_errors(secret)]
+    class_name, where = spec.get("ingressClassName"), "spec.ingressClassName"
+    if class_name is not None:
+        errors += [field_errors.invalid(where, class_name, text) for text in dns_subdomain_errors(class_name)]
+    return errors
+
+
+def _validate_host(host: str, path: str) -> ErrorList:
+    if not host:
+        return []
+    problems = [field_errors.invalid(path, host, _NO_ADDRESS)] if parse_ip_sloppy(host) is not None else []
+    return problems + _validate_tls_secret_name(host, path)
+
+
+def _validate_tls_secret_name(host: str, path: str) -> ErrorList:
+    if "*" not in host:
+        return [field_errors.invalid(path, host, text) for text in dns_subdomain_errors(host)]
+    told = [f"must be no more than {_LONGEST_HOST} characters"] if len(host.encode()) > _LONGEST_HOST else []
+    if _wildcard.fullmatch(host) is None:
+        told.append(regex_error(_WILDCARD_TEXT, _WILDCARD, ("*.example.com",)))
+    return [field_errors.invalid(path, host, text) for text in told]
+
+
+def _validate_http_ingress_path(entry: Object, path: str) -> ErrorList:
+    errors: ErrorList = []
+    kind, where = entry.get("pathType"), entry.get("path") or ""
+    if not kind:
+        # Upstream looks no further.
+        return [field_errors.required(f"{path}.pathType", "pathType must be specified")]
+    if kind not in _PATH_TYPES:
+        errors.append(field_errors.not_supported(f"{path}.pathType", kind, _PATH_TYPES))
+    if kind == "ImplementationSpecific" and where and not where.startswith("/"):
+        errors.append(field_errors.invalid(f"{path}.path", where, "must be an absolute path"))
+    if kind in ("Exact", "Prefix"):
+        if not where.startswith("/"):
+            errors.append(field_errors.invalid(f"{path}.path", where, "must be an absolute path"))
+        errors += [
+            field_errors.invalid(f"{path}.path", where, f"must not contain '{text}'")
+            for text in _BAD_SEQUENCES
+            if text in where
+        ]
+        errors += [
+            field_errors.invalid(f"{path}.path", where, f"cannot end with '{text}'")
+            for text in _BAD_ENDS
+            if where.endswith(text)
+        ]
+    return errors + _validate_ingress_backend(entry.get("backend") or {}, f"{path}.backend")
+
+
+def _validate_ingress_typed_local_object_reference(reference: Object, path: str) -> ErrorList:
+    """``validateIngressTypedLocalObjectReference``."""
+    errors: ErrorList = []
+    group = reference.get("apiGroup")
+    if group is not None:
+        errors += [field_errors.invalid(f"{path}.apiGroup", group, text) for text in dns_subdomain_errors(group)]
+    return errors + validate_kind_and_name(reference, path)
+
+
+def validate_kind_and_name(reference: Object, path: str) -> ErrorList:
+    errors: ErrorList = []
+    for field in ("kind", "name"):
+        value, where = reference.get(field) or "", f"{path}.{field}"
+        if not value:
+            errors.append(field_errors.required(where))
+        else:
+            errors += [field_errors.invalid(where, value, text) for text in path_segment_errors(value)]
+    return errors
+
+
+def _validate_ingress_backend(backend: Object, path: str) -> ErrorList:
+    service, resource = backend.get("service"), backend.get("resource")
+    if (service is None) == (resource is None):
+        if service is None:
+            return [field_errors.invalid(path, "", "resource or service backend is required")]
+        return [field_errors.invalid(path, "", "cannot set both resource and service backends")]
+    errors: ErrorList = []
+    if service is None:
+        return _validate_ingress_typed_local_object_reference(resource or {}, f"{path}.resource")
+    if not service.get("name"):
+        errors.append(field_errors.required(f"{path}.service.name"))
+    else:
+        where = f"{path}.service.name"
+        errors += [field_errors.invalid(where, service["name"], text) for text in dns_label_errors(service["name"])]
+    port: Object = service.get("port") or {}
+    name, number = port.get("name"), port.get("number")
+    if name and number:
+        errors.append(field_errors.invalid(path, "", "cannot set both port name & port number"))
+    elif not name and not number:
+        errors.append(field_errors.required(path, "port name or number is required"))
+    elif name:
+        where = f"{path}.service.port.name"
+        errors += [field_errors.invalid(where, name, text) for text in port_name_errors(name)]
+    elif number and not 1 <= number <= 65535:
+        errors.append(field_errors.invalid(f"{path}.service.port.number", number, PORT_RANGE))
+    return errors

@@ -1,0 +1,65 @@
+"""IPAddresses."""
+
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.ip_validation import canonical_ip_errors
+from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
+from pilothouse.apiserver.registry.generic.printers import NAME, NONE, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.machinery.names import dns_subdomain_errors, path_segment_errors
+
+
+class IPAddressStrategy(Strategy):
+    """IPAddresses: named by the address, and somebody's for good."""
+
+    update_steps = ("object meta", "object", "object meta update", "update")
+
+    def validate(self, obj: Object) -> ErrorList:
+        parent: Object | None = (obj.get("spec") or {}).get("parentRef")
+        if parent is None:
+            return [field_errors.required("spec.parentRef")]
+        group, where = parent.get("group") or "", "spec.parentRef.group"
+        told = dns_subdomain_errors(group) if group else []
+        errors = [field_errors.invalid(where, group, text) for text in told]
+        for field in ("resource", "name"):
+            path = f"spec.parentRef.{field}"
+            value = parent.get(field) or ""
+            if not value:
+                errors.append(field_errors.required(path))
+            else:
+                errors += [field_errors.invalid(path, value, text) for text in path_segment_errors(value)]
+        if parent.get("namespace"):
+            errors += [
+                field_errors.invalid("spec.parentRef.namespace", parent["namespace"], text)
+                for text in path_segment_errors(parent["namespace"])
+            ]
+        return errors
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        spec, before = obj.get("spec") or {}, old.get("spec") or {}
+        return validate_immutable_fields(spec, before, "spec", {"parentRef": "*networking.ParentReference"})
+
+    @staticmethod
+    def validate_name(name: str) -> list[str]:
+        """What is wrong with the name."""
+        return list(canonical_ip_errors(name))
+
+
+def print_ip_address(value: Doc, now: Now) -> list[Any]:
+    # Three cells under two column definitions, as upstream.
+    parent = part(value, "spec", "parentRef")
+    if not parent:
+        return [name_of(value), NONE, age_of(value, now)]
+    group, namespace = parent.get("group"), parent.get("namespace")
+    shown = f"{parent.get('resource')}{f'.{group}' if group else ''}/{f'{namespace}/' if namespace else ''}"
+    return [name_of(value), shown + str(parent.get("name")), age_of(value, now)]
+
+
+REGISTRATION = Registration(
+    IPAddressStrategy(),
+    printer=lambda: Printer((NAME, *columns("ParentRef")), print_ip_address),
+)

@@ -1,0 +1,75 @@
+"""NetworkPolicies: which peers pods may talk to, and on which ports.
+
+After kubernetes' ``pkg/apis/networking/{v1/defaults.go,validation}`` (v1.36).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    format_selector,
+    name_of,
+    part,
+)
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.networking.networkpolicies import validation as network_policy_validation
+
+
+class NetworkPolicyStrategy(Strategy):
+    """Policies say which directions they are about."""
+
+    tracked = ("spec",)
+
+    def set_defaults(self, obj: Object) -> None:
+        set_defaults_network_policy(obj)
+
+    def validate(self, obj: Object) -> ErrorList:
+        return network_policy_validation.validate_network_policy_spec(obj["spec"], ())
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        # What was allowed before ranges were read strictly stays allowed.
+        return network_policy_validation.validate_network_policy_spec(obj["spec"], set(_ranges(old["spec"])))
+
+
+def set_defaults_network_policy(obj: Object) -> None:
+    spec = ensure_object(obj, "spec")
+    ensure_object(spec, "podSelector")
+    for field in ("ingress", "egress"):
+        for rule in spec.get(field) or ():
+            for port in rule.get("ports") or ():
+                set_absent(port, {"protocol": "TCP"})
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+
+
+def _ranges(spec: Object) -> Iterator[str]:
+    for field, peers in network_policy_validation.PEERS:
+        for rule in spec.get(field) or ():
+            for peer in rule.get(peers) or ():
+                block = peer.get("ipBlock") or {}
+                yield block.get("cidr") or ""
+                yield from block.get("except") or ()
+
+
+def print_network_policy(value: Doc, now: Now) -> list[Any]:
+    return [name_of(value), format_selector(part(value, "spec", "podSelector")), age_of(value, now)]
+
+
+REGISTRATION = Registration(
+    NetworkPolicyStrategy(),
+    printer=lambda: Printer((NAME, *columns("Pod-Selector"), AGE), print_network_policy),
+)

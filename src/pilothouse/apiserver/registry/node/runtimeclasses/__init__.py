@@ -1,0 +1,61 @@
+"""RuntimeClasses."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.meta_validation import validate_labels
+from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, name_field_age
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.names import dns_label_errors
+from pilothouse.machinery.quantities import canonicalize
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.core import validation as core_validation
+
+
+_TOLERATION_KEY = ("key", "operator", "value", "effect")
+
+
+class RuntimeClassStrategy(Strategy):
+    """The handler never changes."""
+
+    allow_unconditional_update = False
+    allow_create_on_update = True
+    kube_finalizers = False
+    update_steps = ("object meta", "object", "object meta update", "update")
+
+    def set_defaults(self, obj: Object) -> None:
+        canonicalize((obj.get("overhead") or {}).get("podFixed"))
+
+    def validate(self, obj: Object) -> ErrorList:
+        handler = obj.get("handler") or ""
+        if not handler:
+            errors = [field_errors.required("handler")]
+        else:
+            errors = [field_errors.invalid("handler", handler, text) for text in dns_label_errors(handler)]
+        overhead = (obj.get("overhead") or {}).get("podFixed")
+        errors += core_validation.validate_resource_requirements({"limits": overhead}, "overhead")
+        scheduling = obj.get("scheduling") or {}
+        errors += validate_labels(scheduling.get("nodeSelector") or {}, "scheduling.nodeSelector")
+        tolerations = scheduling.get("tolerations") or []
+        errors += core_validation.validate_tolerations(tolerations, "scheduling.tolerations")
+        keys = [[each.get(field) or "" for field in _TOLERATION_KEY] for each in tolerations]
+        return errors + [
+            field_errors.duplicate(
+                f"scheduling.tolerations[{position}]", field_errors.internal_value("core.Toleration", toleration)
+            )
+            for position, toleration in enumerate(tolerations)
+            if keys[position] in keys[:position]
+        ]
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return validate_immutable_fields(obj, old, "", {"handler": "string"})
+
+
+REGISTRATION = Registration(
+    RuntimeClassStrategy(),
+    printer=lambda: Printer((NAME, *columns("Handler"), AGE), name_field_age("handler")),
+)

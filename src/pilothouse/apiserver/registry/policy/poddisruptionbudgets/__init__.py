@@ -1,0 +1,67 @@
+"""PodDisruptionBudgets."""
+
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions, validate_label_selector
+from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.apps import validation as apps_validation
+
+
+_EVICTION = ("AlwaysAllow", "IfHealthyBudget")
+
+
+class PodDisruptionBudgetStrategy(Strategy):
+    """PodDisruptionBudgets. Upstream leaves their metadata to what is common to all kinds."""
+
+    allow_unconditional_update = False
+    tracked = ("spec",)
+    empty_status = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+    create_steps = ("object",)
+    update_steps = ("object",)
+    status_steps = ("update",)
+
+    def validate(self, obj: Object) -> ErrorList:
+        spec = obj.get("spec") or {}
+        errors: ErrorList = []
+        if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+            shown = field_errors.internal_value("policy.PodDisruptionBudgetSpec", spec)
+            errors.append(field_errors.invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
+        for field in ("minAvailable", "maxUnavailable"):
+            errors += apps_validation.validate_count(spec.get(field), f"spec.{field}")
+        if spec.get("selector") is not None:
+            errors += validate_label_selector(spec["selector"], "spec.selector")
+        policy = spec.get("unhealthyPodEvictionPolicy")
+        if policy is not None and policy not in _EVICTION:
+            errors.append(field_errors.not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION))
+        return errors
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        status: Object = obj.get("status") or {}
+        counts = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+        return validate_conditions(status.get("conditions") or (), "status.conditions") + validate_nonnegative_fields(
+            status, "status", counts
+        )
+
+
+def print_pod_disruption_budget(value: Doc, now: Now) -> list[Any]:
+    spec = part(value, "spec") or {}
+    limits = ["N/A" if spec.get(f) is None else str(spec[f]) for f in ("minAvailable", "maxUnavailable")]
+    return [name_of(value), *limits, part(value, "status", "disruptionsAllowed") or 0, age_of(value, now)]
+
+
+REGISTRATION = Registration(
+    PodDisruptionBudgetStrategy(),
+    printer=lambda: Printer(
+        (NAME, *columns("Min Available", "Max Unavailable"), *columns("Allowed Disruptions", type_="integer"), AGE),
+        print_pod_disruption_budget,
+    ),
+)

@@ -1,0 +1,36 @@
+"""ClusterRoles."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
+from pilothouse.apiserver.registry.generic.printers import NAME_AND_CREATION
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.rbac.roles import RoleStrategy
+
+
+class ClusterRoleStrategy(RoleStrategy):
+    """ClusterRoles, which may also be about paths, and may be made of others."""
+
+    namespaced = False
+
+    def validate(self, obj: Object) -> ErrorList:
+        errors = super().validate(obj)
+        rule = obj.get("aggregationRule")
+        if rule is not None and not rule.get("clusterRoleSelectors"):
+            text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+            errors.append(field_errors.required("aggregationRule.clusterRoleSelectors", text))
+        for position, selector in enumerate((rule or {}).get("clusterRoleSelectors") or ()):
+            where = f"aggregationRule.clusterRoleSelectors[{position}]"
+            found = validate_label_selector(selector, where)
+            errors += found
+            if found:
+                # Upstream shows the selector that could not be made of it.
+                errors.append(field_errors.invalid(where, None, "invalid label selector."))
+        return errors
+
+
+REGISTRATION = Registration(
+    ClusterRoleStrategy(),
+    printer=lambda: NAME_AND_CREATION,
+)

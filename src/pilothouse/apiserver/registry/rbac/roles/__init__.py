@@ -1,0 +1,52 @@
+"""Roles."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.printers import NAME_AND_CREATION
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.rbac import RbacStrategy
+
+
+class RoleStrategy(RbacStrategy):
+    """Roles, which are about one namespace's resources."""
+
+    allow_create_on_update = True
+    namespaced = True
+
+    def finish(self, obj: Object) -> None:
+        obj.setdefault("rules", None)
+
+    def validate(self, obj: Object) -> ErrorList:
+        errors: ErrorList = []
+        for position, rule in enumerate(obj.get("rules") or ()):
+            errors += self._validate_rule(rule, f"rules[{position}]")
+        return errors
+
+    def _validate_rule(self, rule: Object, path: str) -> ErrorList:
+        errors: ErrorList = []
+        if not rule.get("verbs"):
+            errors.append(field_errors.required(f"{path}.verbs", "verbs must contain at least one value"))
+        urls = rule.get("nonResourceURLs")
+        if urls:
+            if self.namespaced:
+                text = "namespaced rules cannot apply to non-resource URLs"
+                errors.append(field_errors.invalid(f"{path}.nonResourceURLs", urls, text))
+            if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
+                text = "rules cannot apply to both regular resources and non-resource URLs"
+                errors.append(field_errors.invalid(f"{path}.nonResourceURLs", urls, text))
+            return errors
+        if not rule.get("apiGroups"):
+            text = "resource rules must supply at least one api group"
+            errors.append(field_errors.required(f"{path}.apiGroups", text))
+        if not rule.get("resources"):
+            errors.append(
+                field_errors.required(f"{path}.resources", "resource rules must supply at least one resource")
+            )
+        return errors
+
+
+REGISTRATION = Registration(
+    RoleStrategy(),
+    printer=lambda: NAME_AND_CREATION,
+)

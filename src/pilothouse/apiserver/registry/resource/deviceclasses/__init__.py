@@ -1,0 +1,30 @@
+"""DeviceClasses."""
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.resource.resourceclaims import validation as claim_validation
+
+
+class DeviceClassStrategy(Strategy):
+    """DeviceClasses. What is not changed is not validated again."""
+
+    return_deleted_object = True
+    tracked = ("spec",)
+    update_steps = ("object meta", "object meta update", "object")
+    validates_generate_name = False
+
+    def validate(self, obj: Object) -> ErrorList:
+        return claim_validation.validate_device_class(obj.get("spec") or {}, None)
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        return claim_validation.validate_device_class(obj.get("spec") or {}, old.get("spec") or {})
+
+
+REGISTRATION = Registration(
+    DeviceClassStrategy(),
+)

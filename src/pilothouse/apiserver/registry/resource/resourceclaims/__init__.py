@@ -1,0 +1,69 @@
+"""ResourceClaims."""
+
+from typing import Any
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.resource.resourceclaims import status_validation as claim_status_validation
+    from pilothouse.apiserver.registry.resource.resourceclaims import validation as claim_validation
+
+
+LISTS = ("bools", "ints", "strings", "versions")
+
+
+def set_defaults_devices(spec: Object) -> None:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        exactly = request.get("exactly")
+        for wanted in [*([exactly] if exactly is not None else []), *(request.get("firstAvailable") or ())]:
+            set_absent(wanted, {"allocationMode": "ExactCount"})
+            if wanted["allocationMode"] == "ExactCount":
+                set_absent(wanted, {"count": 1})
+            for toleration in wanted.get("tolerations") or ():
+                set_absent(toleration, {"operator": "Equal"})
+
+
+class ResourceClaimStrategy(Strategy):
+    """ResourceClaims: the spec never changes."""
+
+    return_deleted_object = True
+    status_keeps = "user metadata"
+    update_steps = ("object meta", "object meta update", "update")
+
+    def set_defaults(self, obj: Object) -> None:
+        set_defaults_devices(ensure_object(obj, "spec"))
+
+    def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
+        claim_status_validation.keep_allocated(ensure_object(obj, "status"), old.get("status") or {})
+
+    def validate(self, obj: Object) -> ErrorList:
+        return claim_validation.validate_resource_claim_spec(obj["spec"].get("devices") or {}, "spec.devices")
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return validate_immutable_fields(obj, old, "", {"spec": "resource.ResourceClaimSpec"})
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return claim_status_validation.validate_resource_claim_status(obj, old)
+
+
+def print_resource_claim(value: Doc, now: Now) -> list[Any]:
+    states = ["deleted"] if part(value, "metadata", "deletionTimestamp") else []
+    if part(value, "status", "allocation") is None:
+        states += [] if states else ["pending"]
+    else:
+        states += ["allocated"]
+        if part(value, "status", "reservedFor"):
+            states += ["reserved"]
+    return [name_of(value), ",".join(states), age_of(value, now)]
+
+
+REGISTRATION = Registration(
+    ResourceClaimStrategy(),
+    printer=lambda: Printer((NAME, *columns("State"), AGE), print_resource_claim),
+)

@@ -1,0 +1,190 @@
+"""The status of ResourceClaims: which devices a claim has got, who uses them, and what drivers say of them.
+
+After ``validateResourceClaimStatusUpdate`` in kubernetes' ``pkg/apis/resource/validation/validation.go`` and
+``pkg/registry/resource/resourceclaim/strategy.go`` (v1.36). An allocation never changes; it goes as a whole.
+"""
+
+import ipaddress
+from collections.abc import Mapping, Set
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.pods.affinity import validate_node_selector
+from pilothouse.apiserver.registry.core.validation import validate_csi_driver_name
+from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
+from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE
+from pilothouse.apiserver.registry.resource.validation import (
+    request_names,
+    validate_device_binding_parameters,
+    validate_device_configuration,
+    validate_device_toleration,
+    validate_label,
+    validate_pool_name,
+    validate_raw_extension,
+    validate_request_reference,
+    validate_request_references,
+    validate_set,
+    validate_slice,
+    validate_uid,
+)
+
+Names = Mapping[str, Set[str]]
+DeviceKey = tuple[tuple[str, str], ...]
+
+_MOST_USERS = 256
+_MOST_RESULTS = 32
+_MOST_CONFIGURATIONS = 64
+_MOST_CONDITIONS = 8
+_MOST_ADDRESSES = 16
+_UNBOUNDED = 1 << 62
+_SOURCES = ("FromClaim", "FromClass")
+_LENGTHS = (("interfaceName", 256), ("hardwareAddress", 128))
+_AN_ADDRESS = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
+
+
+def _key(device: Object) -> DeviceKey:
+    """What tells a device, or a share of one, from others, as messages show it."""
+    fields = (("Driver", "driver"), ("Pool", "pool"), ("Device", "device"), ("ShareID", "shareID"))
+    return tuple((shown, device.get(field) or "") for shown, field in fields)
+
+
+def _allocated(status: Object) -> set[DeviceKey]:
+    devices = (status.get("allocation") or {}).get("devices") or {}
+    return {_key(result) for result in devices.get("results") or ()}
+
+
+def keep_allocated(status: Object, before: Object) -> None:
+    """Forget what drivers say of devices that the claim has no more."""
+    if not status.get("devices"):
+        return
+    gone = _allocated(before) - _allocated(status)
+    status["devices"] = [device for device in status["devices"] if _key(device) not in gone]
+    if not status["devices"]:
+        del status["devices"]
+
+
+def validate_resource_claim_status(obj: Object, old: Object) -> ErrorList:
+    """What is wrong with a new status."""
+    status, before = obj.get("status") or {}, old.get("status") or {}
+    users, allocation = status.get("reservedFor") or [], status.get("allocation")
+    errors = validate_set(users, _MOST_USERS, "status.reservedFor", _validate_user, lambda user: user.get("uid") or "")
+    allocated = _allocated(status)
+    errors += validate_set(
+        status.get("devices") or [],
+        _UNBOUNDED,
+        "status.devices",
+        lambda device, where: _validate_allocated_device_status(device, where, allocated),
+        _key,
+    )
+    if users and allocation is None:
+        told = "may not be specified when `allocated` is not set"
+        errors.append(field_errors.forbidden("status.reservedFor", told))
+    elif obj["metadata"].get("deletionTimestamp") and any(
+        user not in (before.get("reservedFor") or ()) for user in users
+    ):
+        told = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+        errors.append(field_errors.forbidden("status.reservedFor", told))
+    if allocation is None:
+        return errors
+    if before.get("allocation") is None:
+        names = request_names(((obj.get("spec") or {}).get("devices") or {}).get("requests") or ())
+        return errors + _validate_allocation(allocation, "status.allocation", names)
+    if allocation != before["allocation"]:
+        shown = field_errors.internal_value("*resource.AllocationResult", allocation)
+        errors.append(field_errors.invalid("status.allocation", shown, IMMUTABLE))
+    return errors
+
+
+def _validate_user(user: Object, path: str) -> ErrorList:
+    return [field_errors.required(f"{path}.{field}") for field in ("resource", "name", "uid") if not user.get(field)]
+
+
+def _validate_allocation(allocation: Object, path: str, names: Names) -> ErrorList:
+    devices = allocation.get("devices") or {}
+    errors = validate_slice(
+        devices.get("results") or [],
+        _MOST_RESULTS,
+        f"{path}.devices.results",
+        lambda result, where: _validate_result(result, where, names),
+    )
+    errors += validate_slice(
+        devices.get("config") or [],
+        _MOST_CONFIGURATIONS,
+        f"{path}.devices.config",
+        lambda one, where: _validate_configuration(one, where, names),
+    )
+    if allocation.get("nodeSelector") is not None:
+        errors += validate_node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")
+    return errors
+
+
+def _validate_result(result: Object, path: str, names: Names) -> ErrorList:
+    errors = validate_request_reference(result.get("request") or "", f"{path}.request", names)
+    errors += _validate_place(result, path)
+    errors += validate_device_binding_parameters(result, path)
+    for position, toleration in enumerate(result.get("tolerations") or ()):
+        errors += validate_device_toleration(toleration, f"{path}.tolerations[{position}]")
+    return errors + _validate_share(result, path)
+
+
+def _validate_place(device: Object, path: str) -> ErrorList:
+    """Of which driver it is, in which pool, and how it is called there."""
+    errors = validate_csi_driver_name(device.get("driver") or "", f"{path}.driver")
+    errors += validate_pool_name(device.get("pool") or "", f"{path}.pool")
+    return errors + validate_label(device.get("device") or "", f"{path}.device")
+
+
+def _validate_share(device: Object, path: str) -> ErrorList:
+    share = device.get("shareID")
+    return validate_uid(share, f"{path}.shareID") if share is not None else []
+
+
+def _validate_configuration(configuration: Object, path: str, names: Names) -> ErrorList:
+    source = configuration.get("source") or ""
+    errors = [] if source else [field_errors.required(f"{path}.source")]
+    if source and source not in _SOURCES:
+        errors.append(field_errors.not_supported(f"{path}.source", source, _SOURCES))
+    errors += validate_request_references(configuration.get("requests") or [], f"{path}.requests", names)
+    return errors + validate_device_configuration(configuration, path)
+
+
+def _validate_allocated_device_status(device: Object, path: str, allocated: Set[DeviceKey]) -> ErrorList:
+    """What a driver says of an allocated device."""
+    errors = _validate_place(device, path) + _validate_share(device, path)
+    if _key(device) not in allocated:
+        errors.append(
+            field_errors.invalid(
+                path, field_errors.shown_struct(_key(device)), "must be an allocated device in the claim"
+            )
+        )
+    conditions, where = device.get("conditions") or [], f"{path}.conditions"
+    if len(conditions) > _MOST_CONDITIONS:
+        errors.append(field_errors.too_many(where, len(conditions), _MOST_CONDITIONS))
+    errors += validate_conditions(conditions, where)
+    if device.get("data") is not None:
+        errors += validate_raw_extension(device["data"], f"{path}.data")
+    return errors + _validate_network(device.get("networkData") or {}, f"{path}.networkData")
+
+
+def _validate_network(data: Object, path: str) -> ErrorList:
+    problems = [
+        field_errors.too_long(f"{path}.{field}", limit)
+        for field, limit in _LENGTHS
+        if len((data.get(field) or "").encode()) > limit
+    ]
+    ips = data.get("ips") or []
+    return problems + validate_set(ips, _MOST_ADDRESSES, f"{path}.ips", _validate_address, lambda ip: ip)
+
+
+def _validate_address(text: str, path: str) -> ErrorList:
+    """``IsValidInterfaceAddress``: an address, and the size of its network."""
+    try:
+        interface = ipaddress.ip_interface(text) if "/" in text else None
+    except ValueError:
+        interface = None
+    if interface is None:
+        return [field_errors.invalid(path, text, _AN_ADDRESS)]
+    if str(interface) != text:
+        return [field_errors.invalid(path, text, f'must be in canonical form ("{interface}")')]
+    return []

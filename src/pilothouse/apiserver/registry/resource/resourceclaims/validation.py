@@ -1,0 +1,130 @@
+"""What is wrong with ResourceClaims, their templates, and DeviceClasses: which devices are wished for.
+
+After kubernetes' ``pkg/apis/resource/validation`` (v1.36). What a claim has got is ``device_allocations``'.
+"""
+
+from collections.abc import Mapping, Set
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.validation import is_extended
+from pilothouse.apiserver.registry.generic.meta_validation import validate_annotations, validate_labels
+from pilothouse.apiserver.registry.resource.selectors import validate_selectors
+from pilothouse.apiserver.registry.resource.validation import (
+    request_names,
+    validate_device_configuration,
+    validate_device_toleration,
+    validate_fully_qualified_name,
+    validate_label,
+    validate_request_references,
+    validate_set,
+    validate_slice,
+)
+from pilothouse.machinery.names import dns_subdomain_errors
+
+_MOST = 32
+_MOST_CHOICES = 8
+_MODES = ("All", "ExactCount")
+_ONE_KIND = "exactly one of `exactly` or `firstAvailable` is required"
+
+
+def validate_resource_claim_template(spec: Object) -> ErrorList:
+    """What is wrong with a template."""
+    metadata = spec["metadata"]
+    errors = validate_annotations(metadata.get("annotations") or {}, "spec.metadata.annotations")
+    errors += validate_labels(metadata.get("labels") or {}, "spec.metadata.labels")
+    errors += [
+        field_errors.forbidden(f"spec.metadata.{name}", "cannot be set")
+        for name, value in metadata.items()
+        if value and name not in ("annotations", "labels")
+    ]
+    return errors + validate_resource_claim_spec(spec["spec"].get("devices") or {}, "spec.spec.devices")
+
+
+def validate_device_class(spec: Object, old: Object | None) -> ErrorList:
+    """What is wrong with a class. What is as it was is not looked at again."""
+    selectors = spec.get("selectors") or []
+    stored = old is not None and selectors == (old.get("selectors") or [])
+    errors = validate_selectors(selectors, "spec.selectors", stored=stored)
+    errors += validate_slice(spec.get("config") or [], _MOST, "spec.config", validate_device_configuration)
+    name = spec.get("extendedResourceName")
+    if name is not None and not is_extended(name):
+        text = "must be a valid extended resource name"
+        errors.append(field_errors.invalid("spec.extendedResourceName", name, text))
+    return errors
+
+
+def validate_resource_claim_spec(claim: Object, path: str) -> ErrorList:
+    """What is wrong with a claim."""
+    requests = claim.get("requests") or []
+    names = request_names(requests)
+    errors = validate_set(
+        requests, _MOST, f"{path}.requests", _validate_device_request, lambda request: request.get("name") or ""
+    )
+    errors += validate_slice(
+        claim.get("constraints") or [],
+        _MOST,
+        f"{path}.constraints",
+        lambda constraint, where: _validate_device_constraint(constraint, where, names),
+    )
+    return errors + validate_slice(
+        claim.get("config") or [],
+        _MOST,
+        f"{path}.config",
+        lambda one, where: (
+            validate_request_references(one.get("requests") or [], f"{where}.requests", names)
+            + validate_device_configuration(one, where)
+        ),
+    )
+
+
+def _validate_device_request(request: Object, path: str) -> ErrorList:
+    """One wish, or several of which the first that can be had is taken."""
+    problems = validate_label(request.get("name") or "", f"{path}.name")
+    exactly, choices = request.get("exactly"), request.get("firstAvailable") or []
+    if exactly is not None and choices:
+        text = f"{_ONE_KIND}, but multiple fields are set"
+        return [*problems, field_errors.invalid(path, None, text)]
+    if exactly is not None:
+        return problems + _validate_device_sub_request(exactly, f"{path}.exactly")
+    if not choices:
+        return [*problems, field_errors.required(path, _ONE_KIND)]
+    return problems + validate_set(
+        choices,
+        _MOST_CHOICES,
+        f"{path}.firstAvailable",
+        lambda one, where: (
+            validate_label(one.get("name") or "", f"{where}.name") + _validate_device_sub_request(one, where)
+        ),
+        lambda one: one.get("name") or "",
+    )
+
+
+def _validate_device_sub_request(wish: Object, path: str) -> ErrorList:
+    class_name, where = wish.get("deviceClassName") or "", f"{path}.deviceClassName"
+    errors = [] if class_name else [field_errors.required(where)]
+    if class_name:
+        errors += [field_errors.invalid(where, class_name, text) for text in dns_subdomain_errors(class_name)]
+    errors += validate_selectors(wish.get("selectors") or [], f"{path}.selectors")
+    mode, count = wish.get("allocationMode"), wish.get("count") or 0
+    if mode not in _MODES:
+        errors.append(field_errors.not_supported(f"{path}.allocationMode", mode, _MODES))
+    elif mode == "All" and count:
+        text = "must not be specified when allocationMode is 'All'"
+        errors.append(field_errors.invalid(f"{path}.count", count, text))
+    elif mode == "ExactCount" and count <= 0:
+        errors.append(field_errors.invalid(f"{path}.count", count, "must be greater than zero"))
+    for position, toleration in enumerate(wish.get("tolerations") or ()):
+        errors += validate_device_toleration(toleration, f"{path}.tolerations[{position}]")
+    return errors
+
+
+def _validate_device_constraint(constraint: Object, path: str, names: Mapping[str, Set[str]]) -> ErrorList:
+    problems = validate_request_references(constraint.get("requests") or [], f"{path}.requests", names)
+    for field in ("matchAttribute", "distinctAttribute"):
+        if constraint.get(field) is not None:
+            return problems + validate_fully_qualified_name(constraint[field], f"{path}.{field}")
+    # Upstream's words, which are about another mistake.
+    text = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+    return [*problems, field_errors.required(path, text)]

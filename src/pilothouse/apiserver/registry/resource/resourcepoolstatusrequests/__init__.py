@@ -1,0 +1,124 @@
+"""ResourcePoolStatusRequests: asked once, answered once.
+
+After kubernetes' ``pkg/registry/resource/resourcepoolstatusrequest/strategy.go``, the tags of ``k8s.io/api``
+``resource/v1alpha3/types.go`` that validation is made from, and ``pkg/apis/resource/validation`` (v1.36).
+"""
+
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.names import dns_subdomain_errors
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.resource.resourcepoolstatusrequests import (
+        printers as resource_pool_status_request_printers,
+    )
+
+
+_LIMIT = 1000
+_MOST_CONDITIONS = 10
+_ERROR_BYTES = 256
+_POOL_NAME_BYTES = 253
+_COUNTS = {
+    "generation": 0,
+    "resourceSliceCount": 1,
+    "totalDevices": 0,
+    "allocatedDevices": 0,
+    "availableDevices": 0,
+    "unavailableDevices": 0,
+}
+"""The least that each may be."""
+
+
+class ResourcePoolStatusRequestStrategy(Strategy):
+    """Neither the question nor its answer ever changes."""
+
+    allow_unconditional_update = False
+    return_deleted_object = True
+    status_keeps = "user metadata"
+    update_steps = ("object meta update", "update")
+
+    def set_defaults(self, obj: Object) -> None:
+        set_absent(ensure_object(obj, "spec"), {"limit": 100})
+
+    def validate(self, obj: Object) -> ErrorList:
+        spec = obj["spec"]
+        errors = _validate_driver(spec.get("driver") or "", "spec.driver")
+        if spec.get("poolName") is not None:
+            errors += _validate_pool_status(spec["poolName"], "spec.poolName")
+        errors += _validate_number(spec.get("limit"), "spec.limit", 1)
+        if (spec.get("limit") or 0) > _LIMIT:
+            text = f"must be less than or equal to {_LIMIT}"
+            errors.append(field_errors.invalid("spec.limit", spec["limit"], text))
+        return errors
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return validate_immutable_fields(obj, old, "", {"spec": "any"})
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        status = obj.get("status")
+        if old.get("status") is not None:
+            return validate_immutable_fields(obj, old, "", {"status": "*resource.ResourcePoolStatusRequestStatus"})
+        if status is None:
+            return []
+        count, pools, conditions = status.get("poolCount"), status.get("pools") or (), status.get("conditions") or ()
+        errors = [field_errors.required("status.poolCount")] if count is None else []
+        errors += _validate_number(count, "status.poolCount", 0)
+        if len(pools) > _LIMIT:
+            return [*errors, field_errors.too_many("status.pools", len(pools), _LIMIT)]
+        for position, pool in enumerate(pools):
+            errors += _validate_status(pool, f"status.pools[{position}]")
+        if len(conditions) > _MOST_CONDITIONS:
+            return [*errors, field_errors.too_many("status.conditions", len(conditions), _MOST_CONDITIONS)]
+        return errors + validate_conditions(conditions, "status.conditions")
+
+
+def _validate_driver(driver: str, path: str) -> ErrorList:
+    if not driver:
+        return [field_errors.required(path)]
+    return [field_errors.invalid(path, driver, text) for text in dns_subdomain_errors(driver, any_case=True)]
+
+
+def _validate_pool_status(name: str, path: str) -> ErrorList:
+    errors = []
+    if len(name.encode()) > _POOL_NAME_BYTES:
+        errors.append(field_errors.too_long(path, _POOL_NAME_BYTES))
+    for position, segment in enumerate(name.split("/")):
+        if not segment:
+            errors.append(field_errors.invalid(path, name, f"segment {position}: must not be empty"))
+            continue
+        for text in dns_subdomain_errors(segment):
+            errors.append(field_errors.invalid(path, segment, f"segment {position}: {text}"))
+    return errors
+
+
+def _validate_number(value: Any, path: str, least: int) -> ErrorList:
+    if value is None or value >= least:
+        return []
+    return [field_errors.invalid(path, value, f"must be greater than or equal to {least}")]
+
+
+def _validate_status(pool: Object, path: str) -> ErrorList:
+    errors = _validate_driver(pool.get("driver") or "", f"{path}.driver")
+    name, node, error = pool.get("poolName") or "", pool.get("nodeName"), pool.get("validationError")
+    errors += _validate_pool_status(name, f"{path}.poolName") if name else [field_errors.required(f"{path}.poolName")]
+    for field, least in _COUNTS.items():
+        errors += _validate_number(pool.get(field), f"{path}.{field}", least)
+    if node is not None:
+        errors += [field_errors.invalid(f"{path}.nodeName", node, text) for text in dns_subdomain_errors(node)]
+    if error is not None and len(error.encode()) > _ERROR_BYTES:
+        errors.append(field_errors.too_long(f"{path}.validationError", _ERROR_BYTES))
+    return errors
+
+
+REGISTRATION = Registration(
+    ResourcePoolStatusRequestStrategy(),
+    printer=lambda: resource_pool_status_request_printers.PRINTER,
+)

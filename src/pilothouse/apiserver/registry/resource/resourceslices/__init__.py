@@ -1,0 +1,62 @@
+"""ResourceSlices."""
+
+from typing import Any
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import set_absent
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.apiserver.registry.resource.resourceclaims import LISTS
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.resource.resourceslices import validation as slice_validation
+
+
+class ResourceSliceStrategy(Strategy):
+    """ResourceSlices: the driver, its pool and the node stay."""
+
+    return_deleted_object = True
+    tracked = ("spec",)
+    selectable = {"spec.nodeName": ("spec", "nodeName"), "spec.driver": ("spec", "driver")}  # read only
+    selectable_namespace = False
+    update_steps = ("object meta update", "object")
+
+    def stamp(self, obj: Object, now: str) -> None:
+        for device in (obj.get("spec") or {}).get("devices") or ():
+            for taint in device.get("taints") or ():
+                set_absent(taint, {"timeAdded": now})
+
+    def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
+        # Lists as attributes, and amounts that are taken from a node's.
+        for device in (obj.get("spec") or {}).get("devices") or ():
+            device.pop("nodeAllocatableResourceMappings", None)
+            for attribute in (device.get("attributes") or {}).values():
+                for field in LISTS:
+                    attribute.pop(field, None)
+
+    def validate(self, obj: Object) -> ErrorList:
+        return slice_validation.validate_resource_slice(obj.get("spec") or {}, None)
+
+    def validate_again(self, obj: Object, old: Object) -> ErrorList:
+        spec, before = obj.get("spec") or {}, old.get("spec") or {}
+        if spec == before:
+            return []
+        return slice_validation.validate_resource_slice(spec, before)
+
+    def refuses_field(self, path: str) -> str:
+        return f"field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {path}"
+
+
+def print_resource_slice(value: Doc, now: Now) -> list[Any]:
+    spec = part(value, "spec") or {}
+    pool = part(spec, "pool", "name") or ""
+    return [name_of(value), spec.get("nodeName", ""), spec.get("driver", ""), pool, age_of(value, now)]
+
+
+REGISTRATION = Registration(
+    ResourceSliceStrategy(),
+    printer=lambda: Printer((NAME, *columns("Node", "Driver", "Pool"), AGE), print_resource_slice),
+)

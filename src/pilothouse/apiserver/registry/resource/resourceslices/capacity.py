@@ -1,0 +1,98 @@
+"""How much a device has that is shared, and in which amounts it may be asked for.
+
+After ``validateRequestPolicy`` in kubernetes' ``pkg/apis/resource/validation/validation.go`` (v1.36).
+"""
+
+import itertools
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.resource.validation import validate_set
+from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quantity
+
+_MOST_VALUES = 10
+
+
+def validate_device_capacity(capacity: Object, path: str, *, is_shared: bool) -> ErrorList:
+    """What is wrong with the amount of something that a device has."""
+    policy, where = capacity.get("requestPolicy"), f"{path}.requestPolicy"
+    if policy is None:
+        return []
+    if not is_shared:
+        return [field_errors.forbidden(where, "allowMultipleAllocations must be true")]
+    values, bounds = policy.get("validValues") or [], policy.get("validRange")
+    if values and bounds is not None:
+        text = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
+        return [field_errors.forbidden(where, text)]
+    for field in ("validValues", "validRange"):
+        if policy.get(field) and policy.get("default") is None:
+            return [field_errors.required(f"{where}.default", f"required when {field} is defined")]
+    try:
+        most = _amount(capacity.get("value"))
+        if values:
+            return _validate_value(values, _amount(policy["default"]), most, f"{where}.validValues")
+        return _validate_range(bounds, policy.get("default"), most, f"{where}.validRange") if bounds else []
+    except QuantityError:
+        return []  # which its type tells
+
+
+def _amount(text: Any) -> Quantity:
+    return parse_quantity(str(text))
+
+
+def _validate_value(values: list[Any], default: Quantity, most: Quantity, path: str) -> ErrorList:
+    """Some amounts, in order."""
+    amounts = [_amount(value) for value in values]
+    errors = [
+        field_errors.invalid(f"{path}[{position}]", str(after), "values must be sorted in ascending order")
+        for position, (before, after) in enumerate(itertools.pairwise(amounts), 1)
+        if before > after
+    ]
+
+    def judge(amount: Quantity, where: str) -> ErrorList:
+        text = f"option is larger than capacity value: {most}"
+        return [field_errors.invalid(where, str(amount), text)] if amount > most else []
+
+    errors += validate_set(amounts, _MOST_VALUES, path, judge, lambda amount: str(amount.value))
+    if default not in amounts:
+        text = "default value is not valid according to the requestPolicy"
+        errors.append(field_errors.invalid(path, str(default), text))
+    return errors
+
+
+def _validate_range(bounds: Object, default_text: Any, most: Quantity, path: str) -> ErrorList:
+    """From the least on, in steps perhaps."""
+    if bounds.get("min") is None:
+        return [field_errors.required(f"{path}.min", "required when validRange is defined")]
+    default, low = _amount(default_text), _amount(bounds["min"])
+    high = _amount(bounds["max"]) if bounds.get("max") is not None else None
+    errors: ErrorList = []
+
+    def tell(field: str, amount: Quantity, text: str) -> None:
+        errors.append(field_errors.invalid(f"{path}.{field}", str(amount), text))
+
+    if low > most:
+        tell("min", low, f"min is larger than capacity value: {most}")
+    if default < low:
+        tell("default", default, f"default is less than min: {low}")
+    if high is not None:
+        if low > high:
+            tell("max", low, f"min is larger than max: {high}")
+        if high > most:
+            tell("max", high, f"max is larger than capacity value: {most}")
+        if default > high:
+            tell("default", default, f"default is more than max: {high}")
+    if bounds.get("step") is None:
+        return errors
+    step = _amount(bounds["step"])
+    if step.value <= 0:
+        tell("step", step, "must be greater than zero")
+        return errors
+    if low + step > most:
+        tell("step", step, f"one step {low + step} is larger than capacity value: {most}")
+    for amount in (default, high):
+        if amount is not None and (amount.value - low.value) % step.value:
+            tell("step", amount, f"value is not a multiple of a given step ({step}) from ({low})")
+    return errors

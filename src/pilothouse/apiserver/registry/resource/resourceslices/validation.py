@@ -1,0 +1,205 @@
+"""What is wrong with ResourceSlices: which devices a node or a driver has.
+
+After kubernetes' ``pkg/apis/resource/validation/validation.go`` (v1.36).
+"""
+
+import re
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.pods.affinity import validate_node_selector
+from pilothouse.apiserver.registry.core.validation import validate_csi_driver_name
+from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
+from pilothouse.apiserver.registry.resource.resourceslices.capacity import validate_device_capacity
+from pilothouse.apiserver.registry.resource.validation import (
+    validate_device_binding_parameters,
+    validate_device_taint,
+    validate_label,
+    validate_map,
+    validate_pool_name,
+    validate_qualified_name,
+    validate_set,
+    validate_slice,
+)
+from pilothouse.machinery.names import dns_subdomain_errors
+
+_MOST_DEVICES, _MOST_ADVANCED = 128, 64
+_MOST_MEMBERS = 32
+_MOST_COUNTERS = 32
+_MOST_COUNTER_SETS, _MOST_CONSUMED = 8, 2
+_MOST_TAINTS = 16
+_LONGEST_VALUE = 64
+_LONGEST_LABEL = 63
+_VALUES = ("bool", "int", "string", "version")
+_PLACES = ("nodeName", "nodeSelector", "allNodes")
+_NUMBER = r"(?:0|[1-9]\d*)"
+_PRE = r"(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
+_version = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_PRE}(?:\.{_PRE})*)?(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?"
+)
+
+
+def validate_resource_slice(spec: Object, old: Object | None) -> ErrorList:
+    """What is wrong with a slice. Of a device only what is new is looked at."""
+    errors = validate_csi_driver_name(spec.get("driver") or "", "spec.driver")
+    pool = spec.get("pool") or {}
+    errors += _validate_pool(pool, "spec.pool")
+    if old is not None:
+        errors += validate_immutable_fields(pool, old.get("pool") or {}, "spec.pool", {"name": "string"})
+        errors += validate_immutable_fields(spec, old, "spec", {"driver": "string", "nodeName": "*string"})
+    places, chosen = _slice_places(spec)
+    errors += places
+    which = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+    if not chosen:
+        errors.append(field_errors.required("spec", which))
+    elif len(chosen) > 1:
+        text = f"{which}, but multiple fields are set"
+        errors.append(field_errors.invalid("spec", f"{{{', '.join(chosen)}}}", text))
+    devices, shared = spec.get("devices") or [], spec.get("sharedCounters") or []
+    if devices and shared:
+        errors.append(field_errors.invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
+    is_advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices)
+    known = {device.get("name"): device for device in (old or {}).get("devices") or ()}
+    of_its_own = spec.get("perDeviceNodeSelection") is True
+    errors += validate_set(
+        devices,
+        _MOST_ADVANCED if is_advanced else _MOST_DEVICES,
+        "spec.devices",
+        lambda device, where: _validate_device(device, known.get(device.get("name")), where, of_its_own),
+        lambda device: device.get("name") or "",
+    )
+    return errors + validate_set(
+        shared,
+        _MOST_COUNTER_SETS,
+        "spec.sharedCounters",
+        lambda one, where: _validate_counters(one, where, "name"),
+        lambda one: one.get("name") or "",
+    )
+
+
+def _validate_pool(pool: Object, path: str) -> ErrorList:
+    errors = validate_pool_name(pool.get("name") or "", f"{path}.name")
+    count, generation = pool.get("resourceSliceCount") or 0, pool.get("generation") or 0
+    if count <= 0:
+        errors.append(field_errors.invalid(f"{path}.resourceSliceCount", count, "must be greater than zero"))
+    if generation < 0:
+        text = "must be greater than or equal to zero"
+        errors.append(field_errors.invalid(f"{path}.generation", generation, text))
+    return errors
+
+
+def _slice_places(spec: Object) -> tuple[ErrorList, list[str]]:
+    """Where all devices are, and by which fields that is said."""
+    errors, chosen = _places(spec, "spec", "must be either unset or set to a non-empty string")
+    terms = (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
+    if spec.get("nodeSelector") is not None and len(terms) != 1:
+        where, text = "spec.nodeSelector.nodeSelectorTerms", "must have exactly one node selector term"
+        errors.append(field_errors.invalid(where, field_errors.internal_value("[]core.NodeSelectorTerm", terms), text))
+    apart = spec.get("perDeviceNodeSelection")
+    if apart:
+        chosen.append("`perDeviceNodeSelection`")
+    elif apart is not None:
+        text = "must be either unset or set to true"
+        errors.append(field_errors.invalid("spec.perDeviceNodeSelection", apart, text))
+    return errors, chosen
+
+
+def _places(holder: Object, path: str, empty: str) -> tuple[ErrorList, list[str]]:
+    errors: ErrorList = []
+    chosen: list[str] = []
+    name, selector, everywhere = (holder.get(field) for field in _PLACES)
+    if name:
+        chosen.append("`nodeName`")
+        errors += [field_errors.invalid(f"{path}.nodeName", name, text) for text in dns_subdomain_errors(name)]
+    elif name is not None:
+        errors.append(field_errors.invalid(f"{path}.nodeName", name, empty))
+    if selector is not None:
+        chosen.append("`nodeSelector`")
+        errors += validate_node_selector(selector, f"{path}.nodeSelector")
+    if everywhere:
+        chosen.append("`allNodes`")
+    elif everywhere is not None:
+        text = "must be either unset or set to true"
+        errors.append(field_errors.invalid(f"{path}.allNodes", everywhere, text))
+    return errors, chosen
+
+
+def _validate_device(device: Object, old: Object | None, path: str, of_its_own: bool) -> ErrorList:
+    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
+    errors = validate_label(device.get("name") or "", f"{path}.name")
+    if len(attributes) + len(capacity) > _MOST_MEMBERS:
+        text = f"the total number of attributes and capacities must not exceed {_MOST_MEMBERS}"
+        errors.append(field_errors.invalid(path, len(attributes) + len(capacity), text))
+    errors += validate_map(attributes, f"{path}.attributes", validate_qualified_name, _validate_attribute)
+    if old is None or capacity != (old.get("capacity") or {}):
+        is_shared = device.get("allowMultipleAllocations") is True
+        errors += validate_map(
+            capacity,
+            f"{path}.capacity",
+            validate_qualified_name,
+            lambda one, where: validate_device_capacity(one, where, is_shared=is_shared),
+        )
+    taints = device.get("taints") or []
+    if old is None or taints != (old.get("taints") or []):
+        errors += validate_slice(taints, _MOST_TAINTS, f"{path}.taints", validate_device_taint)
+    errors += validate_set(
+        device.get("consumesCounters") or [],
+        _MOST_CONSUMED,
+        f"{path}.consumesCounters",
+        lambda one, where: _validate_counters(one, where, "counterSet"),
+        lambda one: one.get("counterSet") or "",
+    )
+    return errors + _validate_place(device, path, of_its_own) + validate_device_binding_parameters(device, path)
+
+
+def _validate_place(device: Object, path: str, of_its_own: bool) -> ErrorList:
+    """Where a device is that has a place ``of_its_own``."""
+    if not of_its_own:
+        if all(device.get(field) is None for field in _PLACES):
+            return []
+        text = (
+            "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in "
+            "the ResourceSlice spec"
+        )
+        return [field_errors.invalid(path, None, text)]
+    errors, chosen = _places(device, path, "must not be empty")
+    which = (
+        "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to "
+        "true in the ResourceSlice spec"
+    )
+    if not chosen:
+        errors.append(field_errors.required(path, which))
+    elif len(chosen) > 1:
+        errors.append(field_errors.invalid(path, f"{{{', '.join(chosen)}}}", which))
+    return errors
+
+
+def _validate_attribute(attribute: Object, path: str) -> ErrorList:
+    text, version = attribute.get("string"), attribute.get("version")
+    errors: ErrorList = []
+    if text is not None and len(text.encode()) > _LONGEST_VALUE:
+        errors.append(field_errors.too_long(f"{path}.string", _LONGEST_VALUE))
+    if version is not None:
+        where = f"{path}.version"
+        if _version.fullmatch(version) is None:
+            told = "must be a string compatible with semver.org spec 2.0.0"
+            errors.append(field_errors.invalid(where, version, told))
+        if len(version.encode()) > _LONGEST_VALUE:
+            errors.append(field_errors.too_long(where, _LONGEST_VALUE))
+    given = sum(attribute.get(field) is not None for field in _VALUES)
+    if given != 1:
+        shown = field_errors.internal_value("resource.DeviceAttribute", attribute) if given else ""
+        errors.append(field_errors.invalid(path, shown, "exactly one value must be specified"))
+    return errors
+
+
+def _validate_counters(counters: Object, path: str, field: str) -> ErrorList:
+    """Counters that are shared, or that a device takes of."""
+    name, members = counters.get(field) or "", counters.get("counters") or {}
+    problems = validate_label(name, f"{path}.{field}") if name else [field_errors.required(f"{path}.{field}")]
+    if not members:
+        return [*problems, field_errors.required(f"{path}.counters")]
+    return problems + validate_map(
+        members, f"{path}.counters", validate_label, most=_MOST_COUNTERS, longest=_LONGEST_LABEL
+    )

@@ -1,0 +1,85 @@
+"""Expressions that choose devices.
+
+After k8s.io/dynamic-resource-allocation ``cel/compile.go`` (v0.36) and ``validateSelector`` in kubernetes'
+``pkg/apis/resource/validation/validation.go`` (v1.36). What an attribute is nobody knows before it is read.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.resource.validation import validate_slice
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.cel import environment as cel_environment
+    from pilothouse.cel import schemas, sizes
+
+
+_MOST = 32
+_LONGEST = 10 * 1024
+_MOST_COST = 1_000_000
+_MOST_MEMBERS, _LONGEST_VALUE, _LONGEST_DRIVER = 32, 64, 63
+_TOO_COMPLEX = "too complex, exceeds cost limit"
+
+
+def validate_selectors(selectors: list[Object], path: str, *, stored: bool = False) -> ErrorList:
+    """What is wrong with selectors. Expressions that are ``stored`` were valid before."""
+    return validate_slice(selectors, _MOST, path, lambda one, where: _validate_selector(one, where, stored))
+
+
+def _validate_selector(selector: Object, path: str, stored: bool) -> ErrorList:
+    cel = selector.get("cel")
+    if cel is None:
+        return [field_errors.required(f"{path}.cel")]
+    text, where = cel.get("expression") or "", f"{path}.cel.expression"
+    if stored:
+        return []
+    if len(text.encode()) > _LONGEST:
+        return [field_errors.too_long(where, _LONGEST)]
+    fault = _compile_error(text)
+    if not fault:
+        return []
+    return [field_errors.forbidden(where, fault) if fault == _TOO_COMPLEX else field_errors.invalid(where, text, fault)]
+
+
+@lru_cache(maxsize=256)
+def _compile_error(text: str) -> str:
+    """Why an expression is no selector; "" when it is one."""
+    # Strategies are made before what evaluates expressions can be imported.
+    environment, sizes = _environment()
+    try:
+        program = environment.compile(text, gives=("bool", "dyn"))
+    except cel_environment.CompileError as error:
+        told = str(error)
+        if told.startswith("ERROR: "):
+            return f"compilation failed: {told}"
+        return f"must evaluate to bool or the unknown type, not {told}"
+    return _TOO_COMPLEX if program.cost(sizes) > _MOST_COST else ""
+
+
+@lru_cache(maxsize=1)
+def _environment() -> tuple[Any, Any]:
+    """Where they are compiled, and how large the parts of a device can be."""
+    types, members = schemas.Types(), ("map", ("map", "dyn"))
+    device: dict[str, schemas.Kind] = {
+        "driver": "string",
+        "allowMultipleAllocations": "bool",
+        "attributes": members,
+        "capacity": members,
+    }
+    types.messages.append(("Device", device))
+    value = sizes.Sized(1, _LONGEST_VALUE)
+    values = sizes.Sized(2, _MOST_MEMBERS, of=value, is_map=True, every=value)
+    domains = sizes.Sized(2, _MOST_MEMBERS, of=values, is_map=True)
+    fields = {
+        "driver": sizes.Sized(2, _LONGEST_DRIVER),
+        "allowMultipleAllocations": sizes.Sized(4, 1),
+        "attributes": domains,
+        "capacity": domains,
+    }
+    return cel_environment.Environment({"device": f"{schemas.PACKAGE}.Device"}, types.serialized()), sizes.Sized(
+        2, fields=fields
+    ).size

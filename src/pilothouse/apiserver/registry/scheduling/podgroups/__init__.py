@@ -1,0 +1,76 @@
+"""PodGroups."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.scheduling import validation as scheduling_validation
+    from pilothouse.apiserver.registry.scheduling.podgroups import printers as pod_group_printers
+
+
+_DISABLED = ("resourceClaims", "disruptionMode", "priorityClassName", "priority")
+"""``DRAWorkloadResourceClaims``, ``WorkloadAwarePreemption``."""
+
+
+class PodGroupStrategy(Strategy):
+    """Pods that are scheduled together. What a group is never changes."""
+
+    status_keeps = "user metadata"
+    has_status = True
+    update_steps = ("object meta update", "update")
+    reset_fields = {"": ()}
+    """Its storage has none but for the status."""
+
+    def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
+        drop_disabled(obj["spec"])
+        obj["spec"].pop("schedulingConstraints", None)  # TopologyAwareWorkloadScheduling
+
+    def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
+        (obj.get("status") or {}).pop("resourceClaimStatuses", None)
+
+    def validate(self, obj: Object) -> ErrorList:
+        spec = obj["spec"]
+        errors: ErrorList = []
+        if spec.get("podGroupTemplateRef") is not None:
+            errors += _validate_reference(spec["podGroupTemplateRef"], "spec.podGroupTemplateRef")
+        return errors + scheduling_validation.validate_scheduling_policy(
+            spec.get("schedulingPolicy") or {}, "spec.schedulingPolicy"
+        )
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return scheduling_validation.validate_unchanged(
+            obj, old, "podGroupTemplateRef"
+        ) + scheduling_validation.validate_unchanged(obj, old, "schedulingPolicy")
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        return validate_conditions((obj.get("status") or {}).get("conditions") or (), "status.conditions")
+
+
+def drop_disabled(spec: Object) -> None:
+    for name in _DISABLED:
+        spec.pop(name, None)
+
+
+def _validate_reference(reference: Object, path: str) -> ErrorList:
+    workload = reference.get("workload")
+    if workload is None:
+        return [field_errors.invalid(path, "", "must specify one of: `workload`")]
+    name, template = workload.get("workloadName") or "", workload.get("podGroupTemplateName") or ""
+    return [
+        *scheduling_validation.validate_names(name, f"{path}.workload.workloadName", dns_subdomain_errors(name)),
+        *scheduling_validation.validate_names(
+            template, f"{path}.workload.podGroupTemplateName", dns_label_errors(template)
+        ),
+    ]
+
+
+REGISTRATION = Registration(
+    PodGroupStrategy(),
+    printer=lambda: pod_group_printers.PRINTER,
+)

@@ -1,0 +1,79 @@
+"""PriorityClasses."""
+
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+
+_HIGHEST_USER_PRIORITY = 1_000_000_000
+_SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_PREEMPTION = ("PreemptLowerPriority", "Never")
+
+
+class PriorityClassStrategy(Strategy):
+    """The value never changes; names of the system are the system's."""
+
+    update_steps = ("object meta update", "update")
+
+    def set_defaults(self, obj: Object) -> None:
+        set_absent(obj, {"value": 0, "preemptionPolicy": "PreemptLowerPriority"})
+        obj["metadata"]["generation"] = 1
+        if obj.get("globalDefault") is False:
+            del obj["globalDefault"]
+
+    def validate(self, obj: Object) -> ErrorList:
+        name, value = obj["metadata"].get("name") or "", obj["value"]
+        errors: ErrorList = []
+        if name.startswith("system-"):
+            told = _reserved_name_error(name, value, obj.get("globalDefault") or False)
+            if told:
+                reserved = "priority class names with 'system-' prefix are reserved for system use only. error: "
+                errors.append(field_errors.forbidden("metadata.name", reserved + told))
+        elif value > _HIGHEST_USER_PRIORITY:
+            text = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
+            errors.append(field_errors.forbidden("value", text))
+        policy = obj["preemptionPolicy"]
+        if policy not in _PREEMPTION:
+            errors.append(field_errors.not_supported("preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
+        return errors
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        errors: ErrorList = []
+        if obj["value"] != old.get("value", 0):
+            errors.append(field_errors.forbidden("value", "may not be changed in an update."))
+        return errors + validate_immutable_fields(obj, old, "", {"preemptionPolicy": "*string"})
+
+
+def _reserved_name_error(name: str, value: int, is_default: bool) -> str:
+    """Why it is none of the system's classes (``IsKnownSystemPriorityClass``)."""
+    known = _SYSTEM_PRIORITIES.get(name)
+    if known is None:
+        return f"{name} is not a known system priority class"
+    if value != known:
+        return f"value of {name} PriorityClass must be {known}"
+    return f"globalDefault of {name} PriorityClass must be false" if is_default else ""
+
+
+def print_priority_class(value: Doc, now: Now) -> list[Any]:
+    policy = value.get("preemptionPolicy") or "PreemptLowerPriority"
+    return [name_of(value), value.get("value", 0), bool(value.get("globalDefault")), age_of(value, now), policy]
+
+
+REGISTRATION = Registration(
+    PriorityClassStrategy(),
+    printer=lambda: Printer(
+        (
+            NAME,
+            *columns("Value", type_="integer"),
+            *columns("Global-Default", type_="boolean"),
+            AGE,
+            *columns("PreemptionPolicy"),
+        ),
+        print_priority_class,
+    ),
+)

@@ -1,0 +1,45 @@
+"""Validation that PodGroups and Workloads share. After kubernetes' ``pkg/apis/scheduling/validation/validation.go``
+(v1.36).
+"""
+
+from collections.abc import Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE
+
+_POLICIES = ("basic", "gang")
+
+
+def validate_unchanged(obj: Object, old: Object, field: str) -> ErrorList:
+    """What changes is not shown: rules that are tags have it so."""
+    if obj["spec"].get(field) == old["spec"].get(field):
+        return []
+    return [field_errors.invalid(f"spec.{field}", None, IMMUTABLE)]
+
+
+def validate_names(name: str, path: str, told: Sequence[str]) -> ErrorList:
+    """``told`` is what is wrong with the name if there is one."""
+    if not name:
+        return [field_errors.required(path)]
+    return [field_errors.invalid(path, name, text) for text in told]
+
+
+def validate_scheduling_policy(policy: Object, path: str) -> ErrorList:
+    given = [name for name in _POLICIES if policy.get(name) is not None]
+    choices = ", ".join(f"`{name}`" for name in _POLICIES)
+    errors: ErrorList = []
+    if not given:
+        errors.append(field_errors.invalid(path, "", f"must specify one of: {choices}"))
+    elif len(given) > 1:
+        told = f"must specify exactly one of: {choices}"
+        errors.append(field_errors.invalid(path, f"{{{', '.join(given)}}}", told))
+    if "gang" in given:
+        count = policy["gang"].get("minCount") or 0
+        if count == 0:
+            errors.append(field_errors.required(f"{path}.gang.minCount"))
+        elif count < 0:
+            told = "must be greater than or equal to 1"
+            errors.append(field_errors.invalid(f"{path}.gang.minCount", count, told))
+    return errors

@@ -1,0 +1,80 @@
+"""Workloads."""
+
+from collections.abc import Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.apiserver.registry.scheduling.podgroups import drop_disabled
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, path_segment_errors
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.scheduling import validation as scheduling_validation
+
+
+_MOST_TEMPLATES = 8
+
+
+class WorkloadStrategy(Strategy):
+    """Templates of PodGroups. They never change."""
+
+    update_steps = ("object meta update", "update")
+
+    def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
+        for template in obj["spec"].get("podGroupTemplates") or ():
+            drop_disabled(template)
+            template["schedulingConstraints"] = None  # printed although it is empty
+
+    def validate(self, obj: Object) -> ErrorList:
+        spec = obj["spec"]
+        errors: ErrorList = []
+        if spec.get("controllerRef") is not None:
+            errors += _validate_controller(spec["controllerRef"], "spec.controllerRef")
+        return errors + _validate_templates(spec.get("podGroupTemplates") or (), "spec.podGroupTemplates")
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        changed = scheduling_validation.validate_unchanged(obj, old, "podGroupTemplates")
+        if changed:
+            changed += _validate_number(obj["spec"].get("podGroupTemplates") or (), "spec.podGroupTemplates")
+        return scheduling_validation.validate_unchanged(obj, old, "controllerRef") + changed
+
+
+def _validate_controller(reference: Object, path: str) -> ErrorList:
+    group, kind, name = (reference.get(field) or "" for field in ("apiGroup", "kind", "name"))
+    errors = (
+        scheduling_validation.validate_names(group, f"{path}.apiGroup", dns_subdomain_errors(group)) if group else []
+    )
+    errors += scheduling_validation.validate_names(kind, f"{path}.kind", path_segment_errors(kind))
+    return errors + scheduling_validation.validate_names(name, f"{path}.name", path_segment_errors(name))
+
+
+def _validate_number(templates: Sequence[Object], path: str) -> ErrorList:
+    if len(templates) > _MOST_TEMPLATES:
+        return [field_errors.too_many(path, len(templates), _MOST_TEMPLATES)]
+    return [] if templates else [field_errors.required(path)]
+
+
+def _validate_templates(templates: Sequence[Object], path: str) -> ErrorList:
+    errors = _validate_number(templates, path)
+    if errors:
+        return errors
+    names = [template.get("name") or "" for template in templates]
+    for position, template in enumerate(templates):
+        if names[position] in names[:position]:
+            shown = {name: template.get(name) for name in ("name", "schedulingPolicy", "schedulingConstraints")}
+            errors.append(field_errors.duplicate(f"{path}[{position}]", field_errors.shown_struct(shown.items())))
+    for position, template in enumerate(templates):
+        where, name = f"{path}[{position}]", names[position]
+        errors += scheduling_validation.validate_names(name, f"{where}.name", dns_label_errors(name))
+        errors += scheduling_validation.validate_scheduling_policy(
+            template.get("schedulingPolicy") or {}, f"{where}.schedulingPolicy"
+        )
+    return errors
+
+
+REGISTRATION = Registration(
+    WorkloadStrategy(),
+)

@@ -1,0 +1,61 @@
+"""CSIDrivers."""
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.storage.csidrivers import printers as csi_driver_printers
+    from pilothouse.apiserver.registry.storage.csidrivers import validation as csi_driver_validation
+
+_GATED = "preventPodSchedulingIfMissing"
+"""Of CSIDrivers: the gate VolumeLimitScaling is off."""
+
+
+class CSIDriverStrategy(Strategy):
+    """CSIDrivers: a flag for everything that a driver may want."""
+
+    allow_unconditional_update = False
+    return_deleted_object = True
+    tracked = ("spec",)
+    generation_on_create = False
+
+    def set_defaults(self, obj: Object) -> None:
+        set_defaults_csi_driver(obj)
+
+    def prepare_for_create(self, obj: Object, now: str) -> None:
+        obj["spec"].pop(_GATED, None)
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        if old["spec"].get(_GATED) is None:
+            obj["spec"].pop(_GATED, None)
+
+    def validate(self, obj: Object) -> ErrorList:
+        return csi_driver_validation.validate_csi_driver(obj)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return csi_driver_validation.validate_csi_driver_update(obj, old)
+
+
+def set_defaults_csi_driver(obj: Object) -> None:
+    set_absent(
+        ensure_object(obj, "spec"),
+        {
+            "attachRequired": True,
+            "podInfoOnMount": False,
+            "storageCapacity": False,
+            "fsGroupPolicy": "ReadWriteOnceWithFSType",
+            "volumeLifecycleModes": ["Persistent"],
+            "requiresRepublish": False,
+            "seLinuxMount": False,
+        },
+    )
+
+
+REGISTRATION = Registration(
+    CSIDriverStrategy(),
+    printer=lambda: csi_driver_printers.PRINTER,
+)

@@ -1,0 +1,36 @@
+"""CSINodes."""
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, name_count_age
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.storage.csinodes import validation as csi_node_validation
+
+
+class CSINodeStrategy(Strategy):
+    """CSINodes: which drivers a node has. A driver's entry is replaced by removing and adding it."""
+
+    allow_unconditional_update = False
+    return_deleted_object = True
+    update_steps = ("object meta", "object", "update")
+
+    def finish(self, obj: Object) -> None:
+        for driver in ensure_object(obj, "spec").setdefault("drivers", None) or ():
+            driver.setdefault("topologyKeys", None)
+
+    def validate(self, obj: Object) -> ErrorList:
+        return csi_node_validation.validate_csi_node(obj)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return csi_node_validation.validate_csi_node_update(obj, old)
+
+
+REGISTRATION = Registration(
+    CSINodeStrategy(),
+    printer=lambda: Printer((NAME, *columns("Drivers", type_="integer"), AGE), name_count_age("spec", "drivers")),
+)

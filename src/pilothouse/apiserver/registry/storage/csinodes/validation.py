@@ -1,0 +1,63 @@
+"""Validation of CSINodes. After kubernetes' ``pkg/apis/storage/validation/validation.go`` (v1.36)."""
+
+from collections.abc import Sequence
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.validation import validate_csi_driver_name
+from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_nonnegative_fields
+from pilothouse.machinery.names import qualified_name_errors
+
+_LONGEST_NODE_ID = 256
+
+
+def validate_csi_node(obj: Object) -> ErrorList:
+    errors: ErrorList = []
+    seen: list[str] = []
+    for position, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
+        path, name = f"spec.drivers[{position}]", driver.get("name") or ""
+        errors += validate_csi_driver_name(name, f"{path}.name")
+        errors += _validate_node_id(driver.get("nodeID") or "", f"{path}.nodeID")
+        errors += validate_nonnegative_fields(driver.get("allocatable") or {}, f"{path}.allocatable", ("count",))
+        if name in seen:
+            errors.append(field_errors.duplicate(f"{path}.name", name))
+        seen.append(name)
+        errors += _validate_topology_key(driver.get("topologyKeys") or (), path)
+    return errors
+
+
+def validate_csi_node_update(obj: Object, old: Object) -> ErrorList:
+    known, drivers = (((each.get("spec") or {}).get("drivers") or ()) for each in (old, obj))
+    return [
+        field_errors.invalid(
+            "spec.drivers", field_errors.internal_value("storage.CSINodeDriver", _fixed_driver(driver)), IMMUTABLE
+        )
+        for before in known
+        for driver in drivers
+        if driver.get("name") == before.get("name") and _fixed_driver(driver) != _fixed_driver(before)
+    ]
+
+
+def _validate_node_id(node: str, path: str) -> ErrorList:
+    if not node:
+        return [field_errors.required(path)]
+    if len(node.encode()) > _LONGEST_NODE_ID:
+        return [field_errors.invalid(path, node, f"must be {_LONGEST_NODE_ID} characters or less")]
+    return []
+
+
+def _validate_topology_key(keys: Sequence[str], path: str) -> ErrorList:
+    errors: ErrorList = []
+    for position, key in enumerate(keys):
+        if not key:
+            errors.append(field_errors.required(path))
+        if key in keys[:position]:
+            errors.append(field_errors.duplicate(path, key))
+        errors += [field_errors.invalid(path, keys, text) for text in qualified_name_errors(key)]
+    return errors
+
+
+def _fixed_driver(driver: Object) -> Object:
+    """What of a driver never changes. How many volumes it can attach may."""
+    return {field: driver.get(field) for field in ("name", "nodeID", "topologyKeys")}

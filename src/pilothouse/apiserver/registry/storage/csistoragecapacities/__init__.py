@@ -1,0 +1,50 @@
+"""CSIStorageCapacities."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
+from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.printers import NAME_AND_CREATION
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.machinery.names import dns_subdomain_errors
+from pilothouse.machinery.quantities import QuantityError, canonical, parse_quantity
+
+
+class CSIStorageCapacityStrategy(Strategy):
+    """CSIStorageCapacities: how much a driver could provision where."""
+
+    allow_unconditional_update = False
+    update_steps = ("object meta", "object", "object meta update", "update")
+
+    def set_defaults(self, obj: Object) -> None:
+        for field in ("capacity", "maximumVolumeSize"):
+            if obj.get(field) is not None:
+                obj[field] = canonical(str(obj[field]))
+
+    def validate(self, obj: Object) -> ErrorList:
+        name, amount = obj.get("storageClassName") or "", obj.get("capacity")
+        errors = validate_label_selector(obj.get("nodeTopology") or {}, "nodeTopology")
+        errors += [field_errors.invalid("storageClassName", name, text) for text in dns_subdomain_errors(name)]
+        if amount is not None and _is_negative(amount):
+            errors.append(field_errors.invalid("capacity", amount, NON_NEGATIVE))
+        return errors
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return validate_immutable_fields(
+            obj, old, "", {"nodeTopology": "*meta.LabelSelector", "storageClassName": "string"}
+        )
+
+
+def _is_negative(amount: str) -> bool:
+    try:
+        return parse_quantity(amount).mantissa < 0
+    except QuantityError:
+        return False  # which its type tells
+
+
+REGISTRATION = Registration(
+    CSIStorageCapacityStrategy(),
+    printer=lambda: NAME_AND_CREATION,
+)

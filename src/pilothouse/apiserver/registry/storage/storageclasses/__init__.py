@@ -1,0 +1,121 @@
+"""StorageClasses."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    name_marked_default,
+)
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.machinery.names import qualified_name_errors
+
+_BINDING = ("Immediate", "WaitForFirstConsumer")
+_MOST_PARAMETERS = 512
+_LARGEST_PARAMETERS = 256 * 1024
+
+
+def encoded_size(texts: Mapping[str, str]) -> int:
+    return sum(len(name.encode()) + len(text.encode()) for name, text in texts.items())
+
+
+def validate_provisioner_and_parameters(of: Object, driver_field: str) -> ErrorList:
+    """The driver of a class and its parameters."""
+    driver, parameters = (of.get(driver_field) or "").lower(), of.get("parameters") or {}
+    errors = [] if driver else [field_errors.required(driver_field)]
+    if driver:
+        errors += [field_errors.invalid(driver_field, driver, text) for text in qualified_name_errors(driver)]
+    if len(parameters) > _MOST_PARAMETERS:
+        return [*errors, field_errors.too_long("parameters", _MOST_PARAMETERS)]
+    if "" in parameters:
+        errors.append(field_errors.invalid("parameters", "", "field can not be empty."))
+    if encoded_size(parameters) > _LARGEST_PARAMETERS:
+        errors.append(field_errors.too_long("parameters", _LARGEST_PARAMETERS))
+    return errors
+
+
+def validate_allowed_topologies(terms: Sequence[Object], path: str) -> ErrorList:
+    """What is wrong with terms that select nodes for volumes (``ValidateTopologySelectorTerm``)."""
+    errors: ErrorList = []
+    # Upstream's list begins with an empty term for each there is, of which a term without expressions is a duplicate.
+    before: list[dict[str, frozenset[str]]] = [{} for _ in terms]
+    for position, term in enumerate(terms):
+        where = f"{path}[{position}].matchLabelExpressions"
+        wanted: dict[str, frozenset[str]] = {}
+        for number, expression in enumerate(term.get("matchLabelExpressions") or ()):
+            key, values = expression.get("key") or "", expression.get("values") or ()
+            if not values:
+                errors.append(field_errors.required(f"{where}[{number}].values"))
+            errors += [
+                field_errors.duplicate(f"{where}[{number}].values[{index}]", value)
+                for index, value in enumerate(values)
+                if value in values[:index]
+            ]
+            errors += [field_errors.invalid(f"{where}[{number}].key", key, text) for text in qualified_name_errors(key)]
+            if key in wanted:
+                errors.append(field_errors.duplicate(f"{where}[{number}].key", key))
+            wanted[key] = frozenset(values)
+        errors += [field_errors.duplicate(where, "") for each in before if each == wanted]
+        before.append(wanted)
+    return errors
+
+
+_FIXED_OF_CLASS = {
+    "parameters": "{}string",
+    "provisioner": "string",
+    "reclaimPolicy": "*string",
+    "volumeBindingMode": "*string",
+}
+
+
+class StorageClassStrategy(Strategy):
+    """Who provisions, and how. Only what concerns future volumes may change."""
+
+    return_deleted_object = True
+    update_steps = ("object meta", "object", "object meta update", "update")
+
+    def set_defaults(self, obj: Object) -> None:
+        set_absent(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
+
+    def validate(self, obj: Object) -> ErrorList:
+        errors = validate_provisioner_and_parameters(obj, "provisioner")
+        if obj["reclaimPolicy"] not in ("Delete", "Retain"):
+            errors.append(field_errors.not_supported("reclaimPolicy", obj["reclaimPolicy"], ("Delete", "Retain")))
+        if obj["volumeBindingMode"] not in _BINDING:
+            errors.append(field_errors.not_supported("volumeBindingMode", obj["volumeBindingMode"], _BINDING))
+        return errors + validate_allowed_topologies(obj.get("allowedTopologies") or (), "allowedTopologies")
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return validate_immutable_fields(obj, old, "", _FIXED_OF_CLASS)
+
+
+def print_storage_class(value: Doc, now: Now) -> list[Any]:
+    default = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+    return [
+        name_marked_default(value, *default),
+        value.get("provisioner", ""),
+        value.get("reclaimPolicy") or "Delete",
+        value.get("volumeBindingMode") or "Immediate",
+        bool(value.get("allowVolumeExpansion")),
+        age_of(value, now),
+    ]
+
+
+REGISTRATION = Registration(
+    StorageClassStrategy(),
+    printer=lambda: Printer(
+        (NAME, *columns("Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion"), AGE),
+        print_storage_class,
+    ),
+)

@@ -1,0 +1,66 @@
+"""VolumeAttachments."""
+
+from typing import Any
+
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    Column,
+    Doc,
+    Now,
+    Printer,
+    age_of,
+    columns,
+    name_of,
+    part,
+)
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.storage.volumeattachments import validation as volume_attachment_validation
+
+
+class VolumeAttachmentStrategy(Strategy):
+    """VolumeAttachments: what is asked for never changes."""
+
+    allow_unconditional_update = False
+    return_deleted_object = True
+    status_keeps = "user metadata"
+    update_steps = ("object meta", "object", "update")
+    status_steps = ("object meta", "object")
+
+    def finish(self, obj: Object) -> None:
+        obj["status"] = {"attached": False, **(obj.get("status") or {})}
+
+    def validate(self, obj: Object) -> ErrorList:
+        return volume_attachment_validation.validate_volume_attachment(obj)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return validate_immutable_fields(obj, old, "", {"spec": "storage.VolumeAttachmentSpec"})
+
+
+def print_volume_attachment(value: Doc, now: Now) -> list[Any]:
+    spec = part(value, "spec") or {}
+    volume = part(spec, "source", "persistentVolumeName") or ""
+    attached = bool(part(value, "status", "attached"))
+    return [name_of(value), spec.get("attacher", ""), volume, spec.get("nodeName", ""), attached, age_of(value, now)]
+
+
+REGISTRATION = Registration(
+    VolumeAttachmentStrategy(),
+    printer=lambda: Printer(
+        (
+            NAME,
+            Column("Attacher", "string", "name"),
+            *columns("PV", "Node"),
+            *columns("Attached", type_="boolean"),
+            AGE,
+        ),
+        print_volume_attachment,
+    ),
+)

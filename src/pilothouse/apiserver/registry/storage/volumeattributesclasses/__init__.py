@@ -1,0 +1,35 @@
+"""VolumeAttributesClasses."""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, name_field_age
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.apiserver.registry.storage.storageclasses import validate_provisioner_and_parameters
+
+
+class VolumeAttributesClassStrategy(Strategy):
+    """VolumeAttributesClasses never change."""
+
+    return_deleted_object = True
+    update_steps = ("object meta update", "update", "object meta", "object")
+
+    def validate(self, obj: Object) -> ErrorList:
+        errors = validate_provisioner_and_parameters(obj, "driverName")
+        if not obj.get("parameters"):
+            errors.append(field_errors.required("parameters", "must contain at least one key/value pair"))
+        return errors
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        return [
+            field_errors.forbidden(field, f"updates to {field} are forbidden.")
+            for field in ("driverName", "parameters")
+            if obj.get(field) != old.get(field)
+        ]
+
+
+REGISTRATION = Registration(
+    VolumeAttributesClassStrategy(),
+    printer=lambda: Printer((NAME, *columns("DriverName"), AGE), name_field_age("driverName")),
+)

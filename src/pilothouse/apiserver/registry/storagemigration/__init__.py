@@ -1,0 +1,1 @@
+"""Kinds of the group ``storagemigration.k8s.io``."""

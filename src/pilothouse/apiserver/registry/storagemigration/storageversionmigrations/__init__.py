@@ -1,0 +1,83 @@
+"""StorageVersionMigrations: which resource is to be written anew, and how far that is.
+
+After kubernetes' ``pkg/apis/storagemigration/validation`` and ``pkg/registry/storagemigration`` (v1.36).
+"""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
+from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE
+from pilothouse.apiserver.registry.generic.registration import Registration
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
+from pilothouse.machinery.resource_versions import compare
+
+_CONDITIONS = "[]meta.Condition"
+
+
+class StorageVersionMigrationStrategy(Strategy):
+    """``storagemigration.k8s.io/v1beta1`` StorageVersionMigrations: the wish never changes, what is said of it only
+    goes forward."""
+
+    allow_unconditional_update = False
+    has_status = True
+    update_steps = ("object meta", "object", "object meta update", "update")
+
+    def validate(self, obj: Object) -> ErrorList:
+        wanted = (obj.get("spec") or {}).get("resource") or {}
+        resource, group = wanted.get("resource") or "", wanted.get("group") or ""
+        errors: ErrorList = []
+        if not resource:
+            errors.append(field_errors.required("spec.resource.resource", "resource is required to be set"))
+        else:
+            told = dns_1035_label_errors(resource)
+            if told:
+                errors.append(field_errors.invalid("spec.resource.resource", resource, ",".join(told)))
+        told = dns_subdomain_errors(group) if group else []
+        if told:
+            errors.append(field_errors.invalid("spec.resource.group", group, ",".join(told)))
+        return errors
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        if obj.get("spec") == old.get("spec"):
+            return []
+        shown = field_errors.internal_value("storagemigration.StorageVersionMigrationSpec", obj.get("spec"))
+        return [field_errors.invalid("spec", shown, IMMUTABLE)]
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        # That a migration which is over still counts as running is allowed since v1.36: whoever admits one after the
+        # other takes note of the end first.
+        status, before = obj.get("status") or {}, old.get("status") or {}
+        version, known = status.get("resourceVersion") or "", before.get("resourceVersion") or ""
+        errors: ErrorList = []
+        if version and compare(version, version) is None:
+            told = f"resource version is not well formed: {version}"
+            errors.append(field_errors.invalid("status.resourceVersion", version, told))
+        conditions = status.get("conditions") or []
+        errors += validate_conditions(conditions, "status.conditions")
+        if known and version != known:
+            errors.append(field_errors.invalid("status.resourceVersion", version, IMMUTABLE))
+        if _holds(status, "Succeeded") and _holds(status, "Failed"):
+            told = "Both success and failed conditions cannot be true at the same time"
+            errors.append(
+                field_errors.invalid("status.conditions", field_errors.internal_value(_CONDITIONS, conditions), told)
+            )
+        for type_, name in (("Succeeded", "Success"), ("Failed", "Failed")):
+            if _holds(before, type_) and not _holds(status, type_):
+                told = f"{name} condition cannot be set to false once it is true"
+                errors.append(
+                    field_errors.invalid(
+                        "status.conditions", field_errors.internal_value(_CONDITIONS, conditions), told
+                    )
+                )
+        return errors
+
+
+def _holds(status: Object, type_: str) -> bool:
+    return any(one.get("type") == type_ and one.get("status") == "True" for one in status.get("conditions") or ())
+
+
+REGISTRATION = Registration(
+    StorageVersionMigrationStrategy(),
+)

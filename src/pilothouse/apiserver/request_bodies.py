@@ -1,0 +1,75 @@
+"""Bodies of requests that come over sockets: read once it is known that their sender may do what is asked for.
+
+``asgi`` hands a reader to ``Gateway``, and the core calls it after authorization. A body has 3 MiB at most; those that
+are being sent have 16 MiB together.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.budget import Budget
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.options import MAX_BODY
+
+UNFINISHED_BYTES = 16 * 1024 * 1024
+"""What bodies may hold that are not complete. Local clients send 3 MiB in a few milliseconds."""
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+_WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
+
+
+def has_body(method: str, headers: Mapping[str, str]) -> bool:
+    """Whether a request has a body that means something."""
+    return method in _WITH_BODY and (headers.get("content-length", "0") != "0" or "transfer-encoding" in headers)
+
+
+class BodyReader:
+    """Reads the bodies of one server."""
+
+    def __init__(self) -> None:
+        self._budget = Budget(UNFINISHED_BYTES)
+
+    async def read(self, headers: Mapping[str, str], receive: Receive) -> bytes:
+        """The whole body. Raises 413 for one that is too large, 429 for one that is sent too slowly while others want
+        the room, and 400 when the client is gone."""
+        if _is_too_long(headers.get("content-length", "0")):
+            raise _too_large()
+        body, more = await _piece(receive)
+        if more:
+            body = await self._rest(body, receive)
+        if len(body) > MAX_BODY:
+            raise _too_large()
+        return body
+
+    async def _rest(self, first: bytes, receive: Receive) -> bytes:
+        pieces, size, more = [first], len(first), True
+        try:
+            async with asyncio.timeout(None) as limit:
+                with self._budget.hold(limit) as held:
+                    self._budget.grow(held, size)
+                    while more and size <= MAX_BODY:
+                        piece, more = await _piece(receive)
+                        pieces.append(piece)
+                        size += len(piece)
+                        self._budget.grow(held, len(piece))
+        except TimeoutError:
+            raise errors.too_many_requests("Too many requests, please try again later.") from None
+        return b"".join(pieces)
+
+
+async def _piece(receive: Receive) -> tuple[bytes, bool]:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise errors.bad_request("unexpected EOF")  # which nobody reads
+    return message.get("body", b""), message.get("more_body", False)
+
+
+def _is_too_long(length: str) -> bool:
+    return length.isdigit() and (len(length) > 18 or int(length) > MAX_BODY)
+
+
+def _too_large() -> StatusError:
+    return errors.too_large(f"Request entity too large: limit is {MAX_BODY}")

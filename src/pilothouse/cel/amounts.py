@@ -1,0 +1,158 @@
+"""``quantity()`` and ``semver()`` (k8s.io/apiserver ``pkg/cel/library/{quantity,semverlib}.go``, v0.36)."""
+
+import re
+from functools import cmp_to_key
+from typing import Any
+
+from pilothouse.cel.tagged import CallError, Function, tagged, text_of
+from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quantity
+
+_QUANTITY, _SEMVER = "kubernetes.Quantity", "kubernetes.Semver"
+_INT64 = 1 << 63
+_MOST_DIGITS = 19
+"""A number of 64 bits has no more; larger powers of ten are not written out."""
+
+
+def _quantity(text: str) -> dict[str, Any]:
+    try:
+        return _tag(parse_quantity(text))
+    except QuantityError as error:
+        raise CallError(str(error)) from None
+
+
+def _tag(amount: Quantity) -> dict[str, Any]:
+    # The number itself is the text: 1Gi and 1024Mi are equal.
+    return tagged("Quantity", f"{amount.mantissa}e{amount.exponent}" if amount else "0e0", canonical=str(amount))
+
+
+def _read(value: dict[str, Any]) -> Quantity:
+    return parse_quantity(value["canonical"])
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        parse_quantity(text)
+    except QuantityError:
+        return False
+    return True
+
+
+def _sign(amount: Quantity) -> int:
+    return (amount.mantissa > 0) - (amount.mantissa < 0)
+
+
+def _compare(left: dict[str, Any], right: dict[str, Any]) -> int:
+    return _sign(_read(left) - _read(right))
+
+
+def _whole(value: dict[str, Any]) -> int | None:
+    """The amount when it is a whole number of 64 bits."""
+    amount = _read(value)
+    if amount.exponent > _MOST_DIGITS or (amount.exponent < 0 and amount.mantissa % 10**-amount.exponent):
+        return None
+    number = amount.mantissa * 10**amount.exponent if amount.exponent >= 0 else amount.mantissa // 10**-amount.exponent
+    return number if -_INT64 <= number < _INT64 else None
+
+
+def _as_integer(value: dict[str, Any]) -> int:
+    number = _whole(value)
+    if number is None:
+        raise CallError("cannot convert value to integer")
+    return number
+
+
+def _approximate(value: dict[str, Any]) -> float:
+    amount = _read(value)
+    return float(f"{amount.mantissa}e{amount.exponent}")
+
+
+def _added(value: dict[str, Any], other: dict[str, Any] | int, factor: int) -> dict[str, Any]:
+    more = Quantity(other) if isinstance(other, int) else _read(other)
+    return _tag(_read(value) + more if factor > 0 else _read(value) - more)
+
+
+_VERSION = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
+    r"(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
+    r"(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?",
+    re.ASCII,
+)
+
+
+def _normalized(text: str) -> str:
+    """``v1.01`` → ``1.1.0``: a leading v goes, leading zeros go, missing parts are 0 (``normalizeAndParse``)."""
+    text = text.removeprefix("v")
+    end = next((position for position, letter in enumerate(text) if letter in "-+"), len(text))
+    parts = text[:end].split(".")
+    if len(parts) > 3:
+        raise CallError("Invalid character(s) found in version number")
+    parts = [part.lstrip("0") or "0" if part else part for part in parts]
+    return ".".join([*parts, *["0"] * (3 - len(parts))]) + text[end:]
+
+
+def _semver(text: str, normalize: bool = False) -> dict[str, Any]:
+    given = _normalized(text) if normalize else text
+    if _VERSION.fullmatch(given) is None:
+        raise CallError("No Major.Minor.Patch elements found" if given.count(".") < 2 else f"Invalid version {text}")
+    return tagged("Semver", given)
+
+
+def _is_semver(text: str, normalize: bool = False) -> bool:
+    try:
+        _semver(text, normalize)
+    except CallError:
+        return False
+    return True
+
+
+def _parts(value: dict[str, Any]) -> tuple[tuple[int, ...], list[str]]:
+    found = _VERSION.fullmatch(text_of(value))
+    assert found is not None, "a version is checked when it is made"
+    return tuple(int(part) for part in found.groups()[:3]), (found[4] or "").split(".") if found[4] else []
+
+
+def _compare_versions(left: dict[str, Any], right: dict[str, Any]) -> int:
+    (mine, before), (theirs, other) = _parts(left), _parts(right)
+    if mine != theirs:
+        return 1 if mine > theirs else -1
+    if not before or not other:
+        return bool(other) - bool(before)
+    key = cmp_to_key(_compare_identifiers)
+    ours, others = [key(part) for part in before], [key(part) for part in other]
+    return 0 if before == other else 1 if ours > others else -1
+
+
+def _compare_identifiers(left: str, right: str) -> int:
+    """Numbers by value and before words, words by their bytes."""
+    if left.isdigit() and right.isdigit():
+        return (int(left) > int(right)) - (int(left) < int(right))
+    if left.isdigit() != right.isdigit():
+        return -1 if left.isdigit() else 1
+    return (left > right) - (left < right)
+
+
+FUNCTIONS = (
+    Function("quantity", ("string",), _QUANTITY, _quantity, member=False),
+    Function("isQuantity", ("string",), "bool", _is_quantity, member=False),
+    Function("sign", (_QUANTITY,), "int", lambda value: _sign(_read(value))),
+    Function("compareTo", (_QUANTITY, _QUANTITY), "int", _compare),
+    Function("isGreaterThan", (_QUANTITY, _QUANTITY), "bool", lambda left, right: _compare(left, right) > 0),
+    Function("isLessThan", (_QUANTITY, _QUANTITY), "bool", lambda left, right: _compare(left, right) < 0),
+    Function("isInteger", (_QUANTITY,), "bool", lambda value: _whole(value) is not None),
+    Function("asInteger", (_QUANTITY,), "int", _as_integer),
+    Function("asApproximateFloat", (_QUANTITY,), "double", _approximate),
+    Function("add", (_QUANTITY, _QUANTITY), _QUANTITY, lambda value, other: _added(value, other, 1)),
+    Function("add", (_QUANTITY, "int"), _QUANTITY, lambda value, other: _added(value, other, 1)),
+    Function("sub", (_QUANTITY, _QUANTITY), _QUANTITY, lambda value, other: _added(value, other, -1)),
+    Function("sub", (_QUANTITY, "int"), _QUANTITY, lambda value, other: _added(value, other, -1)),
+    Function("semver", ("string",), _SEMVER, _semver, member=False),
+    Function("semver", ("string", "bool"), _SEMVER, _semver, member=False),
+    Function("isSemver", ("string",), "bool", _is_semver, member=False),
+    Function("isSemver", ("string", "bool"), "bool", _is_semver, member=False),
+    Function("major", (_SEMVER,), "int", lambda value: _parts(value)[0][0]),
+    Function("minor", (_SEMVER,), "int", lambda value: _parts(value)[0][1]),
+    Function("patch", (_SEMVER,), "int", lambda value: _parts(value)[0][2]),
+    Function("compareTo", (_SEMVER, _SEMVER), "int", _compare_versions),
+    Function("isGreaterThan", (_SEMVER, _SEMVER), "bool", lambda left, right: _compare_versions(left, right) > 0),
+    Function("isLessThan", (_SEMVER, _SEMVER), "bool", lambda left, right: _compare_versions(left, right) < 0),
+)

@@ -1,0 +1,451 @@
+"""Expressions compiled against typed variables, and evaluated.
+
+The library refuses three things that Kubernetes needs: values of types of its own, optional variables, and times
+inside of a value's tree. So an expression is *checked* in an environment where everything has the type that Kubernetes
+declares, and *run* in one environment for all where types of Kubernetes are tagged maps, and objects are maps: a
+checked expression names functions and fields, not where they are kept.
+
+What an expression may cost is estimated as upstream does (``costs``). What an evaluation does cost nobody counts: the
+library gives up after 10,000 iterations of macros, and the error is that of an exceeded cost limit. How long one may
+take is known before (``work``); who evaluates what may take long, ``limits`` says.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from pilothouse.cel.checked import Checked, read
+from pilothouse.cel.costs import Sizes, cost_of
+from pilothouse.cel.formats import with_formats
+from pilothouse.cel.functions import FUNCTIONS, TAG, Function, run_overloads
+from pilothouse.cel.limits import (
+    AT_ONCE,
+    COMPILED_AT_ONCE,
+    COST_EXCEEDED,
+    Compiled,
+    EvaluationError,
+    Hire,
+    Source,
+    Task,
+    elsewhere,
+)
+from pilothouse.cel.work import MOST_MEASURED, Extent, Known, rounded, work_of
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    import ctypes
+
+    from cel_expr_python import cel
+    from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
+
+Kind = str | tuple[str, "Kind"]
+"""A type: a name (``int``, ``dyn``, ``kubernetes.Quantity``, a message of the environment) or ``("list", Kind)`` or
+``("map", Kind)``, whose keys are strings."""
+
+_CONFIG = """
+name: kubernetes
+extensions:
+  - {name: strings, version: 2}
+  - {name: optional}
+  - {name: sets}
+  - {name: two-var-comprehensions}
+  - {name: bindings}
+"""
+_MOST_BOUNDS = 64
+_LARGEST_WALKED = 16 * 1024
+"""Bytes of a checked expression that ``work`` walks: some 5 ms, the first time. What is larger only another process
+deserializes and evaluates, where there is one."""
+NOWHERE = "ERROR: <input>:-1:0:"
+"""How cel-go says of an error that it is at no place of the expression."""
+
+
+class CompileError(ValueError):
+    """An expression that is none, or that is of the wrong type. The message is the compiler's, many lines perhaps."""
+
+
+class Environment:
+    """The variables that expressions may name, with their types.
+
+    ``messages`` is a serialized ``FileDescriptorProto`` with the object types among them (``schemas`` makes it).
+    ``optional`` names the variables that may be optional in an expression.
+    """
+
+    def __init__(self, variables: Mapping[str, Kind], messages: bytes | None = None, *, optional: str = "") -> None:
+        self._variables = dict(variables)
+        if optional:
+            self._variables |= {f"{optional}__given": "bool", f"{optional}__value": self._variables[optional]}
+        self._messages = messages
+        self._checker: Any = None
+
+    def compile(self, source: str, *, gives: Iterable[str] = (), maybe: str = "") -> "Program":
+        """Check an expression; ``gives`` are the types that it may be of, none for any.
+
+        ``maybe`` names a variable that is optional in the expression: it is bound to ``optional.of`` the value that the
+        evaluation gets for it, or to ``optional.none()`` when it gets none. Large ones are compiled ``elsewhere``.
+        Raises ``CompileError``, and ``TakesLong`` on the loop.
+        """
+        return _program(source, self._compiled(self._source(source, maybe)), gives, maybe)
+
+    async def compile_beside(self, source: str, hire: Hire, *, gives: Iterable[str] = (), maybe: str = "") -> "Program":
+        """The same for the loop, which goes on while another process compiles a large one. Raises ``Busy``."""
+        return _program(source, await self._compiled_beside(self._source(source, maybe), hire), gives, maybe)
+
+    def check(self, source: str) -> str:
+        """The name of an expression's type, in small letters; nothing is made that could be evaluated. Raises
+        ``CompileError``."""
+        return _kind(self._compiled(self._source(source, "", runs=False)))
+
+    async def check_beside(self, source: str, hire: Hire) -> str:
+        """The same for the loop, as ``compile_beside``."""
+        return _kind(await self._compiled_beside(self._source(source, "", runs=False), hire))
+
+    def _source(self, source: str, maybe: str, *, runs: bool = True) -> Source:
+        text = with_formats(source)
+        if maybe:
+            # On a line of its own, so that the columns in messages stay those of the source.
+            text = f"cel.bind({maybe}, {maybe}__given ? optional.of({maybe}__value) : optional.none(),\n{text}\n)"
+        return Source(text, self._variables, self._messages, 1 if maybe else 0, runs)
+
+    def _compiled(self, source: Source) -> Compiled:
+        others = elsewhere.get()
+        if others is None or others.compiles_here(source.size):
+            return self.compiled(source)
+        return others.compile(source)
+
+    async def _compiled_beside(self, source: Source, hire: Hire) -> Compiled:
+        evaluator = None if source.size <= COMPILED_AT_ONCE else hire()
+        return self.compiled(source) if evaluator is None else await evaluator.run_compile(source)
+
+    def compiled(self, source: Source) -> Compiled:
+        """Compile here, however long it takes."""
+        try:
+            if self._checker is None:
+                self._checker = _checker(self._variables, self._messages)
+            checked = self._checker.compile(source.text)
+        except RuntimeError as error:
+            return Compiled(error=_compiler_words(str(error), source.lines_before))
+        except TypeError as error:  # of the messages' descriptors: thousands of fields
+            return Compiled(error=f"{NOWHERE} the types of the variables are too large: {error}")
+        kind = checked.return_type().name().lower()
+        if not source.runs:
+            return Compiled(kind=kind)
+        serialized = checked.serialize()
+        try:
+            runnable(serialized)
+        except RuntimeError:
+            return Compiled(error=f"{NOWHERE} expression recursion limit exceeded")
+        return Compiled(serialized, kind)
+
+
+def _program(source: str, compiled: Compiled, gives: Iterable[str], maybe: str) -> "Program":
+    kind, wanted = _kind(compiled), tuple(gives)
+    if wanted and kind not in wanted:
+        raise CompileError(kind)
+    return Program(source, maybe, compiled.checked)
+
+
+def _kind(compiled: Compiled) -> str:
+    if compiled.error:
+        raise CompileError(compiled.error)
+    return compiled.kind
+
+
+@lru_cache(maxsize=8)
+def _last_runnable(checked: bytes) -> Any:
+    return _runner().deserialize(checked)
+
+
+def runnable(checked: bytes) -> Any:
+    """A checked expression as the library evaluates it. Raises ``RuntimeError`` for what is nested too deep."""
+    return _last_runnable(checked)
+
+
+class Program:
+    """A compiled expression."""
+
+    def __init__(self, source: str, maybe: str, checked: bytes) -> None:
+        self.source = source
+        self._runnable: Any = None
+        self._maybe = maybe
+        self._checked = checked
+        self._tree: Checked | None = None
+        self._bounds: dict[Extent, int] = {}
+
+    @classmethod
+    def of_task(cls, task: Task) -> "Program":
+        """In another process."""
+        return cls("", task.maybe, task.checked)
+
+    def task(self, values: Mapping[str, Any]) -> Task:
+        """An evaluation for another process."""
+        return Task(self._checked, self._maybe, values)
+
+    def work(self, values: Mapping[str, Any], extent: Extent) -> int:
+        """The most that an evaluation may take, in units of ``work``, or more than ``AT_ONCE`` if that takes long to
+        find out. ``extent`` is that of the values together."""
+        if len(self._checked) > _LARGEST_WALKED:
+            return AT_ONCE + 1
+        coarse = rounded(extent)
+        bound = self._bounds.get(coarse)
+        if bound is None:
+            if len(self._bounds) >= _MOST_BOUNDS:
+                self._bounds.clear()
+            bound = self._bounds[coarse] = work_of(self._read(), coarse)
+        if bound <= AT_ONCE or extent.weight > MOST_MEASURED:
+            return bound
+        return self.bound(values)
+
+    def bound(self, values: Mapping[str, Any]) -> int:
+        """The most that an evaluation may take, in units of ``work``, however long it takes to find out."""
+        return work_of(self._read(), {name: Known([value]) for name, value in self._given(values).items()})
+
+    def _read(self) -> Checked:
+        if self._tree is None:
+            self._tree = read(self._checked)
+        return self._tree
+
+    def cost(self, sizes: Sizes) -> int:
+        """The most that an evaluation may cost, in upstream's units, before anything is known but the sizes."""
+        checked = read(self._checked)
+        # The optional variable is bound around the expression (``compile``), which upstream's is not.
+        return cost_of(checked, sizes, checked.root.parts[3] if self._maybe else None)
+
+    def load(self) -> None:
+        """What the first evaluation would do before."""
+        if self._runnable is None:
+            self._runnable = runnable(self._checked)
+
+    def evaluate(self, values: Mapping[str, Any]) -> Any:
+        """The value of the expression. Raises ``EvaluationError``."""
+        self.load()
+        try:
+            result = self._runnable.eval(data=self._given(values))
+        except RuntimeError as error:
+            raise EvaluationError(_runtime_words(str(error))) from None
+        kind = result.type().name()
+        if kind == "NULL":
+            return None
+        try:
+            value = result.plain_value()
+        except (RuntimeError, TypeError, SystemError) as error:  # optional values, and lists of some
+            named = "optional" if kind == "ERROR" else kind.lower()
+            raise EvaluationError(f"a value of type {named} is of no use here: {error}") from None
+        if kind == "ERROR":
+            raise EvaluationError(_runtime_words(str(value)))
+        return hold_nulls(value)
+
+    def _given(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not self._maybe:
+            return values
+        given = self._maybe in values
+        return {
+            **values,
+            f"{self._maybe}__given": given,
+            f"{self._maybe}__value": values[self._maybe] if given else 0,
+        }
+
+
+def hold_nulls(value: Any) -> Any:
+    """The value, with a reference added for each null in it.
+
+    The library hands out None without counting the reference (0.1.3). None cannot die since Python 3.12; before, it
+    would after some thousand nulls, and the interpreter with it.
+    """
+    if sys.version_info < (3, 12):
+        for _ in range(_nulls(value)):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(None))
+    return value
+
+
+def _nulls(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(_nulls(member) for member in value.values())
+    if isinstance(value, list):
+        return sum(_nulls(member) for member in value)
+    return 1 if value is None else 0
+
+
+def _type(kind: Kind) -> Any:
+    if isinstance(kind, tuple):
+        inner = _type(kind[1])
+        return cel.Type.List(inner) if kind[0] == "list" else cel.Type.Map(cel.Type.STRING, inner)
+    known = getattr(cel.Type, kind.upper(), None)
+    return known if known is not None else cel.Type(kind)
+
+
+_COMPARED = ("int", "uint", "double")
+
+
+def _crosswise() -> Iterable[Function]:
+    """Numbers of different types may be compared in Kubernetes, if not by equality."""
+    for operator in ("_<_", "_<=_", "_>_", "_>=_"):
+        for left in _COMPARED:
+            for right in _COMPARED:
+                if left != right:
+                    yield Function(operator, (left, right), "bool", None, member=False)
+
+
+def _checker(variables: Mapping[str, Kind], messages: bytes | None) -> Any:
+    return cel.NewEnv(
+        _pool(messages),
+        config=_config(),
+        variables={name: _type(kind) for name, kind in variables.items()},
+        extensions=[_declared()],
+    )
+
+
+@lru_cache(maxsize=1)
+def _config() -> Any:
+    return cel.NewEnvConfigFromYaml(_CONFIG)
+
+
+@lru_cache(maxsize=1)
+def _declared() -> Any:
+    """The functions as the checker sees them."""
+    overloads: dict[str, list[Any]] = {}
+    for function in (*FUNCTIONS, *_crosswise()):
+        overloads.setdefault(function.name, []).append(
+            cel.Overload(
+                function.overload,
+                return_type=_type(function.gives),
+                parameters=[_type(kind) for kind in function.takes],
+                is_member=function.member,
+            )
+        )
+    return cel.CelExtension("kubernetes", [cel.FunctionDecl(name, some) for name, some in overloads.items()])
+
+
+@lru_cache(maxsize=1)
+def _runner() -> Any:
+    """The environment that every expression runs in."""
+    overloads: dict[str, list[Any]] = {}
+    for overload in run_overloads(hold_nulls):
+        overloads.setdefault(overload.name, []).append(
+            cel.Overload(
+                overload.overload,
+                return_type=_type(overload.gives),
+                parameters=[_type(kind) for kind in overload.takes],
+                is_member=overload.member,
+                impl=overload.does,
+            )
+        )
+    declared = cel.CelExtension("kubernetes", [cel.FunctionDecl(name, some) for name, some in overloads.items()])
+    return cel.NewEnv(config=_config(), extensions=[declared])
+
+
+def _pool(messages: bytes | None) -> Any:
+    """The messages that the checker knows: those of the variables, and an empty one for each of Kubernetes' types.
+
+    (Types declared as opaque are all one type to the library.)
+    """
+    pool = descriptor_pool.DescriptorPool()
+    for known in (duration_pb2, struct_pb2, timestamp_pb2):
+        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
+    named = {kind for function in FUNCTIONS for kind in function.takes if isinstance(kind, str)}
+    for package in ("kubernetes", "kubernetes.authorization"):
+        file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+        for kind in sorted(named):
+            if kind.rpartition(".")[0] == package:
+                file.message_type.add(name=kind.rpartition(".")[2])
+        pool.AddSerializedFile(file.SerializeToString())
+    if messages is not None:
+        pool.AddSerializedFile(messages)
+    return pool
+
+
+_PLACE = re.compile(r"^ERROR: <input>:(\d+):", re.MULTILINE)
+_STRUCT = re.compile(r" not found in struct '[^']*'")
+
+
+_QUALIFIED = re.compile(
+    r"^ERROR: <input>:(\d+):(\d+): undeclared reference to '(\w+(?:\.\w+)+)'(.*)\n( \| .*)\n \| \.*\^", re.MULTILINE
+)
+
+
+def _first_name(found: re.Match[str]) -> str:
+    """Of ``a.b.c`` where nothing is known, cel-go complains about ``a``, at its place."""
+    before, first = found[3].rpartition(".")[0], found[3].partition(".")[0]
+    column = max(1, int(found[2]) - len(before))
+    told = f"ERROR: <input>:{found[1]}:{column}: undeclared reference to '{first}'{found[4]}"
+    return f"{told}\n{found[5]}\n | {'.' * (column - 1)}^"
+
+
+_OVERLOAD = re.compile(
+    r"^(ERROR: <input>:\d+:(\d+): found no matching overload for '(\w+)' applied to )'\((.*)\)'(\n \| (.*)$)",
+    re.MULTILINE,
+)
+
+
+def _called_on(found: re.Match[str]) -> str:
+    """Of ``x.f(y)`` cel-go says ``X.(Y)``, where the library says ``(X, Y)``."""
+    before = found[6][: int(found[2]) - 1]
+    if not before.endswith(f".{found[3]}"):
+        return found[0]
+    depth, end = 0, len(found[4])
+    for place, letter in enumerate(found[4]):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            end = place
+            break
+    target, others = found[4][:end], found[4][end:].removeprefix(", ")
+    return f"{found[1]}'{target}.({others})'{found[5]}"
+
+
+def _compiler_words(text: str, lines_before: int) -> str:
+    """The library's message as cel-go words it."""
+    text = text.removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+    text = _OVERLOAD.sub(_called_on, _QUALIFIED.sub(_first_name, _STRUCT.sub("", text)))
+    if lines_before:
+        text = _PLACE.sub(lambda found: f"ERROR: <input>:{int(found[1]) - lines_before}:", text)
+    if not text.startswith("ERROR: "):
+        text = f"{NOWHERE} {_in_limits_words(text)}"
+    return text
+
+
+_LIMITS = (
+    (
+        re.compile(r"^expression size exceeds codepoint limit\. input size: (\d+), limit: (\d+).*", re.DOTALL),
+        r"expression code point size exceeds limit: size: \1, limit \2",
+    ),
+    (
+        re.compile(r"^CANCELLED: Expression recursion limit exceeded\. limit: (\d+).*", re.DOTALL),
+        r"expression recursion limit exceeded: \1",
+    ),
+)
+
+
+def _in_limits_words(text: str) -> str:
+    for pattern, words in _LIMITS:
+        text, changed = pattern.subn(words, text)
+        if changed:
+            break
+    return text
+
+
+_RUNTIME = (
+    (re.compile(r"Key not found in map : \"?(.*?)\"?$", re.DOTALL), r"no such key: \1"),
+    (re.compile(r"Index error: index=(-?\d+) size=\d+"), r"index out of bounds: \1"),
+    (re.compile(r"^divide by zero$"), "division by zero"),
+    (re.compile(r"^No matching overloads found.*", re.DOTALL), "no such overload"),
+    (re.compile(r"^Applying SELECT to non-message type$"), "no such overload"),
+    (re.compile(r"^.*Iteration budget exceeded.*", re.DOTALL), COST_EXCEEDED),
+    (re.compile(r"^double out of int64 range$"), "integer overflow"),
+)
+_CODE = re.compile(r"^[A-Z_]+: ")
+_CODE_AFTER = re.compile(r" \[[A-Z_]+\]$")
+
+
+def _runtime_words(text: str) -> str:
+    text = _CODE_AFTER.sub("", _CODE.sub("", text))
+    for pattern, words in _RUNTIME:
+        text, changed = pattern.subn(words, text)
+        if changed:
+            break
+    return text
+
+
+def is_of_kubernetes(value: Any, kind: str) -> bool:
+    """Whether a value of an evaluation is one of Kubernetes' own types."""
+    return isinstance(value, dict) and value.get(TAG) == kind

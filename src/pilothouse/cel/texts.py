@@ -1,0 +1,134 @@
+"""URLs, regular expressions and lists (k8s.io/apiserver ``pkg/cel/library/{urls,regex,lists}.go``, v0.36)."""
+
+from itertools import pairwise
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
+
+from pilothouse.cel.tagged import CallError, Function, tagged, text_of
+from pilothouse.machinery.patterns import PatternError, compiled
+
+_URL = "kubernetes.URL"
+
+
+def _parse_url(text: str) -> SplitResult:
+    """What Go's ``url.ParseRequestURI`` accepts: an absolute URL or an absolute path."""
+    problem = CallError(f'URL parse error during conversion from string: parse "{text}": invalid URI for request')
+    if any(letter <= " " or letter == "\x7f" for letter in text):
+        raise problem
+    try:
+        parts = urlsplit(text, allow_fragments=False)
+        _ = parts.port
+    except ValueError:
+        raise problem from None
+    if not parts.scheme and not text.startswith("/"):
+        raise problem
+    return parts
+
+
+def _url(text: str) -> dict[str, Any]:
+    _parse_url(text)
+    return tagged("URL", text)
+
+
+def is_url(text: str) -> bool:
+    """Whether ``url()`` takes the text."""
+    try:
+        _parse_url(text)
+    except CallError:
+        return False
+    return True
+
+
+def _parts(value: dict[str, Any]) -> SplitResult:
+    return _parse_url(text_of(value))
+
+
+def _host(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
+
+
+def _hostname(parts: SplitResult) -> str:
+    host = _host(parts)
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _port(parts: SplitResult) -> str:
+    after = _host(parts).rpartition("]")[2]
+    return after.rpartition(":")[2] if ":" in after else ""
+
+
+def _escaped_path(parts: SplitResult) -> str:
+    return quote(unquote(parts.path), safe="/:@!$&'()*+,;=-._~")
+
+
+def _query(parts: SplitResult) -> dict[str, list[str]]:
+    return parse_qs(parts.query, keep_blank_values=True)
+
+
+def _expression(text: str) -> Any:
+    try:
+        return compiled(text)
+    except PatternError as error:
+        raise CallError(f"Illegal regex: {error}") from None
+
+
+def _find(text: str, pattern: str) -> str:
+    found = _expression(pattern).search(text)
+    return found[0] if found is not None else ""
+
+
+def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    found = [match[0] for match in _expression(pattern).finditer(text)]
+    return found if limit < 0 else found[:limit]
+
+
+def _escape_key(key: str) -> str:
+    """A key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _is_sorted(items: list[Any]) -> bool:
+    return all(not later < earlier for earlier, later in pairwise(items))
+
+
+def _extreme(items: list[Any], name: str) -> Any:
+    if not items:
+        raise CallError(f"{name} called on empty list")
+    return min(items) if name == "min" else max(items)
+
+
+def _sum(items: list[Any]) -> Any:
+    return sum(items) if items else 0
+
+
+def _index(items: list[Any], item: Any) -> int:
+    return next((position for position, found in enumerate(items) if found == item), -1)
+
+
+def _last_index(items: list[Any], item: Any) -> int:
+    return next((position for position in range(len(items) - 1, -1, -1) if items[position] == item), -1)
+
+
+_LIST = ("list", "dyn")
+FUNCTIONS = (
+    Function("url", ("string",), _URL, _url, member=False),
+    Function("isURL", ("string",), "bool", is_url, member=False),
+    Function("getScheme", (_URL,), "string", lambda value: _parts(value).scheme),
+    Function("getHost", (_URL,), "string", lambda value: _host(_parts(value))),
+    Function("getHostname", (_URL,), "string", lambda value: _hostname(_parts(value))),
+    Function("getPort", (_URL,), "string", lambda value: _port(_parts(value))),
+    Function("getEscapedPath", (_URL,), "string", lambda value: _escaped_path(_parts(value))),
+    Function("getQuery", (_URL,), ("map", ("list", "string")), lambda value: _query(_parts(value))),
+    Function("jsonpatch.escapeKey", ("string",), "string", _escape_key, member=False),
+    Function("find", ("string", "string"), "string", _find),
+    Function("findAll", ("string", "string"), ("list", "string"), _find_all),
+    Function("findAll", ("string", "string", "int"), ("list", "string"), _find_all),
+    Function("isSorted", (_LIST,), "bool", _is_sorted),
+    Function("sum", (_LIST,), "dyn", _sum),
+    Function("min", (_LIST,), "dyn", lambda items: _extreme(items, "min")),
+    Function("max", (_LIST,), "dyn", lambda items: _extreme(items, "max")),
+    Function("indexOf", (_LIST, "dyn"), "int", _index),
+    Function("lastIndexOf", (_LIST, "dyn"), "int", _last_index),
+)

@@ -1,0 +1,13 @@
+"""The names of the commands and what each does, for the help and for what is generated from it."""
+
+COMMANDS = {
+    "up": "run API server, manager, scheduler and simulated nodes in one process",
+    "manager": "run the controllers in front of any API server (kube-controller-manager's flags)",
+    "apiserver": "run the embedded API server alone",
+    "scheduler": "run the scheduler in front of any API server",
+    "nodes": "run simulated nodes in front of any API server",
+    "envtest-assets": "print a folder to set KUBEBUILDER_ASSETS to, for test suites in any language",
+    "completion": "print a completion script for bash, zsh or fish",
+    "man": "print a manual page",
+    "version": "print the version",
+}

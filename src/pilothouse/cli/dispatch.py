@@ -1,0 +1,99 @@
+"""The commands. Each is imported when it is asked for, so that ``pilothouse --help`` stays quick."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import pilothouse
+from pilothouse.cli.commands import COMMANDS
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.cli import (
+        apiserver,
+        completion,
+        envtest_assets,
+        etcd,
+        kube_apiserver,
+        man,
+        manager,
+        nodes,
+        scheduler,
+        up,
+    )
+    from pilothouse.machinery import flags
+
+_PROGRAMS: Mapping[str, Callable[[str, Sequence[str]], int]] = {
+    "up": lambda program, words: up.run(program, words),
+    "manager": lambda program, words: manager.run(program, words),
+    "apiserver": lambda program, words: apiserver.run(program, words),
+    "scheduler": lambda program, words: scheduler.run(program, words),
+    "nodes": lambda program, words: nodes.run(program, words),
+    "envtest-assets": lambda program, words: envtest_assets.run(program, words),
+    "completion": lambda program, words: completion.run(program, words),
+    "man": lambda program, words: man.run(program, words),
+    "kube-apiserver": lambda program, words: kube_apiserver.run(program, words),
+    "etcd": lambda program, words: etcd.run(program, words),
+}
+"""Those of ``COMMANDS``, and the programs that run under another's name."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """``pilothouse``. Returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in {"-h", "--help", "help"}:
+        print(usage())
+        return 0 if words else 2
+    name, rest = words[0], words[1:]
+    if name in {"version", "--version"}:
+        return _version()
+    if name not in COMMANDS:
+        similar = flags.closest(name, list(COMMANDS))
+        hint = f" (did you mean {similar}?)" if similar else ""
+        print(
+            f'Error: unknown command "{name}" for "pilothouse"{hint}\nSee "pilothouse --help" for usage.',
+            file=sys.stderr,
+        )
+        return 2
+    return _run(name, rest)
+
+
+def kube_controller_manager(argv: Sequence[str] | None = None) -> int:
+    """``kube-controller-manager``: the manager under upstream's name, and with its exit codes, which know one kind of
+    failure."""
+    code = _run("manager", list(sys.argv[1:] if argv is None else argv), program="kube-controller-manager")
+    return 1 if code == 2 else code
+
+
+def stand_in(name: str, argv: Sequence[str]) -> int:
+    """A program under another's name, as test suites start it: ``kube-apiserver`` or ``etcd``, with the other's exit
+    codes."""
+    code = _run(name, list(argv), program=name)
+    return 1 if code == 2 else code
+
+
+def _run(name: str, words: Sequence[str], program: str = "") -> int:
+    try:
+        return _PROGRAMS[name](program or f"pilothouse {name}", words)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has left; the interpreter must not complain about it once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _version() -> int:
+    print(f"pilothouse v{pilothouse.__version__} (Kubernetes {pilothouse.KUBERNETES_VERSION})")
+    return 0
+
+
+def usage() -> str:
+    """What ``pilothouse --help`` prints."""
+    rows = "\n".join(f"  {name:<16}{text}" for name, text in COMMANDS.items())
+    return (
+        "Kubernetes' controller manager in Python, with a control plane around it.\n\n"
+        "Usage:\n  pilothouse COMMAND [flags]\n\n"
+        f"Commands:\n{rows}\n\n"
+        'Use "pilothouse COMMAND --help" for the flags of a command.'
+    )

@@ -1,0 +1,247 @@
+"""A kubeconfig that belongs to somebody, as text: a context is put in and taken out again. Pure.
+
+Only the lines of that context change; comments, order and whatever other programs keep there stay as they are. A file
+that is written so that its lines cannot be told apart (as JSON, say) is written anew from what it says, as kubectl does
+with any.
+
+What is put in bears a mark, an extension as minikube's, so that a cluster of the same name that is somebody else's is
+never taken for ours. The mark of the context remembers which one was current before.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+
+from pilothouse.machinery.yaml_text import YamlError, load_yaml
+
+MARK = "pilothouse"
+SECTIONS = ("clusters", "users", "contexts")
+_CURRENT = "current-context"
+_BEFORE = "previous-context"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+Document = dict[str, Any]
+
+
+class NoKubeconfig(ValueError):
+    """The text is not what a kubeconfig is."""
+
+
+def read(text: str) -> Document:
+    """What a kubeconfig says. Raises ``NoKubeconfig``."""
+    try:
+        document = load_yaml(text)
+    except YamlError as error:
+        raise NoKubeconfig(str(error)) from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise NoKubeconfig("it is no kubeconfig")
+    for section in SECTIONS:
+        entries = document.get(section) or []
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise NoKubeconfig(f"{section} in it is no list of named entries")
+    return document
+
+
+def server_of(document: Document, name: str) -> str:
+    """The server of the cluster with that name, empty if there is none."""
+    return str((_entry(document, "clusters", name).get("cluster") or {}).get("server") or "")
+
+
+def is_marked(document: Document, name: str) -> bool:
+    """Whether the cluster and the context with that name were put in by this program."""
+    return all(_mark(_entry(document, section, name), section) is not None for section in ("clusters", "contexts"))
+
+
+def has(document: Document, name: str) -> bool:
+    """Whether anything in it has that name."""
+    return any(_entry(document, section, name) for section in SECTIONS)
+
+
+def put_in(text: str, addition: Document) -> str:
+    """The text with the one cluster, user and context of ``addition``, which becomes the current one. Entries of its
+    name are replaced. Raises ``NoKubeconfig``."""
+    document = read(text)
+    name: str = addition[_CURRENT]
+    before = str(document.get(_CURRENT) or "")
+    if before == name:
+        before = _before(document, name)
+    if not document:
+        text = "apiVersion: v1\nkind: Config\n" + text
+        document = read(text)
+    for section in SECTIONS:
+        entry = _marked(addition[section][0], section, {_BEFORE: before} if section == "contexts" else {})
+        text, document = _with_entry(text, document, section, entry)
+    return _with_current(text, document, name)
+
+
+def take_out(text: str, name: str) -> str:
+    """The text without the cluster, user and context of that name. If that context is still the current one, the one
+    before becomes it again, if it is still there. Raises ``NoKubeconfig``."""
+    document = read(text)
+    before = _before(document, name)
+    for section in SECTIONS:
+        text, document = _without_entry(text, document, section, name)
+    for entry in document.get("contexts") or ():
+        if _before(document, entry.get("name") or "") == name:  # a later one of ours goes back further
+            text, document = _with_entry(text, document, "contexts", _marked(entry, "contexts", {_BEFORE: before}))
+    if document.get(_CURRENT) != name:
+        return text
+    return _with_current(text, document, before if _entry(document, "contexts", before) else "")
+
+
+def is_empty(text: str) -> bool:
+    """Whether nothing is left that somebody could miss."""
+    document = read(text)
+    says_nothing = not any(document.get(key) for key in document if key not in ("apiVersion", "kind"))
+    return says_nothing and not any(line.lstrip().startswith("#") for line in text.splitlines())
+
+
+def marked(document: Document) -> Document:
+    """A whole kubeconfig, with the mark on its clusters and contexts."""
+    return {
+        **document,
+        **{section: [_marked(entry, section, {}) for entry in document[section]] for section in SECTIONS},
+    }
+
+
+def dumped(value: Any) -> str:
+    """YAML in lines, in the order in which it comes."""
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return text
+
+
+# Entries
+
+
+def _entry(document: Document, section: str, name: str) -> Document:
+    return next((entry for entry in document.get(section) or () if entry.get("name") == name), {})
+
+
+def _before(document: Document, name: str) -> str:
+    """The context that was current when the one with that name was put in; empty if it was not put in here."""
+    return str((_mark(_entry(document, "contexts", name), "contexts") or {}).get(_BEFORE) or "")
+
+
+def _mark(entry: Document, section: str) -> Document | None:
+    inner = entry.get(section.removesuffix("s"))
+    for extension in (inner.get("extensions") if isinstance(inner, dict) else None) or ():
+        if isinstance(extension, dict) and extension.get("name") == MARK:
+            found = extension.get("extension")
+            return found if isinstance(found, dict) else {}
+    return None
+
+
+def _marked(entry: Document, section: str, content: Document) -> Document:
+    kind = section.removesuffix("s")
+    if kind == "user":
+        return entry
+    extension = {"name": MARK, "extension": {"provider": MARK, **content}}
+    return {"name": entry["name"], kind: {**entry[kind], "extensions": [extension]}}
+
+
+# Lines
+
+
+Edit = Callable[[str], str | None]
+"""The text, changed; None if it is not written in a way in which that can be done."""
+
+
+def _edited(text: str, wanted: Document, edit: Edit) -> tuple[str, Document]:
+    """The edited text if it says what is wanted, and all of that anew if not."""
+    try:
+        edited = edit(text)
+        fits = edited is not None and read(edited) == wanted
+    except (NoKubeconfig, yaml.YAMLError):
+        fits = False  # lines do not tell where things are
+    return (edited if fits and edited is not None else dumped(wanted)), wanted
+
+
+def _with_entry(text: str, document: Document, section: str, entry: Document) -> tuple[str, Document]:
+    name = entry["name"]
+    if _entry(document, section, name):
+        text, document = _without_entry(text, document, section, name)
+    wanted = {**document, section: [*(document.get(section) or ()), entry]}
+    block = dumped([entry])
+
+    def edit(text: str) -> str | None:
+        key, entries = _section(text, section)
+        if key is None:
+            return f"{_ended(text)}{section}:\n{block}"
+        assert entries is not None, "a key has a value"
+        if not document.get(section) or entries.flow_style is not False:
+            # A comment behind what was there stays behind the key.
+            line, _newline, rest = text[max(key.end_mark.index + 1, entries.end_mark.index) :].partition("\n")
+            return f"{text[: key.end_mark.index]}:{line.rstrip()}\n{dumped(wanted[section])}{rest}"
+        at = _end_of(text, entries.value[-1])
+        indent = " " * entries.start_mark.column
+        lines = "".join(f"{indent}{line}\n" for line in block.splitlines())
+        return f"{_ended(text[:at])}{lines}{text[at:]}"
+
+    return _edited(text, wanted, edit)
+
+
+def _without_entry(text: str, document: Document, section: str, name: str) -> tuple[str, Document]:
+    entries = document.get(section) or []
+    left = [entry for entry in entries if entry.get("name") != name]
+    if len(left) == len(entries):
+        return text, document
+
+    def edit(text: str) -> str | None:
+        key, found = _section(text, section)
+        if key is None or found is None or found.flow_style is not False:
+            return None
+        if not left:
+            start, end = key.end_mark.index, _end_of(text, found.value[-1])
+            comments = text[start + 1 : _line_of(text, found.start_mark.index)]
+            return f"{text[:start]}: []{comments}{text[end:]}"
+        for position in reversed(range(len(entries))):
+            if entries[position].get("name") == name:
+                node = found.value[position]
+                text = text[: _line_of(text, node.start_mark.index)] + text[_end_of(text, node) :]
+        return text
+
+    return _edited(text, {**document, section: left}, edit)
+
+
+def _with_current(text: str, document: Document, name: str) -> str:
+    def edit(text: str) -> str | None:
+        shown = yaml.safe_dump(name).removesuffix("...\n").strip()
+        key, value = _section(text, _CURRENT)
+        if key is None or value is None:
+            return f"{_ended(text)}{_CURRENT}: {shown}\n"
+        end = max(key.end_mark.index + 1, value.end_mark.index)
+        return f"{text[: key.end_mark.index]}: {shown}{text[end:]}"
+
+    return _edited(text, {**document, _CURRENT: name}, edit)[0]
+
+
+def _section(text: str, name: str) -> tuple[Any, Any]:
+    """The nodes of a key of the document and of its value; None for both when it is not there."""
+    root = yaml.compose(text, Loader=_LOADER)
+    if not isinstance(root, yaml.MappingNode) or root.flow_style:
+        raise NoKubeconfig("it is not written in lines")
+    return next(((key, value) for key, value in root.value if key.value == name), (None, None))
+
+
+def _line_of(text: str, at: int) -> int:
+    """Where the line begins that something is on."""
+    return text.rfind("\n", 0, at) + 1
+
+
+def _end_of(text: str, node: Any) -> int:
+    """Where the line ends that the last word of a node is on."""
+    while isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
+        last = node.value[-1]
+        node = last[1] if isinstance(last, tuple) else last
+    end: int = node.end_mark.index
+    if end and text[end - 1] == "\n":
+        return end  # of a text of several lines
+    found = text.find("\n", end)
+    return len(text) if found < 0 else found + 1
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else f"{text}\n"

@@ -1,0 +1,70 @@
+"""Keys that wait for a kind which discovery does not show: the object's own, or that of one of its owners.
+
+Nothing but another answer of discovery helps them, so they are not tried in between. ``controller.py`` adds them and
+asks after every answer.
+"""
+
+from collections.abc import Callable
+
+from pilothouse.controllers.cleanup.garbage_collector.live import UnservedKind
+from pilothouse.env import Log
+from pilothouse.runtime.workqueue import WorkQueue
+
+_Kind = tuple[str, str]
+
+
+class WaitingKeys:
+    """``is_served`` says whether there is such a kind, by apiVersion and name; ``exists`` whether a key still counts;
+    ``ask`` has discovery asked soon, which is done once for a kind between two syncs."""
+
+    def __init__(
+        self,
+        *,
+        is_served: Callable[[str, str], bool],
+        exists: Callable[[str], bool],
+        ask: Callable[[], None],
+        log: Log,
+    ) -> None:
+        self._is_served = is_served
+        self._exists = exists
+        self._ask = ask
+        self._log = log
+        self._waiting: dict[_Kind, dict[str, WorkQueue[str]]] = {}
+        self._asked: set[_Kind] = set()
+        self._reported: set[_Kind] = set()
+
+    def __len__(self) -> int:
+        """How many keys wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def add(self, missing: UnservedKind, key: str, queue: WorkQueue[str]) -> None:
+        """``key`` goes back to its queue when the kind is served."""
+        kind = (missing.api_version, missing.kind)
+        self._waiting.setdefault(kind, {})[key] = queue
+        if kind not in self._asked:
+            self._asked.add(kind)
+            self._ask()
+
+    def release(self) -> None:
+        """Discovery has answered: whatever it shows now is tried."""
+        for kind in [kind for kind in self._waiting if self._is_served(*kind)]:
+            self._reported.discard(kind)
+            for key, queue in self._waiting.pop(kind).items():
+                queue.add(key)
+
+    def review(self) -> None:
+        """Forget what does not exist any more, and report a kind that is still missing, once."""
+        self._asked.clear()
+        for kind, keys in list(self._waiting.items()):
+            for key in [key for key in keys if not self._exists(key)]:
+                del keys[key]
+            if not keys:
+                del self._waiting[kind]
+            elif kind not in self._reported:
+                self._reported.add(kind)
+                api_version, name = kind
+                self._log.warning(
+                    "Objects are not collected: their kind, or an owner's, is not served",
+                    apiVersion=api_version, kind=name, waiting=len(keys),
+                )  # fmt: skip
+        self._reported &= self._waiting.keys()

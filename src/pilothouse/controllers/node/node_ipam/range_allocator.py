@@ -1,0 +1,210 @@
+"""Which node holds which blocks. Pure but for its memory, and never waits: between two ``await``s of the controller the
+books are complete.
+
+A node holds blocks from the moment they are chosen for it, or seen on it, until it is gone. A block is free when no
+node holds it and no service range overlaps it; upstream keeps only the set of used blocks, and so frees what two nodes
+have when the first of them goes.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from pilothouse.controllers.node.node_ipam.cidr_set import CidrSet
+from pilothouse.controllers.node.node_ipam.measures import SetMeasures
+from pilothouse.machinery.cidrs import Network, overlap, parse_cidr
+from pilothouse.machinery.resource_versions import is_newer
+
+
+class WrongRanges(ValueError):
+    """Ranges of a node that cannot be entered."""
+
+
+class NoneLeft(Exception):
+    """Every block is used."""
+
+
+class Holding(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node holds: ``ranges`` as on the node, and their blocks by family.
+
+    ``settled`` is False while the node was not seen with them, ``in_doubt`` True once some write of them may have
+    happened, or may yet. ``version`` is the node's when this was learned.
+    """
+
+    uid: str
+    version: str
+    ranges: tuple[str, ...]
+    blocks: tuple[range, ...]
+    settled: bool
+    in_doubt: bool = False
+
+
+class RangeAllocator:
+    """The books. ``sets`` and ``measures`` are one for each family."""
+
+    def __init__(self, sets: Sequence[CidrSet], measures: Sequence[SetMeasures], services: Sequence[Network]) -> None:
+        self._sets = tuple(sets)
+        self._measures = tuple(measures)
+        self._kept: list[list[range]] = [[] for _ in sets]  # for services, never given to a node
+        self._holders: list[dict[int, int]] = [{} for _ in sets]  # how many nodes hold a block
+        self._holdings: dict[str, Holding] = {}
+        for family, blocks in enumerate(self._sets):
+            for service in services:
+                if overlap(service, blocks.cluster):
+                    self._kept[family].append(blocks.indices(service))
+                    self._occupy(family, blocks.indices(service))
+
+    def __len__(self) -> int:
+        return len(self._holdings)
+
+    @property
+    def free(self) -> int:
+        """How many more nodes there are blocks for."""
+        return min(blocks.size - blocks.used for blocks in self._sets)
+
+    def get(self, name: str) -> Holding | None:
+        """What the node of that name holds."""
+        return self._holdings.get(name)
+
+    def knows_newer(self, name: str, uid: str, version: str) -> bool:
+        """Whether a later node of the same name is in the books already: who asks looks at an old cache."""
+        held = self._holdings.get(name)
+        return held is not None and held.uid != uid and is_newer(held.version, version)
+
+    def enter(self, name: str, uid: str, version: str, ranges: Sequence[str]) -> list[str]:
+        """The node was seen with these ranges. Returns the names of nodes that hold some of it too, which cannot be
+        put right any more.
+
+        Raises ``WrongRanges`` for those that cannot be entered; the others are, all the same.
+        """
+        held = self._holdings.get(name)
+        if held is not None and held.uid == uid and held.ranges == tuple(ranges):
+            if not held.settled or is_newer(version, held.version):
+                self._holdings[name] = msgspec.structs.replace(held, settled=True, version=version)
+            return []
+        self.give_back(name)
+        blocks, problem = self._blocks_of(name, ranges)
+        others = self._others_with(blocks)
+        self._hold(name, Holding(uid=uid, version=version, ranges=tuple(ranges), blocks=blocks, settled=True))
+        if problem:
+            raise WrongRanges(problem)
+        return others
+
+    def reserve(self, name: str, uid: str, version: str) -> Holding:
+        """Choose a block of each family, or return what the node holds already. Raises ``NoneLeft``."""
+        held = self._holdings.get(name)
+        if held is not None and held.uid == uid:
+            return held
+        self.give_back(name)
+        chosen: list[range] = []
+        for family, blocks in enumerate(self._sets):
+            found = blocks.allocate()
+            if found is None:
+                # Upstream keeps what it chose of the first family until it is restarted.
+                for earlier, block in enumerate(chosen):
+                    self._release(earlier, block)
+                raise NoneLeft(
+                    f"failed to allocate cidr from cluster cidr at idx:{family}: CIDR allocation failed; there are no "
+                    "remaining CIDRs left to allocate in the accepted range"
+                )
+            self._measures[family].taken(1, blocks.used, tries=found.tries)
+            chosen.append(range(found.block, found.block + 1))
+        ranges = tuple(str(blocks.block(part.start)) for blocks, part in zip(self._sets, chosen, strict=True))
+        holding = Holding(uid=uid, version=version, ranges=ranges, blocks=tuple(chosen), settled=False)
+        self._hold(name, holding)
+        return holding
+
+    def settle(self, name: str, uid: str, version: str) -> None:
+        """What was reserved is written, in this version. Nothing if the node has gone meanwhile."""
+        held = self._holdings.get(name)
+        if held is not None and held.uid == uid:
+            self._holdings[name] = msgspec.structs.replace(held, settled=True, version=version)
+
+    def doubt(self, name: str, uid: str) -> None:
+        """Some write of what was reserved had no answer that settles it: later refusals say nothing of that one."""
+        held = self._holdings.get(name)
+        if held is not None and held.uid == uid:
+            self._holdings[name] = msgspec.structs.replace(held, in_doubt=True)
+
+    def give_back_refused(self, name: str, uid: str) -> bool:
+        """What was reserved cannot be written: give it back, unless some write of it is in doubt. Whether it was."""
+        held = self._holdings.get(name)
+        return held is not None and not held.in_doubt and self.give_back(name, uid)
+
+    def give_back(self, name: str, uid: str = "") -> bool:
+        """The node holds nothing any more: whether it did. With ``uid`` only if it is that one."""
+        held = self._holdings.get(name)
+        if held is None or (uid and held.uid != uid):
+            return False
+        del self._holdings[name]
+        for family, blocks in enumerate(held.blocks):
+            holders, kept = self._holders[family], self._kept[family]
+            for index in blocks:
+                holders[index] -= 1
+                if not holders[index]:
+                    del holders[index]
+                    if not any(index in part for part in kept):
+                        self._release(family, range(index, index + 1))
+        return True
+
+    def forget_unless(self, exists: Callable[[str, Holding], bool]) -> int:
+        """Give back what nodes hold that are gone, as far as the caller can tell. How many there were."""
+        gone = [name for name, held in self._holdings.items() if not exists(name, held)]
+        for name in gone:
+            self.give_back(name)
+        return len(gone)
+
+    def _blocks_of(self, name: str, ranges: Sequence[str]) -> tuple[tuple[range, ...], str]:
+        """Blocks by family, empty where there is something wrong, and the first thing that is."""
+        found: list[range] = []
+        problem = ""
+        for place, text in enumerate(ranges):
+            wrong, blocks = "", range(0)
+            if place >= len(self._sets):
+                wrong = (
+                    f"node:{name} has an allocated cidr: {text} at index:{place} that does not exist in cluster cidrs "
+                    "configuration"
+                )
+            else:
+                try:
+                    network = parse_cidr(text)
+                except ValueError:
+                    wrong = f"failed to parse node {name}, CIDR {text}"
+                else:
+                    try:
+                        blocks = self._sets[place].indices(network)
+                    except ValueError as error:
+                        wrong = f"failed to mark cidr[{network}] at idx [{place}] as occupied for node: {name}: {error}"
+                found.append(blocks)
+            problem = problem or wrong
+        return tuple(found), problem
+
+    def _others_with(self, blocks: Sequence[range]) -> list[str]:
+        """Nodes that hold some of these blocks. Asking costs next to nothing as long as there are none."""
+        if not any(index in self._holders[family] for family, part in enumerate(blocks) for index in part):
+            return []
+        return [
+            name
+            for name, held in self._holdings.items()
+            if any(
+                mine.start < its.stop and its.start < mine.stop for mine, its in zip(blocks, held.blocks, strict=False)
+            )
+        ]
+
+    def _hold(self, name: str, holding: Holding) -> None:
+        self._holdings[name] = holding
+        for family, blocks in enumerate(holding.blocks):
+            holders = self._holders[family]
+            for index in blocks:
+                holders[index] = holders.get(index, 0) + 1
+            self._occupy(family, blocks)
+
+    def _occupy(self, family: int, blocks: range) -> None:
+        fresh = self._sets[family].occupy(blocks)
+        if fresh:
+            self._measures[family].taken(fresh, self._sets[family].used)
+
+    def _release(self, family: int, blocks: range) -> None:
+        stale = self._sets[family].release(blocks)
+        if stale:
+            self._measures[family].freed(stale, self._sets[family].used)

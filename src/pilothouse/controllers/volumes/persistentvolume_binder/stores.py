@@ -1,0 +1,220 @@
+"""The newest claims and volumes that the binder knows of: what its informers showed, and what it wrote itself.
+
+Binding is four writes, and their events come back later and in any order. Whoever looked only at the informers would
+see half of a binding that is long whole, and write it again, to meet a conflict each time. So each write is put into
+the books at once; what an informer shows after that counts only if it is not older (upstream's ``storeObjectUpdate``,
+v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``). Volumes are found by their access modes
+(``index.go``), and among those, other than upstream's, by what else must fit and by size: upstream looks at each volume
+there is for each claim. Written by ``controller`` and ``writes``, read by the decisions.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from pilothouse.api.core import PersistentVolumeClaim
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.api.storage import PersistentVolume
+from pilothouse.controllers.shared.volume_links import Known
+from pilothouse.machinery.quantities import Quantity
+from pilothouse.machinery.resource_versions import compare, is_newer
+from pilothouse.runtime import Cache, object_key
+from pilothouse.runtime.cache import Cached
+from pilothouse.semantics.volumes import capacity_of, claim_class, find_match, request_of, volume_class
+
+T = TypeVar("T", bound=Cached)
+
+_ORDER = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
+Modes = tuple[str, ...]
+Sort = tuple[str, str, str]
+"""Class, volume mode, class of attributes: what must be the same of a claim and of a volume that nobody has."""
+
+
+class Store(Generic[T]):
+    """Objects of one kind by key. ``shown`` is the informer's cache of them."""
+
+    def __init__(self, shown: Cache[T] | None = None) -> None:
+        self._shown = shown
+        self._known: dict[str, Known[T]] = {}
+
+    def get(self, key: str) -> Known[T] | None:
+        """The newest version known."""
+        return self._known.get(key)
+
+    def put(self, found: Known[T]) -> bool:
+        """Remember a version, unless a newer one is known. Whether it was taken; the same one again is."""
+        key = object_key(found.object.metadata)
+        old = self._known.get(key)
+        if old is not None and is_newer(old.object.metadata.resource_version, found.object.metadata.resource_version):
+            return False
+        self._known[key] = found
+        self._moved(key, old, found)
+        return True
+
+    def wrote(self, written: Known[T]) -> None:
+        """Remember what we wrote, unless the object has gone since: the answer to a write may come after the event of
+        the deletion, and nothing would ever drop it again."""
+        if not self._has_gone(written.object.metadata):
+            self.put(written)
+
+    def _has_gone(self, meta: ObjectMeta) -> bool:
+        """Whether the informer is past that version and shows no such object, which is then not just too new for it."""
+        if self._shown is None or object_key(meta) in self._shown:
+            return False
+        order = compare(self._shown.resource_version, meta.resource_version)
+        return order is not None and order >= 0
+
+    def drop(self, key: str) -> Known[T] | None:
+        """Forget an object that is gone. Returns what was known of it."""
+        old = self._known.pop(key, None)
+        if old is not None:
+            self._moved(key, old, None)
+        return old
+
+    def __iter__(self) -> Iterator[T]:
+        """All objects, in no particular order: for counting."""
+        return (each.object for each in self._known.values())
+
+    def _moved(self, key: str, old: Known[T] | None, new: Known[T] | None) -> None:
+        """For indexes."""
+
+
+ClaimStore = Store[PersistentVolumeClaim]
+
+
+class Rank:
+    """Free volumes of one sort, the smallest first and by name among those of one size."""
+
+    def __init__(self) -> None:
+        self._sizes: list[tuple[int, str]] = []
+        self._volumes: dict[str, PersistentVolume] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sizes)
+
+    def put(self, name: str, volume: PersistentVolume) -> None:
+        """Add one."""
+        insort(self._sizes, (capacity_of(volume).billionths, name))
+        self._volumes[name] = volume
+
+    def take(self, name: str) -> None:
+        """Remove one."""
+        volume = self._volumes.pop(name)
+        del self._sizes[bisect_left(self._sizes, (capacity_of(volume).billionths, name))]
+
+    def from_size(self, least: Quantity) -> Iterator[PersistentVolume]:
+        """Those that are at least so large. Not to be changed while somebody iterates."""
+        for place in range(bisect_left(self._sizes, (least.billionths, "")), len(self._sizes)):
+            yield self._volumes[self._sizes[place][1]]
+
+
+class Shelf:
+    """The volumes with one set of access modes: those that are somebody's by whose they are, those that anybody may
+    have by what a claim must ask for to get them, and by size."""
+
+    def __init__(self) -> None:
+        self.volumes: dict[str, PersistentVolume] = {}
+        self._of_claim: dict[str, dict[str, PersistentVolume]] = {}
+        self._free: dict[Sort, Rank] = {}
+
+    def put(self, name: str, volume: PersistentVolume) -> None:
+        """Add one."""
+        self.volumes[name] = volume
+        reference = volume.spec.claim_ref
+        if reference is not None:
+            self._of_claim.setdefault(f"{reference.namespace}/{reference.name}", {})[name] = volume
+        elif _is_free(volume):
+            rank = self._free.get(_sort(volume))
+            if rank is None:
+                rank = self._free[_sort(volume)] = Rank()
+            rank.put(name, volume)
+
+    def take(self, name: str) -> None:
+        """Remove one."""
+        volume = self.volumes.pop(name)
+        reference = volume.spec.claim_ref
+        if reference is not None:
+            key = f"{reference.namespace}/{reference.name}"
+            del self._of_claim[key][name]
+            if not self._of_claim[key]:
+                del self._of_claim[key]
+        elif _is_free(volume):
+            rank = self._free[_sort(volume)]
+            rank.take(name)
+            if not rank:
+                del self._free[_sort(volume)]
+
+    def candidates(self, claim: PersistentVolumeClaim, *, delayed: bool) -> Iterator[PersistentVolume]:
+        """Those of which a claim might get one: its own by name, and if its binding is not ``delayed`` what is free, of
+        its sort and large enough, the smallest first. Others are not even looked at, and there may be many."""
+        own = self._of_claim.get(object_key(claim.metadata), {})
+        yield from (own[name] for name in sorted(own))
+        rank = None if delayed else self._free.get(_wanted_sort(claim))
+        if rank is not None:
+            yield from rank.from_size(request_of(claim))
+
+
+def _is_free(volume: PersistentVolume) -> bool:
+    return volume.status.phase == "Available" and volume.metadata.deletion_timestamp is None
+
+
+def _sort(volume: PersistentVolume) -> Sort:
+    spec = volume.spec
+    return volume_class(volume), spec.volume_mode or "Filesystem", spec.volume_attributes_class_name or ""
+
+
+def _wanted_sort(claim: PersistentVolumeClaim) -> Sort:
+    spec = claim.spec
+    return claim_class(claim), spec.volume_mode or "Filesystem", spec.volume_attributes_class_name or ""
+
+
+class VolumeStore(Store[PersistentVolume]):
+    """The volumes, also by the set of their access modes."""
+
+    def __init__(self, shown: Cache[PersistentVolume] | None = None) -> None:
+        super().__init__(shown)
+        self._by_modes: dict[Modes, Shelf] = {}
+
+    def _moved(self, key: str, old: Known[PersistentVolume] | None, new: Known[PersistentVolume] | None) -> None:
+        if old is not None:
+            modes = mode_set(old.object.spec.access_modes)
+            shelf = self._by_modes[modes]
+            shelf.take(key)
+            if not shelf.volumes:
+                del self._by_modes[modes]
+        if new is not None:
+            modes = mode_set(new.object.spec.access_modes)
+            found = self._by_modes.get(modes)
+            if found is None:
+                found = self._by_modes[modes] = Shelf()
+            found.put(key, new.object)
+
+    def of_modes(self, *modes: str) -> list[PersistentVolume]:
+        """The volumes with these access modes and no others, by name."""
+        shelf = self._by_modes.get(mode_set(modes))
+        return [shelf.volumes[name] for name in sorted(shelf.volumes)] if shelf is not None else []
+
+    def possible_modes(self, requested: tuple[str, ...]) -> list[Modes]:
+        """The sets of modes, of those that volumes have, which have all that is asked for. The fewest modes first.
+
+        Upstream leaves open which of two sets of one size is first; here their order is fixed.
+        """
+        wanted = set(requested)
+        found = [modes for modes in self._by_modes if wanted <= set(modes)]
+        return sorted(found, key=lambda modes: (len(modes), [_ORDER.index(m) if m in _ORDER else 9 for m in modes]))
+
+    def best_match(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
+        """The volume that serves the claim best. A set of modes in which one is found ends the search, also where a
+        set with more modes has a smaller volume. Raises ``SelectorError``."""
+        for modes in self.possible_modes(claim.spec.access_modes):
+            candidates = self._by_modes[modes].candidates(claim, delayed=delayed)
+            found = find_match(claim, candidates, delayed=delayed, ascending=True)
+            if found is not None:
+                return found
+        return None
+
+
+def mode_set(modes: tuple[str, ...]) -> Modes:
+    """The modes once each, in upstream's order (``GetAccessModesAsString``)."""
+    present = set(modes)
+    return (*(mode for mode in _ORDER if mode in present), *sorted(present - set(_ORDER)))

@@ -1,0 +1,270 @@
+"""The nodes of one DaemonSet with what each of them has, needs and counts, kept up change by change.
+
+A DaemonSet is synced after nearly every event of one of its pods. Going through 5,000 nodes each time costs tens of
+milliseconds (upstream does), so the result for each node is kept, and computed anew only for those where a pod or
+the node changed since the last sync. Handlers put pods and touch nodes; the sync itself reads the pure decisions of
+``manage``, ``rolling`` and ``status`` per node and keeps their sums. At every sync the sums equal
+those of a full count; a test compares them.
+"""
+
+import datetime
+from collections.abc import Iterable
+
+import msgspec
+
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.daemonset.manage import NOTHING, decide_need
+from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
+from pilothouse.controllers.workloads.daemonset.placement import ELSEWHERE, Placements
+from pilothouse.controllers.workloads.daemonset.pod_template import target_node
+from pilothouse.controllers.workloads.daemonset.rolling import Counts, Move, Step, step_of
+from pilothouse.controllers.workloads.daemonset.sites import Rules, Site, in_order, waits_for_time
+from pilothouse.controllers.workloads.daemonset.status import StatusCounts, count_site
+from pilothouse.machinery.labels import Selector
+from pilothouse.runtime import object_key
+
+
+class _Report(msgspec.Struct, frozen=True, gc=False):
+    """The result for one node at the last sync."""
+
+    counted: StatusCounts
+    step: Step | None
+
+
+class NodeToDaemonPods:
+    """See the module. ``sync`` first, then read; nothing changes between two syncs."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, Pod] = {}
+        self._unread: dict[str, None] = {}
+        self._touched: dict[str, None] = {}
+        self._at: dict[str, str] = {}
+        self._on: dict[str, dict[str, Pod]] = {}
+        self._strays: dict[str, Pod] = {}
+        self._reports: dict[str, _Report] = {}
+        self._waiting: dict[str, None] = {}
+        self._needy: dict[str, None] = {}
+        self._moves: dict[Move, dict[str, str]] = {move: {} for move in Move}
+        self._head = [0, 0, 0, 0, 0, 0]
+        self._steps = [0, 0, 0]
+        self._rules: Rules | None = None
+        self._placements: Placements | None = None
+        self._selector: Selector | None = None
+
+    # What handlers tell
+
+    def put(self, pod: Pod) -> None:
+        """A pod that the owner controls is like this now."""
+        key = object_key(pod.metadata)
+        self._pods[key] = pod
+        self._unread[key] = None
+
+    def drop(self, key: str) -> None:
+        """The pod is gone, or no longer the owner's."""
+        if self._pods.pop(key, None) is not None:
+            self._unread[key] = None
+
+    def touch(self, node: str) -> None:
+        """The node has changed, come or gone."""
+        self._touched[node] = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no pod on it."""
+        return not self._pods
+
+    # The sync
+
+    def sync(
+        self,
+        rules: Rules,
+        selector: Selector,
+        placements: Placements,
+        nodes: NodeTable,
+        now: datetime.datetime,
+    ) -> None:
+        """Compute anew the nodes that have changed since the last sync, and those whose result depends on the time."""
+        if selector is not self._selector:
+            self._selector = selector
+            self._unread = dict.fromkeys(self._pods | self._at | self._strays)
+        for key in self._unread:
+            self._place(key, selector)
+        self._unread = {}
+        if rules != self._rules or placements is not self._placements:
+            self._rules, self._placements = rules, placements
+            stale: Iterable[str] = sorted({*nodes.names(), *self._on, *self._reports})
+        else:
+            stale = self._touched | self._waiting
+        self._touched = {}
+        for name in stale:
+            self._survey(self._site(name, placements, nodes), rules, now)
+
+    def _place(self, key: str, selector: Selector) -> None:
+        before = self._at.pop(key, None)
+        if before is not None:
+            pods = self._on[before]
+            pods.pop(key, None)
+            if not pods:
+                del self._on[before]
+            self._touched[before] = None
+        self._strays.pop(key, None)
+        pod = self._pods.get(key)
+        if pod is None:
+            return
+        if not selector.matches(pod.metadata.labels):
+            self._strays[key] = pod
+            return
+        node = target_node(pod)
+        if node:
+            self._at[key] = node
+            self._on.setdefault(node, {})[key] = pod
+            self._touched[node] = None
+
+    def _site(self, name: str, placements: Placements, nodes: NodeTable) -> Site:
+        node = nodes.get(name)
+        pods = self._on.get(name)
+        return Site(
+            node=name,
+            listed=node is not None,
+            placement=placements.on(node) if node is not None else ELSEWHERE,
+            pods=in_order(pods.values()) if pods else (),
+        )
+
+    def _survey(self, site: Site, rules: Rules, now: datetime.datetime) -> None:
+        name = site.node
+        known = self._reports.pop(name, None)
+        if known is not None:
+            self._add(known, -1)
+            if known.step is not None and known.step.move is not None:
+                self._moves[known.step.move].pop(name, None)
+        if decide_need(site, rules, now) is NOTHING:
+            self._needy.pop(name, None)
+        else:
+            self._needy[name] = None
+        if waits_for_time(site, rules, now):
+            self._waiting[name] = None
+        else:
+            self._waiting.pop(name, None)
+        if not site.listed and not site.pods:
+            return
+        report = self._reports[name] = _Report(count_site(site, rules, now), step_of(site, rules, now))
+        self._add(report, 1)
+        if report.step is not None and report.step.move is not None:
+            self._moves[report.step.move][name] = report.step.pod
+
+    def _add(self, report: _Report, sign: int) -> None:
+        head, counted = self._head, report.counted
+        head[0] += sign * counted.desired
+        head[1] += sign * counted.current
+        head[2] += sign * counted.ready
+        head[3] += sign * counted.available
+        head[4] += sign * counted.updated
+        head[5] += sign * counted.misscheduled
+        if report.step is not None:
+            self._steps[0] += sign * report.step.unavailable
+            self._steps[1] += sign * report.step.surging
+            self._steps[2] += sign * report.step.available
+
+    # What came of it
+
+    @property
+    def status_counts(self) -> StatusCounts:
+        """What there is to report."""
+        desired, current, ready, available, updated, misscheduled = self._head
+        return StatusCounts(
+            desired=desired,
+            current=current,
+            ready=ready,
+            available=available,
+            updated=updated,
+            misscheduled=misscheduled,
+        )
+
+    @property
+    def counts(self) -> Counts:
+        """What the rolling update goes by."""
+        unavailable, surging, available = self._steps
+        return Counts(desired=self._head[0], unavailable=unavailable, surging=surging, available=available)
+
+    @property
+    def moves(self) -> dict[Move, dict[str, str]]:
+        """Nodes that allow a move, with their old pods. Not to be kept."""
+        return self._moves
+
+    def needy(self, placements: Placements, nodes: NodeTable) -> list[Site]:
+        """The nodes where something is missing or too much, in the order in which they came to be so."""
+        return [self._site(name, placements, nodes) for name in self._needy]
+
+    def strays(self) -> list[Pod]:
+        """Pods of the owner that its selector does not match."""
+        return list(self._strays.values())
+
+    def pods(self) -> list[Pod]:
+        """All pods that the selector matched at the last sync, and that are still there."""
+        return [pod for key in self._at if (pod := self._pods.get(key)) is not None]
+
+    def has_pod_on(self, node: str) -> bool:
+        """Whether a pod is on that node or pinned to it."""
+        return node in self._on
+
+    def counts_on(self, node: str) -> bool:
+        """Whether the node had a part in what was last counted."""
+        report = self._reports.get(node)
+        return report is not None and (bool(report.counted.desired) or node in self._on)
+
+
+class DaemonPods:
+    """The boards of all DaemonSets, by the index key of the owner."""
+
+    def __init__(self) -> None:
+        self._daemon_pods: dict[str, NodeToDaemonPods] = {}
+        self._alive: dict[str, None] = {}
+        self._home: dict[str, str] = {}
+
+    def of(self, owner: str) -> NodeToDaemonPods:
+        """The board of an owner that exists."""
+        self._alive[owner] = None
+        node_pods = self._daemon_pods.get(owner)
+        if node_pods is None:
+            node_pods = self._daemon_pods[owner] = NodeToDaemonPods()
+        return node_pods
+
+    def put(self, pod: Pod, owner: str | None) -> None:
+        """The pod is like this now, and controlled by that owner, or by none of ours."""
+        key = object_key(pod.metadata)
+        home = self._home.get(key)
+        if home is not None and home != owner:
+            self._leave(key, home)
+        if owner is None:
+            return
+        self._home[key] = owner
+        node_pods = self._daemon_pods.get(owner)
+        if node_pods is None:
+            node_pods = self._daemon_pods[owner] = NodeToDaemonPods()
+        node_pods.put(pod)
+
+    def drop(self, key: str) -> None:
+        """The pod is gone."""
+        home = self._home.get(key)
+        if home is not None:
+            self._leave(key, home)
+
+    def forget(self, owner: str) -> None:
+        """The owner is gone. Its board stays until its last pod is gone too."""
+        self._alive.pop(owner, None)
+        self._tidy(owner)
+
+    def touch(self, node: str) -> None:
+        """The node has changed, come or gone."""
+        for node_pods in self._daemon_pods.values():
+            node_pods.touch(node)
+
+    def _leave(self, key: str, home: str) -> None:
+        del self._home[key]
+        self._daemon_pods[home].drop(key)
+        self._tidy(home)
+
+    def _tidy(self, owner: str) -> None:
+        node_pods = self._daemon_pods.get(owner)
+        if node_pods is not None and node_pods.empty and owner not in self._alive:
+            del self._daemon_pods[owner]

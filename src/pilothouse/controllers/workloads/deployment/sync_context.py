@@ -1,0 +1,291 @@
+"""One sync of one Deployment: what it sees, and the requests with which it changes that.
+
+Made by ``controller`` for one reconcile, from the caches of one instant. What is written is seen at once: the server's
+answers take the place of what the caches had, so a second write of the same object meets no conflict (upstream's does,
+and is repeated by the next sync).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS, Deployment, DeploymentStatus, ReplicaSet
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client import Client
+from pilothouse.client.errors import AlreadyExists, ApiError, NotFound, has_cause
+from pilothouse.controllers.workloads.deployment.annotations import (
+    REVISION,
+    ROLLBACK_TO,
+    max_revision,
+    next_annotations,
+    replicas_notes,
+)
+from pilothouse.controllers.workloads.deployment.bounds import bounds_of, wanted
+from pilothouse.controllers.workloads.deployment.history import Rollback
+from pilothouse.controllers.workloads.deployment.progress import (
+    PROGRESSING,
+    condition,
+    condition_of,
+    has_deadline,
+    with_condition,
+)
+from pilothouse.controllers.workloads.deployment.rolling import new_size
+from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, size_of
+from pilothouse.controllers.workloads.deployment.status import encode
+from pilothouse.controllers.workloads.deployment.template import new_set, same_template, set_name
+from pilothouse.env import Env
+from pilothouse.machinery.owners import controller_of, new_controller_reference
+from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.machinery.template_hash import template_hash
+from pilothouse.runtime import Cache, EventRecorder, object_reference
+
+Wrote = Callable[[str, str], None]
+"""``wrote(group_resource, resource_version)``: something was written that a cache will show."""
+
+_set_decoder = msgspec.json.Decoder(ReplicaSet)
+_deployment_decoder = msgspec.json.Decoder(Deployment)
+_encode = msgspec.json.Encoder().encode
+
+
+class SyncContext:
+    """What is seen, changing as it is written."""
+
+    def __init__(
+        self,
+        env: Env,
+        client: Client,
+        recorder: EventRecorder,
+        cache: Cache[ReplicaSet],
+        deployment: Deployment,
+        raw: bytes,
+        sets: Iterable[ReplicaSet],
+        wrote: Wrote,
+    ) -> None:
+        self._env = env
+        self._client = client
+        self._recorder = recorder
+        self._cache = cache
+        self._wrote = wrote
+        self._raw = raw
+        self.deployment = deployment
+        ordered = sorted(sets, key=by_age)
+        self._sets = {each.metadata.name: each for each in ordered}
+        self._raws = {name: cache.raw(f"{each.metadata.namespace}/{name}") for name, each in self._sets.items()}
+        template = deployment.spec.template
+        self._new = next((each.metadata.name for each in ordered if same_template(each.spec.template, template)), None)
+
+    # What is seen
+
+    @property
+    def sets(self) -> list[ReplicaSet]:
+        """All ReplicaSets, the oldest first."""
+        return list(self._sets.values())
+
+    @property
+    def new(self) -> ReplicaSet | None:
+        """The ReplicaSet of the template as it is; the oldest one, if there are several."""
+        return None if self._new is None else self._sets[self._new]
+
+    @property
+    def old(self) -> list[ReplicaSet]:
+        """All others, the oldest first."""
+        return [each for name, each in self._sets.items() if name != self._new]
+
+    def tell(self, type_: str, reason: str, message: str) -> None:
+        """An event about the Deployment."""
+        self._recorder.event(object_reference(DEPLOYMENTS, self.deployment.metadata), type_, reason, message)
+
+    # The new ReplicaSet
+
+    async def sync_revision(self) -> None:
+        """The new ReplicaSet, if it is there, has the Deployment's annotations and the highest revision, and the
+        Deployment its revision."""
+        new = self.new
+        if new is None:
+            return
+        deployment = self.deployment
+        annotations = next_annotations(
+            deployment.metadata.annotations, new.metadata.annotations, max_revision(self.old) + 1
+        )
+        seconds = deployment.spec.min_ready_seconds
+        if annotations is not None or new.spec.min_ready_seconds != seconds:
+            changes = {"spec.minReadySeconds": _encode(seconds) if seconds else None}
+            if annotations is not None:
+                changes["metadata.annotations"] = _encode(annotations)
+            await self._put_set(new.metadata.name, changes)
+            return  # the Deployment's revision is for the next sync, as upstream
+        message = f'Found new replica set "{new.metadata.name}"'
+        await self._note_new_set(new, "FoundNewReplicaSet", message, only_if_missing=True)
+
+    async def create_new(self) -> None:
+        """Make the ReplicaSet of the template, with the size that the bounds allow."""
+        deployment = self.deployment
+        meta, spec = deployment.metadata, deployment.spec
+        hashed = template_hash(spec.template, deployment.status.collision_count)
+        name = set_name(meta.name, hashed)
+        replicas = new_size(deployment, sum(map(size_of, self.old)), 0)
+        annotations = next_annotations(meta.annotations, {}, max_revision(self.old) + 1) or {}
+        body = new_set(
+            namespace=meta.namespace,
+            name=name,
+            template_hash=hashed,
+            annotations=annotations | replicas_notes(wanted(deployment), bounds_of(deployment).surge),
+            owner=new_controller_reference(meta, DEPLOYMENTS),
+            selector=take_field(self._raw, "spec.selector") or b"{}",
+            template=spec.template,
+            replicas=replicas,
+            min_ready_seconds=spec.min_ready_seconds,
+        )
+        try:
+            made = await self._client.create(REPLICA_SETS.raw, body, meta.namespace)
+        except AlreadyExists:
+            await self._name_taken(name)
+            return
+        except (ApiError, OSError) as error:
+            if not has_cause(error, "NamespaceTerminating"):
+                await self._cannot_create(name, error)
+            raise
+        new = self._hold(made)
+        self._new = new.metadata.name
+        if replicas > 0:
+            self.tell("Normal", "ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {replicas}")
+        await self._note_new_set(new, "NewReplicaSetCreated", f'Created new replica set "{name}"')
+
+    async def _name_taken(self, name: str) -> None:
+        """Somebody has the name. Perhaps it was us, and the cache does not know yet."""
+        meta = self.deployment.metadata
+        # Upstream asks its cache, and while that lags fails with NotFound until it has caught up.
+        made = await self._client.get(REPLICA_SETS.raw, name, meta.namespace)
+        found = _set_decoder.decode(made)
+        owner = controller_of(found.metadata)
+        if (
+            owner is not None
+            and owner.uid == meta.uid
+            and same_template(found.spec.template, self.deployment.spec.template)
+        ):
+            self._hold(made)
+            self._new = name
+            await self._note_revision(found)
+            return
+        count = (self.deployment.status.collision_count or 0) + 1
+        await self.write_status(replace(self.deployment.status, collision_count=count))
+        raise NameTaken(f'replicasets.apps "{name}" already exists')
+
+    async def _cannot_create(self, name: str, error: Exception) -> None:
+        message = f'Failed to create new replica set "{name}": {error}'
+        self.tell("Warning", "ReplicaSetCreateError", message)
+        if not has_deadline(self.deployment):
+            return
+        told = condition(PROGRESSING, "False", "ReplicaSetCreateError", message, self._env.now())
+        status = self.deployment.status
+        try:
+            await self.write_status(replace(status, conditions=with_condition(status.conditions, told)))
+        except (ApiError, OSError):
+            return  # what could not be created is raised, and brings the key back
+
+    async def _note_new_set(self, new: ReplicaSet, reason: str, message: str, *, only_if_missing: bool = False) -> None:
+        status = self.deployment.status
+        conditions = status.conditions
+        if has_deadline(self.deployment) and not (only_if_missing and condition_of(conditions, PROGRESSING)):
+            conditions = with_condition(conditions, condition(PROGRESSING, "True", reason, message, self._env.now()))
+        await self._note_revision(new, replace(status, conditions=conditions))
+
+    async def _note_revision(self, new: ReplicaSet, status: DeploymentStatus | None = None) -> None:
+        annotations = self.deployment.metadata.annotations
+        revision = new.metadata.annotations.get(REVISION, "")
+        if annotations.get(REVISION) != revision:
+            annotations = {**annotations, REVISION: revision}
+        await self.write_status(self.deployment.status if status is None else status, annotations)
+
+    # Sizes
+
+    async def resize(self, steps: Iterable[Resize]) -> bool:
+        """Carry out the steps one by one. Whether any size changed. The first failure ends it and is raised."""
+        deployment = self.deployment
+        notes = replicas_notes(wanted(deployment), bounds_of(deployment).surge)
+        changed = False
+        for step in steps:
+            each = self._sets[step.name]
+            before = size_of(each)
+            annotations = each.metadata.annotations | notes
+            if before == step.size and not (step.annotate and annotations != each.metadata.annotations):
+                continue
+            changes = {"spec.replicas": _encode(step.size), "metadata.annotations": _encode(annotations)}
+            await self._put_set(step.name, changes)
+            if before != step.size:
+                changed = True
+                way = "up" if before < step.size else "down"
+                told = f"Scaled {way} replica set {step.name} from {before} to {step.size}"
+                self.tell("Normal", "ScalingReplicaSet", told)
+        return changed
+
+    async def delete(self, doomed: Iterable[ReplicaSet]) -> None:
+        """Delete ReplicaSets without pods."""
+        for each in doomed:
+            try:
+                await self._client.delete(REPLICA_SETS, each.metadata.name, each.metadata.namespace)
+            except NotFound:
+                continue  # somebody was faster
+
+    # The Deployment
+
+    async def write_status(self, status: DeploymentStatus, annotations: Mapping[str, str] | None = None) -> bool:
+        """Report, and whether that changed anything. Annotations go the same way, as upstream: the server takes them
+        with the status."""
+        deployment = self.deployment
+        changes: dict[str, bytes | None] = {"metadata.managedFields": None}
+        if status != deployment.status:
+            changes["status"] = encode(status)
+        if annotations is not None and annotations != deployment.metadata.annotations:
+            changes["metadata.annotations"] = _encode(dict(annotations))
+        if len(changes) == 1:
+            return False
+        await self._put_deployment(changes, "status")
+        # A server that drops a field of the status which it does not know changes nothing, and makes no event.
+        return self.deployment.metadata.resource_version != deployment.metadata.resource_version
+
+    async def roll_back(self, to: Rollback) -> None:
+        """Write the older template into the Deployment, and remove the annotation that requested it."""
+        annotations = dict(self.deployment.metadata.annotations if to.annotations is None else to.annotations)
+        annotations.pop(ROLLBACK_TO, None)
+        changes: dict[str, bytes | None] = {
+            "metadata.managedFields": None,
+            "metadata.annotations": _encode(annotations),
+        }
+        if to.template is not None:
+            changes["spec.template"] = to.template
+        else:
+            self.tell(to.type, to.reason, to.message)
+        await self._put_deployment(changes)
+        if to.template is not None:
+            self.tell(to.type, to.reason, to.message)
+
+    # Requests
+
+    async def _put_deployment(self, changes: Mapping[str, bytes | None], subresource: str = "") -> None:
+        meta = self.deployment.metadata
+        whole = replace_fields(self._raw, changes)
+        answer = await self._client.update(DEPLOYMENTS.raw, meta.name, whole, meta.namespace, subresource=subresource)
+        self._raw = bytes(answer)
+        self.deployment = _deployment_decoder.decode(self._raw)
+        self._wrote(DEPLOYMENTS.group_resource, self.deployment.metadata.resource_version)
+
+    async def _put_set(self, name: str, changes: Mapping[str, bytes | None]) -> ReplicaSet:
+        raw = self._raws[name]
+        assert raw is not None, "what is written back whole is cached with its JSON"
+        meta: ObjectMeta = self._sets[name].metadata
+        whole = replace_fields(raw, {**changes, "metadata.managedFields": None})
+        return self._hold(await self._client.update(REPLICA_SETS.raw, name, whole, meta.namespace))
+
+    def _hold(self, answer: msgspec.Raw) -> ReplicaSet:
+        raw = bytes(answer)
+        replica_set = _set_decoder.decode(raw)
+        self._sets[replica_set.metadata.name] = replica_set
+        self._raws[replica_set.metadata.name] = raw
+        self._wrote(REPLICA_SETS.group_resource, replica_set.metadata.resource_version)
+        return replica_set
+
+
+class NameTaken(Exception):
+    """The name that the template's hash gives is another object's. The next sync tries another hash."""

@@ -1,0 +1,157 @@
+"""Who stands where: the pods of a StatefulSet by ordinal, and what each of them is like. Pure.
+
+Upstream: the first half of ``updateStatefulSet``, v1.36 ``pkg/controller/statefulset/stateful_set_control.go``.
+"""
+
+import datetime
+from collections.abc import Iterable
+
+import msgspec
+
+from pilothouse.api.apps import StatefulSet
+from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.statefulset.identity import ordinal_of, pod_name, revision_of
+from pilothouse.machinery.int_or_percent import scaled
+from pilothouse.semantics.pods import is_available, is_ready, is_terminal
+
+PARALLEL = "Parallel"
+ON_DELETE = "OnDelete"
+ROLLING_UPDATE = "RollingUpdate"
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the spec says, with its defaults."""
+
+    name: str
+    wanted: int = 1
+    start: int = 0
+    ordered: bool = True
+    min_ready_seconds: int = 0
+    strategy: str = ROLLING_UPDATE
+    partition: int | None = 0
+    """How many of the lowest ordinals an update leaves alone. ``None`` where ``rollingUpdate`` is not given: then none,
+    but a pod that is made again below ``currentReplicas`` is made from the current revision."""
+    max_unavailable: int | None = None
+    """How many pods may be missing during an update; ``None`` with the gate off: one after the other."""
+
+    @property
+    def first_to_update(self) -> int:
+        """The position, counted from the first ordinal, from which on pods are updated."""
+        return self.partition or 0
+
+    def is_wanted(self, ordinal: int) -> bool:
+        """Whether there should be a pod of this ordinal."""
+        return self.start <= ordinal < self.start + self.wanted
+
+    def is_available(self, pod: Pod, now: datetime.datetime) -> bool:
+        """Whether it has been ready for long enough."""
+        return is_available(pod, self.min_ready_seconds, now)
+
+    def is_missed(self, pod: Pod, now: datetime.datetime) -> bool:
+        """Whether it serves nobody, or soon will not."""
+        return pod.metadata.deletion_timestamp is not None or not self.is_available(pod, now)
+
+
+def rules_of(owner: StatefulSet, *, use_max_unavailable: bool) -> Rules:
+    """The rules of this spec. Raises ``InvalidBound``."""
+    spec = owner.spec
+    wanted = 1 if spec.replicas is None else spec.replicas
+    rolling = spec.update_strategy.rolling_update
+    bound = 1
+    if rolling is not None and rolling.max_unavailable is not None:
+        # Rounded down, for once: but an update must get somewhere (getStatefulSetMaxUnavailable).
+        bound = max(1, scaled(rolling.max_unavailable, wanted, up=False)) if use_max_unavailable else 1
+    return Rules(
+        name=owner.metadata.name,
+        wanted=wanted,
+        start=spec.ordinals.start if spec.ordinals is not None else 0,
+        ordered=spec.pod_management_policy != PARALLEL,
+        min_ready_seconds=spec.min_ready_seconds,
+        strategy=spec.update_strategy.type,
+        partition=None if rolling is None else rolling.partition or 0,
+        max_unavailable=bound if use_max_unavailable else None,
+    )
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """A place that should have a pod, and the pod that has it."""
+
+    ordinal: int
+    name: str
+    pod: Pod | None = None
+
+
+class Replicas(msgspec.Struct, frozen=True):
+    """All pods in their places."""
+
+    slots: tuple[Slot, ...]
+    """Those that there should be, by ordinal."""
+    condemned: tuple[Pod, ...]
+    """Those that are too many, the highest ordinal first."""
+    first_missed: str
+    """The name of the lowest of all that serves nobody, ``""`` if there is none."""
+
+    def pods(self) -> tuple[Pod, ...]:
+        """Every pod that is there."""
+        return (*(slot.pod for slot in self.slots if slot.pod is not None), *self.condemned)
+
+
+def split_replicas(pods: Iterable[Pod], rules: Rules, now: datetime.datetime) -> Replicas:
+    """Put the pods in their places.
+
+    A pod whose name is not the one of its ordinal (``web-01``, or a number too large) has none and is left alone.
+    """
+    by_ordinal: dict[int, Pod] = {}
+    condemned: list[Pod] = []
+    for pod in pods:
+        ordinal = ordinal_of(pod.metadata.name)
+        if pod.metadata.name != pod_name(rules.name, ordinal):
+            continue
+        if rules.is_wanted(ordinal):
+            by_ordinal[ordinal] = pod
+        else:
+            condemned.append(pod)
+    condemned.sort(key=lambda pod: -ordinal_of(pod.metadata.name))
+    ordinals = range(rules.start, rules.start + rules.wanted)
+    slots = tuple(Slot(ordinal, pod_name(rules.name, ordinal), by_ordinal.get(ordinal)) for ordinal in ordinals)
+    missed = [slot.name for slot in slots if slot.pod is None or rules.is_missed(slot.pod, now)]
+    missed += [pod.metadata.name for pod in reversed(condemned) if rules.is_missed(pod, now)]
+    return Replicas(slots, tuple(condemned), missed[0] if missed else "")
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods, counted."""
+
+    replicas: int = 0
+    ready: int = 0
+    available: int = 0
+    current: int = 0
+    updated: int = 0
+
+
+def tally(pods: Iterable[Pod], rules: Rules, current: str, update: str, now: datetime.datetime) -> Tally:
+    """Count pods. Those on their way out still serve, but are of no revision any more (``computeReplicaStatus``)."""
+    replicas = ready = available = of_current = of_update = 0
+    for pod in pods:
+        if not pod.status.phase:
+            continue
+        replicas += 1
+        if is_serving(pod):
+            ready += 1
+            if rules.is_available(pod, now):
+                available += 1
+        if pod.metadata.deletion_timestamp is None:
+            revision = revision_of(pod.metadata)
+            of_current += revision == current
+            of_update += revision == update
+    return Tally(replicas=replicas, ready=ready, available=available, current=of_current, updated=of_update)
+
+
+def is_serving(pod: Pod) -> bool:
+    """Whether it runs and is ready."""
+    return pod.status.phase == "Running" and is_ready(pod)
+
+
+def is_over(pod: Pod) -> bool:
+    """Whether it has ended, well or not: it is deleted, and made again when it is gone."""
+    return is_terminal(pod)

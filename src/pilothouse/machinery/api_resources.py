@@ -1,0 +1,100 @@
+"""What an API server serves, as data: ``client.discovery`` asks for it."""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Object
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """One resource as served. Subresources are in ``subresources``, not resources of their own."""
+
+    group: str
+    version: str
+    name: str
+    """The plural: ``replicasets``."""
+    kind: str
+    namespaced: bool
+    verbs: tuple[str, ...] = ()
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """``apps/v1``, or ``v1`` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_resource(self) -> str:
+        """``replicasets.apps``, or ``pods`` for the core group."""
+        return f"{self.name}.{self.group}" if self.group else self.name
+
+    def supports(self, *verbs: str) -> bool:
+        """Whether the resource has all of these verbs."""
+        return all(verb in self.verbs for verb in verbs)
+
+    def as_kind(self) -> Kind[Object]:
+        """The ``Kind`` to ask the client with; use ``.metadata``, ``.raw`` or ``.read_as`` as needed."""
+        return Kind(self.group, self.version, self.name, self.kind, self.namespaced, Object)
+
+
+class GroupVersion(msgspec.Struct, frozen=True):
+    """One version of a group with its resources, in the server's order."""
+
+    group: str
+    version: str
+    resources: tuple[Resource, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``apps/v1``, or ``v1`` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class Discovery(msgspec.Struct, frozen=True):
+    """What was served at one moment."""
+
+    versions: tuple[GroupVersion, ...]
+    """In the server's order: the first version of a group is its preferred one."""
+    failures: dict[str, str] = {}
+    """Group versions (``metrics.k8s.io/v1beta1``) that could not be fetched, and why."""
+
+    def resources(self) -> list[Resource]:
+        """Every resource in every version."""
+        return [resource for version in self.versions for resource in version.resources]
+
+    def preferred_resources(self) -> list[Resource]:
+        """Every resource once, in its group's preferred version, or in the first that has it.
+
+        As client-go's ``ServerPreferredResources``: what all controllers that work on "every resource" go by.
+        """
+        found: dict[tuple[str, str], Resource] = {}
+        for resource in self.resources():
+            found.setdefault((resource.group, resource.name), resource)
+        return list(found.values())
+
+    def preferred_for(self, group: str, kind: str) -> list[Resource]:
+        """The preferred resources that serve objects of that kind: for who knows the group and not the version."""
+        return [each for each in self.preferred_resources() if (each.group, each.kind) == (group, kind)]
+
+    def find(self, api_version: str, kind: str) -> Resource | None:
+        """The resource that serves objects of that apiVersion and kind."""
+        for version in self.versions:
+            if version.name == api_version:
+                for resource in version.resources:
+                    if resource.kind == kind:
+                        return resource
+        return None
+
+    def serves(self, kind: Kind[Any]) -> bool:
+        """Whether the server has this resource in this version."""
+        return any(
+            resource.name == kind.resource
+            for version in self.versions
+            if version.name == kind.api_version
+            for resource in version.resources
+        )

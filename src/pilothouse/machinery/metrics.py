@@ -1,0 +1,284 @@
+"""A small metrics registry with Prometheus' text exposition.
+
+Every program here has one ``Registry``; ``runtime``, the controllers and the API server register families in it under
+upstream's names, and the manager serves ``Registry.exposition()`` at ``/metrics``. Increments are attribute
+additions on plain objects: hot paths ask for the labelled child once and keep it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Literal, TypeVar
+
+MetricType = Literal["counter", "gauge", "histogram"]
+
+DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Prometheus' default histogram buckets, in seconds."""
+
+
+def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """``start * factor**k`` for k = 0 … count-1: ``exponential_buckets(1e-8, 10, 10)`` are the work queue's."""
+    return tuple(float(f"{start * factor**k:.12g}") for k in range(count))
+
+
+UNEXPECTED = "unexpected"
+"""Stands for every value of a label that is not among the allowed ones."""
+
+
+class Counter:
+    """A number that only grows. ``value`` may be read at any time."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Add ``amount``, which is not negative."""
+        self.value += amount
+
+
+class Gauge:
+    """A number that goes up and down."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def set(self, value: float) -> None:
+        """Replace the value."""
+        self.value = value
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Add ``amount``, which may be negative."""
+        self.value += amount
+
+
+class Histogram:
+    """How often values fell into which bucket. An observation is one bisection and three additions."""
+
+    __slots__ = ("_bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count a value, once or so many times. Bucket bounds are inclusive."""
+        self.counts[bisect_left(self._bounds, value)] += times
+        self.sum += value * times
+
+    @property
+    def count(self) -> int:
+        """How many values were observed."""
+        return sum(self.counts)
+
+
+class _Family:
+    """All children of one metric name."""
+
+    __slots__ = ("allowed", "bounds", "children", "help", "labels", "name", "type")
+
+    def __init__(self, name: str, kind: MetricType, help_text: str, labels: Sequence[str], bounds: tuple[float, ...]):
+        self.name = name
+        self.type = kind
+        self.help = help_text
+        self.labels = tuple(labels)
+        self.bounds = bounds
+        self.children: dict[tuple[str, ...], Counter | Gauge | Histogram] = {}
+        self.allowed: Mapping[str, Collection[str]] = {}
+
+    def child(self, values: tuple[str, ...]) -> Counter | Gauge | Histogram:
+        found = self.children.get(values)
+        if found is None:
+            if len(values) != len(self.labels):
+                raise ValueError(f"metric {self.name} has labels {self.labels}, got values {values}")
+            if self.allowed:
+                known = tuple(map(self._known, self.labels, values))
+                if known != values:
+                    return self.child(known)
+            found = Histogram(self.bounds) if self.type == "histogram" else COUNTER_OR_GAUGE[self.type]()
+            self.children[values] = found
+        return found
+
+    def _known(self, label: str, value: str) -> str:
+        return value if value in self.allowed.get(label, (value,)) else UNEXPECTED
+
+
+COUNTER_OR_GAUGE: dict[str, Callable[[], Counter | Gauge]] = {"counter": Counter, "gauge": Gauge}
+
+
+class CounterFamily(_Family):
+    """A counter with labels."""
+
+    __slots__ = ()
+
+    def labels_of(self, *values: str) -> Counter:
+        """The counter for these label values, created at 0 on first use."""
+        child = self.child(values)
+        assert isinstance(child, Counter), f"{self.name} is a counter"
+        return child
+
+
+class GaugeFamily(_Family):
+    """A gauge with labels."""
+
+    __slots__ = ()
+
+    def labels_of(self, *values: str) -> Gauge:
+        """The gauge for these label values, created at 0 on first use."""
+        child = self.child(values)
+        assert isinstance(child, Gauge), f"{self.name} is a gauge"
+        return child
+
+    def remove(self, *values: str) -> None:
+        """Stop exposing the gauge for these label values."""
+        self.children.pop(values, None)
+
+    def show(self, values: Mapping[tuple[str, ...], float]) -> None:
+        """Expose exactly these, by label values: for gauges that are counted anew each time."""
+        self.children.clear()
+        for labels, value in values.items():
+            self.labels_of(*labels).set(value)
+
+
+class HistogramFamily(_Family):
+    """A histogram with labels."""
+
+    __slots__ = ()
+
+    def labels_of(self, *values: str) -> Histogram:
+        """The histogram for these label values, created empty on first use."""
+        child = self.child(values)
+        assert isinstance(child, Histogram), f"{self.name} is a histogram"
+        return child
+
+
+class Registry:
+    """The metrics of one program.
+
+    Asking for a family that exists returns the existing one, so that several controllers can share a name; asking
+    for it with another type or other labels is a mistake and raises ``ValueError``. ``exposition`` sorts names and
+    labels. It leaves out the ``disabled`` names. ``allowed`` has, by metric and label, the values that are told apart;
+    all others are ``unexpected`` (component-base's ``--allow-metric-labels``).
+    """
+
+    def __init__(
+        self,
+        *,
+        disabled: Collection[str] = (),
+        allowed: Mapping[str, Mapping[str, Collection[str]]] | None = None,
+    ) -> None:
+        self._disabled = frozenset(disabled)
+        self._allowed = allowed or {}
+        self._families: dict[str, CounterFamily | GaugeFamily | HistogramFamily] = {}
+        self._collectors: dict[int, Callable[[], None]] = {}
+        self._next_collector = 0
+
+    def counter(self, name: str, help_text: str, labels: Sequence[str] = ()) -> CounterFamily:
+        """The counter family of that name."""
+        family = self._families.get(name)
+        if family is None:
+            family = self._families[name] = CounterFamily(name, "counter", help_text, labels, ())
+            family.allowed = self._allowed.get(name, {})
+        return _checked(family, CounterFamily, labels)
+
+    def gauge(self, name: str, help_text: str, labels: Sequence[str] = ()) -> GaugeFamily:
+        """The gauge family of that name."""
+        family = self._families.get(name)
+        if family is None:
+            family = self._families[name] = GaugeFamily(name, "gauge", help_text, labels, ())
+            family.allowed = self._allowed.get(name, {})
+        return _checked(family, GaugeFamily, labels)
+
+    def histogram(
+        self, name: str, help_text: str, labels: Sequence[str] = (), buckets: tuple[float, ...] = DEFAULT_BUCKETS
+    ) -> HistogramFamily:
+        """The histogram family of that name. ``buckets`` are upper bounds, ascending, without +Inf."""
+        family = self._families.get(name)
+        if family is None:
+            family = self._families[name] = HistogramFamily(name, "histogram", help_text, labels, buckets)
+            family.allowed = self._allowed.get(name, {})
+        return _checked(family, HistogramFamily, labels)
+
+    def on_collect(self, refresh: Callable[[], None]) -> Callable[[], None]:
+        """Call ``refresh`` before every exposition, for gauges that are computed rather than counted.
+
+        Returns a function that takes the registration back.
+        """
+        number = self._next_collector
+        self._next_collector += 1
+        self._collectors[number] = refresh
+
+        def unregister() -> None:
+            self._collectors.pop(number, None)
+
+        return unregister
+
+    def value(self, name: str, *labels: str) -> float:
+        """The current value of one counter or gauge, 0 when it was never touched; for tests and health checks."""
+        for refresh in list(self._collectors.values()):
+            refresh()
+        family = self._families.get(name)
+        child = family.children.get(labels) if family is not None else None
+        if isinstance(child, Histogram):
+            return float(child.count)
+        return child.value if child is not None else 0.0
+
+    def exposition(self) -> str:
+        """Everything in Prometheus' text format 0.0.4."""
+        for refresh in list(self._collectors.values()):
+            refresh()
+        lines: list[str] = []
+        for name in sorted(self._families):
+            family = self._families[name]
+            if family.children and name not in self._disabled:
+                lines.extend(_exposed(family))
+        return "\n".join(lines) + "\n" if lines else ""
+
+
+_F = TypeVar("_F", CounterFamily, GaugeFamily, HistogramFamily)
+
+
+def _checked(family: _Family, kind: type[_F], labels: Sequence[str]) -> _F:
+    if not isinstance(family, kind) or family.labels != tuple(labels):
+        raise ValueError(f"metric {family.name} is already registered as a {family.type} with labels {family.labels}")
+    return family
+
+
+def _exposed(family: _Family) -> Iterator[str]:
+    yield f"# HELP {family.name} {_escaped_help(family.help)}"
+    yield f"# TYPE {family.name} {family.type}"
+    for values in sorted(family.children):
+        child = family.children[values]
+        labels = ",".join(f'{k}="{_escaped(v)}"' for k, v in zip(family.labels, values, strict=True))
+        if isinstance(child, Histogram):
+            total = 0
+            comma = "," if labels else ""
+            for bound, count in zip((*family.bounds, float("inf")), child.counts, strict=True):
+                total += count
+                yield f'{family.name}_bucket{{{labels}{comma}le="{_number(bound)}"}} {total}'
+            braces = f"{{{labels}}}" if labels else ""
+            yield f"{family.name}_sum{braces} {_number(child.sum)}"
+            yield f"{family.name}_count{braces} {total}"
+        else:
+            braces = f"{{{labels}}}" if labels else ""
+            yield f"{family.name}{braces} {_number(child.value)}"
+
+
+def _number(value: float) -> str:
+    if value == float("inf"):
+        return "+Inf"
+    if value == int(value) and abs(value) < 1e21:
+        return str(int(value))
+    # Go prints 1e-08 like Python; both agree for the values that occur here.
+    return repr(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _escaped_help(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")

@@ -1,0 +1,48 @@
+"""Regular expressions that come with requests: in RE2's language, which is Go's, and in time that grows with the text.
+
+Python's own would take years over ``^(a+)+$``, and the server stands still meanwhile. The library is imported with the
+first expression.
+"""
+
+from typing import Any
+
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.remembered import remembered
+
+with lazy_imports():
+    import re2
+
+
+class PatternError(ValueError):
+    """The text is no regular expression; says why, in the words of Go's ``regexp/syntax``."""
+
+
+_GO_WORDS = {
+    "missing )": "missing closing )",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+    "trailing \\": "trailing backslash at end of expression",
+}
+
+
+def _in_go_words(why: str) -> str:
+    """RE2 in C++ names the same problems otherwise, and shows where they are without quotes."""
+    problem, _separator, where = why.partition(": ")
+    if problem.startswith("trailing \\"):
+        problem, where = "trailing \\", ""
+    return f"error parsing regexp: {_GO_WORDS.get(problem, problem)}: `{where}`"
+
+
+@remembered(1024, longest=4096)
+def compiled(text: str) -> Any:
+    """The expression, with ``search``, ``finditer`` and ``fullmatch`` as in ``re``. Raises ``PatternError``."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(text, options)
+    except re2.error as error:
+        why = error.args[0] if error.args else ""
+        raise PatternError(_in_go_words(why.decode() if isinstance(why, bytes) else str(why))) from None

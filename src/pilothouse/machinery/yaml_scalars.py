@@ -1,0 +1,160 @@
+"""What scalars of YAML stand for, as go-yaml reads them (``go.yaml.in/yaml/v2`` ``resolve.go``, of Kubernetes v1.36).
+
+Not quite as YAML 1.1 has it: no numbers to base 60, and what looks like a date is text.
+"""
+
+import base64
+import binascii
+import math
+import re
+import struct
+from typing import Any
+
+from pilothouse.machinery.go_text import print_value, quote
+
+_LONG = "tag:yaml.org,2002:"
+_STRING, _BINARY = f"{_LONG}str", f"{_LONG}binary"
+_RESOLVABLE = frozenset(_LONG + name for name in ("str", "bool", "int", "float", "null", "timestamp"))
+
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+}
+_HINTS = frozenset("+-.0123456789yYnNtTfFoO~")
+"""What a scalar begins with that may be anything but text."""
+
+_INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?:[Tt ].*)?", re.ASCII)
+
+
+_FROM_EXPONENT = 6
+"""From there on Go's shortest form of a number has one."""
+
+
+class ScalarError(ValueError):
+    """A scalar that is not what its tag says."""
+
+
+def is_plain_text(text: str) -> bool:
+    """Whether a scalar without quotes and tag can only be text."""
+    return text[:1] not in _HINTS and text not in ("", "null", "Null", "NULL")
+
+
+def resolve(text: str, tag: str | None, *, plain: bool) -> Any:
+    """The value of a scalar: None, bool, int, float or text. Raises ``ScalarError``."""
+    if tag is None:
+        return _untagged(text) if plain else text
+    if tag == _BINARY:
+        return _binary(text)
+    if tag == _STRING or tag not in _RESOLVABLE:
+        return text
+    value = _untagged(text)
+    wanted, kind = tag.removeprefix(_LONG), _kind(value, text)
+    if wanted == "float" and kind == "int":
+        return float(value)
+    if wanted == "timestamp" and kind == "timestamp":
+        return text
+    if wanted != kind:
+        raise ScalarError(f"cannot decode !!{kind} `{text}` as a !!{wanted}")
+    return value
+
+
+def key_text(key: Any) -> str | None:
+    """A key of a map as JSON has it (``sigs.k8s.io/yaml``, ``convertToJSONableObject``); None where it can't be one."""
+    match key:
+        case str():
+            return key
+        case bool():
+            return "true" if key else "false"
+        case int() if key < 1 << 63:
+            return str(key)
+        case float():
+            return _float_key(key)
+        case _:
+            return None
+
+
+def key_problem(key: Any, value: Any) -> str:
+    """Why ``key_text`` gives none."""
+    kind = "%!s(<nil>)" if key is None else "uint64"
+    shown = "<nil>" if key is None else f"{key:#x}"
+    return f"unsupported map key of type: {kind}, key: {shown}, value: {value_shown(value)}"
+
+
+def value_shown(value: Any) -> str:
+    """A value in messages."""
+    return quote(value) if isinstance(value, str) else print_value(value)
+
+
+def _untagged(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[:1] not in _HINTS:
+        return text
+    plain = text if text[0] == "." else text.replace("_", "")
+    if _INTEGER.fullmatch(plain):
+        number = _integer(plain)
+        if number is not None:
+            return number
+    if _FLOAT.fullmatch(plain):
+        real = float(plain)
+        if not math.isinf(real):
+            return real
+    return text
+
+
+def _integer(text: str) -> int | None:
+    """The number if it has 64 bits. Only those without a sign may use the last of them."""
+    if len(text) > 80:
+        return None
+    digits = text.lstrip("+-")
+    base = {"x": 16, "b": 2, "o": 8}.get(digits[1:2].lower(), 8) if digits[0] == "0" and len(digits) > 1 else 10
+    number = int(digits[2:] if digits[1:2].isalpha() else digits, base)
+    if text[0] == "-":
+        number = -number
+    return number if -(1 << 63) <= number < 1 << (64 if digits == text else 63) else None
+
+
+def _kind(value: Any, text: str) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case int():
+            return "int"
+        case float():
+            return "float"
+        case _:
+            return "timestamp" if _DATE.fullmatch(text) else "str"
+
+
+def _binary(text: str) -> str:
+    try:
+        data = base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
+    except (binascii.Error, ValueError):
+        raise ScalarError("!!binary value contains invalid base64 data") from None
+    return data.decode("utf-8", "replace")
+
+
+def _float_key(key: float) -> str:
+    """Go's shortest form of a float32."""
+    if math.isnan(key):
+        return ".nan"
+    if math.isinf(key):
+        return ".inf" if key > 0 else "-.inf"
+    try:
+        single = struct.pack("f", key)
+    except OverflowError:
+        return ".inf" if key > 0 else "-.inf"
+    places = next(n for n in range(17) if struct.pack("f", float(f"{key:.{n}e}")) == single)
+    shown = f"{key:.{places}e}"
+    exponent = int(shown.partition("e")[2])
+    if not -4 <= exponent < _FROM_EXPONENT:
+        return shown
+    return f"{float(shown):.{max(0, places - exponent)}f}"

@@ -1,0 +1,113 @@
+"""What a container does by its command, where that says it plainly: ``sleep 5``, ``sh -c "echo x; exit 3"``. Pure.
+
+``behaviour`` asks for pods that nobody has scripted, ``logs`` for what is written. ``shell`` reads scripts; nothing is
+run. Where a command says nothing, the restart policy of the pod decides, and whether the container is a server.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgspec
+
+from pilothouse.nodes.shell import Result, Value, run_words
+from pilothouse.nodes.shell_words import Unclear
+
+_VARIABLE = re.compile(r"(?<!\$)\$\([A-Za-z_][\w.-]*\)", re.ASCII)
+_MOST_LINES = 1000
+
+SERVERS = frozenset(
+    (
+        *(
+            "apache2",
+            "apache2-foreground",
+            "caddy",
+            "cassandra",
+            "consul",
+            "echoserver",
+            "elasticsearch",
+            "envoy",
+            "etcd",
+        ),
+        *("ghost", "grafana", "haproxy", "hello-app", "http-echo", "httpd", "jenkins", "jetty", "kafka", "keycloak"),
+        *("mariadb", "mariadbd", "memcached", "minio", "mongo", "mongod", "mosquitto", "mysql", "mysqld", "nats"),
+        *("nats-server", "nginx", "pause", "postgres", "prometheus", "rabbitmq", "rabbitmq-server", "redis"),
+        *("redis-server", "registry", "sshd", "tomcat", "traefik", "valkey", "valkey-server", "vault", "whoami"),
+        *("wordpress", "zookeeper"),
+    )
+)
+"""Images, and programs, that run until they are stopped."""
+_AGNHOST_SERVERS = frozenset(
+    (
+        *("grpc-health-checking", "guestbook", "liveness", "net", "netexec", "no-snat-test-proxy", "pause", "porter"),
+        *("serve-hostname", "test-webserver", "webhook"),
+    )
+)
+_AGNHOST = "agnhost"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a container ends, infinite ``seconds`` if it does not. ``output``: its lines, and after how many seconds."""
+
+    seconds: float
+    code: int
+    output: tuple[tuple[float, str], ...] = ()
+    message: str = ""
+
+
+@lru_cache(maxsize=512)
+def outcome_of(words: tuple[str, ...]) -> Outcome | None:
+    """What a container with this command and these arguments does, None if they do not say it plainly."""
+    if not words:
+        return None
+    if _server_of(words):
+        return Outcome(float("inf"), 0)
+    # What a kubelet would put in from the container's environment is not known here.
+    values: list[Value] = [
+        None if _VARIABLE.search(word) and not _is_script(words, at) else word for at, word in enumerate(words)
+    ]
+    try:
+        result = run_words(values)
+    except (Unclear, RecursionError):
+        return None
+    return Outcome(result.seconds, result.code, _lines(result), result.message)
+
+
+def runs_on(words: Sequence[str], image: str) -> bool:
+    """Whether the container is a server by its program or, where that is the image's own, by its image."""
+    name = _name_of(image)
+    if not words or words[0].startswith("-"):
+        return name in SERVERS or name == _AGNHOST
+    return _server_of(words) or (name == _AGNHOST and words[0] in _AGNHOST_SERVERS)
+
+
+def _server_of(words: Sequence[str]) -> bool:
+    name = words[0].rpartition("/")[2]
+    if name == _AGNHOST:
+        return len(words) == 1 or words[1] in _AGNHOST_SERVERS
+    return name in SERVERS or (name.startswith("python") and tuple(words[1:3]) == ("-m", "http.server"))
+
+
+def _is_script(words: Sequence[str], at: int) -> bool:
+    return at > 0 and words[at - 1].startswith("-") and words[at - 1].endswith("c")
+
+
+def _name_of(image: str) -> str:
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+
+
+def _lines(result: Result) -> tuple[tuple[float, str], ...]:
+    lines: list[tuple[float, str]] = []
+    begun: tuple[float, str] | None = None
+    for seconds, text in result.output:
+        for piece in text.splitlines(keepends=True):
+            at, before = begun or (seconds, "")
+            begun = (at, before + piece)
+            if piece.endswith("\n"):
+                lines.append((at, begun[1].rstrip("\r\n")))
+                begun = None
+        if len(lines) >= _MOST_LINES:
+            break
+    if begun is not None:
+        lines.append(begun)
+    return tuple(lines[:_MOST_LINES])

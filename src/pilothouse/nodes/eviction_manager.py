@@ -1,0 +1,195 @@
+"""Nodes under memory, disk or PID pressure: their conditions, and the pods that they evict.
+
+Pressure comes by command only; a simulated node never runs out of resources by itself. While it lasts, one pod is
+evicted per period, the first by rank. With an amount, pressure ends when the evicted pods used that much; otherwise
+when it is relieved. The condition stays for another five minutes. Ranking and messages: kubelet v1.36
+``pkg/kubelet/eviction/helpers.go``.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from pilothouse.api.core import NODES, ObjectReference
+from pilothouse.env import Env, Log
+from pilothouse.machinery.quantities import canonical, parse_quantity
+from pilothouse.nodes.admission import is_critical
+from pilothouse.nodes.behaviour import Behaviour
+from pilothouse.nodes.pod_status import Verdict
+from pilothouse.nodes.profile import Profile
+from pilothouse.nodes.recording import RecordEvent
+from pilothouse.nodes.views import NodePod
+from pilothouse.runtime import Requeue, WorkerPool, WorkQueue
+
+CONDITIONS = {"memory": "MemoryPressure", "disk": "DiskPressure", "pids": "PIDPressure"}
+"""The resources, in the order in which they are reclaimed, and what a node says of their lack."""
+_REQUESTED = {"memory": "memory", "disk": "ephemeral-storage", "pids": ""}
+_UNSAID = {"memory": 32 << 20, "disk": 16 << 20, "pids": 1}
+"""What a container uses of which nobody said anything, and which requests nothing."""
+_THRESHOLD = {"memory": "100Mi", "disk": "10%", "pids": "10%"}
+
+
+class ResourcePressure(msgspec.Struct):
+    """The lack of one resource on one node. Times are loop times."""
+
+    wanted: int | None
+    """How much has to be freed, None for as long as it is commanded."""
+    freed: int = 0
+    active: bool = True
+    last_at: float = 0.0
+    """When it was last felt."""
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a pod uses of one resource, and what it requested."""
+
+    used: int
+    requested: int
+
+
+class Evictable(Protocol):
+    """What is kept of a pod that may be evicted: ``pod_steps.Memory``."""
+
+    @property
+    def behaviour(self) -> Behaviour: ...
+
+
+class PodWorkers(Protocol):
+    """Those who run the pods: ``pod_workers.PodWorkers``."""
+
+    def candidates(self, node: str) -> Sequence[tuple[str, NodePod, Evictable]]:
+        """The pods of a node that run, and may be evicted."""
+        ...
+
+    def evict(self, key: str, verdict: Verdict) -> None:
+        """End a pod for good."""
+        ...
+
+
+class EvictionManager:
+    """The pressures of all nodes. ``on_change`` is called with a node's name when its conditions may have changed."""
+
+    def __init__(self, env: Env, profile: Profile, record_event: RecordEvent, log: Log) -> None:
+        self._env = env
+        self._profile = profile
+        self._record_event = record_event
+        self._squeezes: dict[str, dict[str, ResourcePressure]] = {}
+        self._next_at: dict[str, float] = {}
+        """When a node under pressure may evict again, in loop time."""
+        self._queue: WorkQueue[str] = WorkQueue(env, "node pressure")
+        self._pool = WorkerPool("node pressure", self._queue, self._reconcile, log=log)
+        self._lives: PodWorkers | None = None
+        self.on_change: list[Callable[[str], None]] = []
+
+    async def run(self, lives: PodWorkers | None) -> None:
+        """Evict until cancelled. Without ``lives`` nobody is evicted."""
+        self._lives = lives
+        await self._pool.run()
+
+    def press(self, node: str, resource: str, amount: int | None = None) -> None:
+        """The node lacks a resource (``memory``, ``disk``, ``pids``), maybe until ``amount`` of it was freed."""
+        if resource not in CONDITIONS:
+            raise ValueError(f"{resource!r} is none of {', '.join(CONDITIONS)}")
+        known = self._squeezes.setdefault(node, {}).get(resource)
+        if known is not None and known.active and known.wanted == amount:
+            return
+        self._squeezes[node][resource] = ResourcePressure(amount, last_at=self._env.monotonic())
+        self._changed(node)
+        self._queue.add(node)
+
+    def relieve(self, node: str, resource: str = "") -> None:
+        """There is enough again, of one resource or of all."""
+        for name, pressure in self._squeezes.get(node, {}).items():
+            if pressure.active and resource in ("", name):
+                pressure.active, pressure.last_at = False, self._env.monotonic()
+                self._queue.add(node)
+
+    def conditions(self, node: str) -> list[str]:
+        """The conditions that hold, in the order of ``CONDITIONS``."""
+        squeezes = self._squeezes.get(node)
+        return [CONDITIONS[name] for name in CONDITIONS if name in squeezes] if squeezes else []
+
+    def _changed(self, node: str) -> None:
+        for record_event in self.on_change:
+            record_event(node)
+
+    async def _reconcile(self, node: str) -> Requeue | None:
+        squeezes = self._squeezes.get(node)
+        if not squeezes:
+            return None
+        now = self._env.monotonic()
+        active = next((name for name in CONDITIONS if name in squeezes and squeezes[name].active), "")
+        if active and now >= self._next_at.get(node, now):
+            self._next_at[node] = now + self._profile.eviction_period
+            self._evict_one(node, active, squeezes[active])
+        ends = {name: s.last_at + self._profile.pressure_transition for name, s in squeezes.items() if not s.active}
+        for name, at in ends.items():
+            if now >= at:
+                del squeezes[name]
+                self._changed(node)
+        due = [at for name, at in ends.items() if name in squeezes]
+        if len(due) < len(squeezes):
+            due.append(self._next_at[node])
+        else:
+            self._next_at.pop(node, None)
+        return Requeue(after=min(due) - now) if due else None
+
+    def _evict_one(self, node: str, resource: str, pressure: ResourcePressure) -> None:
+        pressure.last_at = self._env.monotonic()
+        candidates = self._lives.candidates(node) if self._lives is not None else []
+        name = _REQUESTED[resource] or resource
+        about = ObjectReference(kind=NODES.kind, name=node, uid=node)
+        self._record_event(node, about, "EvictionThresholdMet", f"Attempting to reclaim {name}", warning=True)
+        usages = {key: usage_of(pod, memory.behaviour, resource) for key, pod, memory in candidates}
+        order = sorted(candidates, key=lambda each: rank(each[1], usages[each[0]], resource))
+        for key, pod, _memory in order:
+            if is_critical(pod):
+                continue
+            assert self._lives is not None, "there are candidates"
+            verdict = Verdict("Evicted", message(pod, usages[key], resource), disruption=True)
+            self._lives.evict(key, verdict)
+            pressure.freed += usages[key].used
+            break
+        if pressure.wanted is not None and pressure.freed >= pressure.wanted:
+            pressure.active = False
+
+
+def usage_of(pod: NodePod, behaviour: Behaviour, resource: str) -> Usage:
+    """What a pod uses: what its annotation says, or what its containers request, or a little."""
+    name = _REQUESTED[resource]
+    requested = used = 0
+    for container in pod.spec.containers:
+        text = container.resources.requests.get(name, "") if name else ""
+        amount = parse_quantity(text).value if text else 0
+        requested += amount
+        used += amount or _UNSAID[resource]
+    return Usage(behaviour.usage.get(resource, used), requested)
+
+
+def rank(pod: NodePod, usage: Usage, resource: str) -> tuple[object, ...]:
+    """Whoever sorts first is evicted first: who exceeds its request, then low priority, then by how much.
+
+    Process ids have no requests: priority, then how many. Equal ones by name, so that order is chosen.
+    """
+    key = (pod.metadata.namespace, pod.metadata.name)
+    priority = pod.spec.priority or 0
+    if resource == "pids":
+        return (priority, -usage.used, *key)
+    return (usage.used <= usage.requested, priority, usage.requested - usage.used, *key)
+
+
+def message(pod: NodePod, usage: Usage, resource: str) -> str:
+    """Why a pod is evicted, in the kubelet's words."""
+    name = _REQUESTED[resource] or resource
+    text = f"The node was low on resource: {name}. Threshold quantity: {_THRESHOLD[resource]}, available: 0. "
+    if usage.used > usage.requested and resource != "pids":
+        container = pod.spec.containers[0]
+        used, requested = _shown(usage.used), _shown(usage.requested)
+        text += f"Container {container.name} was using {used}, request is {requested}, "
+        text += f"has larger consumption of {name}. "
+    return text
+
+
+def _shown(amount: int) -> str:
+    return canonical(f"{amount // 1024}Ki") if amount >= 1024 else str(amount)

@@ -1,0 +1,471 @@
+"""What a shell script plainly does: how long it takes, how it ends, what it writes. Pure; nothing is ever run.
+
+Only what needs no machine to know: ``sleep``, ``exit``, ``true``, ``false``, ``echo`` and the like, with lists, loops
+and conditions around them. A program that nobody knows makes the script ``Unclear``, unless it runs in the background
+or in a loop without end. Bounded: in size, in depth, and in the number of commands.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from pilothouse.nodes.shell_syntax import (
+    AndOr,
+    Command,
+    CommandList,
+    For,
+    Group,
+    If,
+    Pipeline,
+    Redirection,
+    Simple,
+    While,
+    parse,
+)
+from pilothouse.nodes.shell_words import TEXT, VARIABLE, Unclear, Word, tokens
+
+LONGEST_SCRIPT = 32_768
+MOST_COMMANDS = 2_000
+DEEPEST_SHELL = 5
+TERMINATION_LOG = "/dev/termination-log"
+
+_STREAMS = ("/dev/stdout", "/dev/stderr", "/proc/1/fd/1", "/proc/1/fd/2", "/proc/self/fd/1", "/proc/self/fd/2")
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)", re.ASCII)
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SEQUENCE = re.compile(r"[$`]\(?\s*seq\s+(?:(\d{1,6})\s+)?(\d{1,6})\s*[)`]", re.ASCII)
+_ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
+_QUICK = frozenset(
+    (
+        *("cd", "chmod", "chown", "cp", "date", "export", "hostname", "id", "local", "ls", "mkdir", "mv", "printenv"),
+        *("pwd", "readonly", "rm", "rmdir", "sync", "touch", "trap", "umask", "uname", "unset", "whoami"),
+    )
+)
+"""Programs that take no time and mostly succeed."""
+_ENDLESS = ("yes", "top")
+_LEAVES = ("break", "exit", "return", "exec", "kill")
+
+Value = str | None
+"""The text of a word, None if that is not known."""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a script does. ``output``: chunks of text, and after how many seconds each was written."""
+
+    seconds: float
+    code: int
+    output: tuple[tuple[float, str], ...] = ()
+    message: str = ""
+    """What it wrote into the file for its termination message."""
+
+
+def run_script(script: str) -> Result:
+    """What ``sh -c script`` does. Raises ``Unclear``."""
+    shell = Shell()
+    return shell.result(lambda: shell.run_text(script))
+
+
+def run_words(words: Sequence[Value]) -> Result:
+    """What a command does that is given as words, without a shell around it. Raises ``Unclear``."""
+    shell = Shell()
+    return shell.result(lambda: shell.run_program(words, ()))
+
+
+class _TooMuch(Unclear):
+    """More commands than anybody waits for."""
+
+
+class _Forever(Exception):
+    """It does not end."""
+
+
+class _Exit(Exception):
+    """The shell exits, with its last status."""
+
+
+class _Leave(Exception):
+    """``break`` or ``continue``."""
+
+    def __init__(self, goes_on: bool) -> None:
+        self.goes_on = goes_on
+
+
+class Shell:
+    """One shell, and what has happened in it so far."""
+
+    def __init__(self, parent: "Shell | None" = None) -> None:
+        self.seconds: float = parent.seconds if parent else 0.0
+        self.status = 0
+        self._output: list[tuple[float, str]] = parent._output if parent else []
+        self._message: list[str] = parent._message if parent else []
+        self._commands: list[int] = parent._commands if parent else [0]
+        self._variables: dict[str, Value] = dict(parent._variables) if parent else {}
+        self._exits_on_error: bool = parent._exits_on_error if parent else False
+        self._depth: int = parent._depth if parent else 0
+        self._background: list[float | None] = []
+        """When each of them ends, None if nobody knows."""
+
+    def result(self, run: Callable[[], object]) -> Result:
+        """What has happened when ``run`` is over."""
+        try:
+            self._until_exit(run)
+            seconds = self.seconds
+        except _Forever:
+            seconds = math.inf
+        ordered = tuple(sorted(self._output, key=lambda chunk: chunk[0]))
+        return Result(seconds, self.status if seconds < math.inf else 0, ordered, "".join(self._message))
+
+    def run_text(self, script: str) -> None:
+        if len(script) > LONGEST_SCRIPT:
+            raise Unclear("too long")
+        self._list(parse(tokens(script)), tested=False)
+
+    def _until_exit(self, run: Callable[[], object]) -> None:
+        try:
+            run()
+        except _Exit:
+            return
+        except _Leave:
+            return
+
+    # Lists
+
+    def _list(self, commands: CommandList, *, tested: bool) -> None:
+        for item, background in commands.items:
+            if background:
+                self._in_background(item)
+            else:
+                self._and_or(item, tested=tested)
+
+    def _in_background(self, item: AndOr) -> None:
+        beside = Shell(self)
+        ends: float | None
+        try:
+            beside._until_exit(lambda: beside._and_or(item, tested=False))
+            ends = beside.seconds
+        except _Forever:
+            ends = math.inf
+        except Unclear:
+            ends = None
+        self._background.append(ends)
+        self.status = 0
+
+    def _and_or(self, item: AndOr, *, tested: bool) -> None:
+        self._pipeline(item.first, tested=tested or bool(item.rest))
+        for position, (operator, pipeline) in enumerate(item.rest, 1):
+            if (self.status == 0) == (operator == "&&"):
+                # Only the last one of a list may end a shell with -e.
+                self._pipeline(pipeline, tested=tested or position < len(item.rest))
+
+    def _pipeline(self, pipeline: Pipeline, *, tested: bool) -> None:
+        if len(pipeline.commands) > 1:
+            raise Unclear("a pipe")
+        tested = tested or pipeline.negated
+        self._command(pipeline.commands[0], tested=tested)
+        if pipeline.negated:
+            self.status = int(self.status == 0)
+        elif self.status and self._exits_on_error and not tested:
+            raise _Exit
+
+    # Commands
+
+    def _command(self, command: Command, *, tested: bool) -> None:
+        self._commands[0] += 1
+        if self._commands[0] > MOST_COMMANDS:
+            raise _TooMuch("too many commands")
+        match command:
+            case Simple():
+                self._simple(command)
+            case Group(body, apart, redirections):
+                self._redirected(redirections, lambda: self._group(body, apart=apart, tested=tested))
+            case If(branches):
+                self._if(branches, tested=tested)
+            case While():
+                self._while(command, tested=tested)
+            case For():
+                self._for(command, tested=tested)
+
+    def _group(self, body: CommandList, *, apart: bool, tested: bool) -> None:
+        if not apart:
+            self._list(body, tested=tested)
+            return
+        inner = Shell(self)
+        try:
+            inner._until_exit(lambda: inner._list(body, tested=tested))
+        finally:
+            self.seconds, self.status = inner.seconds, inner.status
+
+    def _if(self, branches: tuple[tuple[CommandList | None, CommandList], ...], *, tested: bool) -> None:
+        for condition, body in branches:
+            if condition is not None:
+                self._list(condition, tested=True)
+            if condition is None or self.status == 0:
+                self._list(body, tested=tested)
+                return
+        self.status = 0
+
+    def _while(self, loop: While, *, tested: bool) -> None:
+        endless = _is_constant(loop.condition, "false" if loop.until else "true")
+        last = 0
+        while True:
+            began = self.seconds
+            try:
+                self._list(loop.condition, tested=True)
+                if (self.status == 0) == loop.until:
+                    self.status = last
+                    return
+                if not self._goes_on(loop.body, tested=tested):
+                    return
+            except _TooMuch:
+                raise _Forever from None
+            except Unclear:
+                # Whatever it does in there, it does it again.
+                if endless and not _may_leave(loop.body):
+                    raise _Forever from None
+                raise
+            last = self.status
+            if self.seconds == began and endless:
+                raise _Forever
+
+    def _for(self, loop: For, *, tested: bool) -> None:
+        self.status = 0
+        for word in loop.words:
+            for value in self._values(word):
+                self._variables[loop.name] = value
+                if not self._goes_on(loop.body, tested=tested):
+                    return
+
+    def _goes_on(self, body: CommandList, *, tested: bool) -> bool:
+        try:
+            self._list(body, tested=tested)
+        except _Leave as leave:
+            self.status = 0
+            return leave.goes_on
+        return True
+
+    def _values(self, word: Word) -> list[str]:
+        """The words that a word becomes in a ``for``."""
+        if len(word.pieces) == 1 and (found := _SEQUENCE.fullmatch(word.pieces[0][1])):
+            return [str(number) for number in range(int(found[1] or 1), int(found[2]) + 1)]
+        value = self._value(word)
+        if value is None or (not word.quoted and ("{" in value or any(kind == VARIABLE for kind, _ in word.pieces))):
+            raise Unclear("words that depend on something")
+        return [value]
+
+    # Words
+
+    def _value(self, word: Word) -> Value:
+        texts = [text if kind == TEXT else self._variable(text, kind) for kind, text in word.pieces]
+        return None if None in texts else "".join(text for text in texts if text is not None)
+
+    def _variable(self, name: str, kind: str) -> Value:
+        if kind != VARIABLE:
+            return None
+        return str(self.status) if name == "?" else self._variables.get(name)
+
+    def _shown(self, word: Word) -> str:
+        """The word as it is written out: what is not known stays as it is in the script."""
+        shown = []
+        for kind, text in word.pieces:
+            value = text if kind == TEXT else self._variable(text, kind)
+            shown.append(value if value is not None else f"${text}" if kind == VARIABLE else text)
+        return "".join(shown)
+
+    # Simple commands
+
+    def _simple(self, command: Simple) -> None:
+        if not command.words:
+            self.status = 0
+            for name, word in command.assignments:
+                self._variables[name] = self._value(word)
+            return
+        words = [self._value(word) for word in command.words]
+        shown = [self._shown(word) for word in command.words[1:]]
+        self._redirected(command.redirections, lambda: self.run_program(words, shown))
+
+    def _redirected(self, redirections: tuple[Redirection, ...], run: Callable[[], object]) -> None:
+        kept = self._output
+        for redirection in redirections:
+            if redirection.operator.text in ("<", "<&"):
+                continue
+            target = self._value(redirection.target)
+            if redirection.operator.descriptor == "2" or (redirection.operator.text == ">&" and target in ("1", "2")):
+                continue
+            if target not in _STREAMS:
+                self._output = []
+            if target == TERMINATION_LOG:
+                self._message.clear()
+                break
+        else:
+            target = ""
+        try:
+            run()
+        finally:
+            if target == TERMINATION_LOG:
+                self._message += [text for _seconds, text in self._output]
+            self._output = kept
+
+    def run_program(self, words: Sequence[Value], shown: Sequence[str]) -> None:
+        """One program with its arguments; ``shown`` are those as ``echo`` writes them."""
+        first, arguments = words[0], list(words[1:])
+        if first is None:
+            raise Unclear("a program whose name depends on something")
+        name = first.rpartition("/")[2] if first.startswith("/") else first
+        shown = shown or [argument or "" for argument in arguments]
+        match name:
+            case "true" | ":":
+                self.status = 0
+            case "false":
+                self.status = 1
+            case "sleep":
+                self._sleep(arguments)
+            case "exit":
+                self._exit(arguments)
+            case "echo":
+                self._echo(list(shown))
+            case "printf":
+                self._printf(list(shown))
+            case "break" | "continue":
+                raise _Leave(name == "continue")
+            case "set":
+                self._set(arguments)
+            case "wait":
+                self._wait()
+            case "exec":
+                self._exec(arguments, shown[1:])
+            case "sh" | "bash" | "ash" | "dash":
+                self._shell(arguments)
+            case "env" | "nohup" | "command":
+                self._around(arguments, shown)
+            case "tail" if any(argument in ("-f", "-F", "-nf", "--follow") for argument in arguments):
+                raise _Forever
+            case _ if name in _ENDLESS:
+                raise _Forever
+            case _ if name in _QUICK:
+                self.status = 0
+            case _:
+                raise Unclear(name)
+
+    def _sleep(self, arguments: Sequence[Value]) -> None:
+        seconds = 0.0
+        for argument in arguments:
+            if argument is None:
+                raise Unclear("a duration that depends on something")
+            found = _DURATION.fullmatch(argument)
+            if found is not None:
+                seconds += float(found[1]) * _UNITS[found[2]]
+            elif argument in ("infinity", "inf"):
+                raise _Forever
+            else:
+                self.status = 1
+                return
+        self.seconds += seconds
+        self.status = int(not arguments)
+
+    def _exit(self, arguments: Sequence[Value]) -> None:
+        if arguments:
+            if arguments[0] is None or not arguments[0].isdecimal():
+                raise Unclear("an exit code that depends on something")
+            self.status = int(arguments[0][-9:]) % 256
+        raise _Exit
+
+    def _echo(self, words: list[str]) -> None:
+        end, escapes = "\n", False
+        while words and words[0] in ("-n", "-e", "-ne", "-en"):
+            end = "" if "n" in words[0] else end
+            escapes = escapes or "e" in words[0]
+            del words[0]
+        text = " ".join(words)
+        self._write((_unescaped(text) if escapes else text) + end)
+
+    def _printf(self, words: list[str]) -> None:
+        text = _unescaped(words[0]) if words else ""
+        values = iter(words[1:])
+        self._write(re.sub("%s", lambda _found: next(values, ""), text))
+
+    def _write(self, text: str) -> None:
+        self._output.append((self.seconds, text))
+        self.status = 0
+
+    def _set(self, arguments: Sequence[Value]) -> None:
+        for argument in arguments:
+            if argument is None or not argument.startswith(("-", "+")):
+                break
+            if "e" in argument:
+                self._exits_on_error = argument.startswith("-")
+        self.status = 0
+
+    def _wait(self) -> None:
+        for ends in self._background:
+            if ends is None:
+                raise Unclear("waiting for a program that nobody knows")
+            if ends == math.inf:
+                raise _Forever
+            self.seconds = max(self.seconds, ends)
+        self._background.clear()
+        self.status = 0
+
+    def _exec(self, arguments: Sequence[Value], shown: Sequence[str]) -> None:
+        if arguments:
+            self.run_program(arguments, shown)
+            raise _Exit
+
+    def _shell(self, arguments: Sequence[Value]) -> None:
+        """Another shell: with ``-c`` it runs a script, without anything it has nothing to read."""
+        inner = Shell(self)
+        inner._variables, inner._exits_on_error = {}, False
+        inner._depth += 1
+        if inner._depth > DEEPEST_SHELL:
+            raise Unclear("too deep")
+        runs = False
+        rest = list(arguments)
+        while rest and rest[0] is not None and rest[0][:1] in "-+" and len(rest[0]) > 1:
+            option = rest.pop(0) or ""
+            if option in ("-o", "+o"):
+                del rest[:1]
+            elif not option.startswith("--"):
+                runs = runs or "c" in option
+                inner._exits_on_error = inner._exits_on_error or "e" in option
+        if runs and rest and rest[0] is not None:
+            script = rest[0]
+            try:
+                inner._until_exit(lambda: inner.run_text(script))
+            finally:
+                self.seconds, self.status = inner.seconds, inner.status
+        elif runs or rest:
+            raise Unclear("a script that is elsewhere")
+        else:
+            self.status = 0
+
+    def _around(self, arguments: Sequence[Value], shown: Sequence[str]) -> None:
+        """A program that runs another one: ``env A=b sh -c …``."""
+        at = 0
+        while at < len(arguments) and ("=" in (arguments[at] or "") or (arguments[at] or "") in ("-", "-i", "-S")):
+            at += 1
+        if at < len(arguments):
+            self.run_program(arguments[at:], shown[at + 1 :])
+        else:
+            self.status = 0
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\[ntr\\]", lambda found: _ESCAPES[found[0]], text)
+
+
+def _is_constant(condition: CommandList, name: str) -> bool:
+    """Whether a condition is nothing but ``true`` (or ``:``), or nothing but ``false``."""
+    match condition.items:
+        case ((AndOr(Pipeline((Simple((), (word,), ()),), False), ()), False),):
+            return word.keyword == name or (name == "true" and word.keyword in (":", "1"))
+        case _:
+            return False
+
+
+def _may_leave(body: object) -> bool:
+    """Whether anything in there could end a loop, in whatever it is."""
+    if isinstance(body, Word):
+        return body.keyword in _LEAVES
+    if isinstance(body, msgspec.Struct):
+        return any(_may_leave(getattr(body, field)) for field in body.__struct_fields__)
+    return isinstance(body, tuple) and any(map(_may_leave, body))

@@ -1,0 +1,104 @@
+"""Why an object is not where somebody wants it: what the newest warnings say about it, or about what belongs to it.
+
+A Deployment that does not get ready has nothing to say itself; that its pods fit nowhere is told by an event about a
+pod of a ReplicaSet of it. Events are read when somebody asks, and the way from each to its owners is followed.
+"""
+
+import datetime
+from collections.abc import Iterable
+
+import msgspec
+
+from pilothouse.api.core import EVENTS, Event, ObjectReference
+from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.client import Client
+from pilothouse.client.discovery import RestMapper
+from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.machinery.owners import controller_of
+
+MOST_WARNINGS = 3
+_MOST_EVENTS = 200
+_MOST_OWNERS = 5
+_LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+
+class _Owned(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_read = msgspec.json.Decoder(_Owned).decode
+
+
+class Explainer:
+    """Reads events and owners with a client. What it has learned of owners it remembers: they do not change."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._mapper = RestMapper(client)
+        self._owners: dict[str, ObjectReference | None] = {}
+
+    async def warnings(self, kind: str, name: str, namespace: str, uid: str = "") -> list[str]:
+        """The newest warnings about an object and what belongs to it, as lines for people; each says what it is about.
+        Without ``uid``, of an object that is not there, also those that mention its name.
+
+        That they cannot be read is a line as well.
+        """
+        try:
+            events = (await self._client.list(EVENTS, namespace)).items
+            warnings = sorted((event for event in events if event.type == "Warning"), key=_newest, reverse=True)
+            target = ObjectReference(kind=kind, name=name, uid=uid)
+            found = [event for event in warnings[:_MOST_EVENTS] if await self._is_about(event, target, namespace)]
+        except (ApiError, OSError, LookupError) as error:
+            return [f"why is not known: its events could not be read: {error}"]
+        return _lines(found)
+
+    async def _is_about(self, event: Event, target: ObjectReference, namespace: str) -> bool:
+        if not target.uid and target.name in event.message:
+            return True
+        about: ObjectReference | None = event.involved_object
+        for _owner in range(_MOST_OWNERS):
+            if about is None:
+                return False
+            if (about.kind, about.name) == (target.kind, target.name):
+                # Of nodes and the like, whose events have no uid that means anything, there is one of each name.
+                return not target.uid or not namespace or about.uid in ("", target.uid)
+            about = await self._owner_of(about, namespace)
+        return False
+
+    async def _owner_of(self, about: ObjectReference, namespace: str) -> ObjectReference | None:
+        key = about.uid or f"{about.kind}/{about.name}"
+        if key not in self._owners:
+            self._owners[key] = await self._read_owner(about, namespace)
+        return self._owners[key]
+
+    async def _read_owner(self, about: ObjectReference, namespace: str) -> ObjectReference | None:
+        kind = await self._mapper.kind_for(about.api_version, about.kind)
+        if kind is None:
+            return None
+        try:
+            raw = await self._client.get(kind.raw, about.name, namespace if kind.namespaced else "")
+        except NotFound:
+            return None
+        owner = controller_of(_read(raw).metadata)
+        if owner is None:
+            return None
+        return ObjectReference(api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid)
+
+
+def _newest(event: Event) -> datetime.datetime:
+    return event.last_timestamp or event.first_timestamp or event.metadata.creation_timestamp or _LONG_AGO
+
+
+def _lines(events: Iterable[Event]) -> list[str]:
+    """One for each reason and message, whatever the number of objects that it is about."""
+    about: dict[tuple[str, str, str], dict[str, None]] = {}
+    for event in events:
+        about.setdefault((event.involved_object.kind, event.reason, event.message), {})[event.involved_object.name] = (
+            None
+        )
+    lines = []
+    for (kind, reason, message), names in list(about.items())[:MOST_WARNINGS]:
+        first, *others = names
+        more = f" and {len(others)} more" if others else ""
+        lines.append(f"{kind} {first}{more}: {reason}: {message}")
+    return lines

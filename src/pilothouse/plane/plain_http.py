@@ -1,0 +1,71 @@
+"""An API server over plain HTTP: nothing proves who calls, and every caller is the administrator.
+
+For tests on loopback. A web page must not be such a caller: a browser on the same machine reaches the port as well, and
+a page whose name is made to resolve to 127.0.0.1 (DNS rebinding) may even read the answers. So a request has to name
+this machine as its host, and must not come from a page: only browsers send ``Origin``.
+"""
+
+import ipaddress
+from collections.abc import Awaitable, Callable, Collection, Iterable
+
+from pilothouse.apiserver.asgi import Receive, Scope, Send
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.rendering import failure
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def everyone_is_admin(application: App, token: str, hosts: Iterable[str] = ()) -> App:
+    """The application for callers of this machine, as the administrator whose token this is. ``hosts`` are further
+    names of the machine."""
+    login = (b"authorization", f"Bearer {token}".encode())
+    names = {"localhost", *(host.lower() for host in hosts)}
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = scope.get("headers")
+        if isinstance(headers, list):
+            refusal = _refusal(headers, names)
+            if refusal:
+                await _refuse(refusal, send)
+                return
+            if not any(name == b"authorization" for name, _value in headers):
+                scope = {**scope, "headers": [*headers, login]}
+        await application(scope, receive, send)
+
+    return serve
+
+
+def _refusal(headers: Iterable[tuple[bytes, bytes]], names: Collection[str]) -> str:
+    for name, value in headers:
+        if name == b"origin":
+            return "requests of web pages are not served over plain HTTP"
+        if name == b"host" and not _is_here(value.decode("latin-1"), names):
+            return (
+                f"the host {value.decode('latin-1')} is not this machine; over plain HTTP only its own names are served"
+            )
+    return ""
+
+
+def _is_here(host: str, names: Collection[str]) -> bool:
+    """Whether a Host header names this machine: by a name of its own, or by an address, which no DNS server can have
+    made up."""
+    if host.startswith("["):
+        name = host[1:].partition("]")[0]
+    else:
+        name = host.partition(":")[0]
+    name = name.lower().rstrip(".")
+    if not name or name in names or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+async def _refuse(why: str, send: Send) -> None:
+    response = failure(StatusError(403, "Forbidden", why, details={}))
+    headers = {**response.headers, "content-length": str(len(response.body))}
+    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": response.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": response.body})

@@ -1,0 +1,56 @@
+"""Survives exceptions of code that is not the machinery's own: event handlers and index functions.
+
+An unexpected exception there costs one event, is logged with its traceback and counted; an exception of a reconcile,
+which ``controller`` handles likewise, costs one key. Upstream's ``HandleCrash`` logs and counts, too, and then lets the
+process crash. Together these are the only broad ``except``s; ``CancelledError`` passes, it is no ``Exception``.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec
+
+from pilothouse.env import Log
+from pilothouse.machinery.metrics import Registry
+
+P = ParamSpec("P")
+
+PANICS = "pilothouse_handler_errors_total"
+
+
+class CrashHandler:
+    """Calls functions and survives them. ``where`` names the caller in the log and in the metric's label."""
+
+    __slots__ = ("_counter", "_log", "_where")
+
+    def __init__(self, log: Log, where: str, metrics: Registry | None = None) -> None:
+        self._log = log
+        self._where = where
+        self._counter = (
+            metrics.counter(PANICS, "Unexpected exceptions in event handlers and index functions", ("name",)).labels_of(
+                where
+            )
+            if metrics is not None
+            else None
+        )
+
+    def call(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call an event handler."""
+        try:
+            function(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001  # one event is lost, not the process
+            self.report(function, error)
+
+    def report(self, function: Callable[..., object], error: Exception) -> None:
+        """Log and count an exception that was survived."""
+        if self._counter is not None:
+            self._counter.inc()
+        name = getattr(function, "__qualname__", repr(function))
+        self._log.exception("Unexpected exception in a handler", error, informer=self._where, handler=name)
+        report_broken_invariant(error)
+
+
+def report_broken_invariant(error: Exception) -> None:
+    """Hand an ``AssertionError`` that was survived to the loop: the virtual one stops the run with it, others log."""
+    if isinstance(error, AssertionError):
+        loop = asyncio.get_running_loop()
+        loop.call_exception_handler({"message": "A broken invariant was survived", "exception": error})

@@ -1,0 +1,248 @@
+"""The pods that wait to be scheduled.
+
+A pod is in one of these states:
+
+* *activeQ*: to be scheduled next; higher priority first, then in the order in which they were added.
+* *in flight*: ``pop`` returned it, and the decision is being carried out.
+* *reporting*: no node fits, and this is being written. An event that may help is remembered until
+  ``add_unschedulable`` (upstream's in-flight events).
+* *unschedulablePods*: no node fits. ``move_all_to_active_or_backoff_queue`` takes it out for an event that may help.
+* *backoffQ*: scheduled again when its backoff ends. A pod that an event moved here is popped earlier if no other pod is
+  ready (``SchedulerPopFromBackoffQ``, on since v1.33); one whose attempt failed with an error is not.
+
+As kube-scheduler v1.36 ``pkg/scheduler/backend/queue/scheduling_queue.go``. Everything happens on the event loop, in
+the order of the calls.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from enum import Enum, auto
+
+from pilothouse.api.core import Pod
+from pilothouse.env import Env
+from pilothouse.scheduler.framework.types import PodInfo
+
+BACKOFF_SECONDS = (1.0, 10.0)
+"""First and longest backoff (``podInitialBackoffSeconds``, ``podMaxBackoffSeconds``)."""
+POD_MAX_IN_UNSCHEDULABLE_PODS_SECONDS = 300.0
+"""After this long a pod is scheduled again without an event."""
+
+
+class _State(Enum):
+    ACTIVE = auto()
+    IN_FLIGHT = auto()
+    REPORTING = auto()
+    UNSCHEDULABLE = auto()
+    BACKOFF = auto()
+
+
+_POPPED = (_State.IN_FLIGHT, _State.REPORTING)
+
+
+class QueuedPodInfo:
+    """A pod in the queue, by key and uid."""
+
+    __slots__ = (
+        "attempts", "backoff_until", "key", "move_requested", "pod_info", "priority", "sequence", "state", "uid",
+        "unschedulable_at", "unschedulable_plugins",
+    )  # fmt: skip
+
+    def __init__(self, key: str, uid: str, priority: int) -> None:
+        self.key = key
+        self.uid = uid
+        self.priority = priority
+        self.attempts = 0
+        self.state = _State.ACTIVE
+        self.move_requested = False
+        """Whether an event came while the pod was popped."""
+        self.pod_info: PodInfo | None = None
+        self.unschedulable_plugins: frozenset[str] = frozenset()
+        """The plugins that rejected it in the last attempt."""
+        self.unschedulable_at = 0.0
+        self.backoff_until = 0.0
+        self.sequence = 0
+
+    def update(self, pod: Pod) -> PodInfo:
+        """The ``PodInfo`` of this version of the pod; kept until there is another version."""
+        if self.pod_info is None or self.pod_info.pod is not pod:
+            self.pod_info = PodInfo(pod)
+        return self.pod_info
+
+
+_Item = tuple[float, int, QueuedPodInfo]
+"""In a heap: priority or time, sequence number, pod."""
+
+
+class PriorityQueue:
+    """See the module. Create it on the running loop."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._pods: dict[str, QueuedPodInfo] = {}
+        self._unschedulable_pods: dict[str, QueuedPodInfo] = {}
+        """The pods in the states reporting and unschedulable, which an event may help."""
+        self._cluster_wide: dict[str, QueuedPodInfo] = {}
+        """Those of them that an event on any node may help."""
+        # A pod that changes its state leaves an item behind, which is skipped by state and sequence number.
+        self._active_q: list[_Item] = []
+        self._pod_error_backoff_q: list[_Item] = []
+        self._pod_backoff_q: list[_Item] = []
+        self._sequence = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        """The number of pods in all states."""
+        return len(self._pods)
+
+    def add(self, key: str, uid: str, priority: int) -> None:
+        """Add a pod, or schedule it again after an update that may make it schedulable."""
+        queued_pod = self._pods.get(key)
+        if queued_pod is None or queued_pod.uid != uid:
+            self._delete_unschedulable(key)
+            queued_pod = self._pods[key] = QueuedPodInfo(key, uid, priority)
+            self._activate(queued_pod)
+            return
+        queued_pod.priority = priority
+        if queued_pod.state in _POPPED:
+            queued_pod.move_requested = True
+        elif queued_pod.state is _State.UNSCHEDULABLE:
+            self._requeue(queued_pod)
+
+    def delete(self, key: str) -> None:
+        """Remove a pod in any state."""
+        self._pods.pop(key, None)
+        self._delete_unschedulable(key)
+
+    def has_unschedulable_pods(self, *, cluster_wide: bool = False) -> bool:
+        """Whether ``move_all_to_active_or_backoff_queue`` could find a pod."""
+        return bool(self._cluster_wide if cluster_wide else self._unschedulable_pods)
+
+    def contains(self, key: str, uid: str) -> bool:
+        """Whether the queue has this pod, in any state."""
+        queued_pod = self._pods.get(key)
+        return queued_pod is not None and queued_pod.uid == uid
+
+    async def pop(self) -> QueuedPodInfo:
+        """Wait for the next pod. Then call ``delete``, ``add_to_error_backoff``, or ``mark_unschedulable`` and
+        ``add_unschedulable``."""
+        while True:
+            queued_pod = self._next_pod()
+            if queued_pod is not None:
+                queued_pod.state = _State.IN_FLIGHT
+                queued_pod.move_requested = False
+                queued_pod.attempts += 1
+                return queued_pod
+            self._waiter = asyncio.get_running_loop().create_future()
+            timer = None
+            if self._pod_error_backoff_q:
+                timer = asyncio.get_running_loop().call_at(self._pod_error_backoff_q[0][0], self._notify)
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                if timer is not None:
+                    timer.cancel()
+
+    def mark_unschedulable(
+        self, queued_pod: QueuedPodInfo, rejected_by: frozenset[str], *, cluster_wide: bool = False
+    ) -> None:
+        """No node fits the popped pod. From now on events count for it; call ``add_unschedulable`` when this was
+        reported. With ``cluster_wide`` pods on any node may help it."""
+        if self._pods.get(queued_pod.key) is queued_pod:
+            queued_pod.state = _State.REPORTING
+            queued_pod.unschedulable_plugins = rejected_by
+            self._unschedulable_pods[queued_pod.key] = queued_pod
+            if cluster_wide:
+                self._cluster_wide[queued_pod.key] = queued_pod
+
+    def add_unschedulable(self, queued_pod: QueuedPodInfo) -> None:
+        """Let the pod that was marked wait for an event."""
+        if self._pods.get(queued_pod.key) is not queued_pod:
+            return
+        queued_pod.state = _State.UNSCHEDULABLE
+        queued_pod.unschedulable_at = self._env.monotonic()
+        queued_pod.backoff_until = queued_pod.unschedulable_at + self._backoff_seconds(queued_pod)
+        if queued_pod.move_requested:
+            self._requeue(queued_pod)
+
+    def add_to_error_backoff(self, queued_pod: QueuedPodInfo) -> None:
+        """The attempt failed with an error: schedule the pod again after its backoff."""
+        if self._pods.get(queued_pod.key) is queued_pod:
+            self._delete_unschedulable(queued_pod.key)
+            queued_pod.state = _State.BACKOFF
+            self._push(self._pod_error_backoff_q, self._env.monotonic() + self._backoff_seconds(queued_pod), queued_pod)
+            self._notify()
+
+    def move_all_to_active_or_backoff_queue(
+        self, hint: Callable[[QueuedPodInfo], bool], *, cluster_wide: bool = False
+    ) -> None:
+        """After an event, schedule every unschedulable pod again for which ``hint`` is true; with ``cluster_wide`` only
+        those that pods on any node may help."""
+        for queued_pod in list((self._cluster_wide if cluster_wide else self._unschedulable_pods).values()):
+            if queued_pod.state is _State.UNSCHEDULABLE:
+                if hint(queued_pod):
+                    self._requeue(queued_pod)
+            elif not queued_pod.move_requested:
+                queued_pod.move_requested = hint(queued_pod)
+
+    def flush_unschedulable_pods_leftover(self) -> None:
+        """Schedule pods again that no event has moved for ``POD_MAX_IN_UNSCHEDULABLE_PODS_SECONDS``."""
+        limit = self._env.monotonic() - POD_MAX_IN_UNSCHEDULABLE_PODS_SECONDS
+        for queued_pod in list(self._unschedulable_pods.values()):
+            if queued_pod.state is _State.UNSCHEDULABLE and queued_pod.unschedulable_at <= limit:
+                self._requeue(queued_pod)
+
+    def _delete_unschedulable(self, key: str) -> None:
+        self._unschedulable_pods.pop(key, None)
+        self._cluster_wide.pop(key, None)
+
+    def _requeue(self, queued_pod: QueuedPodInfo) -> None:
+        self._delete_unschedulable(queued_pod.key)
+        if queued_pod.backoff_until <= self._env.monotonic():
+            self._activate(queued_pod)
+        else:
+            queued_pod.state = _State.BACKOFF
+            self._push(self._pod_backoff_q, queued_pod.backoff_until, queued_pod)
+            self._notify()
+
+    def _activate(self, queued_pod: QueuedPodInfo) -> None:
+        queued_pod.state = _State.ACTIVE
+        self._push(self._active_q, -queued_pod.priority, queued_pod)
+        self._notify()
+
+    def _push(self, heap: list[_Item], order: float, queued_pod: QueuedPodInfo) -> None:
+        self._sequence += 1
+        queued_pod.sequence = self._sequence
+        heapq.heappush(heap, (order, self._sequence, queued_pod))
+
+    def _next_pod(self) -> QueuedPodInfo | None:
+        now = self._env.monotonic()
+        for heap in (self._pod_error_backoff_q, self._pod_backoff_q):
+            while heap and (heap[0][0] <= now or self._is_stale(heap[0])):
+                item = heapq.heappop(heap)
+                if not self._is_stale(item):
+                    self._activate(item[2])
+        for heap in (self._active_q, self._pod_backoff_q):
+            while heap:
+                item = heapq.heappop(heap)
+                if not self._is_stale(item):
+                    return item[2]
+        return None
+
+    def _is_stale(self, item: _Item) -> bool:
+        _order, sequence, queued_pod = item
+        return (
+            queued_pod.sequence != sequence
+            or queued_pod.state in _POPPED
+            or self._pods.get(queued_pod.key) is not queued_pod
+        )
+
+    def _backoff_seconds(self, queued_pod: QueuedPodInfo) -> float:
+        """1 s after the first attempt, 2 s after the second, then 4, 8 and 10 s."""
+        first, longest = BACKOFF_SECONDS
+        return float(min(first * 2.0 ** min(queued_pod.attempts - 1, 30), longest))
+
+    def _notify(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,203 @@
+"""Event handlers: keep cache and queue up to date, and move unschedulable pods that an event may help.
+
+As kube-scheduler v1.36 ``pkg/scheduler/eventhandlers.go``.
+"""
+
+from collections.abc import Callable
+
+from pilothouse.api.core import Node, Pod
+from pilothouse.runtime.informer import SharedInformer
+from pilothouse.scheduler.backend.cache import Cache
+from pilothouse.scheduler.backend.scheduling_queue import PriorityQueue, QueuedPodInfo
+from pilothouse.scheduler.framework.runtime import Framework
+from pilothouse.scheduler.framework.types import NodeChange, NodeInfo, PodInfo, PodState, node_change
+from pilothouse.scheduler.plugins import volume_binding
+from pilothouse.scheduler.plugins.volume_binder import VolumeBinder
+from pilothouse.scheduler.queueing_hints import (
+    NodeHint,
+    is_schedulable_after_node_change,
+    is_schedulable_after_pod_added,
+    is_schedulable_after_pod_removed,
+)
+from pilothouse.semantics.pods import is_terminal
+
+
+def pod_key(pod: Pod) -> str:
+    """Namespace and name."""
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+class EventHandlers:
+    """The handlers of one scheduler. Registers them when created."""
+
+    def __init__(
+        self,
+        scheduler_name: str,
+        queue: PriorityQueue,
+        framework: Framework,
+        volume_binder: VolumeBinder,
+        pods: SharedInformer[Pod],
+        nodes: SharedInformer[Node],
+    ) -> None:
+        self._scheduler_names = {scheduler_name, ""}
+        self._queue = queue
+        self._framework = framework
+        self._cache: Cache = framework.cache
+        self._volume_binder = volume_binder
+        self._pods = pods
+        volume_binder.add_handler(self._move_pods_for_volumes)
+        pods.add_handler(
+            on_add=lambda pod, _initial: self._update_pod(None, pod),
+            on_update=self._update_pod,
+            on_delete=lambda pod, _unknown: self._delete_pod(pod),
+        )
+        nodes.add_handler(
+            on_add=lambda node, _initial: self._update_node(None, node),
+            on_update=self._update_node,
+            on_delete=lambda node, _unknown: self._delete_node(node),
+        )
+
+    def responsible_for_pod(self, pod: Pod) -> bool:
+        """Whether this scheduler should schedule the pod: it has no gates and is not being deleted."""
+        return (
+            pod.spec.scheduler_name in self._scheduler_names
+            and not pod.spec.scheduling_gates
+            and pod.metadata.deletion_timestamp is None
+        )
+
+    # Pods
+
+    def _update_pod(self, old: Pod | None, pod: Pod) -> None:
+        if old is not None and old.metadata.uid != pod.metadata.uid:
+            self._delete_pod(old)
+            old = None
+        if is_terminal(pod):
+            self._delete_pod(pod)
+        elif pod.spec.node_name:
+            self._update_assigned_pod(pod)
+        else:
+            self._update_unassigned_pod(old, pod)
+
+    def _update_assigned_pod(self, pod: Pod) -> None:
+        key = pod_key(pod)
+        self._queue.delete(key)
+        before, after = self._cache.add_pod(pod)
+        self.delete_nomination(key)
+        if after is not None:
+            self.move_pods_for_assigned_pod(before, after)
+
+    def _update_unassigned_pod(self, old: Pod | None, pod: Pod) -> None:
+        key, uid = pod_key(pod), pod.metadata.uid
+        if not self.responsible_for_pod(pod):
+            self._queue.delete(key)
+            self._volume_binder.pod_deleted(uid)
+            self.delete_nomination(key)
+            return
+        if self._cache.is_assumed_pod(key, uid):
+            return
+        nominator = self._cache.nominator
+        nominated = pod.status.nominated_node_name
+        before = old.status.nominated_node_name if old is not None else ""
+        # The nomination is written by this scheduler, which knows it already, by a program beside it, or by an earlier
+        # process. One that ends may be older than one that is on its way to the server.
+        if nominated != before and (nominated or nominator.nominated_node_name(key) == before):
+            if nominated != nominator.nominated_node_name(key):
+                self.delete_nomination(key)
+            nominator.add_nominated_pod(PodInfo(pod), nominated)
+        # Updates of the status do not make the pod schedulable.
+        if (
+            old is None
+            or not self._queue.contains(key, uid)
+            or old.spec != pod.spec
+            or old.metadata.labels != pod.metadata.labels
+        ):
+            self._queue.add(key, uid, pod.spec.priority or 0)
+
+    def _delete_pod(self, pod: Pod) -> None:
+        key = pod_key(pod)
+        self._queue.delete(key)
+        self._volume_binder.pod_deleted(pod.metadata.uid)
+        removed = self._cache.remove_pod(key)
+        self.delete_nomination(key)
+        if removed is not None:
+            self.move_pods_for_assigned_pod(removed, None)
+
+    def delete_nomination(self, key: str) -> None:
+        """End the nomination of a pod: the room may help others (``hasNominatedNodeNameChanged``)."""
+        nominator = self._cache.nominator
+        node_name = nominator.nominated_node_name(key)
+        if node_name:
+            nominator.delete_nominated_pod_if_exists(key)
+            self._move_pods_for_node(self._cache.nodes.get(node_name))
+
+    # Nodes
+
+    def _update_node(self, old: Node | None, node: Node) -> None:
+        if self._cache.update_node(node):
+            self._move_pods_for_node(self._cache.nodes[node.metadata.name], node_change(old, node))
+
+    def _delete_node(self, node: Node) -> None:
+        self._volume_binder.node_deleted()
+        node_info = self._cache.remove_node(node.metadata.name)
+        if node_info is not None and self._queue.has_unschedulable_pods(cluster_wide=True):
+            change = node_change(node_info.node, None)
+            self._move_pods(
+                lambda pod_info, rejected_by: is_schedulable_after_node_change(pod_info, rejected_by, change),
+                cluster_wide=True,
+            )
+
+    # Moving unschedulable pods
+
+    def _move_pods(self, hint: Callable[[PodInfo, frozenset[str]], bool], *, cluster_wide: bool = False) -> None:
+        """Move the unschedulable pods for which the hint, which also gets the plugins that rejected them, is true."""
+
+        def is_worth_requeuing(queued_pod: QueuedPodInfo) -> bool:
+            pod = self._pods.cache.get(queued_pod.key)
+            return pod is not None and hint(queued_pod.update(pod), queued_pod.unschedulable_plugins)
+
+        self._queue.move_all_to_active_or_backoff_queue(is_worth_requeuing, cluster_wide=cluster_wide)
+
+    def _move_pods_for_node(self, node_info: NodeInfo | None, change: NodeChange | None = None) -> None:
+        """There may be room on the node that was not there before."""
+        if node_info is None or not self._queue.has_unschedulable_pods():
+            return
+        node_hint = NodeHint(self._framework, node_info)
+        self._move_pods(
+            lambda pod_info, rejected_by: (
+                node_hint.is_schedulable(pod_info, rejected_by)
+                or (change is not None and is_schedulable_after_node_change(pod_info, rejected_by, change))
+            )
+        )
+
+    def move_pods_for_assigned_pod(self, before: PodState | None, after: PodState | None) -> None:
+        """A pod was added to a node (``before`` is None), removed from it (``after`` is None), or changed there."""
+        # A pod that was added only takes room: it can help cluster-wide plugins alone.
+        cluster_wide = before is None
+        if not self._queue.has_unschedulable_pods(cluster_wide=cluster_wide):
+            return
+        namespaces = self._framework.namespaces
+        node_info = self._cache.nodes.get(before.node_name) if before is not None else None
+        node_hint = NodeHint(self._framework, node_info) if node_info is not None else None
+
+        def hint(pod_info: PodInfo, rejected_by: frozenset[str]) -> bool:
+            if node_hint is not None and node_hint.is_schedulable(pod_info, rejected_by):
+                return True
+            if before is not None and is_schedulable_after_pod_removed(
+                pod_info, rejected_by, before.pod_info, namespaces
+            ):
+                return True
+            return after is not None and is_schedulable_after_pod_added(
+                pod_info, rejected_by, after.pod_info, namespaces
+            )
+
+        self._move_pods(hint, cluster_wide=cluster_wide)
+
+    def _move_pods_for_volumes(self, namespace: str, name: str) -> None:
+        """A claim was added or changed; or, with empty texts, a volume or storage class, which may help any pod."""
+        if self._queue.has_unschedulable_pods():
+            self._move_pods(
+                lambda pod_info, rejected_by: (
+                    volume_binding.NAME in rejected_by
+                    and (not name or (pod_info.namespace == namespace and name in pod_info.claim_names))
+                )
+            )

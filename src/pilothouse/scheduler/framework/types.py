@@ -1,0 +1,380 @@
+"""Pods and nodes as the scheduler sees them: ``PodInfo``, ``AffinityTerm``, ``NodeInfo``. Pure.
+
+A ``PodInfo`` is computed once per version of a pod and used for all nodes. ``NodeInfo`` is kept up to date by the
+cache. As kube-scheduler v1.36 ``pkg/scheduler/framework/types.go``.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from pilothouse.api.core import Node, Pod, PodAffinity, PodAffinityTerm, PodSpec, Taint, WeightedPodAffinityTerm
+from pilothouse.api.meta import LabelSelector
+from pilothouse.machinery.labels import NOTHING, Requirement, Selector, SelectorError, selector_from
+from pilothouse.machinery.quantities import parse_quantity
+from pilothouse.semantics.nodes import PREFER_NO_SCHEDULE, untolerated_taint
+from pilothouse.semantics.pods import effective_requests, host_ports
+from pilothouse.semantics.volumes import claim_names, ephemeral_claim_name
+
+DEFAULT_REQUESTS = {"cpu": 100, "memory": 200 * 1024 * 1024}
+"""What a container without requests counts as when nodes are scored (v1.36 ``pkg/scheduler/util/pod_resources.go``)."""
+HARD_POD_AFFINITY_WEIGHT = 1
+"""The weight of a required affinity term of a pod on a node in the scores of other pods (``hardPodAffinityWeight``)."""
+UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+_HONOR = "Honor"
+
+K = TypeVar("K", bound=Hashable)
+HostPort = tuple[str, str, int]
+"""Address, protocol and number of a host port."""
+
+
+class AffinityTerm:
+    """A term of pod affinity or anti-affinity. Immutable; equal by value, so that equal terms of many pods are one key
+    in the cache."""
+
+    __slots__ = ("_hash", "namespace_selector", "namespaces", "selector", "topology_key")
+
+    def __init__(
+        self, namespaces: frozenset[str], namespace_selector: Selector, selector: Selector, topology_key: str
+    ) -> None:
+        self.namespaces = namespaces
+        self.namespace_selector = namespace_selector
+        self.selector = selector
+        self.topology_key = topology_key
+        self._hash = hash((namespaces, namespace_selector, selector, topology_key))
+
+    def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+        """Whether the term selects a pod with these labels in that namespace."""
+        return (
+            namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
+        ) and self.selector.matches(labels)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AffinityTerm):
+            return NotImplemented
+        return (
+            self._hash == other._hash
+            and self.topology_key == other.topology_key
+            and self.namespaces == other.namespaces
+            and self.selector == other.selector
+            and self.namespace_selector == other.namespace_selector
+        )
+
+
+class PodAffinityTerms:
+    """All affinity terms of one pod. In ``preferred`` the weights of anti-affinity are negative."""
+
+    __slots__ = ("preferred", "required_affinity", "required_anti_affinity", "score_terms")
+
+    def __init__(self, pod: Pod) -> None:
+        affinity = pod.spec.affinity
+        assert affinity is not None, "only pods with affinity have terms"
+        to, away = affinity.pod_affinity or _NONE, affinity.pod_anti_affinity or _NONE
+        self.required_affinity = tuple(
+            _affinity_term(pod, term) for term in to.required_during_scheduling_ignored_during_execution
+        )
+        self.required_anti_affinity = tuple(
+            _affinity_term(pod, term) for term in away.required_during_scheduling_ignored_during_execution
+        )
+        self.preferred = (
+            *_weighted(pod, to.preferred_during_scheduling_ignored_during_execution, 1),
+            *_weighted(pod, away.preferred_during_scheduling_ignored_during_execution, -1),
+        )
+        self.score_terms: tuple[tuple[AffinityTerm, int], ...] = (
+            *self.preferred,
+            *((term, HARD_POD_AFFINITY_WEIGHT) for term in self.required_affinity),
+        )
+        """The terms that count in the scores of other pods once this pod is on a node."""
+
+
+def pod_affinity_terms(pod: Pod) -> PodAffinityTerms | None:
+    """The affinity terms of a pod, or None when it has none."""
+    affinity = pod.spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return None
+    terms = PodAffinityTerms(pod)
+    return terms if terms.required_affinity or terms.required_anti_affinity or terms.preferred else None
+
+
+_NONE = PodAffinity()
+
+
+def _weighted(pod: Pod, terms: Iterable[WeightedPodAffinityTerm], sign: int) -> list[tuple[AffinityTerm, int]]:
+    return [(_affinity_term(pod, one.pod_affinity_term), sign * one.weight) for one in terms]
+
+
+def _affinity_term(pod: Pod, term: PodAffinityTerm) -> AffinityTerm:
+    if term.namespace_selector is None and not term.namespaces:
+        namespaces = frozenset((pod.metadata.namespace,))
+    else:
+        namespaces = frozenset(term.namespaces)
+    selector = selector_or_nothing(term.label_selector)
+    if term.label_selector is not None:
+        selector = with_match_label_keys(selector, pod.metadata.labels, term.match_label_keys, term.mismatch_label_keys)
+    return AffinityTerm(namespaces, selector_or_nothing(term.namespace_selector), selector, term.topology_key)
+
+
+def selector_or_nothing(selector: LabelSelector | None) -> Selector:
+    """The selector. An invalid one, which validation by the API server excludes, selects nothing."""
+    try:
+        return selector_from(selector)
+    except SelectorError:
+        return NOTHING
+
+
+def with_match_label_keys(
+    selector: Selector, labels: Mapping[str, str], match: Iterable[str], mismatch: Iterable[str] = ()
+) -> Selector:
+    """The selector, restricted by ``matchLabelKeys`` and ``mismatchLabelKeys`` of a pod with these labels.
+
+    API servers since v1.31 merge the keys into the selector when the pod is created; a second merge changes nothing.
+    """
+    if selector.selects_nothing:
+        return selector
+    more = [Requirement(key, "in", (labels[key],)) for key in match if key in labels]
+    more += [Requirement(key, "notin", (labels[key],)) for key in mismatch if key in labels]
+    added = [requirement for requirement in more if requirement not in selector.requirements]
+    return Selector((*selector.requirements, *added)) if added else selector
+
+
+class TopologySpreadConstraint(msgspec.Struct, frozen=True):
+    """A topology spread constraint with its defaults filled in."""
+
+    max_skew: int
+    topology_key: str
+    selector: Selector
+    min_domains: int = 1
+    honor_node_affinity: bool = True
+    honor_node_taints: bool = False
+
+
+class PodInfo:
+    """What plugins need to know of a pod. Immutable; ``pod`` is the version that it was computed from.
+
+    Pods with the same ``signature`` get the same results from all filters and scores that depend on one node alone;
+    topology spread, inter-pod affinity and volumes are not part of it.
+    """
+
+    __slots__ = (
+        "affinity_terms", "claim_names", "ephemeral_claim_names", "hard_constraints", "host_ports", "is_best_effort",
+        "key", "labels", "namespace", "node_affinity", "node_names", "non_zero_cpu", "non_zero_memory", "pod",
+        "positive_requests", "preferred_node_affinity_terms", "priority", "requests", "selects_nodes", "signature",
+        "soft_constraints", "tolerates_unschedulable", "tolerations",
+    )  # fmt: skip
+
+    def __init__(self, pod: Pod) -> None:
+        spec, meta = pod.spec, pod.metadata
+        self.pod = pod
+        self.namespace = meta.namespace
+        self.key = f"{meta.namespace}/{meta.name}"
+        self.labels = meta.labels
+        self.priority = spec.priority or 0
+        self.requests = requests = effective_requests(pod)
+        self.positive_requests = tuple((name, amount) for name, amount in sorted(requests.items()) if amount > 0)
+        self.non_zero_cpu, self.non_zero_memory = _non_zero_requests(pod, requests)
+        # NodeResourcesBalancedAllocation skips such pods, else they would pile up on one node (kubernetes#129138).
+        self.is_best_effort = not requests.get("cpu") and not requests.get("memory")
+        self.host_ports = host_ports(pod)
+        self.tolerations = spec.tolerations
+        self.tolerates_unschedulable = untolerated_taint((UNSCHEDULABLE_TAINT,), spec.tolerations) is None
+        node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        self.selects_nodes = bool(
+            spec.node_selector
+            or spec.node_name
+            or (node_affinity is not None and node_affinity.required_during_scheduling_ignored_during_execution)
+        )
+        self.node_names = node_names(spec)
+        self.preferred_node_affinity_terms = (
+            node_affinity.preferred_during_scheduling_ignored_during_execution if node_affinity else ()
+        )
+        self.node_affinity = (
+            (tuple(sorted(spec.node_selector.items())), node_affinity)
+            if spec.node_selector or node_affinity is not None
+            else None
+        )
+        """Node selector and node affinity as one key."""
+        self.affinity_terms: PodAffinityTerms | None = pod_affinity_terms(pod) if spec.affinity is not None else None
+        self.hard_constraints: tuple[TopologySpreadConstraint, ...] = ()
+        self.soft_constraints: tuple[TopologySpreadConstraint, ...] | None = None
+        """None when the pod has no topology spread constraints at all: then those of the system apply."""
+        if spec.topology_spread_constraints:
+            self.hard_constraints = _constraints(pod, "DoNotSchedule")
+            self.soft_constraints = _constraints(pod, "ScheduleAnyway")
+        self.claim_names: tuple[str, ...] = ()
+        self.ephemeral_claim_names: tuple[str, ...] = ()
+        """The claims of generic ephemeral volumes, which are also in ``claim_names``."""
+        if spec.volumes:
+            self.claim_names = claim_names(pod)
+            if self.claim_names:
+                made = (volume for volume in spec.volumes if volume.ephemeral is not None)
+                self.ephemeral_claim_names = tuple(ephemeral_claim_name(pod, volume) for volume in made)
+        self.signature: Hashable = (
+            self.positive_requests, self.non_zero_cpu, self.non_zero_memory, spec.tolerations, self.node_affinity,
+            self.host_ports, spec.node_name,
+        )  # fmt: skip
+
+
+def _non_zero_requests(pod: Pod, requests: dict[str, int]) -> tuple[int, int]:
+    """Requests of cpu and memory, with ``DEFAULT_REQUESTS`` for containers that have none."""
+    if "cpu" in requests and "memory" in requests and len(pod.spec.containers) == 1 and not pod.spec.init_containers:
+        return requests["cpu"], requests["memory"]
+    non_zero = effective_requests(pod, DEFAULT_REQUESTS)
+    return non_zero["cpu"], non_zero["memory"]
+
+
+def node_names(spec: PodSpec) -> frozenset[str] | None:
+    """The nodes that the required node affinity allows if every term names nodes by field, as in DaemonSet pods; else
+    None. Empty when the terms contradict themselves (upstream's ``NodeAffinity.PreFilter``)."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    if required is None or not required.node_selector_terms:
+        return None
+    names: frozenset[str] = frozenset()
+    for term in required.node_selector_terms:
+        term_names: frozenset[str] | None = None
+        for requirement in term.match_fields:
+            if requirement.key == "metadata.name" and requirement.operator == "In":
+                values = frozenset(requirement.values)
+                term_names = values if term_names is None else term_names & values
+        if term_names is None:
+            return None
+        names |= term_names
+    return names
+
+
+def _constraints(pod: Pod, when_unsatisfiable: str) -> tuple[TopologySpreadConstraint, ...]:
+    labels = pod.metadata.labels
+    return tuple(
+        TopologySpreadConstraint(
+            max_skew=one.max_skew,
+            topology_key=one.topology_key,
+            selector=with_match_label_keys(selector_or_nothing(one.label_selector), labels, one.match_label_keys),
+            min_domains=one.min_domains or 1,
+            honor_node_affinity=(one.node_affinity_policy or _HONOR) == _HONOR,
+            honor_node_taints=one.node_taints_policy == _HONOR,
+        )
+        for one in pod.spec.topology_spread_constraints
+        if one.when_unsatisfiable == when_unsatisfiable
+    )
+
+
+class PodState:
+    """A pod in the cache: on a node, or ``assumed`` to be until the watch confirms it."""
+
+    __slots__ = ("assumed", "key", "node_name", "pod", "pod_info", "terminating", "uid")
+
+    def __init__(self, pod_info: PodInfo, node_name: str, *, assumed: bool) -> None:
+        self.pod_info = pod_info
+        self.pod = pod_info.pod
+        self.key = pod_info.key
+        self.uid = pod_info.pod.metadata.uid
+        self.node_name = node_name
+        self.assumed = assumed
+        self.terminating = pod_info.pod.metadata.deletion_timestamp is not None
+
+
+class NodeInfo:
+    """A node and the pods on it. ``index`` is its position in ``Cache.node_infos``."""
+
+    __slots__ = (
+        "allocatable", "allocatable_cpu", "allocatable_memory", "allowed_pod_number", "do_not_schedule_taints", "index",
+        "labels", "name", "node", "non_zero_requested_cpu", "non_zero_requested_memory", "pods", "pods_by_priority",
+        "prefer_no_schedule_taints", "requested", "used_ports", "zone",
+    )  # fmt: skip
+
+    def __init__(self, node: Node) -> None:
+        self.name = node.metadata.name
+        self.index = -1
+        self.pods: dict[str, PodState] = {}
+        self.requested: dict[str, int] = {}
+        self.non_zero_requested_cpu = 0
+        self.non_zero_requested_memory = 0
+        self.used_ports: dict[HostPort, int] = {}
+        self.pods_by_priority: dict[int, int] = {}
+        """The number of pods of each priority."""
+        self.node = node
+        self.labels = node.metadata.labels
+        self.allocatable: dict[str, int] = {}
+        self.do_not_schedule_taints: tuple[Taint, ...] = ()
+        self.prefer_no_schedule_taints: tuple[Taint, ...] = ()
+        self.zone = ("", "")
+        self.allocatable_cpu = self.allocatable_memory = self.allowed_pod_number = 0
+        self._read_node(node, resources=True)
+
+    def _read_node(self, node: Node, *, resources: bool) -> None:
+        self.labels = node.metadata.labels
+        self.zone = self.labels.get(REGION, ""), self.labels.get(ZONE, "")
+        taints = node.spec.taints
+        self.do_not_schedule_taints = tuple(t for t in taints if t.effect != PREFER_NO_SCHEDULE)
+        self.prefer_no_schedule_taints = tuple(t for t in taints if t.effect == PREFER_NO_SCHEDULE)
+        if resources:
+            allocatable = {name: _parse_resource(name, text) for name, text in node.status.allocatable.items()}
+            self.allocatable = allocatable
+            self.allocatable_cpu = allocatable.get("cpu", 0)
+            self.allocatable_memory = allocatable.get("memory", 0)
+            self.allowed_pod_number = allocatable.get("pods", 0)
+
+    def set_node(self, node: Node) -> tuple[bool, bool]:
+        """Take a new version of the node. Returns whether labels, taints or ``unschedulable`` changed, and whether the
+        allocatable resources did."""
+        old, self.node = self.node, node
+        resources = old.status.allocatable != node.status.allocatable
+        topology = old.spec != node.spec or old.metadata.labels != node.metadata.labels
+        if resources or topology:
+            self._read_node(node, resources=resources)
+        return topology, resources
+
+    def update(self, pod_state: PodState, sign: int) -> None:
+        """Add a pod (1) or remove it (-1)."""
+        pod_info = pod_state.pod_info
+        if sign > 0:
+            self.pods[pod_state.key] = pod_state
+        else:
+            del self.pods[pod_state.key]
+        requested = self.requested
+        for name, amount in pod_info.positive_requests:
+            requested[name] = requested.get(name, 0) + sign * amount
+        self.non_zero_requested_cpu += sign * pod_info.non_zero_cpu
+        self.non_zero_requested_memory += sign * pod_info.non_zero_memory
+        _update_count(self.pods_by_priority, pod_info.priority, sign)
+        for port in pod_info.host_ports:
+            _update_count(self.used_ports, port, sign)
+
+
+def _parse_resource(name: str, text: str) -> int:
+    """Thousandths for cpu, whole units for everything else."""
+    quantity = parse_quantity(text)
+    return quantity.milli_value if name == "cpu" else quantity.value
+
+
+def _update_count(counts: dict[K, int], key: K, sign: int) -> None:
+    count = counts.get(key, 0) + sign
+    if count:
+        counts[key] = count
+    else:
+        del counts[key]
+
+
+class NodeChange(msgspec.Struct, frozen=True):
+    """The change of a node that was added, updated or deleted. ``labels`` are the keys that it has or had,
+    ``changed_labels`` those whose value is different."""
+
+    labels: frozenset[str]
+    changed_labels: frozenset[str]
+    taints_changed: bool
+
+
+def node_change(old: Node | None, new: Node | None) -> NodeChange:
+    """The change from ``old`` (None: the node was added) to ``new`` (None: it was deleted)."""
+    before = old.metadata.labels if old is not None else {}
+    after = new.metadata.labels if new is not None else {}
+    labels = frozenset(before) | frozenset(after)
+    changed = frozenset(key for key in labels if before.get(key) != after.get(key))
+    taints_changed = old is not None and new is not None and old.spec.taints != new.spec.taints
+    return NodeChange(labels, changed, taints_changed)

@@ -1,0 +1,28 @@
+"""NodeAffinity: ``nodeSelector`` and required node affinity filter nodes, preferred node affinity scores them.
+
+As kube-scheduler v1.36 ``plugins/nodeaffinity``. Its PreFilter is ``PodInfo.node_names``.
+"""
+
+from pilothouse.scheduler.framework.status import Status
+from pilothouse.scheduler.framework.types import NodeInfo, PodInfo
+from pilothouse.semantics.node_affinity import matches_node_selection, matches_node_selector_term
+
+NODE_AFFINITY_NOT_MATCH = Status(
+    "NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",), unresolvable=True
+)
+CONFLICT = Status("NodeAffinity", ("pod affinity terms conflict",), unresolvable=True)
+"""Of all nodes, for a pod whose terms name several nodes that one node would have to be at once."""
+
+
+def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
+    """Reject nodes that selector or required affinity do not match."""
+    return None if matches_node_selection(pod_info.pod.spec, node_info.node) else NODE_AFFINITY_NOT_MATCH
+
+
+def score_node(pod_info: PodInfo, node_info: NodeInfo) -> int:
+    """The raw score: the sum of the weights of the preferred terms that match."""
+    return sum(
+        term.weight
+        for term in pod_info.preferred_node_affinity_terms
+        if term.weight and matches_node_selector_term(term.preference, node_info.node)
+    )

@@ -1,0 +1,65 @@
+"""NodeResourcesFit: the requests of a pod must fit; LeastAllocated scores what is left.
+
+As kube-scheduler v1.36 ``plugins/noderesources/fit.go`` and ``least_allocated.go``.
+"""
+
+from functools import lru_cache
+
+from pilothouse.scheduler.framework.status import Status
+from pilothouse.scheduler.framework.types import NodeInfo, PodInfo
+from pilothouse.scheduler.plugins.normalize_score import MAX_NODE_SCORE
+
+_ORDER = {"cpu": 0, "memory": 1, "ephemeral-storage": 2}
+
+
+def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
+    """Reject nodes that lack a resource or already have all the pods that they allow."""
+    if len(node_info.pods) >= node_info.allowed_pod_number:
+        return _insufficient_resources(pod_info, node_info)
+    allocatable, requested = node_info.allocatable, node_info.requested
+    for name, amount in pod_info.positive_requests:
+        if amount > allocatable.get(name, 0) - requested.get(name, 0):
+            return _insufficient_resources(pod_info, node_info)
+    return None
+
+
+def _insufficient_resources(pod_info: PodInfo, node_info: NodeInfo) -> Status:
+    """Everything that is insufficient, in upstream's order: pods, cpu, memory, ephemeral storage, the rest by name."""
+    reasons = ["Too many pods"] if len(node_info.pods) >= node_info.allowed_pod_number else []
+    unresolvable = False
+    for name, amount in sorted(pod_info.positive_requests, key=_rank):
+        allocatable = node_info.allocatable.get(name, 0)
+        if amount > allocatable - node_info.requested.get(name, 0):
+            reasons.append(f"Insufficient {name}")
+            # More than the empty node has: no preemption would help.
+            unresolvable = unresolvable or amount > allocatable
+    return _status(tuple(reasons), unresolvable)
+
+
+@lru_cache(maxsize=1024)
+def _status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
+    return Status("NodeResourcesFit", reasons, unresolvable)
+
+
+def _rank(request: tuple[str, int]) -> tuple[int, str]:
+    return _ORDER.get(request[0], 3), request[0]
+
+
+def least_allocated(pod_info: PodInfo, node_info: NodeInfo) -> int:
+    """0 to 100: the share of cpu and memory that would be left, as the mean over the resources that the node has.
+
+    4 of 32 cpus and 64 of 256 GiB are used, the pod requests one cpu and 200 MiB count for its memory:
+    (32-5)/32 = 84, (256-64.2)/256 = 74, so 79.
+    """
+    total = weights = 0
+    if node_info.allocatable_cpu:
+        weights = 1
+        left = node_info.allocatable_cpu - node_info.non_zero_requested_cpu - pod_info.non_zero_cpu
+        if left > 0:
+            total = left * MAX_NODE_SCORE // node_info.allocatable_cpu
+    if node_info.allocatable_memory:
+        weights += 1
+        left = node_info.allocatable_memory - node_info.non_zero_requested_memory - pod_info.non_zero_memory
+        if left > 0:
+            total += left * MAX_NODE_SCORE // node_info.allocatable_memory
+    return total // weights if weights else 0

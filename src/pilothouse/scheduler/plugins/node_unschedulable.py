@@ -1,0 +1,14 @@
+"""NodeUnschedulable: cordoned nodes take only pods that tolerate ``node.kubernetes.io/unschedulable``.
+
+As kube-scheduler v1.36 ``plugins/nodeunschedulable``. ``PodInfo.tolerates_unschedulable`` is computed once per pod.
+"""
+
+from pilothouse.scheduler.framework.status import Status
+from pilothouse.scheduler.framework.types import NodeInfo, PodInfo
+
+UNSCHEDULABLE = Status("NodeUnschedulable", ("node(s) were unschedulable",), unresolvable=True)
+
+
+def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
+    """Reject cordoned nodes."""
+    return UNSCHEDULABLE if node_info.node.spec.unschedulable and not pod_info.tolerates_unschedulable else None

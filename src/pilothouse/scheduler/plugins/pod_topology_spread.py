@@ -1,0 +1,217 @@
+"""PodTopologySpread: hard constraints filter nodes, soft constraints and those of the system score them.
+
+As kube-scheduler v1.36 ``plugins/podtopologyspread``: ``filtering.go``, ``scoring.go``, and ``plugin.go`` for
+``systemDefaultConstraints``.
+"""
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+
+from pilothouse.machinery.labels import Selector
+from pilothouse.scheduler.backend.cache import Cache
+from pilothouse.scheduler.backend.match_counts import DomainMatchCounts, SelectorMatchCounts, Topology
+from pilothouse.scheduler.framework.status import Status
+from pilothouse.scheduler.framework.types import ZONE, NodeChange, NodeInfo, PodInfo, TopologySpreadConstraint
+from pilothouse.scheduler.plugins.normalize_score import MAX_NODE_SCORE
+from pilothouse.semantics.node_affinity import matches_node_selection
+from pilothouse.semantics.nodes import untolerated_taint
+
+NAME = "PodTopologySpread"
+_REASON = "node(s) didn't match pod topology spread constraints"
+CONSTRAINTS_NOT_MATCH = Status(NAME, (_REASON,))
+NODE_LABEL_NOT_MATCH = Status(NAME, (f"{_REASON} (missing required label)",), unresolvable=True)
+HOSTNAME = "kubernetes.io/hostname"
+_SYSTEM_DEFAULT_CONSTRAINTS = ((3, HOSTNAME), (5, ZONE))
+
+
+class PreFilterState:
+    """What the filter needs to know of one pod, as of now: it is made anew whenever pods on nodes change."""
+
+    __slots__ = ("_constraints",)
+
+    def __init__(self, cache: Cache, pod_info: PodInfo) -> None:
+        self._constraints = [_max_match_num(cache, pod_info, constraint) for constraint in pod_info.hard_constraints]
+
+    def filter_node(self, node_info: NodeInfo) -> Status | None:
+        """Reject a node that lacks a topology key, or whose domain has too many matching pods already."""
+        for key, counts, max_match_num in self._constraints:
+            value = node_info.labels.get(key)
+            if value is None:
+                return NODE_LABEL_NOT_MATCH
+            if counts.get(value, 0) > max_match_num:
+                return CONSTRAINTS_NOT_MATCH
+        return None
+
+    def filter_nodes(self, cache: Cache, positions: list[int]) -> list[int]:
+        """The positions that ``filter_node`` accepts: the same rules, each for all nodes at once."""
+        for key, counts, max_match_num in self._constraints:
+            values, get = cache.label_values(key), counts.get
+            positions = [i for i in positions if (value := values[i]) is not None and get(value, 0) <= max_match_num]
+        return positions
+
+
+def _max_match_num(
+    cache: Cache, pod_info: PodInfo, constraint: TopologySpreadConstraint
+) -> tuple[str, Mapping[str, int], int]:
+    """The topology key, the matching pods per domain, and how many a domain may have to get the pod.
+
+    3, 1 and 2 matching pods in three zones, a pod that matches itself, maxSkew 1: 1 + 1 - 1 = 1, so only the second
+    zone may get it.
+    """
+    required = tuple(one.topology_key for one in pod_info.hard_constraints)
+    counts = _domain_counts(cache, pod_info, constraint, required)
+    enough_domains = len(counts.topology.nodes_by_value) >= constraint.min_domains
+    min_match_num = counts.min_match_num() if enough_domains else 0
+    self_match_num = constraint.selector.matches(pod_info.labels)
+    return constraint.topology_key, counts.counts, constraint.max_skew + min_match_num - self_match_num
+
+
+def _match_counts(cache: Cache, pod_info: PodInfo, constraint: TopologySpreadConstraint) -> SelectorMatchCounts:
+    matchers = ((frozenset((pod_info.namespace,)), constraint.selector),)
+    return cache.match_counts.get(matchers, include_terminating=False)
+
+
+def _domain_counts(
+    cache: Cache, pod_info: PodInfo, constraint: TopologySpreadConstraint, required: tuple[str, ...]
+) -> DomainMatchCounts:
+    key, topology = _eligible_topology(cache, pod_info, constraint, required)
+    return _match_counts(cache, pod_info, constraint).by_domain(key, topology)
+
+
+def _eligible_topology(
+    cache: Cache, pod_info: PodInfo, constraint: TopologySpreadConstraint, required: tuple[str, ...]
+) -> tuple[tuple[object, ...], Topology]:
+    """The domains of the nodes that count for a constraint, and the key under which they are cached.
+
+    Nodes count that have all ``required`` labels and, where the constraint honors these, match the node selector and
+    affinity of the pod, and have no taint that it does not tolerate (``matchNodeInclusionPolicies``).
+    """
+    topology_key = constraint.topology_key
+    node_affinity = pod_info.node_affinity if constraint.honor_node_affinity and pod_info.selects_nodes else None
+    tolerations = pod_info.tolerations if constraint.honor_node_taints else None
+    cache_key = (topology_key, required, node_affinity, tolerations)
+
+    def build() -> dict[str, str]:
+        domains = {}
+        for node_info in cache.node_infos:
+            labels = node_info.labels
+            if topology_key not in labels or any(other not in labels for other in required):
+                continue
+            if node_affinity is not None and not matches_node_selection(pod_info.pod.spec, node_info.node):
+                continue
+            if tolerations is not None and untolerated_taint(node_info.do_not_schedule_taints, tolerations) is not None:
+                continue
+            domains[node_info.name] = labels[topology_key]
+        return domains
+
+    return cache_key, cache.topologies.get(cache_key, cache.topology_version, build)
+
+
+# Scores
+
+
+def build_default_constraints(selector: Selector | None) -> tuple[TopologySpreadConstraint, ...]:
+    """The constraints of the system for pods with this default selector; none for pods without one."""
+    if selector is None or selector.empty:
+        return ()
+    return tuple(TopologySpreadConstraint(max_skew, key, selector) for max_skew, key in _SYSTEM_DEFAULT_CONSTRAINTS)
+
+
+def score_nodes(
+    cache: Cache, pod_info: PodInfo, positions: Sequence[int], default_selector: Selector | None
+) -> list[int] | None:
+    """0 to 100 for the nodes at ``positions``, highest where the fewest pods match; None when all are equal.
+
+    A pod without constraints of its own gets those of the system. Counts are weighted by the logarithm of the number of
+    domains, so that nodes do not outweigh zones. With its own constraints a node needs all topology keys to get a score
+    at all; with those of the system (``requireAllTopologies`` off) each key counts on the nodes that have it.
+    """
+    if pod_info.soft_constraints is None:
+        constraints = build_default_constraints(default_selector)
+        required: tuple[str, ...] = ()
+    else:
+        constraints = pod_info.soft_constraints
+        required = tuple(constraint.topology_key for constraint in constraints)
+    if not constraints:
+        return None
+    scored = positions
+    for key in required:
+        values = cache.label_values(key)
+        scored = [i for i in scored if values[i] is not None]
+    if not scored:
+        return None
+    raw = [0.0] * len(scored)
+    for constraint in constraints:
+        all_values = cache.label_values(constraint.topology_key)
+        values = [all_values[i] for i in scored]
+        num_domains = len(scored) if constraint.topology_key == HOSTNAME else len(set(values))
+        weight, skew = math.log(num_domains + 2), float(constraint.max_skew - 1)
+        if constraint.topology_key == HOSTNAME:
+            by_node = _match_counts(cache, pod_info, constraint).by_node
+            _add_hostname_scores(raw, cache, scored, values, by_node, weight, skew)
+        else:
+            counts = _domain_counts(cache, pod_info, constraint, required).counts
+            # As upstream, a node without the label gets nothing, but counts as one more domain.
+            score_of = {v: counts.get(v, 0) * weight + skew if v is not None else 0.0 for v in set(values)}
+            raw = list(map(operator.add, raw, [score_of[v] for v in values]))
+    return _normalize_scores(raw, scored, positions)
+
+
+def _add_hostname_scores(
+    raw: list[float],
+    cache: Cache,
+    scored: Sequence[int],
+    names: Sequence[str | None],
+    by_node: Mapping[str, int],
+    weight: float,
+    skew: float,
+) -> None:
+    """Every node is a domain. Few have matching pods, so only those are looked up."""
+    if None in names:
+        raw[:] = [score + skew if name is not None else score for score, name in zip(raw, names, strict=True)]
+    else:
+        raw[:] = [score + skew for score in raw]
+    if by_node:
+        offset_of = dict(zip(scored, range(len(scored)), strict=True))
+        for node_name, count in by_node.items():
+            node_info = cache.nodes.get(node_name)
+            offset = offset_of.get(node_info.index) if node_info is not None else None
+            if offset is not None and names[offset] is not None:
+                raw[offset] += count * weight
+
+
+def _normalize_scores(raw: Sequence[float], scored: Sequence[int], positions: Sequence[int]) -> list[int] | None:
+    # Upstream's ``math.Round``: no score is negative. There are few different scores, however many nodes.
+    rounded = {score: int(score + 0.5) for score in set(raw)}
+    lowest, highest = min(rounded.values()), max(rounded.values())
+    if lowest == highest and len(scored) == len(positions):
+        return None
+    final = {
+        score: MAX_NODE_SCORE * (highest + lowest - whole) // highest if highest else MAX_NODE_SCORE
+        for score, whole in rounded.items()
+    }
+    if len(scored) == len(positions):
+        return [final[score] for score in raw]
+    scores = {index: final[score] for index, score in zip(scored, raw, strict=True)}
+    return [scores.get(index, 0) for index in positions]
+
+
+# Queueing hints
+
+
+def is_schedulable_after_pod_change(pod_info: PodInfo, other: PodInfo) -> bool:
+    """Whether a hard constraint of the rejected pod counts a pod that was added to a node, removed or relabeled."""
+    return other.namespace == pod_info.namespace and any(
+        constraint.selector.matches(other.labels) for constraint in pod_info.hard_constraints
+    )
+
+
+def is_schedulable_after_node_change(pod_info: PodInfo, change: NodeChange) -> bool:
+    """Whether the change may move a domain of a hard constraint. Which nodes count can depend on any of their labels,
+    and on their taints."""
+    return any(
+        constraint.topology_key in change.labels
+        and (bool(change.changed_labels) or (change.taints_changed and constraint.honor_node_taints))
+        for constraint in pod_info.hard_constraints
+    )

@@ -1,0 +1,137 @@
+"""VolumeBinding: whether the volumes of a pod can be reached from a node, bound there, or provisioned there. Pure.
+
+``volume_binder`` collects the claims and carries out what was decided. As kube-scheduler v1.36
+``plugins/volumebinding`` (``FindPodVolumes`` in ``binder.go``).
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from pilothouse.api.core import Node, PersistentVolumeClaim
+from pilothouse.api.storage import PersistentVolume, StorageClass
+from pilothouse.scheduler.framework.status import Status
+from pilothouse.semantics.volumes import (
+    NO_PROVISIONER,
+    find_match,
+    fits_topologies,
+    is_reachable,
+    request_of,
+)
+
+NAME = "VolumeBinding"
+ERR_REASON_NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+ERR_REASON_BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
+ERR_REASON_PV_NOT_EXIST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+
+class UnboundClaim(msgspec.Struct, frozen=True):
+    """A claim whose binding waits for its first consumer. ``selected_node`` is the node for which its volume will be
+    provisioned, if that was decided; ``candidates`` are the volumes that it could be bound to."""
+
+    claim: PersistentVolumeClaim
+    storage_class: StorageClass
+    selected_node: str
+    candidates: tuple[PersistentVolume, ...]
+
+
+class PodVolumes(msgspec.Struct, frozen=True):
+    """What has to be written before the pod can be bound to a node: volumes for claims, and claims whose volume is to
+    be provisioned for that node."""
+
+    node_name: str
+    static_bindings: tuple[tuple[PersistentVolume, PersistentVolumeClaim], ...] = ()
+    dynamic_provisions: tuple[PersistentVolumeClaim, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.static_bindings or self.dynamic_provisions)
+
+
+class PodVolumeClaims:
+    """The claims of one pod, as of now.
+
+    ``error`` rejects the pod on all nodes. ``bound`` are the volumes of bound claims, None where the volume does not
+    exist; ``assumed`` the names of volumes that were assumed for other claims.
+    """
+
+    def __init__(
+        self,
+        *,
+        error: str = "",
+        bound: Sequence[PersistentVolume | None] = (),
+        unbound: Sequence[UnboundClaim] = (),
+        assumed: frozenset[str] = frozenset(),
+    ) -> None:
+        self.rejection = Status(NAME, (error,), unresolvable=True) if error else None
+        self._bound = bound
+        self._unbound = sorted(unbound, key=lambda each: request_of(each.claim))
+        self._assumed = assumed
+
+    def filter_node(self, node: Node) -> Status | None:
+        """Reject a node that cannot have all volumes of the pod."""
+        if self.rejection is not None:
+            return self.rejection
+        found = self._find_pod_volumes(node)
+        return None if isinstance(found, PodVolumes) else _status(found)
+
+    def find_pod_volumes(self, node: Node) -> PodVolumes:
+        """What has to be written if the pod goes to this node, which ``filter_node`` accepts."""
+        found = self._find_pod_volumes(node)
+        assert isinstance(found, PodVolumes), "a node was chosen that cannot have the volumes of the pod"
+        return found
+
+    def _find_pod_volumes(self, node: Node) -> PodVolumes | tuple[str, ...]:
+        labels = node.metadata.labels
+        reasons: tuple[str, ...] = ()
+        missing = False
+        for volume in self._bound:
+            if volume is None:
+                missing = True
+                break
+            if not is_reachable(volume, labels):
+                reasons = (ERR_REASON_NODE_CONFLICT,)
+                break
+        found = self._bind_or_provision(node, labels)
+        if found is None:
+            reasons = (*reasons, ERR_REASON_BIND_CONFLICT)
+        if missing:
+            reasons = (*reasons, ERR_REASON_PV_NOT_EXIST)
+        if reasons:
+            return reasons
+        assert found is not None, "without a reason the volumes were found"
+        return found
+
+    def _bind_or_provision(self, node: Node, labels: Mapping[str, str]) -> PodVolumes | None:
+        """A volume for each unbound claim, beginning with the smallest claim; the rest is to be provisioned."""
+        static_bindings: list[tuple[PersistentVolume, PersistentVolumeClaim]] = []
+        dynamic_provisions: list[PersistentVolumeClaim] = []
+        taken = set(self._assumed)
+        for each in self._unbound:
+            if each.selected_node:
+                if each.selected_node != node.metadata.name:
+                    return None
+                dynamic_provisions.append(each.claim)
+                continue
+            volume = find_match(each.claim, each.candidates, node=labels, taken=taken)
+            if volume is not None:
+                taken.add(volume.metadata.name)
+                static_bindings.append((volume, each.claim))
+            elif can_provision(each.storage_class, labels):
+                dynamic_provisions.append(each.claim)
+            else:
+                return None
+        return PodVolumes(node.metadata.name, tuple(static_bindings), tuple(dynamic_provisions))
+
+
+def can_provision(storage_class: StorageClass, labels: Mapping[str, str]) -> bool:
+    """Whether volumes of the class can be provisioned for a node with these labels. Capacity is not considered."""
+    return storage_class.provisioner not in ("", NO_PROVISIONER) and fits_topologies(
+        storage_class.allowed_topologies, labels
+    )
+
+
+@lru_cache(maxsize=16)
+def _status(reasons: tuple[str, ...]) -> Status:
+    # Fewer pods on the node would not make a volume available there.
+    return Status(NAME, reasons, unresolvable=True)

@@ -1,0 +1,192 @@
+"""Chooses the node for a pod: finds the nodes that fit, as many as are enough, and selects the best of them.
+
+Nothing is written here; random choices come from the stream that is passed in. As kube-scheduler v1.36
+``pkg/scheduler/schedule_one.go``: the nominated node first, then a search that starts where the last one ended and
+stops when enough nodes fit; then the scores; among equal scores a random choice. ``scheduler`` runs the cycles.
+"""
+
+import contextlib
+import random  # noqa: TID251  # the type of a stream
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from pilothouse.api.core import Pod
+from pilothouse.machinery.labels import Selector
+from pilothouse.scheduler.framework.filter_results import REJECTED, UNKNOWN, FilterResults, FilterResultsCache
+from pilothouse.scheduler.framework.runtime import CycleState, Framework
+from pilothouse.scheduler.framework.status import Diagnosis, FitError, Status
+from pilothouse.scheduler.framework.types import NodeInfo, PodInfo
+from pilothouse.scheduler.plugins import interpod_affinity, node_affinity, pod_topology_spread
+from pilothouse.scheduler.plugins.normalize_score import default_normalize_score
+from pilothouse.scheduler.plugins.taint_toleration import count_intolerable_taints_prefer_no_schedule
+
+TAINT_TOLERATION_WEIGHT = 3
+NODE_AFFINITY_WEIGHT = 2
+POD_TOPOLOGY_SPREAD_WEIGHT = 2
+INTERPOD_AFFINITY_WEIGHT = 2
+"""The weights of the default profile (``apis/config/v1/default_plugins.go``). The resource scores weigh 1 each."""
+
+_MIN_FEASIBLE_NODES_TO_FIND = 100
+_MIN_STRETCH = 64
+
+DefaultSelector = Callable[[Pod], Selector | None]
+"""The selector of the Services and of the controller of a pod (``DefaultSelectors.default_selector``)."""
+
+
+class ScheduleResult(msgspec.Struct, frozen=True):
+    """The node that was chosen."""
+
+    suggested_host: str
+
+
+def num_feasible_nodes_to_find(num_all_nodes: int) -> int:
+    """How many nodes that fit are enough: all of up to 100, then 50 % falling to 5 %."""
+    if num_all_nodes < _MIN_FEASIBLE_NODES_TO_FIND:
+        return num_all_nodes
+    percentage = max(50 - num_all_nodes // 125, 5)
+    return max(num_all_nodes * percentage // 100, _MIN_FEASIBLE_NODES_TO_FIND)
+
+
+class SchedulingAlgorithm:
+    """Chooses nodes from one cache."""
+
+    def __init__(self, framework: Framework, default_selector: DefaultSelector, chance: random.Random) -> None:
+        self._framework = framework
+        self._cache = framework.cache
+        self._default_selector = default_selector
+        self._random = chance
+        self._filter_results = FilterResultsCache(framework.cache)
+        self._next_start_node_index = 0
+
+    def schedule_pod(self, pod_info: PodInfo) -> ScheduleResult | FitError:
+        """Choose a node, or say why there is none. The cache is the same afterwards."""
+        framework, node_infos = self._framework, self._cache.node_infos
+        if not node_infos:
+            return FitError(0)
+        volumes = framework.pod_volume_claims(pod_info)
+        rejection = volumes.rejection if volumes is not None else None
+        if pod_info.node_names is not None and not pod_info.node_names:
+            rejection = node_affinity.CONFLICT
+        if rejection is not None:
+            return FitError(len(node_infos), Diagnosis(pre_filter_status=rejection))
+        state = framework.pre_filter(pod_info)
+        nominated = self._cache.nodes.get(self._cache.nominator.nominated_node_name(pod_info.key))
+        if nominated is not None and framework.filter_node(pod_info, nominated, state) is None:
+            return ScheduleResult(nominated.name)
+        if pod_info.node_names is not None:
+            return self._schedule_on_named_nodes(pod_info, state)
+        results = self._filter_results.get(pod_info)
+        feasible = self.find_nodes_that_pass_filters(pod_info, results, state)
+        if not feasible:
+            return FitError(len(node_infos), Diagnosis(node_infos, self._statuses(pod_info, results, state)))
+        return ScheduleResult(self._select_host(pod_info, results, feasible).name)
+
+    def _schedule_on_named_nodes(self, pod_info: PodInfo, state: CycleState) -> ScheduleResult | FitError:
+        """Choose among the nodes that the pod's node affinity names. No other node is filtered."""
+        assert pod_info.node_names is not None
+        nodes = self._cache.nodes
+        feasible: list[int] = []
+        rejected: list[NodeInfo] = []
+        statuses: list[Status] = []
+        for name in sorted(pod_info.node_names):
+            node_info = nodes.get(name)
+            if node_info is None:
+                continue
+            status = self._framework.filter_node(pod_info, node_info, state)
+            if status is None:
+                feasible.append(node_info.index)
+            else:
+                rejected.append(node_info)
+                statuses.append(status)
+        if not feasible:
+            return FitError(len(nodes), Diagnosis(rejected, statuses))
+        if len(feasible) == 1:
+            return ScheduleResult(self._cache.node_infos[feasible[0]].name)
+        results = self._filter_results.get(pod_info)
+        for index in feasible:
+            if results.scores[index] == UNKNOWN:
+                results.filter_and_score(self._cache.node_infos[index])
+        return ScheduleResult(self._select_host(pod_info, results, feasible).name)
+
+    def find_nodes_that_pass_filters(self, pod_info: PodInfo, results: FilterResults, state: CycleState) -> list[int]:
+        """The positions of the first nodes that fit, as many as are enough.
+
+        The filters run over stretches of nodes, one filter for all nodes of a stretch, which is several times faster
+        than node by node.
+        """
+        node_infos, scores = self._cache.node_infos, results.scores
+        num_all_nodes = len(node_infos)
+        start = self._next_start_node_index % num_all_nodes
+        enough = num_feasible_nodes_to_find(num_all_nodes)
+        feasible: list[int] = []
+        processed = 0
+        while processed < num_all_nodes and len(feasible) < enough:
+            low = (start + processed) % num_all_nodes
+            high = min(low + max(enough - len(feasible), _MIN_STRETCH), num_all_nodes, low + num_all_nodes - processed)
+            _filter_unknown(node_infos, results, low, high)
+            if REJECTED not in scores[low:high]:
+                positions = list(range(low, high))
+            else:
+                positions = [i for i in range(low, high) if scores[i] >= 0]
+            feasible += self._framework.filter_nodes_in_cluster(pod_info, positions, state)
+            processed += high - low
+        if len(feasible) > enough:
+            del feasible[enough:]
+            processed = (feasible[-1] - start) % num_all_nodes + 1
+        self._next_start_node_index = (start + processed) % num_all_nodes
+        return feasible
+
+    def _statuses(self, pod_info: PodInfo, results: FilterResults, state: CycleState) -> list[Status]:
+        """The status of every node, when none fits."""
+        statuses: list[Status] = []
+        for index, node_info in enumerate(self._cache.node_infos):
+            if results.scores[index] == REJECTED:
+                statuses.append(results.status(index))
+            else:
+                status = self._framework.filter_node_in_cluster(pod_info, node_info, state)
+                assert status is not None, "a node that no plugin rejects would have been feasible"
+                statuses.append(status)
+        return statuses
+
+    def _select_host(self, pod_info: PodInfo, results: FilterResults, feasible: Sequence[int]) -> NodeInfo:
+        node_infos = self._cache.node_infos
+        if len(feasible) == 1:
+            return node_infos[feasible[0]]
+        totals = self.prioritize_nodes(pod_info, results, feasible)
+        highest = max(totals)
+        best = [index for index, total in zip(feasible, totals, strict=True) if total == highest]
+        return node_infos[best[0] if len(best) == 1 else best[self._random.randrange(len(best))]]
+
+    def prioritize_nodes(self, pod_info: PodInfo, results: FilterResults, feasible: Sequence[int]) -> list[int]:
+        """The weighted sums of the scores of feasible nodes. Scores that are the same for all nodes are left out."""
+        cache, node_infos = self._cache, self._cache.node_infos
+        scores = results.scores
+        totals = [scores[index] for index in feasible]
+        if pod_info.preferred_node_affinity_terms:
+            raw = [results.node_affinity_score(node_infos[index]) for index in feasible]
+            totals = _add_scores(totals, default_normalize_score(raw), NODE_AFFINITY_WEIGHT)
+        if cache.prefer_no_schedule_nodes:
+            raw = [count_intolerable_taints_prefer_no_schedule(pod_info, node_infos[index]) for index in feasible]
+            totals = _add_scores(totals, default_normalize_score(raw, reverse=True), TAINT_TOLERATION_WEIGHT)
+        selector = self._default_selector(pod_info.pod) if pod_info.soft_constraints is None else None
+        spread = pod_topology_spread.score_nodes(cache, pod_info, feasible, selector)
+        totals = _add_scores(totals, spread, POD_TOPOLOGY_SPREAD_WEIGHT)
+        if pod_info.affinity_terms is not None or cache.existing_score_terms:
+            affinity = interpod_affinity.score_nodes(cache, pod_info, self._framework.namespaces, feasible)
+            totals = _add_scores(totals, affinity, INTERPOD_AFFINITY_WEIGHT)
+        return totals
+
+
+def _filter_unknown(node_infos: Sequence[NodeInfo], results: FilterResults, low: int, high: int) -> None:
+    scores, position = results.scores, low
+    with contextlib.suppress(ValueError):  # raised by ``index`` when there is no further one
+        while True:
+            position = scores.index(UNKNOWN, position, high)
+            results.filter_and_score(node_infos[position])
+
+
+def _add_scores(totals: list[int], scores: Sequence[int] | None, weight: int) -> list[int]:
+    if scores is None:
+        return totals
+    return [total + weight * score for total, score in zip(totals, scores, strict=True)]

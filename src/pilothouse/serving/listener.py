@@ -1,0 +1,208 @@
+"""Who comes in: connections are accepted from a socket as ``limits`` have room for them.
+
+A socket that says nothing is no more than an open file; with its first byte it becomes a ``Connection``, and its
+handshake begins. ``State`` knows which of the connections are whose.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections import deque
+from contextlib import suppress
+
+from pilothouse.env import Log
+from pilothouse.serving.limits import UNREAD_OF_STRANGER, Limits
+from pilothouse.serving.protocol import Connection, State
+
+_A_TURN = 16
+"""Connections accepted before the loop does something else."""
+_FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_FULL_SECONDS = 0.1
+_TLS_CLOSE_SECONDS = 2.0
+
+_log = Log("serving")
+
+
+class Listener:
+    """Accepts from one listening socket, from ``start`` to ``close``."""
+
+    def __init__(self, listening: socket.socket, state: State, limits: Limits, context: ssl.SSLContext | None) -> None:
+        self._listening = listening
+        self._state = state
+        self._limits = limits
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._accepting: asyncio.Task[None] | None = None
+        self._silent: dict[socket.socket, float] = {}
+        """Since when they are there."""
+        self._spoken: deque[socket.socket] = deque()
+        """Those that want to become connections."""
+        self._opening: dict[asyncio.Task[None], None] = {}
+        self._room = asyncio.Event()
+        self._retry: asyncio.TimerHandle | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._warned = False
+
+    def start(self) -> None:
+        """Accept from now on."""
+        self._accepting = self._loop.create_task(self._accept())
+
+    async def close(self) -> None:
+        """Accept no more, and let go of whoever is not in yet."""
+        self._state.on_room = None
+        for timer in (self._retry, self._sweep):
+            if timer is not None:
+                timer.cancel()
+        if self._accepting is not None:
+            self._accepting.cancel()
+            # It has to let go of the socket before that is closed, and its number goes to another.
+            await asyncio.wait([self._accepting])
+        self._listening.close()
+        for connected in [*self._silent, *self._spoken]:
+            self._forget(connected)
+        self._spoken.clear()
+        for connection in list(self._state.entered):
+            if not connection.made:
+                connection.drop()
+
+    async def wait_closed(self) -> None:
+        """Wait until handshakes that were under way have ended."""
+        while self._opening:
+            await asyncio.wait(list(self._opening))
+
+    async def _accept(self) -> None:
+        accepted = 0
+        while True:
+            try:
+                connected, _address = await self._loop.sock_accept(self._listening)
+            except ConnectionError:
+                continue  # one that was gone before it was taken
+            except OSError as error:
+                if self._listening.fileno() < 0:
+                    return
+                await self._wait_after(error)
+                continue
+            connected.setblocking(False)
+            with suppress(OSError):  # on macOS a connection that is gone already takes no options
+                # Python's own loop does so only for sockets that were made with the protocol's number.
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_OF_STRANGER)
+            self._silent[connected] = self._loop.time()
+            try:
+                self._loop.add_reader(connected, self._speaks, connected)
+            except NotImplementedError:  # a loop that can't say that there is something to read: Windows
+                del self._silent[connected]
+                self._spoken.append(connected)
+                self._admit()
+            if self._sweep is None:
+                self._sweep = self._loop.call_later(self._limits.handshake_seconds, self._drop_silent)
+            while len(self._silent) + len(self._spoken) > self._limits.silent:
+                if self._silent:
+                    self._forget(next(iter(self._silent)))
+                else:
+                    self._room.clear()
+                    await self._room.wait()
+            accepted += 1
+            if accepted % _A_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _speaks(self, connected: socket.socket) -> None:
+        self._loop.remove_reader(connected)
+        del self._silent[connected]
+        try:
+            gone = not connected.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            gone = False
+        except OSError:
+            gone = True
+        if gone:
+            connected.close()
+        else:
+            self._spoken.append(connected)
+            self._admit()
+
+    def _admit(self) -> None:
+        """Make connections of those who speak, as far as there is room."""
+        self._state.on_room = None
+        while self._spoken and self._has_room():
+            connected = self._spoken.popleft()
+            connection = Connection(self._state, self._loop)
+            self._state.enter(connection, connected)
+            task = self._loop.create_task(self._open(connected, connection))
+            self._opening[task] = None
+            task.add_done_callback(self._opening.__delitem__)
+            self._room.set()
+        if self._spoken:
+            self._state.on_room = self._admit
+
+    def _has_room(self) -> bool:
+        state, limits = self._state, self._limits
+        full = len(state.entered) >= limits.connections
+        if not full and len(state.newcomers) < limits.newcomers:
+            return True
+        if full and state.strangers:
+            next(iter(state.strangers)).drop()
+            return True
+        oldest = next(iter(state.newcomers), None)
+        if oldest is None:
+            return False
+        wait = oldest.stirred_at + limits.patience_seconds - self._loop.time()
+        if wait > 0:
+            if self._retry is None:
+                self._retry = self._loop.call_later(wait, self._try_again)
+            return False
+        _log.info("Closing a connection that takes long to ask for something, to make room", v=2)
+        oldest.drop()
+        return True
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._admit()
+
+    async def _open(self, connected: socket.socket, connection: Connection) -> None:
+        """Greet a client; what comes after is the connection's."""
+        secured = self._context is not None
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: connection,
+                connected,
+                ssl=self._context,
+                ssl_handshake_timeout=self._limits.handshake_seconds if secured else None,
+                ssl_shutdown_timeout=_TLS_CLOSE_SECONDS if secured else None,
+            )
+        except OSError as error:
+            _log.info("A connection ended in its handshake", v=4, err=error)
+        finally:
+            if not connection.made:
+                self._state.leave(connection)
+
+    def _forget(self, connected: socket.socket) -> None:
+        if self._silent.pop(connected, None) is not None:
+            with suppress(NotImplementedError):
+                self._loop.remove_reader(connected)
+        connected.close()
+
+    def _drop_silent(self) -> None:
+        self._sweep = None
+        now, seconds = self._loop.time(), self._limits.handshake_seconds
+        for connected, since in list(self._silent.items()):
+            if now - since < seconds:
+                self._sweep = self._loop.call_later(since + seconds - now, self._drop_silent)
+                return
+            self._forget(connected)
+
+    async def _wait_after(self, error: OSError) -> None:
+        """Nothing can be accepted just now."""
+        if not self._warned:
+            self._warned = True
+            _log.warning("No more connections can be accepted for now", err=error)
+        if error.errno in _FULL:
+            self._give_up_a_file()
+        await asyncio.sleep(_FULL_SECONDS)
+
+    def _give_up_a_file(self) -> None:
+        if self._silent:
+            self._forget(next(iter(self._silent)))
+        elif oldest := next(iter(self._state.strangers or self._state.newcomers), None):
+            oldest.drop()

@@ -1,0 +1,89 @@
+"""One thread for computations that would keep the loop from everybody else.
+
+Both threads share Python's lock, so that nothing is done sooner; but the loop gets its turn every millisecond, and
+answers the others meanwhile.
+"""
+
+import asyncio
+import contextvars
+import gc
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_TURN_SECONDS = 0.001
+"""How long the thread computes before it lets the loop go on; Python's own 0.005 are felt in every step of the loop."""
+
+
+class WorkerThread:
+    """Runs one computation after the other. The thread is started with the first."""
+
+    def __init__(self, most_waiting: int = 8) -> None:
+        self._most = most_waiting
+        self._executor: ThreadPoolExecutor | None = None
+        self._computations = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many wait as may."""
+        return self._computations > self._most
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the function returns or raises. It goes on when the caller is cancelled."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="pilothouse-worker")
+        self._computations += 1
+        work = partial(contextvars.copy_context().run, _in_turns, partial(function, *args, **kwargs))
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        finally:
+            self._computations -= 1
+
+    def stop(self) -> None:
+        """Take nothing more. What is under way ends by itself."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+class _Turns:
+    """How the process takes turns while anybody computes: the first changes it, the last puts back what was there.
+
+    The switch interval and the collector belong to the whole process, computations of several threads may overlap."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._computing = 0
+        self._before = 0.0
+        self._collects = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._computing:
+                self._before, self._collects = sys.getswitchinterval(), gc.isenabled()
+                sys.setswitchinterval(_TURN_SECONDS)
+                # What is computed here is made of many objects and no cycles. Whoever looks for cycles among them
+                # holds the lock.
+                gc.disable()
+            self._computing += 1
+
+    def __exit__(self, *_failure: object) -> None:
+        with self._lock:
+            self._computing -= 1
+            if not self._computing:
+                sys.setswitchinterval(self._before)
+                if self._collects:
+                    gc.enable()
+
+
+_turns = _Turns()
+
+
+def _in_turns(function: Callable[[], T]) -> T:
+    with _turns:
+        return function()

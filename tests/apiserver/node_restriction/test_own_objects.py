@@ -1,0 +1,344 @@
+"""Nodes, Leases, CSINodes, ResourceSlices, claims and certificates: kubernetes
+``plugin/pkg/admission/noderestriction/admission_test.go`` (v1.36), ``Test_nodePlugin_Admit``,
+``Test_getModifiedLabels``, ``TestAdmitPVCStatus`` and ``TestAdmitResourceSlice``."""
+
+import base64
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from tests.apiserver.api import Object
+from tests.apiserver.node_restriction.writes import admit, expect, make_node
+
+from pilothouse.apiserver.admission.node_restriction.nodes import (
+    KUBELET_LABEL_NAMESPACES,
+    KUBELET_LABELS,
+    modified_labels,
+)
+from pilothouse.apiserver.identity import Identity
+
+
+def allowed_labels(value: str = "value") -> dict[str, str]:
+    keys = {
+        "foo",
+        "example.com/foo",
+        "kubelet.kubernetes.io/foo",
+        "foo.kubelet.kubernetes.io/foo",
+        "node.kubernetes.io/foo",
+        "foo.node.kubernetes.io/foo",
+        *KUBELET_LABELS,
+        *(f"{namespace}/foo" for namespace in KUBELET_LABEL_NAMESPACES),
+        *(f"foo.{namespace}/foo" for namespace in KUBELET_LABEL_NAMESPACES),
+    }
+    return dict.fromkeys(sorted(keys), value)
+
+
+def forbidden_labels(value: str = "value") -> dict[str, str]:
+    return {
+        "node-restriction.kubernetes.io/foo": value,
+        "foo.node-restriction.kubernetes.io/foo": value,
+        "other.kubernetes.io/foo": value,
+        "other.k8s.io/foo": value,
+    }
+
+
+def test_the_labels_of_kubelets() -> None:
+    assert sorted(KUBELET_LABELS) == [
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/instance-type",
+        "beta.kubernetes.io/os",
+        "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "kubernetes.io/arch",
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    ]
+
+
+ALL_LABELS = {**allowed_labels(), **forbidden_labels()}
+FORBIDDEN = (
+    "foo.node-restriction.kubernetes.io/foo, node-restriction.kubernetes.io/foo, other.k8s.io/foo, "
+    "other.kubernetes.io/foo"
+)
+MINE, OTHER = make_node(), make_node("othernode")
+TAINT_A, TAINT_B = (make_node(taints=[{"key": "mykey", "value": value}]) for value in "AB")
+CONFIG_A, CONFIG_B = (
+    make_node(configSource={"configMap": {"name": name, "namespace": "bar", "kubeletConfigKey": "kubelet"}})
+    for name in ("foo", "qux")
+)
+OWNED_A, OWNED_B = make_node(owner="fooerA"), make_node(owner="fooerB")
+NO_LABELS = f"is not allowed to modify labels: {FORBIDDEN}"
+NO_CONFIG = "update configSource to a new non-nil configSource"
+NO_TAINTS = 'node "mynode" is not allowed to modify taints'
+NO_OWNERS = 'node "mynode" is not allowed to modify ownerReferences'
+NOT_THAT = 'node "mynode" is not allowed to modify node "othernode"'
+
+
+@pytest.mark.parametrize(
+    ("operation", "new", "old", "words"),
+    [
+        pytest.param("CREATE", MINE, None, "", id="allow create of my node"),
+        pytest.param("CREATE", TAINT_A, None, "", id="allow create of my node with taints"),
+        pytest.param("CREATE", make_node(labels=allowed_labels()), None, "", id="allow create of my node with labels"),
+        pytest.param(
+            "CREATE",
+            make_node(labels=forbidden_labels()),
+            None,
+            f"is not allowed to set the following labels: {FORBIDDEN}",
+            id="forbid create of my node with forbidden labels",
+        ),
+        pytest.param("UPDATE", MINE, MINE, "", id="allow update of my node"),
+        pytest.param("DELETE", None, MINE, "", id="allow delete of my node"),
+        pytest.param(
+            "CREATE",
+            CONFIG_A,
+            None,
+            "is not allowed to create pods with a non-nil configSource",
+            id="forbid create of my node with non-nil configSource",
+        ),
+        pytest.param("UPDATE", CONFIG_A, MINE, NO_CONFIG, id="forbid update: nil configSource to non-nil"),
+        pytest.param("UPDATE", CONFIG_B, CONFIG_A, NO_CONFIG, id="forbid update: configSource to another"),
+        pytest.param("UPDATE", CONFIG_A, CONFIG_A, "", id="allow update: non-nil configSource unchanged"),
+        pytest.param("UPDATE", MINE, CONFIG_A, "", id="allow update: non-nil configSource to nil"),
+        pytest.param("UPDATE", TAINT_A, TAINT_A, "", id="allow update: no change to taints"),
+        pytest.param("UPDATE", make_node(labels=allowed_labels()), MINE, "", id="allow update: add allowed labels"),
+        pytest.param("UPDATE", MINE, make_node(labels=allowed_labels()), "", id="allow update: remove allowed labels"),
+        pytest.param(
+            "UPDATE",
+            make_node(labels=allowed_labels("b")),
+            make_node(labels=allowed_labels("a")),
+            "",
+            id="allow update: modify allowed labels",
+        ),
+        pytest.param(
+            "UPDATE", make_node(labels=ALL_LABELS), make_node(labels=ALL_LABELS), "", id="allow update: same labels"
+        ),
+        pytest.param(
+            "UPDATE",
+            make_node(labels=ALL_LABELS),
+            make_node(labels=forbidden_labels()),
+            "",
+            id="allow update: add allowed labels while forbidden labels exist unmodified",
+        ),
+        pytest.param(
+            "UPDATE",
+            make_node(labels=forbidden_labels()),
+            make_node(labels=ALL_LABELS),
+            "",
+            id="allow update: remove allowed labels while forbidden labels exist unmodified",
+        ),
+        pytest.param("UPDATE", TAINT_A, MINE, NO_TAINTS, id="forbid update: add taints"),
+        pytest.param("UPDATE", MINE, TAINT_A, NO_TAINTS, id="forbid update: remove taints"),
+        pytest.param("UPDATE", TAINT_A, TAINT_B, NO_TAINTS, id="forbid update: change taints"),
+        pytest.param("UPDATE", make_node(labels=forbidden_labels()), MINE, NO_LABELS, id="forbid update: add labels"),
+        pytest.param(
+            "UPDATE", MINE, make_node(labels=forbidden_labels()), NO_LABELS, id="forbid update: remove labels"
+        ),
+        pytest.param(
+            "UPDATE",
+            make_node(labels=forbidden_labels("new")),
+            make_node(labels=forbidden_labels("old")),
+            NO_LABELS,
+            id="forbid update: change labels",
+        ),
+        pytest.param("UPDATE", OWNED_A, MINE, NO_OWNERS, id="forbid update: add owner reference"),
+        pytest.param("UPDATE", MINE, OWNED_A, NO_OWNERS, id="forbid update: remove owner reference"),
+        pytest.param("UPDATE", OWNED_A, OWNED_B, NO_OWNERS, id="forbid update: change owner reference"),
+        pytest.param("CREATE", OTHER, None, NOT_THAT, id="forbid create of other node"),
+        pytest.param("UPDATE", OTHER, OTHER, NOT_THAT, id="forbid update of other node"),
+        pytest.param("DELETE", None, OTHER, NOT_THAT, id="forbid delete of other node"),
+    ],
+)
+def test_nodes(operation: str, new: Object | None, old: Object | None, words: str) -> None:
+    expect(admit(operation, "nodes", new, old), words)
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [pytest.param(MINE, "", id="mine"), pytest.param(OTHER, "is not allowed to modify node", id="another")],
+)
+def test_the_status_of_nodes(node: Object, words: str) -> None:
+    expect(admit("UPDATE", "nodes/status", node, node), words)
+
+
+def test_a_node_without_a_name_is_not_this_node() -> None:
+    node = {"metadata": {"generateName": "mynode"}}
+    expect(admit("CREATE", "nodes", node, name=""), 'node "mynode" is not allowed to modify node ""')
+
+
+def test_a_user_in_the_group_of_nodes_who_is_no_node() -> None:
+    nobody = Identity("system:node:", ("system:nodes",))
+    configmap = {"metadata": {"name": "c", "namespace": "ns"}}
+    expect(admit("CREATE", "configmaps", configmap, user=nobody), 'could not determine node from user "system:node:"')
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "modified"),
+    [
+        pytest.param({}, {}, "", id="empty"),
+        pytest.param({"x": "1", "y": "2"}, {"x": "1", "y": "2"}, "", id="no change"),
+        pytest.param({}, {"a": "0"}, "a", id="added"),
+        pytest.param({"z": "3"}, {}, "z", id="removed"),
+        pytest.param({"z": "3"}, {"z": "4"}, "z", id="changed"),
+        pytest.param({}, {"a": ""}, "a", id="added empty"),
+        pytest.param({"z": ""}, {}, "z", id="removed empty"),
+        pytest.param({"z": "3"}, {"z": ""}, "z", id="changed to empty"),
+        pytest.param({"z": ""}, {"z": "3"}, "z", id="changed from empty"),
+        pytest.param({"a": "1", "b": "2"}, {"a": "2", "c": "3"}, "abc", id="added, removed and changed"),
+    ],
+)
+def test_modified_labels(old: dict[str, str], new: dict[str, str], modified: str) -> None:
+    assert modified_labels(new, old) == set(modified)
+
+
+LEASE_NAMESPACE = 'can only access leases in the "kube-node-lease" system namespace'
+LEASE_NAME = "can only access node lease with the same name as the requesting node"
+CSI_NODE = "can only access CSINode with the same name as the requesting node"
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
+@pytest.mark.parametrize(
+    ("resource", "meta", "words"),
+    [
+        pytest.param("leases", {"name": "mynode", "namespace": "kube-node-lease"}, "", id="lease"),
+        pytest.param(
+            "leases", {"name": "mynode", "namespace": "foo"}, LEASE_NAMESPACE, id="lease in another namespace"
+        ),
+        pytest.param("leases", {"name": "foo", "namespace": "kube-node-lease"}, LEASE_NAME, id="another node's lease"),
+        pytest.param("csinodes", {"name": "mynode"}, "", id="CSINode"),
+        pytest.param("csinodes", {"name": "foo"}, CSI_NODE, id="another node's CSINode"),
+        pytest.param("configmaps", {"name": "mycm", "namespace": "myns"}, "", id="unrelated object"),
+    ],
+)
+def test_objects_by_their_name(operation: str, resource: str, meta: Object, words: str) -> None:
+    new = None if operation == "DELETE" else {"metadata": meta}
+    old = None if operation == "CREATE" else {"metadata": meta}
+    expect(admit(operation, resource, new, old), words)
+
+
+@pytest.mark.parametrize(
+    ("operation", "node", "words"),
+    [
+        pytest.param("CREATE", "mynode", "", id="create allowed"),
+        pytest.param("CREATE", "other", "can only create ResourceSlice with the same NodeName", id="create disallowed"),
+        pytest.param("CREATE", "", "can only create ResourceSlice with the same NodeName", id="create, no node name"),
+        pytest.param("UPDATE", "mynode", "", id="update allowed, same node"),
+        pytest.param("UPDATE", "other", "", id="update allowed, other node"),
+        pytest.param("UPDATE", "", "", id="update allowed, no node"),
+        pytest.param("DELETE", "mynode", "", id="delete allowed"),
+        pytest.param("DELETE", "other", "can only delete ResourceSlice with the same NodeName", id="delete disallowed"),
+        pytest.param("DELETE", "", "can only delete ResourceSlice with the same NodeName", id="delete, no node name"),
+    ],
+)
+def test_resource_slices(operation: str, node: str, words: str) -> None:
+    found = {"metadata": {"name": "something"}, "spec": {"nodeName": node} if node else {}}
+    new = None if operation == "DELETE" else found
+    expect(admit(operation, "resourceslices", new, None if operation == "CREATE" else found), words)
+
+
+def claim(condition: str = "", allocated: str = "10G", resize_status: str = "") -> Object:
+    """``makeTestPVC``."""
+    status: Object = {
+        "capacity": {"storage": allocated},
+        "phase": "Bound",
+        "allocatedResources": {"storage": allocated},
+    }
+    if resize_status:
+        status["allocatedResourceStatuses"] = {"storage": resize_status}
+    if condition:
+        status["conditions"] = [{"type": condition, "status": "True"}]
+    meta = {"name": "foo", "namespace": "default", "resourceVersion": "7"}
+    return {"metadata": meta, "spec": {"volumeName": "volume1"}, "status": status}
+
+
+def changed(**more: Any) -> Object:
+    made = claim("Resizing")
+    return {**made, "metadata": {**made["metadata"], **more}}
+
+
+NOT_ALLOWED = "is not allowed to update fields other than status.quantity and status.conditions"
+
+
+@pytest.mark.parametrize(
+    ("operation", "resource", "new", "words"),
+    [
+        pytest.param("UPDATE", "persistentvolumeclaims", claim(), "may only update PVC status", id="the whole claim"),
+        pytest.param("CREATE", "persistentvolumeclaims", claim(), "may only update PVC status", id="a new claim"),
+        pytest.param("UPDATE", "persistentvolumeclaims/status", claim("FileSystemResizePending"), "", id="condition"),
+        pytest.param("UPDATE", "persistentvolumeclaims/status", claim("Resizing", "15G"), "", id="capacity"),
+        pytest.param(
+            "UPDATE",
+            "persistentvolumeclaims/status",
+            claim("Resizing", "10G", "NodeResizeInfeasible"),
+            "",
+            id="resizing",
+        ),
+        pytest.param("UPDATE", "persistentvolumeclaims/status", changed(resourceVersion="8"), "", id="revision"),
+        pytest.param("UPDATE", "persistentvolumeclaims/status", changed(labels={"a": "b"}), NOT_ALLOWED, id="labels"),
+        pytest.param(
+            "UPDATE", "persistentvolumeclaims/status", changed(finalizers=["a/b"]), NOT_ALLOWED, id="finalizers"
+        ),
+        pytest.param("CREATE", "persistentvolumeclaims/status", claim(), 'unexpected operation "CREATE"', id="create"),
+    ],
+)
+def test_claims(operation: str, resource: str, new: Object, words: str) -> None:
+    expect(admit(operation, resource, new, None if operation == "CREATE" else claim("Resizing")), words)
+
+
+def test_the_refusal_shows_what_is_different() -> None:
+    error = admit("UPDATE", "persistentvolumeclaims/status", changed(labels={"a": "b"}), claim("Resizing"))
+    assert error is not None
+    assert error.message.partition(f"{NOT_ALLOWED}: ")[2] == (
+        '@@ -1,6 +1,9 @@\n {\n  "name": "foo",\n  "namespace": "default",\n'
+        '+ "labels": {\n+  "a": "b"\n+ },\n'
+        '  "Spec": {\n   "AccessModes": null,\n   "Selector": null,\n'
+    )
+
+
+SERVING, KUBELET_CLIENT, CLIENT = (
+    f"kubernetes.io/{name}" for name in ("kubelet-serving", "kube-apiserver-client-kubelet", "kube-apiserver-client")
+)
+
+
+def request(common_name: str, signer: str, *, valid: bool = True) -> Object:
+    pem = b"-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----"
+    if valid:
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+        pem = made.public_bytes(serialization.Encoding.PEM)
+    return {"metadata": {"name": "c"}, "spec": {"request": base64.b64encode(pem).decode(), "signerName": signer}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        pytest.param(request("system:node:mynode", SERVING), "", id="allowed, node serving"),
+        pytest.param(request("system:node:mynode", KUBELET_CLIENT), "", id="allowed, node client"),
+        pytest.param(request("some-other-identity", CLIENT), "", id="allowed, non-node CSR"),
+        pytest.param(
+            request("system:node:othernode", SERVING),
+            "forbidden: can only create a node CSR with CN=system:node:mynode",
+            id="deny, incorrect node",
+        ),
+        pytest.param(request("system:node:mynode", SERVING, valid=False), "unable to parse csr: ", id="deny, invalid"),
+    ],
+)
+def test_certificate_requests(asked: Object, words: str) -> None:
+    expect(admit("CREATE", "certificatesigningrequests", asked), words)
+
+
+def test_certificate_requests_are_looked_at_when_they_are_made() -> None:
+    asked = request("system:node:othernode", SERVING)
+    expect(admit("UPDATE", "certificatesigningrequests/status", asked, asked), "")
+
+
+def test_pod_certificate_requests_are_behind_a_gate_that_is_off() -> None:
+    asked = {"metadata": {"name": "foo", "namespace": "ns"}, "spec": {"nodeName": "mynode"}}
+    expect(admit("CREATE", "podcertificaterequests", asked), "PodCertificateRequest feature gate is disabled")

@@ -1,0 +1,166 @@
+"""Tokens that nodes ask for: kubernetes ``plugin/pkg/admission/noderestriction/admission_test.go`` (v1.36),
+``Test_nodePlugin_Admit``, with the gate ServiceAccountNodeAudienceRestriction as it is by default."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Object
+from tests.apiserver.node_restriction.writes import EXISTING, Decides, Stored, admit, expect, make_pod
+
+from pilothouse.apiserver.authorization import Attributes
+
+DRIVER, AZURE = "com.example.csi.mydriver", "file.csi.azure.com"
+FOO = ("foo",)
+DRIVERS: tuple[Stored, ...] = tuple(
+    ("csidrivers", {"metadata": {"name": name}, "spec": {"tokenRequests": [{"audience": "foo"}]}})
+    for name in (DRIVER, AZURE)
+)
+CLAIMS: tuple[Stored, ...] = tuple(
+    ("persistentvolumeclaims", {"metadata": {"name": name, "namespace": "ns"}, "spec": {"volumeName": volume}})
+    for name, volume in (
+        ("pvclaim", "pvname"),
+        ("pvclaim-azurefile", "pvname-azurefile"),
+        ("myephemeralpod-myvol", "pvname"),
+    )
+)
+AZURE_FILE = {"shareName": "default", "secretName": "secret"}
+VOLUMES: tuple[Stored, ...] = (
+    ("persistentvolumes", {"metadata": {"name": "pvname"}, "spec": {"csi": {"driver": DRIVER}}}),
+    ("persistentvolumes", {"metadata": {"name": "pvname-azurefile"}, "spec": {"azureFile": AZURE_FILE}}),
+)
+CSI, CLAIM = {"csi": {"driver": DRIVER}}, {"persistentVolumeClaim": {"claimName": "pvclaim"}}
+
+
+def projected(*audiences: str) -> Object:
+    sources = [{"serviceAccountToken": {"audience": audience} if audience else {}} for audience in audiences]
+    return {"projected": {"sources": sources}}
+
+
+def with_volumes(name: str, *volumes: Object) -> Object:
+    return make_pod(name, volumes=[{"name": "myvol", **volume} for volume in volumes])
+
+
+PODS = [
+    with_volumes("mysapod", projected("foo")),
+    with_volumes("noaudience", projected("")),
+    with_volumes("mycsipod", CSI),
+    with_volumes("mypvcpod", CLAIM),
+    with_volumes("myephemeralpod", {"ephemeral": {"volumeClaimTemplate": {}}}),
+    with_volumes("mypvcandcsipod", CLAIM, CSI),
+    with_volumes("myintreeinlinevoltocsipod", {"azureFile": AZURE_FILE}),
+    with_volumes("myintreepvtocsipod", {"persistentVolumeClaim": {"claimName": "pvclaim-azurefile"}}),
+]
+STORED: tuple[Stored, ...] = (*EXISTING, *(("pods", pod) for pod in PODS))
+ALL = (*STORED, *DRIVERS, *CLAIMS, *VOLUMES)
+
+
+def token_request(pod: str, audiences: tuple[str, ...] = FOO, *, uid: str = "pod-uid", **ref: str) -> Object:
+    spec: Object = {"audiences": list(audiences)} if audiences else {}
+    if pod:
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": pod, **({"uid": uid} if uid else {}), **ref}
+        spec["boundObjectRef"] = bound
+    return {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": spec}
+
+
+def ask(request: Object, existing: Any = ALL, **more: Any) -> Any:
+    return admit("CREATE", "serviceaccounts/token", request, name="mysa", namespace="ns", existing=existing, **more)
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        pytest.param(token_request(""), "node requested token not bound to a pod", id="unbound"),
+        pytest.param(token_request("mypod", kind="Secret"), "not bound to a pod", id="bound to a secret"),
+        pytest.param(token_request("nopod"), 'pod "nopod" not found', id="pod that is not there"),
+        pytest.param(token_request("mypod", uid=""), "token with a pod binding without a uid", id="without uid"),
+        pytest.param(
+            token_request("mypod", uid="u2"),
+            "the UID in the bound object reference (u2) does not match the UID in record. The object might have been "
+            "deleted and then recreated",
+            id="another uid",
+        ),
+        pytest.param(
+            token_request("otherpod"), "bound to a pod scheduled on a different node", id="another node's pod"
+        ),
+        pytest.param(
+            token_request("mysapod", ("foo", "bar")), "node may only request 0 or 1 audiences", id="several audiences"
+        ),
+        pytest.param(token_request("mysapod"), "", id="audience of a projected volume"),
+        pytest.param(token_request("noaudience", ()), "", id="the API server's audience"),
+    ],
+)
+def test_what_a_token_is_bound_to(request_: Object, words: str) -> None:
+    expect(ask(request_), words)
+
+
+def unauthorized(audience: str) -> str:
+    return (
+        f'serviceaccounts "mysa" is forbidden: audience "{audience}" not found in pod spec volume, system:node:mynode '
+        "is not authorized to request tokens for this audience"
+    )
+
+
+def asked_about(audience: str) -> Attributes:
+    verb = "request-serviceaccounts-token-audience"
+    return Attributes(verb, "", "v1", audience, namespace="ns", name="mysa")
+
+
+@pytest.mark.parametrize(
+    ("pod", "audience", "existing", "words"),
+    [
+        pytest.param("mypod", "foo", ALL, unauthorized("foo"), id="no volume"),
+        pytest.param("mycsipod", "foo", ALL, "", id="csi driver"),
+        pytest.param("mycsipod", "bar", ALL, unauthorized("bar"), id="csi driver with another audience"),
+        pytest.param(
+            "mycsipod",
+            "foo",
+            STORED,
+            f'error validating audience "foo": csidriver.storage.k8s.io "{DRIVER}" not found',
+            id="csi driver not found",
+        ),
+        pytest.param("mypvcpod", "foo", ALL, "", id="claim, volume, driver"),
+        pytest.param("mypvcpod", "bar", ALL, unauthorized("bar"), id="claim, volume, driver with another audience"),
+        pytest.param(
+            "mypvcpod",
+            "foo",
+            (*STORED, *DRIVERS, *VOLUMES),
+            'error validating audience "foo": persistentvolumeclaim "pvclaim" not found',
+            id="claim not found",
+        ),
+        pytest.param(
+            "mypvcpod",
+            "foo",
+            (*STORED, *DRIVERS, *CLAIMS),
+            'error validating audience "foo": persistentvolume "pvname" not found',
+            id="volume not found",
+        ),
+        pytest.param("myephemeralpod", "foo", ALL, "", id="ephemeral volume"),
+        pytest.param("myephemeralpod", "bar", ALL, unauthorized("bar"), id="ephemeral volume, another audience"),
+        pytest.param("mypvcandcsipod", "foo", (*STORED, *DRIVERS), "", id="claim not found, but a driver"),
+        pytest.param("mypvcandcsipod", "foo", (*STORED, *DRIVERS, *CLAIMS), "", id="volume not found, but a driver"),
+        pytest.param(
+            "mypvcandcsipod",
+            "foo",
+            STORED,
+            'error validating audience "foo": [persistentvolumeclaim "pvclaim" not found, csidriver.storage.k8s.io '
+            f'"{DRIVER}" not found]',
+            id="neither found",
+        ),
+        pytest.param("myintreepvtocsipod", "foo", ALL, "", id="in-tree volume behind a claim"),
+        pytest.param("myintreeinlinevoltocsipod", "foo", ALL, "", id="in-tree volume of the pod"),
+    ],
+)
+def test_whose_audience_it_is(pod: str, audience: str, existing: Any, words: str) -> None:
+    decides = Decides(asked_about(audience), allowed=False)
+    expect(ask(token_request(pod, (audience,)), existing, authorizer=decides), words)
+
+
+@pytest.mark.parametrize(("allowed", "words"), [(True, ""), (False, unauthorized("foo"))])
+def test_audiences_that_roles_allow(allowed: bool, words: str) -> None:
+    expect(ask(token_request("mypod"), STORED, authorizer=Decides(asked_about("foo"), allowed=allowed)), words)
+
+
+def test_accounts_themselves_are_not_its_business() -> None:
+    account = {"metadata": {"name": "mysa", "namespace": "ns"}}
+    expect(admit("CREATE", "serviceaccounts", account), "")
+    expect(admit("DELETE", "serviceaccounts", None, account), "")

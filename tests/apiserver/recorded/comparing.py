@@ -1,0 +1,114 @@
+"""Where two answers to the same request differ."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.apiserver.recorded.own import Translation, is_made
+from tests.apiserver.recorded.recording import Answer, Exchange
+
+Json = Any
+
+
+class Absent:
+    """The value of a field that is not there."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = Absent()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One place where the answers differ: a path into them whose positions in lists are ``*``, and both values."""
+
+    path: str
+    theirs: Json
+    ours: Json
+
+    def __str__(self) -> str:
+        return f"{self.path}: real {_short(self.theirs)} | ours {_short(self.ours)}"
+
+
+def _short(value: Json) -> str:
+    text = repr(value)
+    return text if len(text) < 1500 else text[:1500] + "..."
+
+
+def differences(exchange: Exchange, place: str, ours: Answer, translation: Translation) -> list[Difference]:
+    """Everything that differs. ``place`` is the path of the object.
+
+    What each server chose for itself is no difference, and is what the translation learns from.
+    """
+    theirs = exchange.answer
+    for one, other in _names(exchange, theirs.body, ours.body):
+        translation.learn_name(one, other)
+    if theirs.code != ours.code or not theirs.accepted:
+        return list(_failures(theirs, ours, translation))
+    return list(_compare(place, "body", "", theirs.body, ours.body, translation))
+
+
+def _names(exchange: Exchange, theirs: Json, ours: Json) -> Iterator[tuple[str, str]]:
+    """The names that the servers made for the object of a request."""
+    prefix = exchange.generate_name
+    if prefix and isinstance(theirs, dict) and isinstance(ours, dict):
+        for key in ("metadata", "details"):
+            names = [str((body.get(key) or {}).get("name")) for body in (theirs, ours)]
+            if all(is_made(prefix, name) for name in names):
+                yield names[0], names[1]
+
+
+def _failures(theirs: Answer, ours: Answer, translation: Translation) -> Iterator[Difference]:
+    if theirs.code != ours.code:
+        yield Difference("code", theirs.code, ours.code)
+    before, after = theirs.body, ours.body
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        if before != after:
+            yield Difference("body", before, after)
+        return
+    messages = [str(body.get("message", "(granted)")) for body in (before, after)]
+    if not translation.same_text(*messages):
+        # The causes say the same again.
+        yield Difference("message", *messages)
+        return
+    yield from _compare("", "body", "", {**before, "message": ""}, {**after, "message": ""}, translation)
+
+
+def _compare(
+    place: str, path: str, key: str, theirs: Json, ours: Json, translation: Translation
+) -> Iterator[Difference]:
+    if theirs == ours and type(theirs) is type(ours):
+        return
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        meta = theirs.get("metadata")
+        if path.startswith("body.items") and isinstance(meta, dict):
+            place = f"{place}/{meta.get('name')}"
+        for name in dict.fromkeys((*theirs, *ours)):
+            before, after = theirs.get(name, ABSENT), ours.get(name, ABSENT)
+            if name == "managedFields" and isinstance(before, list) and isinstance(after, list):
+                before, after = sorted(before, key=_manager), sorted(after, key=_manager)
+            yield from _compare(place, f"{path}.{name}", name, before, after, translation)
+    elif key in _SETS and isinstance(theirs, list) and isinstance(ours, list) and _sorted(theirs) == _sorted(ours):
+        yield Difference(f"{path} order", theirs, ours)
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        for before, after in zip(theirs, ours, strict=True):
+            yield from _compare(place, f"{path}.*", key, before, after, translation)
+    elif translation.is_own(key, theirs, ours):
+        translation.learn(place, key, theirs, ours)
+    else:
+        yield Difference(path, theirs, ours)
+
+
+_SETS = frozenset({"resourceRules", "nonResourceRules"})
+
+
+def _sorted(items: list[Json]) -> list[str]:
+    return sorted(json.dumps(item, sort_keys=True) for item in items)
+
+
+def _manager(entry: Json) -> tuple[str, ...]:
+    """In place of the order of entries, which follows the second of each write."""
+    return tuple(str(entry.get(name, "")) for name in ("manager", "operation", "subresource", "apiVersion"))

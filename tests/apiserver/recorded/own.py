@@ -1,0 +1,156 @@
+"""What each server chooses for itself: uids, revisions, times of writes, allocated addresses and ports, made names.
+
+Where two answers to the same request differ only in such a value there is no difference; and a later request that
+repeats the value of one server is to carry the value of the other.
+"""
+
+import json
+import re
+import time
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+Json = Any
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_ANY_UUID = re.compile(_UUID)
+_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z$")
+_SUFFIX = re.compile(r"[bcdfghjklmnpqrstvwxz2456789]{5}")
+_TEXT_REVISION = re.compile(r"(object meta: |in record \(|[ \[]resourceVersion:)\d+")
+_TEXT_ADDRESS = re.compile(r'(failed to allocate IP: IPAddress.networking.k8s.io ")[0-9.]+')
+_PATCHED = re.compile(r'((?: "" is invalid: patch: )?Invalid value: )("(?:[^"\\]|\\.)*")(.*)$', re.DOTALL)
+_SERVICE_RANGE = "10.0."
+_ARBITRARY = frozenset({"token", "continue", "expirationTimestamp"})
+_RECORDED = ("2026-11-22T10:", "2026-11-22T11:")
+"""The hours in which the recordings were made. Requests themselves only carry times that are older."""
+
+
+def _just_written(theirs: str, ours: str, now: float) -> bool:
+    if not (_TIME.match(theirs) and _TIME.match(ours) and theirs.startswith(_RECORDED)):
+        return False
+    return len(theirs) == len(ours) and abs(now - datetime.fromisoformat(ours).timestamp()) < 120
+
+
+def is_made(prefix: str, name: str) -> bool:
+    """Whether a server made this name from a ``generateName``."""
+    return name.startswith(prefix) and _SUFFIX.fullmatch(name[len(prefix) :]) is not None
+
+
+def _opened(message: str) -> str:
+    """A message that shows a patched object, with what is in it made the same for both servers."""
+    found = _PATCHED.match(message)
+    if found is None:
+        return message
+    try:
+        shown = json.loads(json.loads(found[2]))
+    except ValueError:
+        return message
+    if not isinstance(shown, dict):
+        return message
+    return found[1] + json.dumps(_common("", shown)) + found[3]
+
+
+def _common(key: str, value: Json) -> Json:
+    if isinstance(value, dict):
+        return {name: _common(name, inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        items = [_common(key, item) for item in value]
+        # In the order of the second of each write.
+        return sorted(items, key=json.dumps) if key == "managedFields" else items
+    if key in ("resourceVersion", "clusterIP", "clusterIPs") and isinstance(value, str):
+        return "(own)"
+    if isinstance(value, str) and _TIME.match(value) and not value.startswith("2026-01-"):
+        return "(time)"
+    return value
+
+
+class Translation:
+    """Which value of ours stands for which of theirs, in one scenario."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str, Json], Json] = {}
+        self._latest: dict[tuple[str, Json], Json] = {}
+        self._texts: dict[str, str] = {}
+        self._tokens: dict[str, str] = {}
+
+    def learn_name(self, theirs: str, ours: str) -> None:
+        """Take a pair of names that the servers made for the same object."""
+        self._texts[theirs] = ours
+
+    def learn(self, place: str, key: str, theirs: Json, ours: Json) -> None:
+        """Take a pair of values that stood in the same field of two answers about the object at ``place``."""
+        self._values[place, key, theirs] = ours
+        self._latest[key, theirs] = ours
+        if key == "continue":
+            self._tokens[theirs] = ours
+        if isinstance(theirs, str) and isinstance(ours, str):
+            self._texts.update(zip(_ANY_UUID.findall(theirs), _ANY_UUID.findall(ours), strict=False))
+
+    def is_own(self, key: str, theirs: Json, ours: Json) -> bool:
+        """Whether two values that differ are ones that each server chose for itself. ``key`` is the field's name."""
+        if isinstance(theirs, int) and isinstance(ours, int):
+            ports = range(30000, 32768)
+            return key in ("nodePort", "healthCheckNodePort") and theirs in ports and ours in ports
+        if not (isinstance(theirs, str) and isinstance(ours, str)):
+            return False
+        if key == "resourceVersion":
+            return theirs.isdigit() and ours.isdigit()
+        if key in _ARBITRARY:
+            return bool(theirs) and bool(ours)
+        if key in ("clusterIP", "clusterIPs"):
+            return theirs.startswith(_SERVICE_RANGE) and ours.startswith(_SERVICE_RANGE)
+        return _just_written(theirs, ours, time.time()) or self.same_text(theirs, ours)
+
+    def same_text(self, theirs: str, ours: str) -> bool:
+        """Whether two texts are the same but for uids, made names and revisions."""
+        return theirs == ours or self.comparable(self.text(theirs)) == self.comparable(ours)
+
+    @staticmethod
+    def comparable(text: str) -> str:
+        """A text without uids, revisions and addresses of services."""
+        return _TEXT_ADDRESS.sub(r"\1(own)", _TEXT_REVISION.sub(r"\1(own)", _ANY_UUID.sub("(uid)", _opened(text))))
+
+    def text(self, text: str) -> str:
+        """A path or another text with our uids and made names."""
+        for theirs, ours in self._texts.items():
+            if theirs in text:
+                text = text.replace(theirs, ours)
+        return text
+
+    def target(self, place: str, target: str) -> str:
+        """The target of a request."""
+        path, mark, query = target.partition("?")
+        parts = []
+        for part in query.split("&") if mark else ():
+            key, _is, value = part.partition("=")
+            if key == "continue":
+                for token, ours in self._tokens.items():
+                    value = value.replace(quote(token, safe=""), quote(ours, safe=""))
+            else:
+                value = str(self._value(place, key, value))
+            parts.append(f"{key}={value}" if _is else key)
+        return self.text(path) + mark + "&".join(parts)
+
+    def body(self, place: str, text: str) -> str:
+        """The body of a request about the object at ``place``."""
+        return json.dumps(self._walk(place, "", json.loads(text)), separators=(",", ":")) if text else ""
+
+    def _walk(self, place: str, key: str, value: Json) -> Json:
+        if isinstance(value, dict):
+            path = value.get("path")
+            if isinstance(path, str) and "op" in value and "value" in value:
+                # The name of the field that it is in: a place in a list is none.
+                last = next(part for part in reversed(path.split("/")) if not part.isdigit())
+                return {**value, "value": self._walk(place, last, value["value"])}
+            return {self.text(name): self._walk(place, name, inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self._walk(place, key, inner) for inner in value]
+        return self._value(place, key, value)
+
+    def _value(self, place: str, key: str, value: Json) -> Json:
+        if isinstance(value, dict | list):
+            return value
+        found = self._values.get((place, key, value), self._latest.get((key, value)))
+        if found is not None and type(value) is not bool:
+            return found
+        return self.text(value) if isinstance(value, str) else value

@@ -1,0 +1,191 @@
+"""Sends recorded scenarios to our server and collects where it answers otherwise than kube-apiserver did."""
+
+import contextlib
+import http.client
+import re
+import ssl
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from tests.apiserver.recorded.comparing import Difference, differences
+from tests.apiserver.recorded.own import Translation
+from tests.apiserver.recorded.recording import Answer, Exchange, Scenario
+from tests.apiserver.recorded.rows import Row, explain
+from tests.apiserver.recorded.shown import shown
+
+Json = Any
+_PLACE = re.compile(r"^(/api/v1|/apis/[^/]+/[^/]+)(/namespaces/[^/]+(?=/[^/]+))?/[^/]+(/[^/]+)?")
+_SETTLING = ("/apis/apiextensions.k8s.io/v1/", "/apis/apiregistration.k8s.io/v1/")
+"""What the API server itself has controllers for: it was read until it stayed as it was."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One request that was answered otherwise, and the rows that explain it."""
+
+    seed: int
+    exchange: Exchange
+    ours: Answer
+    differences: tuple[Difference, ...]
+
+    def __str__(self) -> str:
+        exchange = self.exchange
+        asked = f"{exchange.method} {exchange.target} {exchange.content_type} {exchange.text[:1500]}"
+        lines = [f"seed {self.seed}: {exchange.answer.code} {self.ours.code} {asked}"]
+        return "\n    ".join([*lines, *map(str, self.differences)])
+
+
+@dataclass
+class Report:
+    """What came of it."""
+
+    requests: int = 0
+    granted: int = 0
+    refused: int = 0
+    rows: Counter[str] = field(default_factory=Counter)
+    unexplained: list[Found] = field(default_factory=list)
+    shown: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    """Values and diffs in recorded refusals, and whether ours has them."""
+
+    def summary(self) -> str:
+        """The figures."""
+        return (
+            f"{self.requests} requests, {self.granted} granted by both, {self.refused} refused by both, "
+            f"{sum(self.rows.values())} differ as {len(self.rows)} rows say, {len(self.unexplained)} unexplained; "
+            + ", ".join(
+                f"{self.shown[kind, True]} of {self.shown[kind, True] + self.shown[kind, False]} {kind} as recorded"
+                for kind in ("values", "diffs")
+            )
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary(), *map(str, self.unexplained)])
+
+
+class Player:
+    """Sends scenarios to one server, as its administrator."""
+
+    def __init__(self, host: str, port: int, context: ssl.SSLContext, token: str) -> None:
+        self._connection = http.client.HTTPSConnection(host, port, timeout=30, context=context)
+        self._token = token
+        self.report = Report()
+
+    def close(self) -> None:
+        """Hang up."""
+        with contextlib.suppress(OSError):
+            self._connection.close()
+
+    def play(self, scenario: Scenario, *, verbose: bool = False) -> None:
+        """One scenario, to its end or to the first request that one server grants and the other refuses."""
+        translation = Translation()
+        revisions: dict[str, tuple[str, str]] = {}
+        for exchanges in _steps(scenario):
+            exchange = exchanges[-1]
+            place = _place(exchange)
+            settles = len(exchanges) > 1 and exchange.target.startswith(_SETTLING)
+            ours = (self._settled if settles else self._ask)(exchange, place, translation)
+            found = differences(exchange, _where(place, exchange.answer), ours, translation)
+            found = [each for each in found if not _is_of_the_second(exchange, each)]
+            found += _written(exchange, ours, place, revisions)
+            self.report.shown.update(shown(exchange, ours, translation))
+            if verbose:
+                print(Found(scenario.seed, exchange, ours, tuple(found)))
+            if self._count(scenario.seed, exchange, ours, found):
+                return
+
+    def _count(self, seed: int, exchange: Exchange, ours: Answer, found: list[Difference]) -> bool:
+        report = self.report
+        report.requests += 1
+        report.granted += exchange.answer.accepted and ours.accepted
+        report.refused += not exchange.answer.accepted and not ours.accepted
+        rows: dict[str, Row] = {}
+        left = []
+        for difference in found:
+            row = explain(difference, exchange, ours)
+            if row is None:
+                left.append(difference)
+            else:
+                rows[row.about] = row
+        report.rows.update(list(rows))
+        if left:
+            report.unexplained.append(Found(seed, exchange, ours, tuple(left)))
+        return exchange.answer.accepted != ours.accepted
+
+    def _ask(self, exchange: Exchange, place: str, translation: Translation) -> Answer:
+        target = translation.target(place, exchange.target)
+        text = translation.body(place, exchange.text)
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": exchange.accept, "User-Agent": "fuzz/1"}
+        if text:
+            headers["Content-Type"] = exchange.content_type
+        self._connection.request(exchange.method, target, text.encode() or None, headers)
+        answer = self._connection.getresponse()
+        return Answer.read(answer.status, answer.read())
+
+    def _settled(self, exchange: Exchange, place: str, translation: Translation) -> Answer:
+        """What our server answers once the object has its conditions and stays as it is."""
+        seen: list[str] = []
+        while True:
+            answer = self._ask(exchange, place, translation)
+            body = answer.body if isinstance(answer.body, dict) else {}
+            seen.append((body.get("metadata") or {}).get("resourceVersion") or str(answer.code))
+            has_conditions = not answer.accepted or (body.get("status") or {}).get("conditions")
+            if (has_conditions and len(seen) > 3 and len(set(seen[-4:])) == 1) or len(seen) > 100:
+                return answer
+            time.sleep(0.02)
+
+
+def _steps(scenario: Scenario) -> Iterator[list[Exchange]]:
+    """The requests, those that were repeated as one step: reads were, until the server's controllers had done what they
+    do, or its cache had caught up."""
+    key = lambda exchange: (exchange.method, exchange.target, exchange.text)  # noqa: E731
+    for (method, _target, _text), group in groupby(scenario.exchanges, key):
+        exchanges = list(group)
+        if method == "GET":
+            yield exchanges
+        else:
+            yield from ([exchange] for exchange in exchanges)
+
+
+def _place(exchange: Exchange) -> str:
+    """The path of the object that a request is about, without its subresource, or of the collection."""
+    found = _PLACE.match(exchange.path)
+    return found[0] if found else exchange.path
+
+
+def _where(place: str, answer: Answer) -> str:
+    """The path of the object in an answer: a create names it only there."""
+    body = answer.body
+    if isinstance(body, dict) and "items" not in body and answer.code == 201:
+        name = (body.get("metadata") or {}).get("name")
+        if name and not place.endswith(f"/{name}"):
+            return f"{place}/{name}"
+    return place
+
+
+def _is_of_the_second(exchange: Exchange, difference: Difference) -> bool:
+    """Whether it is only about who owns the time of a condition that the server sets: one that it sets again within
+    the same second is no change."""
+    is_theirs = exchange.target.startswith(_SETTLING) and ".managedFields." in difference.path
+    return is_theirs and difference.path.endswith('.k:{"type":"Terminating"}.f:lastTransitionTime')
+
+
+def _written(exchange: Exchange, ours: Answer, place: str, revisions: dict[str, tuple[str, str]]) -> list[Difference]:
+    """Whether one server stored what the other found unchanged."""
+    theirs = exchange.answer
+    if not (theirs.accepted and ours.accepted and isinstance(theirs.body, dict) and isinstance(ours.body, dict)):
+        return []
+    metas = [body.get("metadata") or {} for body in (theirs.body, ours.body)]
+    now = tuple(str(meta.get("resourceVersion", "")) for meta in metas)
+    if exchange.dry_run or "items" in theirs.body or not all(now) or theirs.body.get("kind") == "Scale":
+        return []
+    where = _where(place, theirs)
+    before = revisions.get(where)
+    revisions[where] = (now[0], now[1])
+    if exchange.method not in ("PUT", "PATCH") or before is None:
+        return []
+    wrote = [one != other for one, other in zip(before, now, strict=True)]
+    return [] if wrote[0] == wrote[1] else [Difference("written", *wrote)]

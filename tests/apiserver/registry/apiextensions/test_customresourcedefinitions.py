@@ -1,0 +1,218 @@
+"""What becomes of CustomResourceDefinitions that are written to: names, conditions, stored versions, deletion. As a
+kube-apiserver v1.20.2 answers, and where that has changed, upstream's code of v1.36."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Answer, Api, Object
+
+from pilothouse.apiserver.customresources.controller import CustomResources
+from pilothouse.apiserver.customresources.structural import validate_schema
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.storage import Record
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+FOOS = DEFINITIONS + "/foos.example.com"
+NAMES = {"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"}
+SCHEMA: Object = {"openAPIV3Schema": {"type": "object"}}
+V1: Object = {"name": "v1", "served": True, "storage": True, "schema": SCHEMA}
+
+
+def definition(**spec: Any) -> Object:
+    whole = {"group": "example.com", "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"}, **spec}
+    return {"metadata": {"name": "foos.example.com"}, "spec": {"versions": [V1], **whole}}
+
+
+def conditions(answer: Answer) -> dict[str, tuple[str, str]]:
+    return {found["type"]: (found["status"], found["reason"]) for found in answer.body["status"]["conditions"]}
+
+
+def causes(answer: Answer) -> list[tuple[str, str]]:
+    assert answer.status == 422, answer.text
+    return [(cause["field"], cause["message"]) for cause in answer.body["details"]["causes"]]
+
+
+async def established(api: Api, **spec: Any) -> Object:
+    await api.made(DEFINITIONS, definition(**spec))
+    return (await api.get(FOOS)).body
+
+
+async def test_names_that_somebody_else_wrote_into_the_status_are_put_right(api: Api) -> None:
+    wrong = await established(api)
+    wrong["status"] = {"acceptedNames": {"plural": "bars", "kind": "Bar"}}
+    answer = await api.put(FOOS + "/status", wrong)
+    then = await api.get(FOOS)
+    assert answer.body["status"]["acceptedNames"] == {"plural": "bars", "kind": "Bar"}
+    assert answer.body["status"]["storedVersions"] == ["v1"], "the default where there are none"
+    assert then.body["status"]["acceptedNames"] == NAMES
+    assert conditions(then) == {
+        "NamesAccepted": ("True", "NoConflicts"),
+        "Established": ("True", "InitialNamesAccepted"),
+    }
+
+
+async def test_conditions_are_left_alone_where_the_names_are_right(api: Api) -> None:
+    made = await established(api)
+    made["status"]["conditions"][0]["reason"] = "Why"
+    await api.put(FOOS + "/status", made)
+    assert conditions(await api.get(FOOS))["NamesAccepted"] == ("True", "Why")
+
+
+async def test_accepted_names_are_judged(api: Api) -> None:
+    made = await established(api)
+    made["status"]["acceptedNames"] = {"plural": "", "kind": "Foo", "listKind": "Foo"}
+    [(field, told)] = causes(await api.put(FOOS + "/status", made))
+    assert field == "status.acceptedNames.listKind"
+    assert told.endswith("kind and listKind may not be the same")
+
+
+async def test_a_stored_version_that_is_gone_is_told_of_at_every_update(api: Api) -> None:
+    made = await established(api)
+    made["status"]["storedVersions"] = ["v1", "v0"]
+    await api.put(FOOS + "/status", made)
+    [(field, told)] = causes(await api.patch(FOOS, {"metadata": {"labels": {"a": "b"}}}))
+    assert field == "status.storedVersions[1]"
+    assert "missing from spec.versions; v0 was previously a storage version" in told
+
+
+async def test_a_storage_version_that_is_there_twice_is_missed_once(api: Api) -> None:
+    answer = await api.post(DEFINITIONS, definition(versions=[V1, V1]))
+    assert ("status.storedVersions", 'Invalid value: ["v1"]: must have the storage version v1') in causes(answer)
+
+
+async def test_of_two_storage_versions_an_update_stores_the_first(api: Api) -> None:
+    await established(api)
+    assert ("status.storedVersions", 'Invalid value: ["v1"]: must have the storage version v2') in causes(
+        await api.patch(FOOS, {"spec": {"versions": [V1, {**V1, "name": "v2"}]}})
+    )
+
+
+_WITH_DEFAULT = {"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}}}
+_SELECTED = {"selectableFields": [{"jsonPath": ".a"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param(
+            {"versions": [{**V1, "schema": _WITH_DEFAULT}], "preserveUnknownFields": True},
+            [("spec.preserveUnknownFields", "true: must be false in order to use defaults in the schema")],
+            id="defaults and unknown fields",
+        ),
+        pytest.param(
+            {"preserveUnknownFields": True, "conversion": {"strategy": "Webhook"}},
+            [("spec.conversion.strategy", '"Webhook": must be None if spec.preserveUnknownFields is true')],
+            id="conversion and unknown fields",
+        ),
+        pytest.param(
+            {"versions": [{**V1, **_SELECTED, "schema": None}]},
+            [("spec.selectableFields", '"": may only be set when validations.schema is included')],
+            id="selectable fields without a schema",
+        ),
+        pytest.param(
+            {"versions": [{**V1, **_SELECTED}, {**V1, "name": "v2", "storage": False}]},
+            [
+                (
+                    "spec.versions[0].selectableFields",
+                    '"": may only be set when `version.schema.openAPIV3Schema` is not included',
+                )
+            ],
+            id="selectable fields of one version, whose schema is that of all",
+        ),
+    ],
+)
+async def test_what_does_not_go_together(api: Api, spec: Any, expected: list[tuple[str, str]]) -> None:
+    found = causes(await api.post(DEFINITIONS, definition(**spec)))
+    assert [(field, f"Invalid value: {text}") for field, text in expected] == [
+        one for one in found if one[0] in dict(expected)
+    ][:1]
+
+
+@pytest.mark.parametrize("part", ["", "/status"])
+async def test_an_update_names_the_revision_that_it_builds_on(api: Api, part: str) -> None:
+    made = await established(api)
+    del made["metadata"]["resourceVersion"]
+    assert [field for field, _ in causes(await api.put(FOOS + part, made))] == ["metadata.resourceVersion"]
+
+
+async def test_no_name_but_its_own_may_be_generated(api: Api) -> None:
+    body = definition()
+    body["metadata"] = {"name": "foos.example.com", "generateName": "foo-"}
+    told = 'Invalid value: "foo-": must be spec.names.plural+"."+spec.group'
+    assert causes(await api.post(DEFINITIONS, body)) == [("metadata.generateName", told)]
+
+
+async def test_a_conversion_that_says_nothing_lacks_its_strategy(api: Api) -> None:
+    answer = await api.post(DEFINITIONS, definition(conversion={}))
+    assert ("spec.conversion.strategy", "Required value") in causes(answer)
+
+
+async def test_the_first_deletion_only_marks(api: Api) -> None:
+    """Whatever the propagation policy: the objects are deleted by the definition's own finalizer."""
+    await established(api)
+    answer = await api.delete(FOOS, {"propagationPolicy": "Orphan"})
+    then = await api.get(FOOS)
+    assert answer.body["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+    assert conditions(answer)["Terminating"] == ("True", "InstanceDeletionPending")
+    assert then.status == 404
+
+
+@pytest.mark.parametrize(("field", "name"), [("uid", "UID"), ("resourceVersion", "ResourceVersion")])
+async def test_a_deletion_of_another_definition_is_refused(api: Api, field: str, name: str) -> None:
+    await established(api)
+    answer = await api.delete(FOOS, {"preconditions": {field: "17"}})
+    assert answer.status == 409
+    assert f"Precondition failed: {name} in precondition: 17, {name} in object meta: " in answer.message
+
+
+async def test_a_kind_of_elsewhere_is_no_kind_of_this_part_of_the_server(api: Api) -> None:
+    answer = await api.post(DEFINITIONS, {"kind": "Other", "apiVersion": "apiextensions.k8s.io/v1"})
+    assert '"k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:' in answer.message
+
+
+async def test_what_is_false_of_a_schema_is_not_stored(api: Api) -> None:
+    schema = {"type": "object", "x-kubernetes-int-or-string": False, "x-kubernetes-embedded-resource": False}
+    body = definition(versions=[{**V1, "schema": {"openAPIV3Schema": schema}}])
+    answer = await api.post(DEFINITIONS, body)
+    assert answer.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"] == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    "unsupported",
+    [
+        pytest.param({"patternProperties": {"^a": {"type": "string"}}}, id="at the root"),
+        pytest.param({"properties": {"a": {"type": "array", "items": [{"type": "string"}]}}}, id="a list of items"),
+        pytest.param({"anyOf": [{"dependencies": {"a": ["b"]}}]}, id="in a branch"),
+    ],
+)
+def test_the_structure_is_judged_of_what_can_have_one(unsupported: Object) -> None:
+    shapeless = {"properties": {"metadata": {"type": "array", "items": {"type": "string"}}}}
+    told = [problem.field for problem in validate_schema({"type": "object", **shapeless}, "s")]
+    assert "s.properties[metadata]" in told
+    mixed = {"type": "object", **unsupported}
+    mixed["properties"] = {**shapeless["properties"], **unsupported.get("properties", {})}
+    told = [problem.field for problem in validate_schema(mixed, "s")]
+    assert told
+    assert "s.properties[metadata]" not in told
+
+
+async def test_a_definition_that_was_made_anew_meanwhile_is_not_taken_for_the_old_one(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the objects of the old one are deleted, which takes a while."""
+    await established(api)
+    foo = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f"}}
+    await api.made("/apis/example.com/v1/namespaces/default/foos", foo)
+    delete_instance = CustomResources._delete_instance
+
+    async def replace_and_delete(self: CustomResources, info: ResourceInfo, record: Record) -> None:
+        monkeypatch.undo()
+        await api.patch(FOOS, {"metadata": {"finalizers": None}})
+        await api.made(DEFINITIONS, definition())
+        await delete_instance(self, info, record)
+
+    monkeypatch.setattr(CustomResources, "_delete_instance", replace_and_delete)
+    await api.delete(FOOS)
+    answer = await api.get(FOOS)
+    assert answer.status == 200, answer.text
+    assert set(conditions(answer)) == {"NamesAccepted", "Established"}

@@ -1,0 +1,225 @@
+"""HorizontalPodAutoscalers of both versions: nothing gets lost between them."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.apiserver.api import JSON_PATCH, MERGE, Api, Object
+from tests.golden import Golden
+
+V1, V2 = (f"/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers" for version in ("v1", "v2"))
+CARRIED = "autoscaling.alpha.kubernetes.io/"
+
+TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+CPU: Object = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+}
+SELECTOR = {"matchLabels": {"a": "b"}}
+ABOUT = {"apiVersion": "v1", "kind": "Service", "name": "s"}
+METRICS: list[Object] = [
+    {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}},
+    {
+        "type": "Pods",
+        "pods": {
+            "metric": {"name": "hits<&>", "selector": SELECTOR},
+            "target": {"type": "AverageValue", "averageValue": "10"},
+        },
+    },
+    {
+        "type": "Object",
+        "object": {
+            "describedObject": ABOUT,
+            "metric": {"name": "hits"},
+            "target": {"type": "Value", "value": "7"},
+        },
+    },
+    {"type": "External", "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "30"}}},
+]
+CONTAINER = {
+    "type": "ContainerResource",
+    "containerResource": {
+        "name": "cpu",
+        "container": "c",
+        "target": {"type": "Utilization", "averageUtilization": 60},
+    },
+}
+RULES = {
+    "stabilizationWindowSeconds": 30,
+    "selectPolicy": "Min",
+    "policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}],
+}
+BEHAVIOR = {"scaleUp": RULES, "scaleDown": {**RULES, "stabilizationWindowSeconds": 300}}
+SPEC = {"scaleTargetRef": TARGET, "minReplicas": 2, "maxReplicas": 5, "metrics": [*METRICS, CPU], "behavior": BEHAVIOR}
+STATUS = {
+    "observedGeneration": 1,
+    "currentReplicas": 2,
+    "desiredReplicas": 3,
+    "currentMetrics": [
+        {
+            "type": "Resource",
+            "resource": {"name": "cpu", "current": {"averageUtilization": 40, "averageValue": "400m"}},
+        },
+        {"type": "Pods", "pods": {"metric": {"name": "hits"}, "current": {"averageValue": "12"}}},
+        {
+            "type": "Object",
+            "object": {"describedObject": ABOUT, "metric": {"name": "hits"}, "current": {"value": "5"}},
+        },
+        {
+            "type": "External",
+            "external": {"metric": {"name": "queue", "selector": SELECTOR}, "current": {"value": "3"}},
+        },
+    ],
+    "conditions": [
+        {
+            "type": "AbleToScale",
+            "status": "True",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "reason": "R",
+            "message": "a < b",
+        }
+    ],
+}
+
+
+async def test_a_client_of_v1_that_sends_back_what_it_read_loses_nothing(api: Api) -> None:
+    spec = {**SPEC, "metrics": [*METRICS, CONTAINER, CPU]}
+    await api.made(V2, {"metadata": {"name": "h", "annotations": {"mine": "1"}}, "spec": spec})
+    await api.ask("PATCH", V2 + "/h/status", {"status": STATUS}, MERGE)
+    before = (await api.get(V2 + "/h")).body
+    read = (await api.get(V1 + "/h")).body
+    read["spec"]["maxReplicas"] = 9
+    await api.put(V1 + "/h", read)
+    status = (await api.get(V1 + "/h")).body
+    status["status"]["desiredReplicas"] = 4
+    await api.put(V1 + "/h/status", status)
+    after = (await api.get(V2 + "/h")).body
+    shown = await api.get(V1 + "/h")
+    before["spec"]["maxReplicas"], before["status"]["desiredReplicas"] = 9, 4
+    assert (after["spec"], after["status"]) == (before["spec"], before["status"])
+    assert after["metadata"]["annotations"] == {"mine": "1"}
+    assert shown.body["spec"]["targetCPUUtilizationPercentage"] == 50
+    assert shown.body["status"]["currentCPUUtilizationPercentage"] == 40
+    names = ("metrics", "current-metrics", "behavior", "conditions")
+    assert set(shown.meta["annotations"]) == {"mine", *(CARRIED + name for name in names)}
+    assert "hits\\u003c\\u0026\\u003e" in shown.meta["annotations"][CARRIED + "metrics"]
+
+
+async def test_the_status_field_of_v1_is_the_cpu_of_v2(api: Api) -> None:
+    await api.made(V1, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
+    body = {"status": {"currentReplicas": 1, "desiredReplicas": 1, "currentCPUUtilizationPercentage": 33}}
+    written = await api.ask("PATCH", V1 + "/h/status", body, MERGE)
+    written, first, second = [
+        written.body["status"],
+        *[(await api.get(path + "/h")).body["status"] for path in (V1, V2)],
+    ]
+    assert written == first == {"currentReplicas": 1, "desiredReplicas": 1, "currentCPUUtilizationPercentage": 33}
+    current = {"averageUtilization": 33}
+    assert second["currentMetrics"] == [{"type": "Resource", "resource": {"name": "cpu", "current": current}}]
+
+
+async def test_a_status_written_in_v1_leaves_the_metrics_of_the_spec(api: Api) -> None:
+    made = await api.made(V2, {"metadata": {"name": "h"}, "spec": SPEC})
+    read = (await api.get(V1 + "/h")).body
+    read["metadata"]["annotations"] = {"mine": "1"}
+    read["status"]["desiredReplicas"] = 4
+    await api.put(V1 + "/h/status", read)
+    spec = made["spec"]
+    after = (await api.get(V2 + "/h")).body
+    assert after["spec"] == spec
+    assert after["metadata"]["annotations"] == {"mine": "1"}
+    assert after["status"]["desiredReplicas"] == 4
+
+
+@pytest.mark.parametrize("part", ["", "/status"])
+async def test_an_object_metric_with_an_average_value_gets_no_value_of_zero(api: Api, part: str) -> None:
+    """v1 cannot leave the value out, and a target of zero is invalid (``Convert_v1_ObjectMetricSource``, v1.36)."""
+    target = {"type": "AverageValue", "averageValue": "5"}
+    metric = {"type": "Object", "object": {"describedObject": ABOUT, "metric": {"name": "hits"}, "target": target}}
+    await api.made(V2, {"metadata": {"name": "h"}, "spec": {**SPEC, "metrics": [metric]}})
+    read = (await api.get(V1 + "/h")).body
+    read["spec"]["maxReplicas"] = 9
+    written = await api.put(f"{V1}/h{part}", read)
+    status = written.status
+    spec = (await api.get(V2 + "/h")).body["spec"]
+    assert (status, spec["metrics"]) == (200, [metric])
+
+
+async def test_other_metrics_are_enough_and_unreadable_ones_are_none(api: Api) -> None:
+
+    default = {**CPU, "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
+    shown = []
+    memory = [{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}}]
+    of_no_type = json.dumps([{"type": "Resource", "resource": {"name": 5}}])
+    no_amount = json.dumps([{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "x"}}])
+    texts = (json.dumps(memory), "no JSON", "[]", of_no_type, no_amount)
+    for name, text in zip("abcde", texts, strict=True):
+        meta = {"name": name, "annotations": {CARRIED + "metrics": text}}
+        await api.made(V1, {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
+        shown.append((await api.get(f"{V2}/{name}")).body["spec"]["metrics"])
+    assert shown == [[METRICS[0]], *[[default]] * 4]
+
+
+async def test_annotations_that_stand_for_fields_are_nothing_in_v2(api: Api) -> None:
+    meta = {"name": "h", "annotations": {CARRIED + "metrics": "[]", CARRIED + "scale-up-tolerance": "1"}}
+    assert (
+        "annotations"
+        not in (await api.made(V2, {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}}))[
+            "metadata"
+        ]
+    )
+
+
+async def test_an_update_of_v1_stores_no_average_that_nobody_reported(api: Api) -> None:
+    made = await api.made(V1, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
+    made["status"] = {"currentReplicas": 0, "desiredReplicas": 0, "currentCPUUtilizationPercentage": 59}
+    reported = (await api.put(V1 + "/h/status", made)).body
+    updated = (await api.put(V1 + "/h", {**reported, "spec": {**reported["spec"], "maxReplicas": 4}})).body
+    path = f"/metadata/annotations/{CARRIED.replace('/', '~1')}current-metrics"
+    patch = [{"op": "replace", "path": path, "value": "x"}]
+    patched = (await api.ask("PATCH", V1 + "/h/status", patch, JSON_PATCH)).body
+    current = (await api.get(V2 + "/h")).body["status"]["currentMetrics"]
+    updated = updated["metadata"]["resourceVersion"]
+    patched = patched["metadata"]["resourceVersion"]
+    assert current == [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 59}}}]
+    assert updated == patched, "what cannot be read counts as absent, so that nothing changes"
+
+
+async def test_a_dry_run_shows_what_would_be_stored(api: Api) -> None:
+    meta = {"name": "h", "annotations": {CARRIED + "conditions": "[]"}}
+    body = {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}}
+    assert "annotations" not in (await api.made(V1 + "?dryRun=All", body))["metadata"]
+
+
+async def test_writes_of_both_versions_in_turn(api: Api, golden: Golden) -> None:
+    """What both versions show after each write: compared with a kube-apiserver v1.20.2 (``autoscaling/v2beta2``), but
+    for the tolerance, which is newer, and for empty counts and amounts, which v1.20 stored in its first version."""
+    shown: dict[str, list[Any]] = {}
+
+    async def write(about: str, method: str, path: str, body: Object) -> tuple[Object, Object]:
+        answer = await api.ask(method, path, body)
+        assert answer.status < 300, answer.text
+        both = [(await api.get(path + "/h")).body for path in (V1, V2)]
+        shown[about] = [_essence(obj) for obj in both]
+        return both[0], both[1]
+
+    _, second = await write("create v2", "POST", V2, {"metadata": {"name": "h"}, "spec": SPEC})
+    first, _ = await write("status v2", "PUT", V2 + "/h/status", {**second, "status": STATUS})
+    first["spec"]["targetCPUUtilizationPercentage"] = 70
+    first["metadata"]["annotations"]["mine"] = "1"
+    first, _ = await write("update v1", "PUT", V1 + "/h", first)
+    first["status"]["currentCPUUtilizationPercentage"] = 1
+    first, _ = await write("status v1: the annotation counts, not the field", "PUT", V1 + "/h/status", first)
+    without = {**first, "metadata": {"name": "h"}}
+    first, _ = await write("update v1 without annotations: no more metrics", "PUT", V1 + "/h", without)
+    without = {**first, "metadata": {"name": "h"}}
+    await write("status v1 without annotations: the field counts", "PUT", V1 + "/h/status", without)
+    golden.check("autoscaler_forms", shown)
+
+
+def _essence(obj: Object) -> Object:
+    annotations = {
+        name: json.loads(text) if name.startswith(CARRIED) else text
+        for name, text in (obj["metadata"].get("annotations") or {}).items()
+    }
+    return {"annotations": annotations, "spec": obj["spec"], "status": obj["status"]}

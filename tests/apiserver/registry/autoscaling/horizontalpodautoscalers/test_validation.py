@@ -1,0 +1,249 @@
+"""What autoscalers may be told (kubernetes ``pkg/apis/autoscaling/validation/validation_test.go``, v1.36)."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Api, Object
+
+from pilothouse.apiserver.registry.autoscaling.horizontalpodautoscalers.validation import (
+    validate_horizontal_pod_autoscaler_spec,
+)
+
+V1, V2 = (f"/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers" for version in ("v1", "v2"))
+TARGET: Object = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+SPEC: Object = {"scaleTargetRef": TARGET, "minReplicas": 1, "maxReplicas": 3}
+SHARE = {"type": "Utilization", "averageUtilization": 50}
+AVERAGE = {"type": "AverageValue", "averageValue": "1"}
+ABOUT = {"kind": "Service", "name": "s", "apiVersion": "v1"}
+NAMED = {"name": "hits"}
+M = "spec.metrics[0]"
+NO_GROUP = "apiVersion must specify API group"
+
+
+def _told(spec: Object, before: Object | None = None) -> list[str]:
+    before = None if before is None else {**SPEC, **before}
+    return [f"{each.field}: {each.text}" for each in validate_horizontal_pod_autoscaler_spec({**SPEC, **spec}, before)]
+
+
+def _metric(kind: str, **sources: Any) -> Object:
+    return {"metrics": [{"type": kind, **sources}]}
+
+
+def _up(**rules: Any) -> Object:
+    policies = [{"type": "Pods", "value": 1, "periodSeconds": 1800}]
+    return {"behavior": {"scaleUp": {"policies": policies, "stabilizationWindowSeconds": 3600, **rules}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "before"),
+    [
+        pytest.param(_metric("Resource", resource={"name": "cpu", "target": SHARE}), None, id="resources of pods"),
+        pytest.param(
+            _metric("ContainerResource", containerResource={"name": "cpu", "container": "c", "target": AVERAGE}),
+            None,
+            id="resources of containers",
+        ),
+        pytest.param(_metric("Pods", pods={"metric": NAMED, "target": AVERAGE}), None, id="pods"),
+        pytest.param(
+            _metric(
+                "Object", object={"describedObject": ABOUT, "metric": NAMED, "target": {"type": "Value", "value": "1m"}}
+            ),
+            None,
+            id="other objects",
+        ),
+        pytest.param(_metric("External", external={"metric": NAMED, "target": AVERAGE}), None, id="something else"),
+        pytest.param(_up(tolerance="0", selectPolicy="Disabled"), None, id="rules"),
+        pytest.param({"scaleTargetRef": {"kind": "ReplicationController", "name": "r"}}, None, id="of the core group"),
+        pytest.param(
+            {"scaleTargetRef": {"kind": "D", "name": "r"}},
+            {"scaleTargetRef": {"kind": "D", "name": "d"}},
+            id="as it was",
+        ),
+        pytest.param(
+            {
+                **_metric("External", external={"metric": NAMED, "target": AVERAGE}),
+                "minReplicas": 0,
+            },
+            {"minReplicas": 0},
+            id="to nothing, as before",
+        ),
+    ],
+)
+def test_what_autoscalers_may_be_told(spec: Object, before: Object | None) -> None:
+    assert _told(spec, before) == []
+
+
+NEEDED = "Required value: must populate information for the given metric source"
+KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "Resource"'
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        pytest.param(
+            {"minReplicas": 0, "maxReplicas": -1},
+            [
+                "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
+                "spec.maxReplicas: Invalid value: -1: must be greater than or equal to 1",
+                "spec.maxReplicas: Invalid value: -1: must be greater than or equal to `minReplicas`",
+                "spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to "
+                "zero replicas",
+            ],
+            id="some pods",
+        ),
+        pytest.param(
+            {"maxReplicas": 0},
+            [
+                "spec.maxReplicas: Required value: must be set and greater than 0",
+                "spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`",
+            ],
+            id="not more than none",
+        ),
+        pytest.param(
+            {"scaleTargetRef": {"kind": "ReplicaSet", "name": "r", "apiVersion": "v1"}},
+            [f'spec.scaleTargetRef.apiVersion: Invalid value: "v1": {NO_GROUP}'],
+            id="of another group",
+        ),
+        pytest.param(
+            {"scaleTargetRef": {"kind": "ReplicationController", "name": "", "apiVersion": "a/b/c"}},
+            [
+                "spec.scaleTargetRef.name: Required value",
+                'spec.scaleTargetRef.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
+            ],
+            id="of no group",
+        ),
+        pytest.param(
+            _metric(""),
+            [
+                f"{M}.type: Required value: must specify a metric source type",
+                f'{M}.type: Unsupported value: "": {KINDS}',
+                f'{M}.type: Unsupported value: "": {KINDS}',
+            ],
+            id="no kind",
+        ),
+        pytest.param(
+            _metric("Pods", resource={"name": "cpu", "target": SHARE}), [f"{M}.pods: {NEEDED}"], id="no source"
+        ),
+        pytest.param(
+            _metric("Resource", resource={"name": "cpu", "target": SHARE}, pods={}, external={}),
+            [
+                f"{M}.external.metric.name: Required value: must specify a metric name",
+                f"{M}.external.target.type: Required value: must specify a metric target type",
+                f'{M}.external.target.type: Invalid value: "": must be either Utilization, Value, or AverageValue',
+                f"{M}.external.target.averageValue: Required value: must set either a target value for metric or a "
+                "per-pod target",
+                f"{M}.external: Forbidden: must populate the given metric source only",
+                f"{M}.pods: Forbidden: must populate the given metric source only",
+            ],
+            id="several sources",
+        ),
+        pytest.param(
+            _metric("Resource", resource={"target": {"type": "Value", "value": "0", "averageValue": "-1"}}),
+            [
+                f"{M}.resource.name: Required value: must specify a resource name",
+                f'{M}.resource.target.value: Invalid value: "0": must be positive',
+                f'{M}.resource.target.averageValue: Invalid value: "-1": must be positive',
+            ],
+            id="a resource has a name",
+        ),
+        pytest.param(
+            _metric("Resource", resource={"name": "cpu", "target": {"type": "Utilization"}}),
+            [
+                f"{M}.resource.target.averageUtilization: Required value: must set either a target raw value or a "
+                "target utilization"
+            ],
+            id="a target of nothing",
+        ),
+        pytest.param(
+            _metric("Resource", resource={"name": "cpu", "target": {**AVERAGE, "averageUtilization": 0}}),
+            [
+                f"{M}.resource.target.averageUtilization: Invalid value: 0: must be greater than 0",
+                f"{M}.resource.target.averageValue: Forbidden: may not set both a target raw value and a target "
+                "utilization",
+            ],
+            id="two targets",
+        ),
+        pytest.param(
+            _metric("ContainerResource", containerResource={"name": "pods", "target": SHARE}),
+            [
+                f'{M}.containerResource.name: Invalid value: "pods": must be a standard resource for containers',
+                f"{M}.containerResource.container: Required value: must specify a container",
+            ],
+            id="a container",
+        ),
+        pytest.param(
+            _metric("Pods", pods={"metric": {"name": "a/b"}, "target": {"type": "Value", "value": "1"}}),
+            [
+                f"{M}.pods.metric.name: Invalid value: \"a/b\": may not contain '/'",
+                f"{M}.pods.target.averageValue: Required value: must specify a positive target averageValue",
+            ],
+            id="a metric of pods",
+        ),
+        pytest.param(
+            _metric(
+                "Object",
+                object={"describedObject": {"name": "a", "apiVersion": "a/b/c"}, "metric": NAMED, "target": SHARE},
+            ),
+            [
+                f"{M}.object.describedObject.kind: Required value",
+                f'{M}.object.describedObject.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
+                f"{M}.object.target.averageValue: Required value: must set either a target value or averageValue",
+            ],
+            id="a metric of an object",
+        ),
+        pytest.param(
+            _metric("External", external={"metric": NAMED, "target": {**AVERAGE, "value": "1"}}),
+            [f"{M}.external.target.value: Forbidden: may not set both a target value for metric and a per-pod target"],
+            id="a metric of something else",
+        ),
+        pytest.param(
+            _up(stabilizationWindowSeconds=-1, selectPolicy="X", policies=[], tolerance="-0.1"),
+            [
+                "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to "
+                "zero",
+                'spec.behavior.scaleUp.selectPolicy: Unsupported value: "X": supported values: "Disabled", "Max", '
+                '"Min"',
+                "spec.behavior.scaleUp.policies: Required value: must specify at least one Policy",
+                'spec.behavior.scaleUp.tolerance: Invalid value: "-0.1": must be greater than or equal to 0',
+            ],
+            id="no rules",
+        ),
+        pytest.param(
+            _up(stabilizationWindowSeconds=3601, policies=[{"type": "X"}, {"type": "Pods", "periodSeconds": 1801}]),
+            [
+                "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to "
+                "3600",
+                'spec.behavior.scaleUp.policies[0].type: Unsupported value: "X": supported values: "Percent", "Pods"',
+                "spec.behavior.scaleUp.policies[0].value: Invalid value: 0: must be greater than zero",
+                "spec.behavior.scaleUp.policies[0].periodSeconds: Invalid value: 0: must be greater than zero",
+                "spec.behavior.scaleUp.policies[1].value: Invalid value: 0: must be greater than zero",
+                "spec.behavior.scaleUp.policies[1].periodSeconds: Invalid value: 1801: must be less than or equal to "
+                "1800",
+            ],
+            id="too long",
+        ),
+    ],
+)
+def test_what_autoscalers_may_not_be_told(spec: Object, told: list[str]) -> None:
+    assert _told(spec) == told
+
+
+async def test_the_older_form_is_judged_like_the_newer_one(api: Api) -> None:
+    text = '[{"type": "Pods", "pods": {"metricName": "", "targetAverageValue": "1"}}]'
+    annotations = {"autoscaling.alpha.kubernetes.io/metrics": text}
+    meta = {"name": "h", "annotations": annotations}
+    causes = (await api.post(V1, {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})).body[
+        "details"
+    ]["causes"]
+    assert [cause["field"] for cause in causes] == [f"{M}.pods.metric.name"]
+
+
+async def test_an_autoscaler_that_named_no_group_may_go_on(api: Api) -> None:
+    key = "autoscaling/horizontalpodautoscalers/default/h"
+    await api.made(V2, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
+    await api.rewrite(key, '"apps/v1"', '"v1"')
+    other = {"scaleTargetRef": {"kind": "ReplicaSet"}}
+    assert [(await api.patch(f"{V2}/h", {"spec": change})).status for change in ({"maxReplicas": 4}, other)] == [
+        200,
+        422,
+    ]

@@ -1,0 +1,257 @@
+"""CertificateSigningRequests: who asks, who approves (after kubernetes' strategy and validation, v1.36)."""
+
+import base64
+from functools import lru_cache
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Api, Object
+
+from pilothouse.env import virtual
+from pilothouse.serving.certificates import make_authority
+
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+NOW = "2026-01-01T00:00:00Z"
+
+
+@lru_cache
+def _certificate(name: str) -> bytes:
+    return make_authority(name, virtual.START).certificate
+
+
+def _encoded(pem: bytes) -> str:
+    return base64.b64encode(pem).decode()
+
+
+@lru_cache(maxsize=1)
+def _pem() -> str:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
+    return base64.b64encode(request.public_bytes(serialization.Encoding.PEM)).decode()
+
+
+def _request(**more: Any) -> Object:
+    spec = {
+        "request": _pem(),
+        "signerName": "kubernetes.io/kube-apiserver-client",
+        "usages": ["client auth"],
+        **more,
+    }
+    return {"metadata": {"name": "r"}, "spec": spec}
+
+
+def _condition(kind: str = "Approved", **more: Any) -> Object:
+    return {"type": kind, "status": "True", "reason": "ByHand", "message": "yes", **more}
+
+
+async def test_a_request_says_who_asked_whatever_its_body_says(api: Api) -> None:
+    made = await api.made(
+        REQUESTS, {**_request(username="somebody", groups=["g"]), "status": {"conditions": [_condition()]}}
+    )
+    assert made["spec"]["username"] == "admin"
+    assert made["spec"]["groups"] == ["system:masters"]
+    assert made["status"] == {}
+
+
+async def test_approval_stamps_its_condition_and_changes_nothing_else(api: Api) -> None:
+    made = await api.made(REQUESTS, _request())
+    made["status"] = {"conditions": [_condition()], "certificate": "eA=="}
+    made["spec"]["signerName"] = "example.com/other"
+    answer = await api.put(REQUESTS + "/r/approval", made)
+    assert answer.status == 200, answer.text
+    assert answer.body["status"] == {"conditions": [{**_condition(), "lastUpdateTime": NOW, "lastTransitionTime": NOW}]}
+    assert answer.body["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client"
+
+
+@pytest.mark.parametrize(
+    ("target", "conditions", "message"),
+    [
+        pytest.param(
+            "approval",
+            [_condition(), _condition("Denied")],
+            'status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive',
+            id="both at once",
+        ),
+        pytest.param(
+            "approval",
+            [_condition(status="False")],
+            'status.conditions[0].status: Unsupported value: "False": supported values: "True"',
+            id="not really approved",
+        ),
+        pytest.param(
+            "status",
+            [_condition()],
+            'status.conditions: Forbidden: updates may not add a condition of type "Approved"',
+            id="approved through status",
+        ),
+    ],
+)
+async def test_approvals_that_are_refused(api: Api, target: str, conditions: list[Object], message: str) -> None:
+    await api.made(REQUESTS, _request())
+    answer = await api.patch(f"{REQUESTS}/r/{target}", {"status": {"conditions": conditions}})
+    assert (answer.status, answer.message) == (
+        422,
+        f'CertificateSigningRequest.certificates.k8s.io "r" is invalid: {message}',
+    )
+
+
+@pytest.mark.parametrize("kind", ["Approved", "Denied"])
+async def test_whoever_approves_may_say_it_again_in_other_words_and_later(api: Api, kind: str) -> None:
+    await api.made(REQUESTS, _request())
+    await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition(kind)]}})
+    later = _condition(kind, message="still", lastUpdateTime="2026-01-02T00:00:00Z")
+    answer = await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [later]}})
+    assert answer.status == 200, answer.text
+    later = _condition(kind, message="still", lastUpdateTime="2026-01-02T00:00:00Z", lastTransitionTime=NOW)
+    assert answer.body["status"] == {"conditions": [later]}
+
+
+async def test_the_signer_leaves_the_approval_as_it_was(api: Api) -> None:
+    await api.made(REQUESTS, _request())
+    await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
+    answer = await api.patch(REQUESTS + "/r/status", {"status": {"conditions": [_condition(message="mine")]}})
+    assert answer.status == 200, answer.text
+    assert answer.body["status"]["conditions"][0]["message"] == "yes"
+
+
+async def test_an_approval_is_not_taken_back(api: Api) -> None:
+    await api.made(REQUESTS, _request())
+    await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
+    answer = await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": []}})
+    assert answer.status == 422
+    assert answer.message.endswith(
+        'status.conditions: Forbidden: updates may not remove a condition of type "Approved"'
+    )
+
+
+async def test_the_signer_adds_the_certificate_once(api: Api) -> None:
+    certificate = _encoded(_certificate("a"))
+    await api.made(REQUESTS, _request())
+    await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
+    signed = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": certificate}})
+    other = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": _encoded(_certificate("b"))}})
+    gone = await api.patch(REQUESTS + "/r/status", {"status": {"conditions": []}})
+    assert signed.body["status"]["certificate"] == certificate
+    assert signed.body["status"]["conditions"][0]["type"] == "Approved"
+    assert other.message.endswith("status.certificate: Forbidden: updates may not modify existing certificate content")
+    assert gone.message.endswith('status.conditions: Forbidden: updates may not remove a condition of type "Approved"')
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        pytest.param(
+            {"signerName": "nonsense"},
+            'spec.signerName: Invalid value: "nonsense": must be a fully qualified domain and path of the form '
+            "'example.com/signer-name'",
+            id="a signer without a domain",
+        ),
+        pytest.param({"usages": []}, "invalid: spec.usages: Required value", id="no usages"),
+        pytest.param({"signerName": ""}, "invalid: spec.signerName: Required value", id="no signer"),
+        pytest.param(
+            {"signerName": "kubernetes.io/legacy-unknown"},
+            'spec.signerName: Invalid value: "kubernetes.io/legacy-unknown": the legacy signerName is not allowed via '
+            "this API version",
+            id="a signer of old",
+        ),
+        pytest.param(
+            {"signerName": "A/b/c"},
+            'spec.signerName: Invalid value: "A/b/c": must be a fully qualified domain and path of the form '
+            "'example.com/signer-name'",
+            id="a signer with a long path",
+        ),
+        pytest.param(
+            {"signerName": "example/B"},
+            '[spec.signerName: Invalid value: "example": should be a domain with at least two segments separated by '
+            'dots, spec.signerName: Invalid value: "B": validating label "B": a lowercase RFC 1123 subdomain must',
+            id="a signer with odd names",
+        ),
+        pytest.param(
+            {"signerName": f"example.com/{'.'.join(['a' * 250] * 3)}"},
+            "invalid: spec.signerName: Too long: may not be more than 571 bytes",
+            id="a signer with a long name",
+        ),
+        pytest.param(
+            {"usages": ["client auth", "x", "client auth", "x"]},
+            '"timestamping", spec.usages[2]: Duplicate value: "client auth", spec.usages[3]: Duplicate value: "x"]',
+            id="usages that are none, and some twice",
+        ),
+        pytest.param(
+            {"request": "eA=="},
+            'spec.request: Invalid value: "eA==": PEM block type must be CERTIFICATE REQUEST',
+            id="no request",
+        ),
+    ],
+)
+async def test_requests_that_are_refused(api: Api, spec: Object, message: str) -> None:
+    answer = await api.post(REQUESTS, _request(**spec))
+    assert answer.status == 422
+    assert message in answer.message
+
+
+async def test_labels_of_a_status_are_judged_as_often_as_those_of_a_request(api: Api) -> None:
+    await api.made(REQUESTS, _request())
+    bad = {"metadata": {"labels": {"a": "b c"}}}
+    counts = [
+        len(answer.body["details"]["causes"])
+        for answer in [await api.patch(f"{REQUESTS}/r{part}", bad) for part in ("/status", "")]
+    ]
+    assert counts == [4, 4]
+
+
+def _altered() -> str:
+    """A request whose signature is not its own."""
+    lines = base64.b64decode(_pem()).splitlines()
+    der = bytearray(base64.b64decode(b"".join(lines[1:-1])))
+    der[-1] ^= 1
+    return _encoded(b"\n".join((lines[0], base64.b64encode(der), lines[-1], b"")))
+
+
+async def test_whoever_asks_has_the_key(api: Api) -> None:
+    answer = await api.post(REQUESTS, _request(request=_altered()))
+    assert answer.status == 422, answer.text
+    assert [cause["field"] for cause in answer.body["details"]["causes"]] == ["spec.request"]
+    assert answer.message.endswith(": x509: ECDSA verification failure")
+
+
+KEY = b"-----BEGIN EC PRIVATE KEY-----\neA==\n-----END EC PRIVATE KEY-----\n"
+BROKEN = b"-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize(
+    ("pem", "why"),
+    [
+        pytest.param(b"x", "must contain at least one CERTIFICATE PEM block", id="no PEM"),
+        pytest.param(KEY, 'only CERTIFICATE PEM blocks are allowed, found "EC PRIVATE KEY"', id="a key"),
+        pytest.param(BROKEN, "x509: malformed certificate", id="nonsense"),
+    ],
+)
+async def test_what_is_signed_is_a_certificate(api: Api, pem: bytes, why: str) -> None:
+    await api.made(REQUESTS, _request())
+    several = _certificate("a") + b"and\n" + _certificate("b")
+    refused, both = [
+        await api.patch(REQUESTS + "/r/status", {"status": {"certificate": _encoded(each)}}) for each in (pem, several)
+    ]
+    assert refused.message.endswith(f': status.certificate: Invalid value: "<certificate data>": {why}')
+    assert both.status == 200, both.text
+
+
+async def test_what_was_wrong_in_a_status_may_stay(api: Api) -> None:
+    key = "certificates.k8s.io/certificatesigningrequests/r"
+    await api.made(REQUESTS, _request())
+    await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition(), _condition("Other")]}})
+    await api.rewrite(key, '"type":"Other"', '"type":"Denied"')
+    both = [_condition(), _condition("Denied")]
+    asked = [await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": both}})]
+    await api.rewrite(key, '"type":"Denied"', '"type":"Approved"')
+    assert [
+        answer.status
+        for answer in [
+            *asked,
+            await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()] * 2}}),
+        ]
+    ] == [200, 200]

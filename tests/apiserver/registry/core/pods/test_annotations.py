@@ -1,0 +1,91 @@
+"""Annotations of pods that the server reads (kubernetes ``pkg/apis/core/validation/validation.go``, v1.36)."""
+
+# ruff: noqa: E501  # messages are left whole
+
+import pytest
+from tests.apiserver.api import PODS, Api, Object, all_told, pod
+from tests.apiserver.pod_bodies import C0, container, context
+
+_KEY = "container.apparmor.security.beta.kubernetes.io/"
+_NOTES: list[tuple[str, dict[str, str], Object, list[str]]] = [
+    (
+        "a mirror of a pod on no node",
+        {"kubernetes.io/config.mirror": "x"},
+        {},
+        [
+            'metadata.annotations[kubernetes.io/config.mirror]: Invalid value: "x": must set spec.nodeName if mirror pod '
+            "annotation is set"
+        ],
+    ),
+    (
+        "a cost that is no number",
+        {"controller.kubernetes.io/pod-deletion-cost": "+1"},
+        {},
+        [
+            'metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: "+1": must be a 32bit '
+            "integer"
+        ],
+    ),
+    (
+        "profiles that are none",
+        {"seccomp.security.alpha.kubernetes.io/pod": "x", f"{_KEY}d": "x"},
+        {},
+        [
+            'metadata.annotations.seccomp.security.alpha.kubernetes.io/pod: Invalid value: "x": must be a valid seccomp '
+            "profile",
+            f'metadata.annotations[{_KEY}d]: Invalid value: "d": container not found',
+            f'metadata.annotations[{_KEY}d]: Invalid value: "x": invalid AppArmor profile name: "x"',
+        ],
+    ),
+    (
+        "tolerations that are none",
+        {"scheduler.alpha.kubernetes.io/tolerations": '[{"operator": "Exists", "value": "v"}]'},
+        {},
+        [
+            'metadata.annotations.scheduler.alpha.kubernetes.io/tolerations[0].operator: Invalid value: "v": value must '
+            "be empty when `operator` is 'Exists'"
+        ],
+    ),
+    (
+        "profiles that the fields have otherwise",
+        {f"{_KEY}c": "unconfined", "container.seccomp.security.alpha.kubernetes.io/c": "localhost/a"},
+        {
+            **context(appArmorProfile={"type": "RuntimeDefault"}),
+            **container(securityContext={"seccompProfile": {"type": "Localhost", "localhostProfile": "b"}}),
+        },
+        [
+            f"{C0}.securityContext.seccompProfile.localhostProfile: Forbidden: seccomp profile in annotation and field "
+            "must match",
+            f"{C0}.securityContext.appArmorProfile.type: Forbidden: apparmor type in annotation and field must match",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("notes", "spec", "told"), [row[1:] for row in _NOTES], ids=[row[0] for row in _NOTES])
+async def test_annotations_that_are_refused(api: Api, notes: dict[str, str], spec: Object, told: list[str]) -> None:
+    alone = await api.post(PODS, pod(metadata={"annotations": notes}, **spec))
+    body = pod(**spec)["spec"]
+    template = {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": {"name": "t"},
+        "template": {"metadata": {"annotations": notes}, "spec": body},
+    }
+    inside = await api.post("/api/v1/namespaces/default/podtemplates", template)
+    assert all_told(alone) == told
+    assert all_told(inside) == [f"template.{text.removeprefix('metadata.')}" for text in told]
+
+
+async def test_annotations_that_stay(api: Api) -> None:
+    mirror = {"kubernetes.io/config.mirror": "x"}
+    await api.post(PODS, pod("m", nodeName="n", metadata={"annotations": mirror}))
+    await api.post(PODS, pod("p", nodeName="n"))
+    gone = await api.patch(f"{PODS}/m", {"metadata": {"annotations": {"kubernetes.io/config.mirror": None}}})
+    added = await api.patch(f"{PODS}/p/status", {"metadata": {"annotations": {f"{_KEY}c": "unconfined"}}})
+    assert [all_told(gone), all_told(added)] == [
+        [
+            "metadata.annotations[kubernetes.io/config.mirror]: Forbidden: may not remove or update mirror pod annotation"
+        ],
+        [f"metadata.annotations[{_KEY}c]: Forbidden: may not add AppArmor annotations"],
+    ]

@@ -1,0 +1,655 @@
+"""What is wrong with the parts of pods that are newer than v1.20, with what is said of it (kubernetes
+``pkg/apis/core/validation/validation.go``, v1.36)."""
+
+# ruff: noqa: E501  # messages are left whole
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import PODS, Api, Object, all_told, pod
+from tests.apiserver.pod_bodies import C0, HARD, SUBDOMAIN, claim, container, context
+
+WINDOWS = "Forbidden: cannot be set for a windows pod"
+PROFILES = 'supported values: "Localhost", "RuntimeDefault", "Unconfined"'
+
+
+def _init(**more: Any) -> Object:
+    return {**container(), "initContainers": [{"name": "i", "image": "i", **more}]}
+
+
+def _mount(**more: Any) -> Object:
+    return {"volumes": [{"name": "v"}], **container(volumeMounts=[{"name": "v", "mountPath": "/v", **more}])}
+
+
+def _spread(**more: Any) -> Object:
+    return {
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", **more}]
+    }
+
+
+def _near(**more: Any) -> Object:
+    return {"affinity": {"podAffinity": {HARD: [{"topologyKey": "z", **more}]}}}
+
+
+def _volume(**more: Any) -> Object:
+    return {"volumes": [{"name": "v", **more}]}
+
+
+_IMAGES = "spec.volumes[0].image"
+_TEMPLATE = "spec.volumes[0].ephemeral.volumeClaimTemplate"
+_ROWS: list[tuple[str, Object, list[str]]] = [
+    # Operating systems and the host
+    ("a system of no name", {"os": {"name": ""}}, ["spec.os.name: Required value"]),
+    (
+        "a system that nobody knows",
+        {"os": {"name": "plan9"}},
+        ['spec.os: Unsupported value: "plan9": supported values: "linux", "windows"'],
+    ),
+    (
+        "options of Windows on Linux",
+        {
+            "os": {"name": "linux"},
+            **context(windowsOptions={}),
+            **container(securityContext={"windowsOptions": {"runAsUserName": "u"}}),
+        },
+        [
+            "spec.securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod",
+            f"{C0}.securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod",
+        ],
+    ),
+    (
+        "everything of Linux on Windows",
+        {
+            "os": {"name": "windows"},
+            "hostPID": True,
+            "shareProcessNamespace": False,
+            "resources": {"limits": {"cpu": "1"}},
+            **context(runAsUser=1, fsGroup=1, seLinuxChangePolicy="Recursive"),
+            **container(securityContext={"privileged": False, "capabilities": {"add": ["A"]}}),
+        },
+        [
+            "spec.resources: Forbidden: may not be set for a windows pod",
+            f"spec.hostPID: {WINDOWS}",
+            f"spec.securityContext.fsGroup: {WINDOWS}",
+            f"spec.shareProcessNamespace: {WINDOWS}",
+            f"spec.securityContext.runAsUser: {WINDOWS}",
+            f"spec.securityContext.seLinuxChangePolicy: {WINDOWS}",
+            f"{C0}.securityContext.capabilities: {WINDOWS}",
+            f"{C0}.securityContext.privileged: {WINDOWS}",
+        ],
+    ),
+    (
+        "other users in the host's namespaces",
+        {
+            "hostUsers": False,
+            "hostNetwork": True,
+            "hostIPC": True,
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+            **container(volumeDevices=[{"name": "v", "devicePath": "/v"}]),
+        },
+        [
+            "spec.hostNetwork: Forbidden: when `hostUsers` is false",
+            "spec.HostIPC: Forbidden: when `hostUsers` is false",
+            f"{C0}.volumeDevices: Forbidden: when `hostUsers` is false",
+        ],
+    ),
+    (
+        "a process of the host that is not in its network, beside one that is none",
+        {
+            "containers": [
+                {"name": "a", "image": "i", "securityContext": {"windowsOptions": {"hostProcess": True}}},
+                {"name": "b", "image": "i"},
+            ]
+        },
+        [
+            'spec: Invalid value: "": If pod contains any hostProcess containers then all containers must be '
+            "HostProcess containers",
+            "spec.hostNetwork: Invalid value: false: hostNetwork must be true if pod contains any hostProcess "
+            "containers",
+        ],
+    ),
+    (
+        "a process of the host and not",
+        {
+            "hostNetwork": True,
+            **context(windowsOptions={"hostProcess": False}),
+            **container(securityContext={"windowsOptions": {"hostProcess": True}}),
+        },
+        [
+            f"{C0}.securityContext.windowsOptions.hostProcess: Invalid value: true: pod hostProcess value must be "
+            "identical if both are specified, was false"
+        ],
+    ),
+    (
+        "a port of the host that is another",
+        {"hostNetwork": True, **container(ports=[{"containerPort": 80, "hostPort": 81}])},
+        [
+            f"{C0}.ports[0].hostPort: Invalid value: 81: must match `containerPort` when `hostNetwork` is true",
+        ],
+    ),
+    # Names
+    (
+        "a host name of its own and another",
+        {"hostnameOverride": "A", "setHostnameAsFQDN": True, "hostNetwork": True},
+        [
+            "spec.hostnameOverride: Forbidden: may not be specified when setHostnameAsFQDN is true",
+            "spec.hostnameOverride: Forbidden: may not be specified when hostNetwork is true",
+            f'spec.hostnameOverride: Invalid value: "A": {SUBDOMAIN}',
+        ],
+    ),
+    (
+        "a host name that is too long",
+        {"hostnameOverride": "a" * 65},
+        ["spec.hostnameOverride: Too long: may not be more than 64 bytes"],
+    ),
+    (
+        "a gate of no name, twice",
+        {"schedulingGates": [{"name": "a"}, {"name": "a"}]},
+        ['spec.schedulingGates[1]: Duplicate value: "a"'],
+    ),
+    # Security
+    (
+        "settings of the kernel that are none",
+        {
+            "hostNetwork": True,
+            **context(sysctls=[{"value": "1"}, {"name": "A"}, {"name": "net.a"}, {"name": "net.a"}]),
+        },
+        [
+            "spec.securityContext.sysctls[0].name: Required value",
+            'spec.securityContext.sysctls[1].name: Invalid value: "A": must have at most 253 characters and match regex '
+            "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$",
+            "spec.securityContext.sysctls[2].name: Invalid value: \"net.a\": may not be specified when 'hostNetwork' is "
+            "true",
+            'spec.securityContext.sysctls[3].name: Duplicate value: "net.a"',
+            "spec.securityContext.sysctls[3].name: Invalid value: \"net.a\": may not be specified when 'hostNetwork' is "
+            "true",
+        ],
+    ),
+    (
+        "policies that are none",
+        context(supplementalGroupsPolicy="X", seLinuxChangePolicy="X"),
+        [
+            'spec.securityContext.supplementalGroupsPolicy: Unsupported value: "X": supported values: "Merge", "Strict"',
+            'spec.securityContext.seLinuxChangePolicy: Unsupported value: "X": supported values: "MountOption", '
+            '"Recursive"',
+        ],
+    ),
+    (
+        "profiles that are none",
+        {
+            **context(seccompProfile={"type": "X"}, appArmorProfile={"type": "X"}),
+            **container(
+                securityContext={
+                    "seccompProfile": {"type": "Localhost"},
+                    "appArmorProfile": {"type": "Localhost", "localhostProfile": " a"},
+                    "procMount": "X",
+                }
+            ),
+        },
+        [
+            f'{C0}.securityContext.procMount: Unsupported value: "X": supported values: "Default", "Unmasked"',
+            f"{C0}.securityContext.seccompProfile.localhostProfile: Required value: must be set when seccomp type is "
+            "Localhost",
+            f'{C0}.securityContext.appArmorProfile.localhostProfile: Invalid value: " a": must not be padded with '
+            "whitespace",
+            f'spec.securityContext.seccompProfile.type: Unsupported value: "X": {PROFILES}',
+            f'spec.securityContext.appArmorProfile.type: Unsupported value: "X": {PROFILES}',
+        ],
+    ),
+    (
+        "a file for a profile that is none",
+        context(
+            seccompProfile={"type": "RuntimeDefault", "localhostProfile": "a"},
+            appArmorProfile={"type": "Unconfined", "localhostProfile": "a"},
+        ),
+        [
+            'spec.securityContext.seccompProfile.localhostProfile: Invalid value: {"Type":"RuntimeDefault",'
+            '"LocalhostProfile":"a"}: can only be set when seccomp type is Localhost',
+            'spec.securityContext.appArmorProfile.localhostProfile: Invalid value: "a": can only be set when AppArmor '
+            "type is Localhost",
+        ],
+    ),
+    (
+        "all of /proc with the host's users",
+        container(securityContext={"procMount": "Unmasked"}),
+        [f'{C0}.securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be false to use `Unmasked`'],
+    ),
+    (
+        "users of Windows that are none",
+        context(windowsOptions={"gmsaCredentialSpecName": "A", "gmsaCredentialSpec": "", "runAsUserName": "a\\b\\c"}),
+        [
+            f'spec.securityContext.windowsOptions.gmsaCredentialSpecName: Invalid value: "A": {SUBDOMAIN}',
+            'spec.securityContext.windowsOptions.gmsaCredentialSpec: Invalid value: "": gmsaCredentialSpec cannot be an '
+            "empty string",
+            'spec.securityContext.windowsOptions.runAsUserName: Invalid value: "a\\\\b\\\\c": runAsUserName cannot '
+            "contain more than one backslash",
+        ],
+    ),
+    (
+        "a user of a domain that has odd letters",
+        context(windowsOptions={"runAsUserName": "a?\\b*"}),
+        [
+            'spec.securityContext.windowsOptions.runAsUserName: Invalid value: "a?\\\\b*": runAsUserName\'s Domain '
+            "doesn't match the NetBios nor the DNS format",
+            'spec.securityContext.windowsOptions.runAsUserName: Invalid value: "a?\\\\b*": runAsUserName\'s User cannot '
+            'contain the following characters: "/\\:;|=,+*?<>@[]',
+        ],
+    ),
+    # Containers
+    (
+        "rules without a policy",
+        container(restartPolicyRules=[{"action": "X"}]),
+        [
+            f"{C0}.restartPolicy: Required value: must specify restartPolicy when restart rules are used",
+            f'{C0}.restartPolicyRules[0].action: Unsupported value: "X": supported values: "Restart", '
+            '"RestartAllContainers"',
+            f"{C0}.restartPolicyRules[0].exitCodes: Required value: must be specified",
+        ],
+    ),
+    (
+        "a policy and an operator that are none",
+        container(
+            restartPolicy="X",
+            restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "X", "values": [1] * 256}}],
+        ),
+        [
+            f'{C0}.restartPolicy: Unsupported value: "X": supported values: "Always", "Never", "OnFailure"',
+            f'{C0}.restartPolicyRules[0].exitCodes.operator: Unsupported value: "X": supported values: "In", "NotIn"',
+            f"{C0}.restartPolicyRules[0].exitCodes.values: Too many: 256: must have at most 255 items",
+        ],
+    ),
+    (
+        "too many rules",
+        container(
+            restartPolicy="Never", restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In"}}] * 21
+        ),
+        [f"{C0}.restartPolicyRules: Too many: 21: must have at most 20 items"],
+    ),
+    (
+        "resizes of nothing",
+        {
+            "restartPolicy": "Never",
+            **container(
+                resizePolicy=[
+                    {"resourceName": "cpu", "restartPolicy": "RestartContainer"},
+                    {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+                    {"resourceName": "x", "restartPolicy": "NotRequired"},
+                ]
+            ),
+        },
+        [
+            f"{C0}.resizePolicy: Invalid value: \"RestartContainer\": must be 'NotRequired' when pod `restartPolicy` is "
+            "'Never'",
+            f'{C0}.resizePolicy[1]: Duplicate value: "cpu"',
+            f'{C0}.resizePolicy: Unsupported value: "x": supported values: "cpu", "memory"',
+        ],
+    ),
+    (
+        "an init container that is to be restarted for its resources",
+        _init(resizePolicy=[{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]),
+        [
+            'spec.initContainers[0].resizePolicy[0].restartPolicy: Invalid value: "RestartContainer": must not be set to '
+            "'RestartContainer' for non-sidecar initContainers"
+        ],
+    ),
+    (
+        "a mount that is read-only all the way down, and is not",
+        _mount(recursiveReadOnly="Enabled", mountPropagation="HostToContainer"),
+        [
+            f"{C0}.volumeMounts.recursiveReadOnly: Forbidden: may only be specified when readOnly is true",
+            f"{C0}.volumeMounts.recursiveReadOnly: Forbidden: may only be specified when mountPropagation is None or not "
+            "specified",
+        ],
+    ),
+    (
+        "a mount that is read-only when it likes",
+        _mount(recursiveReadOnly="X", readOnly=True),
+        [
+            f'{C0}.volumeMounts.recursiveReadOnly: Unsupported value: "X": supported values: "Disabled", "Enabled", '
+            '"IfPossible"'
+        ],
+    ),
+    (
+        "a variable from a file of nothing",
+        container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "../x", "key": "a=b"}}}]),
+        [
+            f'{C0}.env[0].valueFrom.fileKeyRef.key: Invalid value: "a=b": a valid environment variable name must consist '
+            "only of printable ASCII characters other than '='",
+            f"{C0}.env[0].valueFrom.fileKeyRef.volumeName: Required value",
+            f"{C0}.env[0].valueFrom.fileKeyRef.path: Invalid value: \"../x\": must not contain '..'",
+            f'{C0}.env[0].valueFrom.fileKeyRef.volumeName: Not found: ""',
+        ],
+    ),
+    (
+        "a variable from a file in a volume that is not empty at first",
+        {
+            **_volume(configMap={"name": "m"}),
+            **container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "x", "key": "a", "volumeName": "v"}}}]),
+        },
+        [
+            f'{C0}.env[0].valueFrom.fileKeyRef.volumeName: Invalid value: "v": referenced volume must be of type emptyDir'
+        ],
+    ),
+    (
+        "variables from where nothing can be",
+        container(
+            env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "A", "key": "a b"}}}],
+            envFrom=[{"prefix": "=", "configMapRef": {"name": "A"}}],
+        ),
+        [
+            f'{C0}.env[0].valueFrom.secretKeyRef.name: Invalid value: "A": {SUBDOMAIN}',
+            f'{C0}.env[0].valueFrom.secretKeyRef.key: Invalid value: "a b": a valid config key must consist of '
+            "alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for "
+            "validation is '[-._a-zA-Z0-9]+')",
+            f'{C0}.envFrom[0].prefix: Invalid value: "=": a valid environment variable name must consist only of '
+            "printable ASCII characters other than '='",
+            f'{C0}.envFrom[0].configMapRef.name: Invalid value: "A": {SUBDOMAIN}',
+        ],
+    ),
+    (
+        "a port that nobody can call",
+        container(startupProbe={"grpc": {"port": 0}}),
+        [f"{C0}.startupProbe.grpc.port: Invalid value: 0: must be between 1 and 65535, inclusive"],
+    ),
+    # Devices and resources of the pod
+    (
+        "a claim of nothing, and one of two things",
+        {
+            "resourceClaims": [
+                {"name": "a"},
+                {"name": "a", "resourceClaimName": "X", "resourceClaimTemplateName": "t"},
+            ]
+        },
+        [
+            'spec.resourceClaims[0]: Invalid value: {"Name":"a","ResourceClaimName":null,"ResourceClaimTemplateName":'
+            "null}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            'spec.resourceClaims[1].name: Duplicate value: "a"',
+            'spec.resourceClaims[1]: Invalid value: {"Name":"a","ResourceClaimName":"X","ResourceClaimTemplateName":"t"}:'
+            " at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+            f'spec.resourceClaims[1].resourceClaimName: Invalid value: "X": {SUBDOMAIN}',
+        ],
+    ),
+    (
+        "claims that the pod has not",
+        {
+            **claim(resourceClaimName="x"),
+            **container(resources={"claims": [{"name": "a", "request": "r"}, {"name": "a"}, {"name": "b"}]}),
+        },
+        [
+            f'{C0}.resources.claims[1]: Duplicate value: "a"',
+            f'{C0}.resources.claims[2]: Not found: "b": must be one of the names in pod.spec.resourceClaims: a',
+        ],
+    ),
+    (
+        "a claim where there are none",
+        container(resources={"claims": [{"name": "b"}]}),
+        [
+            f'{C0}.resources.claims[0]: Not found: "b": must be one of the names in pod.spec.resourceClaims which is '
+            "empty"
+        ],
+    ),
+    (
+        "a pod that asks for less than its containers",
+        {
+            "resources": {"requests": {"cpu": "1", "pods": "1"}, "limits": {"cpu": "2"}},
+            **container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}),
+        },
+        [
+            'spec.resources.requests[pods]: Unsupported value: "pods": supported values: "cpu", "hugepages-", "memory"',
+            'spec.resources.requests[cpu]: Invalid value: "1": must be greater than or equal to aggregate container '
+            "requests of 2",
+            'spec.resources.containers[0][cpu].limits: Invalid value: "3": must be less than or equal to pod limits of 2',
+        ],
+    ),
+    (
+        "an overhead of nothing",
+        {"overhead": {"foo": "1"}},
+        [
+            'spec.overhead.limits[foo]: Invalid value: "foo": must be a standard resource type or fully qualified',
+            'spec.overhead.limits[foo]: Invalid value: "foo": must be a standard resource for containers',
+        ],
+    ),
+    # Where to run
+    (
+        "a policy for nodes that is none",
+        _spread(nodeAffinityPolicy="X", nodeTaintsPolicy="X"),
+        [
+            f'spec.topologySpreadConstraints[0].{field}: Unsupported value: "X": supported values: "Honor", "Ignore"'
+            for field in ("nodeAffinityPolicy", "nodeTaintsPolicy")
+        ],
+    ),
+    (
+        "two constraints of one kind",
+        {"topologySpreadConstraints": [_spread()["topologySpreadConstraints"][0]] * 2},
+        ['spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}: Duplicate value: "{z, DoNotSchedule}"'],
+    ),
+    (
+        "keys of labels without a selector",
+        {**_spread(matchLabelKeys=["a"]), **_near(mismatchLabelKeys=["a"])},
+        [
+            f"spec.affinity.podAffinity.{HARD}[0].mismatchLabelKeys: Forbidden: must not be specified when labelSelector "
+            "is not set",
+            "spec.topologySpreadConstraints[0].matchLabelKeys: Forbidden: must not be specified when labelSelector is "
+            "not set",
+        ],
+    ),
+    (
+        "keys of labels that are there twice",
+        {
+            **_near(labelSelector={"matchLabels": {"a": "x"}}, matchLabelKeys=["b", "a"], mismatchLabelKeys=["b"]),
+            "labels": {"a": "x"},
+        },
+        [
+            f'spec.affinity.podAffinity.{HARD}[0][1]: Invalid value: "a": exists in both matchLabelKeys and '
+            "labelSelector",
+            f'spec.affinity.podAffinity.{HARD}[0].matchLabelKeys[0]: Invalid value: "b": exists in both matchLabelKeys '
+            "and mismatchLabelKeys",
+        ],
+    ),
+    (
+        "tolerations that compare, and one that says too much",
+        {
+            "tolerations": [
+                {"key": "a", "operator": "Lt", "value": "1"},
+                {"key": "a", "operator": "Exists", "value": "v"},
+                {"key": "a", "operator": "X"},
+            ]
+        },
+        [
+            'spec.tolerations[0].operator: Unsupported value: "Lt": supported values: "Equal", "Exists", "Lt", "Gt"',
+            "spec.tolerations[1].operator: Invalid value: \"v\": value must be empty when `operator` is 'Exists'",
+            'spec.tolerations[2].operator: Unsupported value: "X": supported values: "Equal", "Exists"',
+        ],
+    ),
+    (
+        "addresses that programs read differently",
+        {"hostAliases": [{"ip": "010.0.0.1"}], "dnsConfig": {"nameservers": ["::ffff:1.2.3.4"]}},
+        [
+            'spec.dnsConfig.nameservers[0]: Invalid value: "::ffff:1.2.3.4": must not be an IPv4-mapped IPv6 address',
+            'spec.hostAliases[0].ip: Invalid value: "010.0.0.1": must not have leading 0s',
+        ],
+    ),
+    # Volumes
+    ("an image of no name", _volume(image={}), [f"{_IMAGES}.reference: Required value"]),
+    (
+        "an image that is pulled when it likes",
+        _volume(image={"reference": "i", "pullPolicy": "X"}),
+        [f'{_IMAGES}.pullPolicy: Unsupported value: "X": supported values: "Always", "IfNotPresent", "Never"'],
+    ),
+    (
+        "a claim that is to be made of nothing",
+        _volume(ephemeral={"volumeClaimTemplate": {"metadata": {"name": "n", "labels": {"a": "a b"}}, "spec": {}}}),
+        [
+            f'{_TEMPLATE}.metadata.labels: Invalid value: "a b": a valid label must be an empty string or consist of '
+            "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. "
+            "'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+            "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+            f"{_TEMPLATE}.metadata.name: Forbidden: cannot be set",
+            f"{_TEMPLATE}.spec.accessModes: Required value: at least 1 access mode is required",
+            f"{_TEMPLATE}.spec.resources[storage]: Required value",
+        ],
+    ),
+    (
+        "a claim that is to be made, and is mounted, too",
+        {
+            "volumes": [
+                {"name": "o", "persistentVolumeClaim": {"claimName": "p-v"}},
+                {
+                    "name": "v",
+                    "ephemeral": {
+                        "volumeClaimTemplate": {
+                            "spec": {
+                                "accessModes": ["ReadWriteOnce"],
+                                "resources": {"requests": {"storage": "1Gi"}},
+                            }
+                        }
+                    },
+                },
+            ]
+        },
+        [
+            'spec.volumes[0].persistentVolumeClaim.claimName: Invalid value: "p-v": must not reference a PVC that gets '
+            "created for an ephemeral volume"
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "told"), [row[1:] for row in _ROWS], ids=[row[0] for row in _ROWS])
+async def test_pods_that_are_refused(api: Api, spec: Object, told: list[str]) -> None:
+    assert all_told(await api.post(PODS, pod(**spec))) == told
+
+
+_TAKEN: list[tuple[str, Object]] = [
+    ("a pod of Windows", {"os": {"name": "windows"}, **context(windowsOptions={"runAsUserName": "D\\u"})}),
+    ("processes of the host", {"hostNetwork": True, **context(windowsOptions={"hostProcess": True})}),
+    ("other users", {"hostUsers": False, **container(securityContext={"procMount": "Unmasked"})}),
+    ("a host name of its own", {"hostnameOverride": "a.b"}),
+    (
+        "profiles",
+        context(
+            seccompProfile={"type": "Localhost", "localhostProfile": "a/b"},
+            appArmorProfile={"type": "Localhost", "localhostProfile": "a"},
+            sysctls=[{"name": "kernel.shm_rmid_forced", "value": "1"}],
+        ),
+    ),
+    (
+        "policies of containers",
+        {
+            **container(
+                restartPolicy="Never",
+                restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}],
+                resizePolicy=[{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
+            ),
+            "initContainers": [
+                {
+                    "name": "i",
+                    "image": "i",
+                    "restartPolicy": "Always",
+                    "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn"}}],
+                    "resizePolicy": [{"resourceName": "memory", "restartPolicy": "RestartContainer"}],
+                }
+            ],
+        },
+    ),
+    (
+        "variables from a file",
+        {
+            **_volume(emptyDir={}),
+            **container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "x", "key": "a", "volumeName": "v"}}}]),
+        },
+    ),
+    (
+        "devices",
+        {
+            **claim(resourceClaimTemplateName="t"),
+            **container(resources={"claims": [{"name": "a", "request": "r"}, {"name": "a", "request": "s"}]}),
+        },
+    ),
+    (
+        "resources of the pod as a whole",
+        {
+            "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "3", "memory": "2Gi"}},
+            **container(resources={"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}),
+            "initContainers": [
+                {"name": "a", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
+                {"name": "b", "image": "i", "resources": {"requests": {"cpu": "2"}}},
+            ],
+        },
+    ),
+    ("an image", _volume(image={"reference": "i"})),
+    ("a place with a key that is no label", _spread(topologyKey="a b")),
+    ("read-only all the way down", _mount(readOnly=True, recursiveReadOnly="IfPossible")),
+]
+
+
+@pytest.mark.parametrize("spec", [row[1] for row in _TAKEN], ids=[row[0] for row in _TAKEN])
+async def test_pods_that_are_taken(api: Api, spec: Object) -> None:
+    answer = await api.post(PODS, pod(**spec))
+    assert answer.status == 201, answer.text
+
+
+async def test_keys_of_labels_choose_by_the_values_of_the_pod(api: Api) -> None:
+    spec = {
+        **_near(labelSelector={"matchLabels": {"x": "y"}}, matchLabelKeys=["a", "gone"], mismatchLabelKeys=["b"]),
+        **_spread(labelSelector={}, matchLabelKeys=["a"]),
+    }
+    answer = await api.post(PODS, pod(labels={"a": "1", "b": "2"}, **spec))
+    assert answer.status == 201, answer.text
+    found: Object = answer.body["spec"]
+    spec = found
+    own = {"key": "a", "operator": "In", "values": ["1"]}
+    selector = spec["affinity"]["podAffinity"][HARD][0]["labelSelector"]
+    assert selector["matchExpressions"] == [own, {"key": "b", "operator": "NotIn", "values": ["2"]}]
+    assert spec["topologySpreadConstraints"][0]["labelSelector"] == {"matchExpressions": [own]}
+
+
+async def test_fields_behind_gates_are_dropped(api: Api) -> None:
+    """``ContainerStopSignals``, ``ClusterTrustBundleProjection``, ``PodCertificateRequest`` and ``GenericWorkload`` are
+    off in v1.36."""
+    sources = [
+        {"clusterTrustBundle": {"name": "", "path": ".."}, "secret": {"name": "s"}},
+        {"podCertificate": {"signerName": "s", "keyType": "X"}},
+    ]
+    spec = {
+        **container(lifecycle={"stopSignal": "SIGNOTHING"}),
+        **_volume(projected={"sources": sources}),
+        "schedulingGroup": {"podGroupName": "A"},
+    }
+    answer = await api.post(PODS, pod(**spec))
+    assert answer.status == 201, answer.text
+    found: Object = answer.body["spec"]
+    spec = found
+    assert "lifecycle" not in spec["containers"][0]
+    assert "schedulingGroup" not in spec
+    assert spec["volumes"][0]["projected"]["sources"] == [{"secret": {"name": "s"}}, {}]
+
+
+async def test_templates_are_refused_for_more(api: Api) -> None:
+    """What only templates may not have, and what the admission of pods refuses before."""
+
+    path = "spec.template.spec"
+    found = []
+    for more in (
+        {"runtimeClassName": "", "activeDeadlineSeconds": 1, "ephemeralContainers": [{"name": "e", "image": "i"}]},
+        {"restartPolicy": "Never", **_volume(image={})},
+    ):
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {**container(), **more}}
+        controller = {
+            "apiVersion": "v1",
+            "kind": "ReplicationController",
+            "metadata": {"name": "r"},
+            "spec": {"template": template},
+        }
+        found.append(all_told(await api.post("/api/v1/namespaces/default/replicationcontrollers", controller)))
+    assert found == [
+        [
+            f'{path}.runtimeClassName: Invalid value: "": {SUBDOMAIN}',
+            f"{path}.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template",
+            f"{path}.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in ReplicationController is not Supported",
+        ],
+        [
+            f"{path}.volumes[0].image.reference: Required value",
+            f'{path}.restartPolicy: Unsupported value: "Never": supported values: "Always"',
+        ],
+    ]

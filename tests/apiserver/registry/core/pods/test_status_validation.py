@@ -1,0 +1,143 @@
+"""What may be said of a pod in its status (kubernetes ``pkg/apis/core/validation/validation.go``, v1.36)."""
+
+# ruff: noqa: E501  # messages are left whole
+
+import pytest
+from tests.apiserver.api import PODS, Api, Object, all_told, pod
+from tests.apiserver.pod_bodies import IDS, LABEL, SUBDOMAIN, claim
+
+_ONCE = {"terminated": {"exitCode": 42}}
+_STATUSES: list[tuple[str, Object, list[str]]] = [
+    (
+        "a node for a pod that has one",
+        {"nominatedNodeName": "m"},
+        ["status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node"],
+    ),
+    (
+        "a generation that cannot be",
+        {"observedGeneration": -1, "conditions": [{"type": "Ready", "status": "True", "observedGeneration": -1}]},
+        [
+            "status.conditions[0].observedGeneration: Invalid value: -1: must be a non-negative integer",
+            "status.observedGeneration: Invalid value: -1: must be a non-negative integer",
+        ],
+    ),
+    (
+        "containers that run again: one by its rule, one by its policy, and one that must not",
+        {
+            "containerStatuses": [
+                {"name": name, "image": "i", "state": {"running": {}}} for name in ("c", "rule", "policy")
+            ]
+        },
+        ["status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"],
+    ),
+    (
+        "claims that the pod has not",
+        {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "X"}, {"name": "a"}, {"name": "b"}]},
+        [
+            f'status.resourceClaimStatuses[0].resourceClaimName: Invalid value: "X": {SUBDOMAIN}',
+            'status.resourceClaimStatuses[1].name: Duplicate value: "a"',
+            'status.resourceClaimStatuses[2].name: Invalid value: "b": must match the name of an entry in '
+            "`spec.resourceClaims`",
+        ],
+    ),
+    (
+        "a claim for resources that nobody asked for",
+        {
+            "extendedResourceClaimStatus": {
+                "resourceClaimName": "",
+                "requestMappings": [
+                    {"containerName": "x", "resourceName": "r", "requestName": "q"},
+                    {"containerName": "c", "resourceName": "r", "requestName": "Q"},
+                ],
+            }
+        },
+        [
+            'status.extendedResourceClaimStatus.requestMappings[0].containerName: Invalid value: "x": must match the name '
+            "of an entry in spec.initContainers.name or spec.containers.name",
+            'status.extendedResourceClaimStatus.requestMappings[1].resourceName: Invalid value: "r": must match the '
+            "extended resource name of an entry in spec.initContainers.resources.requests or "
+            "spec.containers.resources.requests",
+            f'status.extendedResourceClaimStatus.requestName: Invalid value: "Q": {LABEL}',
+            "status.extendedResourceClaimStatus.resourceClaimName: Required value",
+        ],
+    ),
+    (
+        "addresses that do not go together",
+        {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.2"}, {"ip": "01.2.3.4"}], "podIPs": [{"ip": "x"}]},
+        [
+            'status.podIPs[0]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+            'status.hostIPs[0].ip: Invalid value: "10.0.0.2": must be equal to `hostIP`',
+            'status.hostIPs[1]: Invalid value: "01.2.3.4": must not have leading 0s',
+            'status.hostIPs: Invalid value: [{"IP":"10.0.0.2"},{"IP":"01.2.3.4"}]: may specify no more than one IP for '
+            "each IP family",
+        ],
+    ),
+    (
+        "users and devices of containers",
+        {
+            "containerStatuses": [
+                {
+                    "name": "c",
+                    "image": "i",
+                    "state": _ONCE,
+                    "user": {"linux": {"uid": -1, "gid": 0, "supplementalGroups": [-1]}},
+                    "allocatedResourcesStatus": [
+                        {
+                            "name": "r",
+                            "resources": [{"resourceID": "a", "health": "X"}, {"resourceID": "a", "health": "Healthy"}],
+                        },
+                        {"name": "claim:z"},
+                    ],
+                }
+            ],
+            "ephemeralContainerStatuses": [
+                {"name": "e", "image": "i", "allocatedResourcesStatus": [{"name": "cpu"}]},
+            ],
+        },
+        [
+            f"status.containerStatuses[0].user.linux.uid: Invalid value: -1: {IDS}",
+            f"status.containerStatuses[0].user.linux.supplementalGroups[0]: Invalid value: -1: {IDS}",
+            'status.containerStatuses[0].allocatedResourcesStatus[0].name: Invalid value: "r": must match one of the '
+            "container's resource requests",
+            "status.containerStatuses[0].allocatedResourcesStatus[0].resources[0].health: Unsupported value: "
+            '"X": supported values: "Healthy", "Unhealthy", "Unknown"',
+            'status.containerStatuses[0].allocatedResourcesStatus[0].resources[1].resourceID: Duplicate value: "a"',
+            'status.containerStatuses[0].allocatedResourcesStatus[1].name: Invalid value: "claim:z": must match one of '
+            "the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request "
+            "is empty",
+            "status.ephemeralContainerStatuses[0].allocatedResourcesStatus: Forbidden: must not be specified in "
+            "container status",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "told"), [row[1:] for row in _STATUSES], ids=[row[0] for row in _STATUSES])
+async def test_statuses_that_are_refused(api: Api, status: Object, told: list[str]) -> None:
+    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}
+    containers: list[Object] = [
+        {"name": "c", "image": "i"},
+        {"name": "rule", "image": "i", "restartPolicy": "Never", "restartPolicyRules": [rule]},
+        {"name": "policy", "image": "i", "restartPolicy": "OnFailure"},
+    ]
+    spec = {"containers": containers, "restartPolicy": "Never", "nodeName": "n", **claim(resourceClaimName="x")}
+    made = await api.post(PODS, pod(**spec))
+    assert made.status == 201, made.text
+    ended = [{"name": each["name"], "image": "i", "state": _ONCE} for each in containers]
+    before = await api.patch(f"{PODS}/p/status", {"status": {"containerStatuses": ended}})
+    assert before.status == 200, before.text
+    assert all_told(await api.patch(f"{PODS}/p/status", {"status": status})) == told
+
+
+async def test_a_container_that_may_take_all_others_lets_them_run_again(api: Api) -> None:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
+    containers = [
+        {"name": "c", "image": "i"},
+        {"name": "d", "image": "i", "restartPolicy": "Never", "restartPolicyRules": [rule]},
+    ]
+    await api.post(PODS, pod(containers=containers, restartPolicy="Never"))
+    states: list[Object] = [{"terminated": {"exitCode": 0}}, {"running": {}}]
+    for state in states:
+        status = {"containerStatuses": [{"name": "c", "image": "i", "state": state}]}
+        answer = await api.patch(f"{PODS}/p/status", {"status": status})
+    assert answer.status == 200

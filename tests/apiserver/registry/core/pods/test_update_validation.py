@@ -1,0 +1,101 @@
+"""What may change in a pod while its gates are closed, and afterwards (kubernetes
+``pkg/apis/core/validation/validation.go``, v1.36)."""
+
+# ruff: noqa: E501  # messages are left whole
+
+import pytest
+from tests.apiserver.api import PODS, STRATEGIC, Api, Object, all_told, pod
+from tests.apiserver.pod_bodies import HARD
+
+_GATED: Object = {
+    "schedulingGates": [{"name": "g"}],
+    "nodeSelector": {"a": "b"},
+    "affinity": {
+        "nodeAffinity": {
+            HARD: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}]},
+        }
+    },
+}
+_TERMS = f"spec.affinity.nodeAffinity.{HARD}.nodeSelectorTerms"
+_MORE = {"key": "l", "operator": "Exists"}
+_K = {"key": "k", "operator": "Exists"}
+
+
+def _nodes(*terms: Object) -> Object:
+    return {"affinity": {"nodeAffinity": {HARD: {"nodeSelectorTerms": list(terms)}}}}
+
+
+_CHANGES: list[tuple[str, Object, list[str]]] = [
+    ("a choice of fewer nodes", {"nodeSelector": {"c": "d"}, **_nodes({"matchExpressions": [_K, _MORE]})}, []),
+    (
+        "a choice of other nodes",
+        {"nodeSelector": {"a": "c"}},
+        [
+            'spec.nodeSelector: Invalid value: {"a":"c"}: only additions to spec.nodeSelector are allowed (no mutations '
+            "or deletions)"
+        ],
+    ),
+    (
+        "another term",
+        _nodes({"matchExpressions": [_K]}, {"matchExpressions": [_MORE]}),
+        [
+            f'{_TERMS}: Invalid value: [{{"MatchExpressions":[{{"Key":"k","Operator":"Exists","Values":null}}],'
+            '"MatchFields":null},{"MatchExpressions":[{"Key":"l","Operator":"Exists","Values":null}],"MatchFields":null}]:'
+            " no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        ],
+    ),
+    (
+        "a term that asks for something else",
+        _nodes({"matchExpressions": [_MORE]}),
+        [
+            f'{_TERMS}[0]: Invalid value: {{"MatchExpressions":[{{"Key":"l","Operator":"Exists","Values":null}}],'
+            '"MatchFields":null}: only additions are allowed (no mutations or deletions)'
+        ],
+    ),
+    (
+        "another gate",
+        {"schedulingGates": [{"name": "g"}, {"name": "h"}]},
+        ["spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'h'"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "told"), [row[1:] for row in _CHANGES], ids=[row[0] for row in _CHANGES])
+async def test_changes_while_there_are_gates(api: Api, change: Object, told: list[str]) -> None:
+    made = await api.post(PODS, pod(**_GATED))
+    assert made.status == 201, made.text
+    body = made.body
+    body["spec"].update(change)
+    if "nodeSelector" in change:
+        body["spec"]["nodeSelector"] = {**({} if told else {"a": "b"}), **change["nodeSelector"]}
+    answer = await api.put(f"{PODS}/p", body)
+    if told:
+        assert all_told(answer) == told
+    else:
+        assert answer.status == 200, answer.text
+
+
+async def test_containers_that_are_added_later(api: Api) -> None:
+
+    where, why = "spec.ephemeralContainers[0]", "Forbidden: cannot be set for an Ephemeral Container"
+    await api.post(PODS, pod(volumes=[{"name": "v"}]))
+    container = {
+        "name": "e",
+        "image": " i",
+        "targetContainerName": "x",
+        "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
+        "restartPolicy": "Never",
+        "restartPolicyRules": [{"action": "X"}],
+        "lifecycle": {"postStart": {}},
+        "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "a"}],
+    }
+    patch = {"spec": {"ephemeralContainers": [container]}}
+    assert all_told(await api.patch(f"{PODS}/p/ephemeralcontainers", patch, STRATEGIC)) == [
+        f'{where}.image: Invalid value: " i": must not have leading or trailing whitespace',
+        f'{where}.targetContainerName: Not found: "x"',
+        f"{where}.resizePolicy: {why}",
+        f"{where}.restartPolicy: {why}",
+        f"{where}.restartPolicyRules: {why}",
+        f"{where}.lifecycle: {why}",
+        f"{where}.volumeMounts[0].subPath: {why}",
+    ]

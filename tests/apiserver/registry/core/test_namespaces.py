@@ -1,0 +1,157 @@
+"""Namespaces: life, end, and those that never end (facts from kube-apiserver v1.36.2)."""
+
+import pytest
+from tests.apiserver.api import NAMESPACES, Api, Object, config_map
+
+
+def _made(name: str = "n", **meta: object) -> Object:
+    return {"metadata": {"name": name, **meta}}
+
+
+async def test_four_are_there_from_the_start(api: Api) -> None:
+    names = [item["metadata"]["name"] for item in (await api.get(NAMESPACES)).body["items"]]
+    assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
+
+
+async def test_the_service_kubernetes_is_there_from_the_start(api: Api) -> None:
+    answer = await api.get("/api/v1/namespaces/default/services/kubernetes")
+    assert answer.meta["labels"] == {"component": "apiserver", "provider": "kubernetes"}
+    assert answer.body["spec"] == {
+        "clusterIP": "10.0.0.1",
+        "clusterIPs": ["10.0.0.1"],
+        "internalTrafficPolicy": "Cluster",
+        "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack",
+        "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+        "sessionAffinity": "None",
+        "type": "ClusterIP",
+    }
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+async def test_three_may_not_be_deleted(api: Api, name: str) -> None:
+    answer = await api.delete(f"{NAMESPACES}/{name}")
+    assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
+    assert answer.message == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+
+
+async def test_the_label_with_the_name_cannot_be_lost(api: Api) -> None:
+    await api.made(NAMESPACES, _made(labels={"kubernetes.io/metadata.name": "other", "a": "b"}))
+    made, patched = [
+        await api.get(f"{NAMESPACES}/n"),
+        await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": None}}),
+    ]
+    assert made.meta["labels"] == {"kubernetes.io/metadata.name": "n", "a": "b"}
+    assert patched.meta["labels"] == {"kubernetes.io/metadata.name": "n"}
+
+
+async def test_a_delete_begins_the_end_and_content_ends_it(api: Api) -> None:
+    made = await api.made(NAMESPACES, _made())
+    await api.made(f"{NAMESPACES}/n/configmaps", config_map())
+    marked = await api.delete(f"{NAMESPACES}/n")
+    again = await api.delete(f"{NAMESPACES}/n")
+    refused = await api.post(f"{NAMESPACES}/n/configmaps", config_map("d"))
+    updated = await api.patch(f"{NAMESPACES}/n/configmaps/c", {"data": {"a": "b"}})
+    emptied = await api.delete(f"{NAMESPACES}/n/configmaps")
+    finalized = await api.put(f"{NAMESPACES}/n/finalize", {"metadata": {"name": "n", "uid": made["metadata"]["uid"]}})
+    marked, again, refused, updated, emptied, finalized, gone = [
+        marked,
+        again,
+        refused,
+        updated,
+        emptied,
+        finalized,
+        await api.get(f"{NAMESPACES}/n"),
+    ]
+    assert marked.body["status"] == {"phase": "Terminating"}
+    assert marked.meta["deletionTimestamp"] == "2026-01-01T00:00:00Z"
+    assert "deletionGracePeriodSeconds" not in marked.meta
+    assert again.body == marked.body
+    assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
+    assert refused.message == (
+        'configmaps "d" is forbidden: unable to create new content in namespace n because it is being terminated'
+    )
+    assert refused.body["details"]["causes"] == [
+        {
+            "reason": "NamespaceTerminating",
+            "message": "namespace n is being terminated",
+            "field": "metadata.namespace",
+        }
+    ]
+    assert updated.status == 200
+    assert emptied.status == 200
+    assert finalized.status == 200
+    assert finalized.body["spec"] == {}
+    assert gone.status == 404
+
+
+async def test_a_finalizer_in_the_metadata_keeps_a_namespace_after_finalize(api: Api) -> None:
+    await api.made(NAMESPACES, _made(finalizers=["a.b/c"]))
+    await api.delete(f"{NAMESPACES}/n")
+    finalized = await api.put(
+        f"{NAMESPACES}/n/finalize", {"metadata": {"name": "n", "finalizers": ["a.b/c"]}, "spec": {}}
+    )
+    kept = await api.get(f"{NAMESPACES}/n")
+    freed = await api.patch(f"{NAMESPACES}/n", {"metadata": {"finalizers": None}})
+    finalized, kept, freed, gone = [finalized, kept, freed, await api.get(f"{NAMESPACES}/n")]
+    assert finalized.body == kept.body
+    assert (freed.status, gone.status) == (200, 404)
+
+
+async def test_spec_finalizers_change_only_through_finalize(api: Api) -> None:
+    made = await api.made(NAMESPACES, _made())
+    made["spec"] = {"finalizers": []}
+    ordinary = await api.put(f"{NAMESPACES}/n", made)
+    made["spec"] = {"finalizers": ["kubernetes", "x.y/z"]}
+    ordinary, finalize = [ordinary, await api.put(f"{NAMESPACES}/n/finalize", made)]
+    assert ordinary.body["spec"] == {"finalizers": ["kubernetes"]}
+    assert finalize.body["spec"] == {"finalizers": ["kubernetes", "x.y/z"]}
+
+
+async def test_the_uid_of_a_namespace_is_checked(api: Api) -> None:
+    made = await api.made(NAMESPACES, _made())
+    answer = await api.delete(f"{NAMESPACES}/n", {"preconditions": {"uid": "a"}})
+    assert answer.status == 409
+    assert answer.message == (
+        'Operation cannot be fulfilled on namespaces "n": Precondition failed: UID in precondition: a, UID in object '
+        f"meta: {made['metadata']['uid']}"
+    )
+    assert answer.body["details"] == {"name": "n", "kind": "namespaces"}
+
+
+@pytest.mark.parametrize(
+    ("deleting", "phase", "problem"),
+    [
+        (False, "Terminating", "may only be 'Active' if `deletionTimestamp` is empty"),
+        (True, "Active", "may only be 'Terminating' if `deletionTimestamp` is not empty"),
+    ],
+)
+async def test_the_phase_follows_the_deletion(api: Api, deleting: bool, phase: str, problem: str) -> None:
+    await api.made(NAMESPACES, _made())
+    if deleting:
+        await api.delete(f"{NAMESPACES}/n")
+    answer = await api.patch(f"{NAMESPACES}/n/status", {"status": {"phase": phase}})
+    assert answer.status == 422
+    assert answer.message == f'Namespace "n" is invalid: status.Phase: Invalid value: "{phase}": {problem}'
+
+
+async def test_conditions_go_through_the_status_and_writing_them_ends_nothing(api: Api) -> None:
+    condition = {"type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain"}
+    await api.made(NAMESPACES, _made())
+    body = (await api.delete(f"{NAMESPACES}/n")).body
+    body["status"]["conditions"] = [condition]
+    written = await api.put(f"{NAMESPACES}/n/status", body)
+    # spec.finalizers still hold it, though there is no finalizer in its metadata.
+    await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {"a": "b"}}})
+    found = await api.get(f"{NAMESPACES}/n")
+    kept = {**condition, "lastTransitionTime": None}
+    assert written.body["status"] == {"phase": "Terminating", "conditions": [kept]}
+    assert found.status == 200
+
+
+@pytest.mark.parametrize(("orphan", "finalizers"), [(False, ["foregroundDeletion"]), (True, ["orphan"])])
+async def test_the_old_words_for_propagation_leave_a_finalizer_either_way(
+    api: Api, orphan: bool, finalizers: list[str]
+) -> None:
+    await api.post(NAMESPACES, _made())
+    assert (await api.delete(f"{NAMESPACES}/n", {"orphanDependents": orphan})).meta["finalizers"] == finalizers

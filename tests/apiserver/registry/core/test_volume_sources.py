@@ -1,0 +1,255 @@
+"""What is wrong with the sources of volumes, and with what pods ask about themselves.
+
+``golden/volume_sources.json`` has the words. They were compared with those of a kube-apiserver v1.20.2; the few that
+have changed since (ephemeral volumes, several sources in one, fields about addresses, secrets of drivers) follow the
+source of v1.36.2 (``pkg/apis/core/validation/validation.go``).
+"""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import PODS, Answer, Api, Object, pod
+from tests.apiserver.test_refusals import words
+from tests.golden import Golden
+
+VOLUMES = "/api/v1/persistentvolumes"
+REQUIRED, INVALID, UNSUPPORTED, FORBIDDEN, NOT_FOUND = (
+    f"FieldValue{word}" for word in ("Required", "Invalid", "NotSupported", "Forbidden", "NotFound")
+)
+Causes = list[tuple[str, str]]
+IQN = "iqn.2001-04.com.example:storage.x"
+AT = "spec.volumes[0]"
+
+
+def causes(answer: Answer) -> Causes:
+    if answer.status == 201:
+        return []
+    assert answer.status == 422, answer.text
+    return [(cause["field"], cause["reason"]) for cause in answer.body["details"]["causes"]]
+
+
+SOURCES: list[tuple[Object, Causes]] = [
+    ({}, []),
+    ({"emptyDir": {"sizeLimit": "-1"}}, [(f"{AT}.emptyDir.sizeLimit", FORBIDDEN)]),
+    ({"emptyDir": {}, "hostPath": {}}, [(f"{AT}.hostPath", FORBIDDEN)]),
+    ({"hostPath": {"path": "/a/../b"}}, [(f"{AT}.hostPath.path", INVALID)]),
+    ({"hostPath": {"path": "/a", "type": "X"}}, [(f"{AT}.hostPath.type", UNSUPPORTED)]),
+    ({"gitRepo": {"repository": "r", "directory": "/x"}}, [(f"{AT}.gitRepo.directory", INVALID)]),
+    ({"gcePersistentDisk": {"pdName": "d", "partition": 256}}, [(f"{AT}.persistentDisk.partition", INVALID)]),
+    ({"awsElasticBlockStore": {"volumeID": ""}}, [(f"{AT}.awsElasticBlockStore.volumeID", REQUIRED)]),
+    ({"secret": {"secretName": "s", "defaultMode": 512}}, [(f"{AT}.secret.defaultMode", INVALID)]),
+    (
+        {"configMap": {"name": "c", "items": [{"key": "", "path": "../x"}, {"key": "k", "path": "..x", "mode": -1}]}},
+        [
+            (f"{AT}.configMap.items[0].key", REQUIRED),
+            (f"{AT}.configMap.items[0].path", INVALID),
+            (f"{AT}.configMap.items[1].path", INVALID),
+            (f"{AT}.configMap.items[1].mode", INVALID),
+        ],
+    ),
+    ({"nfs": {"server": "s", "path": "x"}}, [(f"{AT}.nfs.path", INVALID)]),
+    ({"nfs": {}}, [(f"{AT}.nfs.server", REQUIRED), (f"{AT}.nfs.path", REQUIRED), (f"{AT}.nfs.path", INVALID)]),
+    ({"iscsi": {"targetPortal": "p", "iqn": IQN, "lun": 0}}, []),
+    (
+        {"iscsi": {"targetPortal": "p", "iqn": "x", "lun": 256}},
+        [(f"{AT}.iscsi.iqn", INVALID), (f"{AT}.iscsi.lun", INVALID)],
+    ),
+    (
+        {"iscsi": {"targetPortal": "p", "iqn": IQN, "lun": 0, "chapAuthSession": True, "initiatorName": "naa.1"}},
+        [(f"{AT}.iscsi.secretRef", REQUIRED), (f"{AT}.iscsi.initiatorname", INVALID)],
+    ),
+    (
+        {"iscsi": {"targetPortal": "p" * 64, "iqn": IQN, "lun": 0, "initiatorName": IQN}},
+        [(f"{AT}.name", INVALID)],
+    ),
+    ({"glusterfs": {}}, [(f"{AT}.glusterfs.endpoints", REQUIRED), (f"{AT}.glusterfs.path", REQUIRED)]),
+    ({"flocker": {}}, [(f"{AT}.flocker", REQUIRED)]),
+    (
+        {"flocker": {"datasetName": "a/b", "datasetUUID": "u"}},
+        [(f"{AT}.flocker", INVALID), (f"{AT}.flocker.datasetName", INVALID)],
+    ),
+    ({"rbd": {"monitors": []}}, [(f"{AT}.rbd.monitors", REQUIRED), (f"{AT}.rbd.image", REQUIRED)]),
+    ({"cinder": {"volumeID": "v", "secretRef": {}}}, [(f"{AT}.cinder.secretRef.name", REQUIRED)]),
+    ({"cephfs": {}}, [(f"{AT}.cephfs.monitors", REQUIRED)]),
+    ({"quobyte": {"registry": "h:1,[::1]:2", "volume": "v"}}, []),
+    (
+        {"quobyte": {"registry": "h,[::1]", "volume": ""}},
+        [(f"{AT}.quobyte.registry", INVALID)] * 2 + [(f"{AT}.quobyte.volume", REQUIRED)],
+    ),
+    ({"quobyte": {"registry": "h:1", "volume": "v", "tenant": "t" * 65}}, [(f"{AT}.quobyte.tenant", REQUIRED)]),
+    ({"fc": {}}, [(f"{AT}.fc.targetWWNs", REQUIRED)]),
+    ({"fc": {"targetWWNs": ["w"]}}, [(f"{AT}.fc.lun", REQUIRED)]),
+    (
+        {"fc": {"targetWWNs": ["w"], "wwids": ["w"], "lun": 999}},
+        [(f"{AT}.fc.targetWWNs", INVALID), (f"{AT}.fc.lun", INVALID)],
+    ),
+    (
+        {"flexVolume": {"driver": "d", "options": {"x.kubernetes.io/a": "b"}}},
+        [(f"{AT}.flexVolume.options[x.kubernetes.io/a]", INVALID)],
+    ),
+    (
+        {"azureDisk": {"diskName": "d", "diskURI": "x", "cachingMode": "Y"}},
+        [(f"{AT}.azureDisk.cachingMode", UNSUPPORTED), (f"{AT}.azureDisk.diskURI", UNSUPPORTED)],
+    ),
+    (
+        {"storageos": {"volumeName": "A", "secretRef": {}}},
+        [(f"{AT}.storageos.volumeName", INVALID), (f"{AT}.storageos.secretRef.name", REQUIRED)],
+    ),
+    ({"csi": {"driver": "a_b"}}, [(f"{AT}.csi.driver", INVALID)]),
+    ({"ephemeral": {}}, [(f"{AT}.ephemeral.volumeClaimTemplate", REQUIRED)]),
+    (
+        {"downwardAPI": {"items": [{"path": "/x"}, {"path": "y", "fieldRef": {"fieldPath": "spec.nodeName"}}]}},
+        [
+            (f"{AT}.downwardAPI.path", INVALID),
+            (f"{AT}.downwardAPI", REQUIRED),
+            (f"{AT}.downwardAPI.fieldRef.fieldPath", UNSUPPORTED),
+        ],
+    ),
+    (
+        {
+            "projected": {
+                "sources": [
+                    {"secret": {"name": "a", "items": [{"key": "k", "path": "p"}]}},
+                    {"configMap": {"items": [{"key": "k", "path": "p"}]}, "secret": {"name": "b"}},
+                    {"serviceAccountToken": {"path": "", "expirationSeconds": 599}},
+                ]
+            }
+        },
+        [
+            (f"{AT}.projected.sources[1].configMap.name", REQUIRED),
+            (f"{AT}.projected", INVALID),
+            (f"{AT}.projected.sources[1]", FORBIDDEN),
+            (f"{AT}.projected.sources[2].serviceAccountToken.expirationSeconds", INVALID),
+            (f"{AT}.projected.path", REQUIRED),
+            (f"{AT}.projected.sources[2].serviceAccountToken", FORBIDDEN),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), SOURCES, ids=[str(source)[:60] for source, _ in SOURCES])
+async def test_volumes_of_pods(api: Api, source: Object, expected: Causes) -> None:
+    assert causes(await api.post(PODS, pod(volumes=[{"name": "v", **source}]))) == expected
+
+
+async def test_a_volume_that_is_wrong_can_not_be_mounted(api: Api) -> None:
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    container = {"name": "c", "image": "i", "volumeMounts": mounts}
+    assert causes(
+        await api.post(PODS, pod(volumes=[{"name": "v", "nfs": {"server": "s", "path": "x"}}], containers=[container]))
+    ) == [
+        (f"{AT}.nfs.path", INVALID),
+        ("spec.containers[0].volumeMounts[0].name", "FieldValueNotFound"),
+    ]
+
+
+PERSISTENT: list[tuple[Object, Causes]] = [
+    (
+        {"hostPath": {"path": "//"}, "persistentVolumeReclaimPolicy": "Recycle"},
+        [("spec.persistentVolumeReclaimPolicy", FORBIDDEN)],
+    ),
+    ({"csi": {"driver": "d"}}, [("spec.csi.volumeHandle", REQUIRED)]),
+    (
+        {"csi": {"driver": "d", "volumeHandle": "h", "nodePublishSecretRef": {"name": "_"}}},
+        [("spec.csi.nodePublishSecretRef.namespace", REQUIRED), ("spec.csi.nodePublishSecretRef.name", INVALID)],
+    ),
+    ({"local": {"path": "/a/.."}}, [("spec.local.path", INVALID), ("spec.nodeAffinity", REQUIRED)]),
+    (
+        {"glusterfs": {"endpoints": "e", "path": "p", "endpointsNamespace": ""}},
+        [("spec.glusterfs.endpointsNamespace", INVALID)],
+    ),
+    (
+        {"azureFile": {"secretName": "s", "shareName": "s", "secretNamespace": ""}},
+        [("spec.azureFile.secretNamespace", REQUIRED)],
+    ),
+    (
+        {"iscsi": {"targetPortal": "p" * 64, "iqn": IQN, "lun": 0, "initiatorName": IQN}},
+        [("spec.iscsi.targetportal", INVALID)],
+    ),
+    (
+        {"nfs": {"server": "s", "path": "/"}, "flexVolume": {"driver": ""}, "csi": {}},
+        [("spec.flexVolume.driver", REQUIRED), ("spec.csi", FORBIDDEN)],
+    ),
+    ({"nfs": {"server": "s", "path": "/"}, "storageClassName": "A"}, [("spec.storageClassName", INVALID)]),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), PERSISTENT, ids=[str(source)[:60] for source, _ in PERSISTENT])
+async def test_persistent_volumes(api: Api, source: Object, expected: Causes) -> None:
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **source}
+    assert causes(await api.post(VOLUMES, {"metadata": {"name": "pv"}, "spec": spec})) == expected
+
+
+ENV = "spec.containers[0].env[0].valueFrom"
+
+
+REFERENCES: list[tuple[Object, Causes]] = [
+    ({"fieldRef": {"fieldPath": "metadata.labels['a/b']"}}, []),
+    ({"fieldRef": {"fieldPath": "metadata.labels['a b']"}}, [(f"{ENV}.fieldRef", INVALID)]),
+    ({"fieldRef": {"fieldPath": "metadata.labels"}}, [(f"{ENV}.fieldRef.fieldPath", UNSUPPORTED)]),
+    ({"fieldRef": {"fieldPath": "metadata.name['x']"}}, [(f"{ENV}.fieldRef.fieldPath", INVALID)]),
+    ({"fieldRef": {"fieldPath": "spec.x"}}, [(f"{ENV}.fieldRef.fieldPath", INVALID)]),
+    ({"fieldRef": {"fieldPath": "spec.host"}}, []),
+    ({"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}, []),
+    ({"resourceFieldRef": {"resource": "cpu"}}, [(f"{ENV}.resourceFieldRef.resource", UNSUPPORTED)]),
+    (
+        {"resourceFieldRef": {"resource": "limits.memory", "divisor": "2"}},
+        [(f"{ENV}.resourceFieldRef.divisor", INVALID)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), REFERENCES, ids=[str(given)[:60] for given, _ in REFERENCES])
+async def test_what_a_pod_asks_about_itself(api: Api, given: Any, expected: Causes) -> None:
+    container = {"name": "c", "image": "i", "env": [{"name": "A", "valueFrom": given}]}
+    assert causes(await api.post(PODS, pod(containers=[container]))) == expected
+
+
+MOUNT = "spec.containers[0].volumeMounts"
+
+
+@pytest.mark.parametrize(
+    ("mount", "expected"),
+    [
+        pytest.param(
+            {},
+            [(f"{MOUNT}[0].name", REQUIRED), (f"{MOUNT}[0].name", NOT_FOUND), (f"{MOUNT}[0].mountPath", REQUIRED)],
+            id="nothing",
+        ),
+        pytest.param({"subPath": "/x"}, [(f"{MOUNT}.subPath", INVALID)], id="a part of the volume by an absolute path"),
+        pytest.param(
+            {"subPath": "x", "subPathExpr": "y/.."},
+            [(f"{MOUNT}[0].subPathExpr", INVALID), (f"{MOUNT}.subPathExpr", INVALID)],
+            id="a part of the volume in two ways",
+        ),
+        pytest.param(
+            {"mountPropagation": "Up"}, [(f"{MOUNT}.mountPropagation", UNSUPPORTED)], id="no way to propagate"
+        ),
+        pytest.param(
+            {"mountPropagation": "Bidirectional"}, [(f"{MOUNT}.mountPropagation", FORBIDDEN)], id="propagation for all"
+        ),
+    ],
+)
+async def test_mounts(api: Api, mount: Object, expected: Causes) -> None:
+    whole = {"name": "v", "mountPath": "/v", **mount} if mount else {}
+    container = {"name": "c", "image": "i", "volumeMounts": [whole]}
+    assert causes(await api.post(PODS, pod(volumes=[{"name": "v"}], containers=[container]))) == expected
+
+
+async def test_the_words_of_refusals(api: Api, golden: Golden) -> None:
+    container = {"name": "c", "image": "i"}
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    bodies = {
+        **{f"volume {source}": (PODS, pod(volumes=[{"name": "v", **source}])) for source, told in SOURCES if told},
+        **{
+            f"reference {given}": (PODS, pod(containers=[{**container, "env": [{"name": "A", "valueFrom": given}]}]))
+            for given, told in REFERENCES
+            if told
+        },
+        **{
+            f"persistent volume {source}": (VOLUMES, {"metadata": {"name": "pv"}, "spec": {**spec, **source}})
+            for source, told in PERSISTENT
+            if told
+        },
+    }
+    golden.check("volume_sources", {case: words(await api.post(path, body)) for case, (path, body) in bodies.items()})

@@ -1,0 +1,235 @@
+"""What is refused of FlowSchemas and PriorityLevelConfigurations (kubernetes ``pkg/apis/flowcontrol/validation``,
+v1.36)."""
+
+import asyncio
+
+import pytest
+from tests.apiserver.api import Answer, Api, Object, told
+
+GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1/"
+SCHEMAS, LEVELS = GROUP + "flowschemas", GROUP + "prioritylevelconfigurations"
+LEVEL: Object = {"priorityLevelConfiguration": {"name": "l"}}
+USER = {"kind": "User", "user": {"name": "u"}}
+ANYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
+LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+
+
+async def refused(api: Api, path: str, spec: Object, **metadata: Object) -> list[str]:
+    """What a create is told."""
+    return told(await api.post(path, {"metadata": {"name": "x", **metadata}, "spec": spec}))
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param(
+            {"matchingPrecedence": -1, "priorityLevelConfiguration": {}, "distinguisherMethod": {"type": "Odd"}},
+            [
+                "matchingPrecedence: Invalid value: -1: must be a positive value",
+                'distinguisherMethod.type: Unsupported value: {"Type":"Odd"}: supported values: "ByNamespace", '
+                '"ByUser"',
+                "priorityLevelConfiguration.name: Required value: must reference a priority level",
+            ],
+            id="no level",
+        ),
+        pytest.param(
+            {**LEVEL, "matchingPrecedence": 10001, "rules": [{}]},
+            [
+                "matchingPrecedence: Invalid value: 10001: must not be greater than 10000",
+                "rules[0].subjects: Required value: subjects must contain at least one value",
+                "rules[0]: Required value: at least one of resourceRules and nonResourceRules has to be non-empty",
+            ],
+            id="rules about nothing",
+        ),
+        pytest.param(
+            {**LEVEL, "matchingPrecedence": 1},
+            ["matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have matchingPrecedence 1"],
+            id="the first",
+        ),
+        pytest.param(
+            {
+                **LEVEL,
+                "rules": [
+                    {
+                        "subjects": [
+                            {"kind": "Odd"},
+                            {"kind": "User", "group": {"name": "g"}},
+                            {"kind": "Group", "group": {"name": ""}},
+                            {"kind": "ServiceAccount", "serviceAccount": {"name": "*", "namespace": ""}},
+                        ],
+                        "resourceRules": [ANYTHING],
+                    }
+                ],
+            },
+            [
+                'rules[0].subjects[0].kind: Unsupported value: "Odd": supported values: "Group", "ServiceAccount", '
+                '"User"',
+                "rules[0].subjects[1].user: Required value: user is required when subject kind is 'User'",
+                "rules[0].subjects[1].group: Forbidden: group is forbidden when subject kind is not 'Group'",
+                "rules[0].subjects[2].group.name: Required value",
+                "rules[0].subjects[3].serviceAccount.namespace: Required value: must specify namespace for service "
+                "account",
+            ],
+            id="subjects",
+        ),
+        pytest.param(
+            {
+                **LEVEL,
+                "rules": [
+                    {
+                        "subjects": [USER],
+                        "resourceRules": [
+                            {"verbs": ["*", "get"], "apiGroups": ["*", "a"], "namespaces": ["A"]},
+                            {"verbs": ["read"], "apiGroups": ["a"], "resources": ["a"]},
+                        ],
+                        "nonResourceRules": [
+                            {"verbs": ["get"], "nonResourceURLs": ["a", "/a b", "/a//b", "/a*", "/a/*", "/"]},
+                            {"verbs": [], "nonResourceURLs": ["*", "/a"]},
+                        ],
+                    }
+                ],
+            },
+            [
+                'rules[0].resourceRules[0].verbs: Invalid value: ["*","get"]: if \'*\' is present, must not specify '
+                "other verbs",
+                'rules[0].resourceRules[0].apiGroups: Invalid value: ["*","a"]: if \'*\' is present, must not specify '
+                "other api groups",
+                "rules[0].resourceRules[0].resources: Required value: resource rules must supply at least one resource",
+                "rules[0].resourceRules[0].namespaces[0]: Invalid value: \"A\": each member of this list must be '*' "
+                f"or a DNS-1123 label; {LABEL}",
+                'rules[0].resourceRules[1].verbs: Unsupported value: ["read"]: supported values: "create", "delete", '
+                '"deletecollection", "get", "list", "patch", "proxy", "update", "watch"',
+                "rules[0].resourceRules[1].namespaces: Required value: resource rules that are not cluster scoped must "
+                "supply at least one namespace",
+                'rules[0].nonResourceRules[0].nonResourceURLs[0]: Invalid value: "a": must start with slash',
+                'rules[0].nonResourceRules[0].nonResourceURLs[1]: Invalid value: "/a b": must not contain white-space',
+                'rules[0].nonResourceRules[0].nonResourceURLs[2]: Invalid value: "/a//b": must not contain double '
+                "slash",
+                'rules[0].nonResourceRules[0].nonResourceURLs[3]: Invalid value: "/a*": wildcard can only do suffix '
+                "matching",
+                "rules[0].nonResourceRules[1].verbs: Required value: verbs must contain at least one value",
+                'rules[0].nonResourceRules[1].nonResourceURLs: Invalid value: ["*","/a"]: if \'*\' is present, must '
+                "not specify other non-resource URLs",
+            ],
+            id="rules",
+        ),
+    ],
+)
+async def test_schemas(api: Api, spec: Object, expected: list[str]) -> None:
+    assert await refused(api, SCHEMAS, spec) == [f"spec.{text}" for text in expected]
+
+
+def _limited(**limited: object) -> Object:
+    return {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}, **limited}}
+
+
+def _queued(**queuing: int) -> Object:
+    return _limited(limitResponse={"type": "Queue", "queuing": queuing})
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, ["type: Required value"], id="no type"),
+        pytest.param(
+            {"type": "Exempt"},
+            ["type: Invalid value: \"Exempt\": must be 'Exempt' if and only if `name` is 'exempt'"],
+            id="one is exempt",
+        ),
+        pytest.param(
+            {"type": "Limited", "exempt": {}},
+            [
+                "exempt: Forbidden: must be nil if the type is Limited",
+                "limited: Required value: must not be empty when type is Limited",
+            ],
+            id="limits that are none",
+        ),
+        pytest.param(
+            _limited(nominalConcurrencyShares=-1, lendablePercent=101, borrowingLimitPercent=-1),
+            [
+                "limited.nominalConcurrencyShares: Invalid value: -1: must be a non-negative integer",
+                "limited.lendablePercent: Invalid value: 101: must be between 0 and 100, inclusive",
+                "limited.borrowingLimitPercent: Invalid value: -1: if specified, must be a non-negative integer",
+            ],
+            id="shares",
+        ),
+        pytest.param(
+            _limited(limitResponse={"type": "Reject", "queuing": {}}),
+            ["limited.limitResponse.queuing: Forbidden: must be nil if limited.limitResponse.type is not Limited"],
+            id="nobody queues",
+        ),
+        pytest.param(
+            _limited(limitResponse={}), ["limited.limitResponse.type: Required value"], id="an answer of no type"
+        ),
+        pytest.param(
+            _queued(queues=10000001, handSize=-1, queueLengthLimit=-1),
+            [
+                "limited.limitResponse.queuing.queueLengthLimit: Invalid value: -1: must be positive",
+                "limited.limitResponse.queuing.queues: Invalid value: 10000001: must not be greater than 10000000",
+                "limited.limitResponse.queuing.handSize: Invalid value: -1: must be positive",
+            ],
+            id="queues",
+        ),
+        pytest.param(
+            _queued(queues=2, handSize=3),
+            ["limited.limitResponse.queuing.handSize: Invalid value: 3: should not be greater than queues (2)"],
+            id="a hand of more than all",
+        ),
+        pytest.param(
+            _queued(queues=512, handSize=7),
+            [
+                "limited.limitResponse.queuing.handSize: Invalid value: 7: required entropy bits of deckSize 512 and "
+                "handSize 7 should not be greater than 60"
+            ],
+            id="too many hands",
+        ),
+    ],
+)
+async def test_levels(api: Api, spec: Object, expected: list[str]) -> None:
+    assert await refused(api, LEVELS, spec) == [f"spec.{text}" for text in expected]
+
+
+async def patched_after_start(api: Api, path: str, change: Object) -> Answer:
+    """The objects that a server starts with are there when it has run for a moment."""
+    running = asyncio.ensure_future(api.server.run())
+    await asyncio.sleep(5)
+    try:
+        return await api.patch(path, {"spec": change})
+    finally:
+        running.cancel()
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "problem"),
+    [
+        pytest.param(
+            LEVELS + "/catch-all",
+            {"limited": {"nominalConcurrencyShares": 9}},
+            "spec of 'catch-all' must equal the fixed value",
+            id="the level of the rest",
+        ),
+        pytest.param(SCHEMAS + "/exempt", {"rules": []}, "spec of 'exempt' must equal the fixed value", id="a schema"),
+    ],
+)
+async def test_what_is_mandatory_stays(api: Api, path: str, change: Object, problem: str) -> None:
+    (found,) = told(await patched_after_start(api, path, change))
+    assert found.startswith("spec: Invalid value: {")
+    assert found.endswith(problem)
+
+
+async def test_shares_of_the_exempt_level_may_change(api: Api) -> None:
+    change = {"exempt": {"lendablePercent": 5}}
+    assert (await patched_after_start(api, LEVELS + "/exempt", change)).status == 200
+
+
+async def test_conditions_have_types_of_their_own(api: Api) -> None:
+    await api.made(SCHEMAS, {"metadata": {"name": "x"}, "spec": LEVEL})
+    conditions = [{"type": "a"}, {"type": "a"}, {}]
+    assert told(await api.patch(SCHEMAS + "/x/status", {"status": {"conditions": conditions}})) == [
+        'status.conditions[1].type: Duplicate value: "a"',
+        "status.conditions[2].type: Required value",
+    ]

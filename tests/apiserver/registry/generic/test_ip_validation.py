@@ -1,0 +1,313 @@
+"""What is refused of slices, ingresses, policies and ranges of addresses (kubernetes
+``pkg/apis/{discovery,networking}/validation``, v1.36)."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Api, Object, told
+
+from pilothouse.apiserver.registry.generic.ip_validation import cidr_errors, ip_errors
+
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+NETWORKING = "/apis/networking.k8s.io/v1/"
+INGRESSES, POLICIES = NETWORKING + "namespaces/default/ingresses", NETWORKING + "namespaces/default/networkpolicies"
+CLASSES, RANGES = NETWORKING + "ingressclasses", NETWORKING + "servicecidrs"
+ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+RANGE = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+WILDCARD = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
+    "regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+BACKEND: Object = {"service": {"name": "s", "port": {"number": 80}}}
+PATH: Object = {"path": "/", "pathType": "Prefix", "backend": BACKEND}
+
+
+async def refused(api: Api, path: str, obj: Object) -> list[str]:
+    """What a create is told."""
+    return told(await api.post(path, {"metadata": {"name": "x"}, **obj}))
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        pytest.param("10.0.0.1", [], id="an address"),
+        pytest.param("FE80:0:0:0:0:0:0:0abc", [], id="in another form"),
+        pytest.param("10.0.0", [ADDRESS], id="none"),
+        pytest.param("010.000.0.1", ["must not have leading 0s"], id="zeros"),
+        pytest.param("::ffff:1.2.3.4", ["must not be an IPv4-mapped IPv6 address"], id="one in the other"),
+    ],
+)
+def test_addresses(text: str, faults: list[str]) -> None:
+    assert list(ip_errors(text)) == faults
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        pytest.param("10.0.0.0/8", [], id="a range"),
+        pytest.param("10.0.0.0", [RANGE], id="no size"),
+        pytest.param("10.0.0.0/33", [RANGE], id="too small"),
+        pytest.param("10.0.0.0/08", ["must not have leading 0s in IP or prefix length"], id="zeros"),
+        pytest.param("10.0.0.1/8", ["must not have bits set beyond the prefix length"], id="more than a range"),
+        pytest.param("::ffff:1.2.3.0/120", ["must not have an IPv4-mapped IPv6 address"], id="one in the other"),
+    ],
+)
+def test_ranges(text: str, faults: list[str]) -> None:
+    assert list(cidr_errors(text)) == faults
+
+
+def _slice(kind: str = "IPv4", **endpoint: Any) -> Object:
+    return {"addressType": kind, "endpoints": [{"addresses": ["10.0.0.1"], **endpoint}]}
+
+
+@pytest.mark.parametrize(
+    ("obj", "expected"),
+    [
+        pytest.param(
+            _slice(addresses=["2001:db8::1", "010.0.0.1", "127.0.0.1"]),
+            [
+                'endpoints[0].addresses: Invalid value: "2001:db8::1": must be an IPv4 address',
+                'endpoints[0].addresses[1]: Invalid value: "010.0.0.1": must not have leading 0s',
+                'endpoints[0].addresses[2]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, '
+                "::1/128)",
+            ],
+            id="addresses",
+        ),
+        pytest.param(
+            _slice("FQDN", addresses=["a.example.com.", "a", "a..b", "a." + "b" * 64]),
+            [
+                'endpoints[0].addresses[1]: Invalid value: "a": should be a domain with at least two segments '
+                "separated by dots",
+                f'endpoints[0].addresses[2]: Invalid value: "a..b": {SUBDOMAIN}',
+                f'endpoints[0].addresses[3]: Invalid value: "{"b" * 64}": must be no more than 63 characters',
+            ],
+            id="names",
+        ),
+        pytest.param(
+            _slice(addresses=["10.0.0.1"] * 101),
+            ["endpoints[0].addresses: Too many: 101: must have at most 100 items"],
+            id="many addresses",
+        ),
+        pytest.param(
+            _slice(nodeName="A", hostname="a.b"),
+            [
+                f'endpoints[0].nodeName: Invalid value: "A": {SUBDOMAIN}',
+                'endpoints[0].hostname: Invalid value: "a.b": must not contain dots',
+            ],
+            id="names of nodes and hosts",
+        ),
+        pytest.param(
+            _slice(hints={"forZones": [{"name": "a"}, {"name": "a"}], "forNodes": [{"name": "A"}]}),
+            [
+                'endpoints[0].hints.forZones[1].name: Duplicate value: "a"',
+                f'endpoints[0].hints.forNodes[0].name: Invalid value: "A": {SUBDOMAIN}',
+            ],
+            id="hints",
+        ),
+        pytest.param(
+            _slice(hints={"forZones": [{"name": f"z{number}"} for number in range(9)]}),
+            ["endpoints[0].hints.forZones: Too many: 9: must have at most 8 items"],
+            id="many hints",
+        ),
+        pytest.param(
+            {"addressType": "Odd", "ports": [{"name": "a"}, {"name": "a", "protocol": "Odd"}, {"name": "A"}]},
+            [
+                'addressType: Unsupported value: "Odd": supported values: "FQDN", "IPv4", "IPv6"',
+                'ports[1].name: Duplicate value: "a"',
+                'ports[1].protocol: Unsupported value: "Odd": supported values: "SCTP", "TCP", "UDP"',
+                f'ports[2].name: Invalid value: "A": {LABEL}',
+            ],
+            id="ports",
+        ),
+    ],
+)
+async def test_slices(api: Api, obj: Object, expected: list[str]) -> None:
+    assert await refused(api, SLICES, obj) == expected
+
+
+async def test_numbers_of_ports_are_not_looked_at_nor_topology_kept(api: Api) -> None:
+    obj = {**_slice(deprecatedTopology={"a": "b"}), "ports": [{"port": 70000}]}
+    assert (await api.made(SLICES, {"metadata": {"name": "x"}, **obj}))["endpoints"] == [
+        {"addresses": ["10.0.0.1"], "conditions": {}}
+    ]
+
+
+def _ingress(*paths: Object, host: str = "", **more: Any) -> Object:
+    return {"spec": {"rules": [{"host": host, "http": {"paths": list(paths or (PATH,))}}], **more}}
+
+
+@pytest.mark.parametrize(
+    ("obj", "expected"),
+    [
+        pytest.param(
+            _ingress({**PATH, "pathType": "ImplementationSpecific", "path": "a"}),
+            ['spec.rules[0].http.paths[0].path: Invalid value: "a": must be an absolute path'],
+            id="paths are absolute",
+        ),
+        pytest.param(
+            _ingress(host="*.A", tls=[{"secretName": "S", "hosts": ["a*"]}], ingressClassName="C"),
+            [
+                f'spec.rules[0].host: Invalid value: "*.A": {WILDCARD}',
+                f'spec.tls[0].hosts[0]: Invalid value: "a*": {WILDCARD}',
+                f'spec.tls[0].secretName: Invalid value: "S": {SUBDOMAIN}',
+                f'spec.ingressClassName: Invalid value: "C": {SUBDOMAIN}',
+            ],
+            id="names, in upstream's order",
+        ),
+        pytest.param(
+            {
+                **_ingress(ingressClassName="a"),
+                "metadata": {"name": "x", "annotations": {"kubernetes.io/ingress.class": "b"}},
+            },
+            [
+                'annotations.kubernetes.io/ingress.class: Invalid value: "b": must match `ingressClassName` when both '
+                "are specified"
+            ],
+            id="two classes",
+        ),
+    ],
+)
+async def test_ingresses(api: Api, obj: Object, expected: list[str]) -> None:
+    assert await refused(api, INGRESSES, obj) == expected
+
+
+async def test_the_status_of_an_ingress(api: Api) -> None:
+    await api.made(INGRESSES, {"metadata": {"name": "x"}, **_ingress()})
+    given = [{"ip": "01.2.3.4"}, {"hostname": "1.2.3.4"}, {"ip": "x"}]
+    assert told(await api.patch(INGRESSES + "/x/status", {"status": {"loadBalancer": {"ingress": given}}})) == [
+        'status.loadBalancer.ingress[0].ip: Invalid value: "01.2.3.4": must not have leading 0s',
+        'status.loadBalancer.ingress[1].hostname: Invalid value: "1.2.3.4": must be a DNS name, not an IP address',
+        f'status.loadBalancer.ingress[2].ip: Invalid value: "x": {ADDRESS}',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param(
+            {"controller": "A/b c"},
+            [
+                f'controller: Invalid value: "A": {SUBDOMAIN}',
+                'controller: Invalid value: "b c": Invalid path (regex used for validation is '
+                "'[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')",
+            ],
+            id="controllers",
+        ),
+        pytest.param(
+            {"controller": "a/b", "parameters": {"apiGroup": "A", "kind": "a/b", "name": "n", "scope": "Odd"}},
+            [
+                f'parameters.apiGroup: Invalid value: "A": {SUBDOMAIN}',
+                "parameters.kind: Invalid value: \"a/b\": may not contain '/'",
+                'parameters.scope: Unsupported value: "Odd": supported values: "Cluster", "Namespace"',
+            ],
+            id="parameters",
+        ),
+        pytest.param(
+            {"controller": "a/b", "parameters": {"kind": "k", "name": "n", "scope": "Namespace"}},
+            ["parameters.namespace: Required value: `parameters.scope` is set to 'Namespace'"],
+            id="parameters in no namespace",
+        ),
+        pytest.param(
+            {"controller": "a/b", "parameters": {"kind": "k", "name": "n", "namespace": "n"}},
+            ["parameters.namespace: Forbidden: `parameters.scope` is set to 'Cluster'"],
+            id="parameters in one",
+        ),
+    ],
+)
+async def test_ingress_classes(api: Api, spec: Object, expected: list[str]) -> None:
+    assert await refused(api, CLASSES, {"spec": spec}) == [f"spec.{text}" for text in expected]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        pytest.param(
+            {"ports": [{"port": 80, "endPort": 70000}, {"port": "A_", "endPort": 1}, {"port": 80, "endPort": 79}]},
+            [
+                "ports[0].endPort: Invalid value: 70000: must be between 1 and 65535, inclusive",
+                "ports[1].endPort: Invalid value: 1: may not be specified when `port` is non-numeric",
+                'ports[1].port: Invalid value: "A_": must contain only alpha-numeric characters (a-z, 0-9), and '
+                "hyphens (-)",
+                'ports[1].port: Invalid value: "A_": must contain at least one letter (a-z)',
+                "ports[2].endPort: Invalid value: 80: must be greater than or equal to `port`",
+            ],
+            id="ports",
+        ),
+        pytest.param(
+            {"from": [{"podSelector": {}, "ipBlock": {"cidr": "10.0.0.1/8", "except": ["x", "10.0.0.0/8"]}}]},
+            [
+                'from[0].ipBlock.cidr: Invalid value: "10.0.0.1/8": must not have bits set beyond the prefix length',
+                f'from[0].ipBlock.except[0]: Invalid value: "x": {RANGE}',
+                'from[0].ipBlock.except[1]: Invalid value: "10.0.0.0/8": must be a strict subset of `cidr`',
+                "from[0]: Forbidden: may not specify both ipBlock and another peer",
+            ],
+            id="peers",
+        ),
+    ],
+)
+async def test_network_policies(api: Api, rule: Object, expected: list[str]) -> None:
+    found = await refused(api, POLICIES, {"spec": {"podSelector": {}, "ingress": [rule]}})
+    assert found == [f"spec.ingress[0].{text}" for text in expected]
+
+
+async def test_ranges_that_were_there_before_stay(api: Api) -> None:
+    rule = {"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
+    await api.made(POLICIES, {"metadata": {"name": "x"}, "spec": {"podSelector": {}, "ingress": [rule]}})
+    await api.rewrite("networking.k8s.io/networkpolicies/default/x", "10.0.0.0/8", "10.0.0.9/8")
+    assert (await api.patch(POLICIES + "/x", {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}})).status == 200
+
+
+@pytest.mark.parametrize(
+    ("cidrs", "expected"),
+    [
+        pytest.param(
+            ["10.0.0.0/8", "11.0.0.0/8"],
+            [
+                'spec.cidrs: Invalid value: ["10.0.0.0/8","11.0.0.0/8"]: may specify no more than one IP for each IP '
+                "family, i.e 192.168.0.0/24 and 2001:db8::/64"
+            ],
+            id="one family twice",
+        ),
+        pytest.param(
+            ["a", "b", "c"],
+            ['spec.cidrs: Invalid value: {"CIDRs":["a","b","c"]}: may only hold up to 2 values'],
+            id="three",
+        ),
+        pytest.param(
+            ["2001:DB8::/64"],
+            ['spec.cidrs[0]: Invalid value: "2001:DB8::/64": must be in canonical form ("2001:db8::/64")'],
+            id="in another form",
+        ),
+    ],
+)
+async def test_service_ranges(api: Api, cidrs: list[str], expected: list[str]) -> None:
+    assert await refused(api, RANGES, {"spec": {"cidrs": cidrs}}) == expected
+
+
+async def test_taken_addresses(api: Api) -> None:
+    parent = {"group": "A", "resource": "a/b", "name": ""}
+    obj = {"metadata": {"name": "010.0.0.1"}, "spec": {"parentRef": parent}}
+    assert await refused(api, NETWORKING + "ipaddresses", obj) == [
+        'metadata.name: Invalid value: "010.0.0.1": must not have leading 0s',
+        f'spec.parentRef.group: Invalid value: "A": {SUBDOMAIN}',
+        "spec.parentRef.resource: Invalid value: \"a/b\": may not contain '/'",
+        "spec.parentRef.name: Required value",
+    ]
+
+
+async def test_nodes_that_a_runtime_is_on(api: Api) -> None:
+    found = await refused(
+        api, "/apis/node.k8s.io/v1/runtimeclasses", {"handler": "h", "scheduling": {"nodeSelector": {"a": "b c"}}}
+    )
+    assert [text.partition(": ")[0] for text in found] == ["scheduling.nodeSelector"]

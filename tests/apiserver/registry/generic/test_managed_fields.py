@@ -1,0 +1,321 @@
+"""managedFields as clients see it: who owns what after creates, updates and patches."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, LEASES, MERGE, PODS, REPLICA_SETS, STRATEGIC, Answer, Api
+
+from pilothouse.apiserver.registry.generic.managed_fields import split
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+
+
+def owners(answer: Answer) -> dict[str, Any]:
+    """Who owns what: by manager, operation and subresource."""
+    return {
+        "/".join(filter(None, (entry["manager"], entry["operation"], entry.get("subresource")))): entry["fieldsV1"]
+        for entry in answer.meta.get("managedFields") or ()
+    }
+
+
+POD = {
+    "metadata": {"name": "p", "labels": {"app": "x"}},
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "image": "nginx",
+                "ports": [{"containerPort": 8080}, {"containerPort": 443, "name": "tls"}],
+                "env": [{"name": "A", "value": "1"}],
+                "resources": {"requests": {"cpu": "1"}},
+            }
+        ]
+    },
+}
+
+
+async def test_the_creator_of_a_pod_owns_what_it_said_and_what_was_filled_in(api: Api) -> None:
+    answer = await api.post(PODS, POD)
+    (entry,) = answer.meta["managedFields"]
+    assert {name: value for name, value in entry.items() if name != "fieldsV1"} == {
+        "manager": "test",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "time": answer.meta["creationTimestamp"],
+        "fieldsType": "FieldsV1",
+    }
+    port = 'k:{"containerPort":%d,"protocol":"TCP"}'
+    assert entry["fieldsV1"] == {
+        "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
+        "f:spec": {
+            "f:containers": {
+                'k:{"name":"main"}': {
+                    ".": {},
+                    "f:env": {".": {}, 'k:{"name":"A"}': {".": {}, "f:name": {}, "f:value": {}}},
+                    "f:image": {},
+                    "f:imagePullPolicy": {},
+                    "f:name": {},
+                    "f:ports": {
+                        ".": {},
+                        port % 443: {".": {}, "f:containerPort": {}, "f:name": {}, "f:protocol": {}},
+                        port % 8080: {".": {}, "f:containerPort": {}, "f:protocol": {}},
+                    },
+                    "f:resources": {".": {}, "f:requests": {".": {}, "f:cpu": {}}},
+                    "f:terminationMessagePath": {},
+                    "f:terminationMessagePolicy": {},
+                }
+            },
+            "f:dnsPolicy": {},
+            "f:enableServiceLinks": {},
+            "f:restartPolicy": {},
+            "f:schedulerName": {},
+            "f:securityContext": {},
+            "f:terminationGracePeriodSeconds": {},
+        },
+    }
+    ports = entry["fieldsV1"]["f:spec"]["f:containers"]['k:{"name":"main"}']["f:ports"]
+    assert list(ports) == [".", port % 443, port % 8080], "numbers are sorted as numbers"
+
+
+async def test_a_change_takes_the_changed_fields_from_others_and_leaves_them_the_rest(api: Api) -> None:
+    await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1", "c": "1"}})
+    patch = {"data": {"a": "2", "b": None, "d": "1"}}
+    assert owners(await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=other", patch, MERGE)) == {
+        "other/Update": {"f:data": {"f:a": {}, "f:d": {}}},
+        "test/Update": {"f:data": {".": {}, "f:c": {}}},
+    }
+
+
+async def test_a_write_that_changes_nothing_writes_nothing(api: Api) -> None:
+    first = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+    second = await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=other", {"data": {"a": "1"}}, MERGE)
+    assert second.body == first.body
+
+
+async def test_an_owner_that_is_sent_twice_is_one_before_anybody_owns_it(api: Api) -> None:
+    """But for patches: those are followed first, and tidied after admission."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1"}
+    first = await api.post(CONFIG_MAPS, {"metadata": {"name": "c", "ownerReferences": [owner]}})
+    first.body["metadata"]["ownerReferences"] *= 2
+    second = await api.put(CONFIG_MAPS + "/c?fieldManager=other", first.body)
+    patch = [{"op": "add", "path": "/metadata/ownerReferences/-", "value": owner}]
+    put, patched = [second, await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=third", patch, JSON_PATCH)]
+    assert list(owners(put)) == ["test/Update"]
+    assert "contains duplicate entries; API server" in put.headers["warning"]
+    assert "third/Update" in owners(patched)
+    assert "contains duplicate entries after mutating admission happens; API server" in patched.headers["warning"]
+
+
+async def test_times_move_with_what_a_manager_changes(api: Api) -> None:
+    await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}})
+    times = []
+    for value in ("2", "3"):
+        await asyncio.sleep(10)
+        answer = await api.ask("PATCH", CONFIG_MAPS + "/c?fieldManager=other", {"data": {"a": value}}, MERGE)
+        times += [entry["time"][-3:-1] for entry in answer.meta["managedFields"]]
+    assert times == ["00", "10", "00", "20"]
+
+
+async def test_status_and_spec_have_owners_of_their_own(api: Api) -> None:
+    labels = {"matchLabels": {"a": "b"}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": labels, "template": template}
+    made = await api.post(REPLICA_SETS, {"metadata": {"name": "r"}, "spec": spec})
+    obj = made.body
+    obj["spec"]["replicas"] = 7  # reset, and so not owned
+    obj["status"] = {"replicas": 3, "observedGeneration": 1}
+    found = owners(await api.ask("PUT", REPLICA_SETS + "/r/status?fieldManager=kcm", obj))
+    assert found["kcm/Update/status"] == {"f:status": {"f:observedGeneration": {}, "f:replicas": {}}}
+    assert "f:status" not in found["test/Update"]
+    assert found["test/Update"]["f:spec"]["f:replicas"] == {}
+
+
+@pytest.mark.parametrize("empty", [pytest.param([], id="no entries"), pytest.param([{}], id="one empty entry")])
+async def test_an_empty_list_makes_everybody_own_nothing(api: Api, empty: Any) -> None:
+    made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+    obj = made.body
+    obj["metadata"]["managedFields"] = empty
+    reset = await api.ask("PUT", CONFIG_MAPS + "/c", obj)
+    later = await api.ask("PATCH", CONFIG_MAPS + "/c", {"data": {"a": "2"}}, MERGE)
+    assert "managedFields" not in reset.meta
+    assert "managedFields" not in later.meta, "nobody is tracked until somebody applies"
+
+
+async def test_a_client_may_change_what_others_own(api: Api) -> None:
+    made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+    patch = [{"op": "replace", "path": "/metadata/managedFields/0/manager", "value": "somebody"}]
+    assert made.meta["managedFields"]
+    assert owners(await api.ask("PATCH", CONFIG_MAPS + "/c", patch, "application/json-patch+json")) == {
+        "somebody/Update": {"f:data": {".": {}, "f:a": {}}}
+    }
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(
+            [{"manager": "x", "operation": "Own", "apiVersion": "v1", "fieldsType": "FieldsV1"}], id="operation"
+        ),
+        pytest.param([{"manager": "x", "operation": "Update", "fieldsType": "FieldsV1"}], id="no version"),
+        pytest.param([{"manager": "x", "operation": "Update", "apiVersion": "v1"}], id="no type"),
+        pytest.param(
+            [
+                {
+                    "manager": "x",
+                    "operation": "Update",
+                    "apiVersion": "v1",
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": {"nonsense": {}},
+                }
+            ],
+            id="no path element",
+        ),
+    ],
+)
+async def test_entries_that_cannot_be_read_are_as_if_they_were_not_sent(api: Api, bad: Any) -> None:
+    made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+    obj = json.loads(made.text)
+    obj["metadata"]["managedFields"] = bad
+    answer = await api.ask("PUT", CONFIG_MAPS + "/c", obj)
+    assert answer.body == made.body
+
+
+async def test_more_than_ten_managers_of_updates_become_ancient_changes(api: Api) -> None:
+    answer = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+    for number in range(13):
+        await asyncio.sleep(1)
+        patch = {"data": {f"k{number}": "1"}}
+        answer = await api.ask("PATCH", f"{CONFIG_MAPS}/c?fieldManager=m{number}", patch, MERGE)
+    found = owners(answer)
+    assert list(found) == ["ancient-changes/Update", *(f"m{number}/Update" for number in range(4, 13))]
+    assert found["ancient-changes/Update"] == {
+        "f:data": {".": {}, "f:a": {}, "f:k0": {}, "f:k1": {}, "f:k2": {}, "f:k3": {}}
+    }
+
+
+async def test_a_binding_makes_nobody_an_owner(api: Api) -> None:
+    made = await api.post(PODS, POD)
+    body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    await api.made(PODS + "/p/binding", body)
+    bound = await api.get(PODS + "/p")
+    assert bound.body["spec"]["nodeName"] == "n"
+    assert bound.meta["managedFields"] == made.meta["managedFields"]
+
+
+async def test_a_kubelet_owns_conditions_by_their_type(api: Api) -> None:
+
+    # The times that it leaves unset are stored as null, and so are its as well.
+    condition: dict[str, Any] = {
+        ".": {},
+        "f:lastProbeTime": {},
+        "f:lastTransitionTime": {},
+        "f:status": {},
+        "f:type": {},
+    }
+    await api.made(PODS, POD)
+    patch = {"status": {"conditions": [{"type": "Ready", "status": "True"}], "phase": "Running"}}
+    assert owners(await api.ask("PATCH", PODS + "/p/status?fieldManager=kubelet", patch, STRATEGIC))[
+        "kubelet/Update/status"
+    ] == {"f:status": {"f:conditions": {".": {}, 'k:{"type":"Ready"}': condition}, "f:phase": {}}}
+
+
+async def test_the_server_owns_what_it_makes_itself(api: Api) -> None:
+    assert list(owners(await api.get("/api/v1/namespaces/default/services/kubernetes"))) == ["kube-apiserver/Update"]
+
+
+async def test_stored_objects_are_taken_apart_whatever_they_contain(api: Api) -> None:
+    """The fields of templates and the text of annotations look like managedFields, and are not."""
+    template = {
+        "metadata": {"managedFields": [{"manager": "x"}], "labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    note = '{"x":1},"managedFields":[{"manager":"y"}]},"spec":{'
+    given: tuple[dict[str, Any], ...] = ({}, {"managedFields": []})
+    for number, extra in enumerate(given):
+        meta = {"name": f"t{number}", "annotations": {"note": note}, **extra}
+        await api.made("/api/v1/namespaces/default/podtemplates", {"metadata": meta, "template": template})
+    records = api.store.list("/podtemplates/").records
+    for value in [record.value for record in records]:
+        whole = json.loads(value)
+        expected = whole["metadata"].pop("managedFields")
+        for form in (value, value + b"\n"):  # as it was stored, and as it was not
+            plain, entries = split(form)
+            assert json.loads(entries) == expected
+            assert json.loads(plain) == whole
+
+
+async def test_a_lease_belongs_to_its_holder(api: Api) -> None:
+    await api.made(LEASES, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 1}})
+    found = await api.get(LEASES + "/l")
+    found.body["spec"]["holderIdentity"] = "b"
+    del found.meta["managedFields"]
+    assert owners(await api.ask("PUT", LEASES + "/l?fieldManager=b", found.body)) == {
+        "b/Update": {"f:spec": {"f:holderIdentity": {}}},
+        "test/Update": {"f:spec": {"f:leaseDurationSeconds": {}}},
+    }
+
+
+async def test_a_dry_run_tells_who_would_own(api: Api) -> None:
+    assert owners(await api.post(CONFIG_MAPS + "?dryRun=All", {"metadata": {"name": "c"}, "data": {"a": "1"}})) == {
+        "test/Update": {"f:data": {".": {}, "f:a": {}}}
+    }
+
+
+async def test_an_agent_without_a_name_is_unknown(api: Api) -> None:
+    found = []
+    for agent in ("", "/1.0", "x" * 200 + "/1"):
+        body = {"metadata": {"generateName": "c"}, "data": {"a": "1"}}
+        answer = await api.ask("POST", CONFIG_MAPS, body, **{"user-agent": agent})
+        found += [entry["manager"] for entry in answer.meta["managedFields"]]
+    assert found == ["unknown", "unknown", "x" * 128]
+
+
+async def test_what_a_client_sends_back_unchanged_is_taken_as_it_is(api: Api) -> None:
+    made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}})
+    body = made.text.replace('"b":"1"', '"b":"2"').encode()
+    assert owners(await api.ask("PUT", CONFIG_MAPS + "/c?fieldManager=other", body)) == {
+        "other/Update": {"f:data": {"f:b": {}}},
+        "test/Update": {"f:data": {".": {}, "f:a": {}}},
+    }
+
+
+HPAS = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
+
+
+async def test_entries_keep_the_version_they_were_written_in(api: Api) -> None:
+    """What is written in one version takes fields from those who wrote in another, in their terms."""
+    reference = {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}
+    spec = {"scaleTargetRef": reference, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
+    await api.made(HPAS.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
+    patch = {"spec": {"maxReplicas": 4}}
+    answer = await api.ask("PATCH", HPAS.format("v2") + "/h?fieldManager=other", patch, MERGE)
+    found = {entry["manager"]: (entry["apiVersion"], entry["fieldsV1"]) for entry in answer.meta["managedFields"]}
+    assert found["other"] == ("autoscaling/v2", {"f:spec": {"f:maxReplicas": {}}})
+    version, fields = found["test"]
+    assert version == "autoscaling/v1"
+    assert set(fields["f:spec"]) == {"f:minReplicas", "f:scaleTargetRef", "f:targetCPUUtilizationPercentage"}
+
+
+async def test_each_pod_owns_its_own_address(api: Api) -> None:
+    for name, address in (("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.1")):
+        await api.made(PODS, {**POD, "metadata": {"name": name}})
+        status = f"{PODS}/{name}/status?fieldManager="
+        first = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+        await api.ask("PATCH", status + "kubelet", first, STRATEGIC)
+        await api.ask("PATCH", status + "kubelet", {"status": {"phase": "Running"}}, STRATEGIC)
+    # Two addresses, and another manager takes the phase.
+    two = {"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}}
+    await api.ask("PATCH", f"{PODS}/c/status?fieldManager=kubelet", two, STRATEGIC)
+    await api.ask("PATCH", f"{PODS}/b/status?fieldManager=other", {"status": {"phase": "Failed"}}, STRATEGIC)
+    found = [
+        owners(answer)["kubelet/Update/status"]["f:status"]
+        for answer in [await api.get(f"{PODS}/{name}") for name in "abc"]
+    ]
+    assert [sorted(fields["f:podIPs"]) for fields in found] == [
+        [".", 'k:{"ip":"10.0.0.1"}'],
+        [".", 'k:{"ip":"10.0.0.2"}'],
+        [".", 'k:{"ip":"10.0.0.1"}', 'k:{"ip":"fd00::1"}'],
+    ]
+    assert ["f:phase" in fields for fields in found] == [True, False, True]

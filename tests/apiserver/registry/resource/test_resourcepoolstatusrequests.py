@@ -1,0 +1,320 @@
+"""Requests about pools of devices: served only where their gate is on, and then like all other kinds.
+
+Rules mirror ``pkg/registry/resource/resourcepoolstatusrequest/declarative_validation_test.go`` and
+``pkg/apis/resource/validation`` of v1.36.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Api, Object
+
+from pilothouse.apiserver import ApiServer, ServerOptions
+from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.presentation import protobuf
+from pilothouse.env import Env, TaskGroup
+
+GATE = "DRAResourcePoolStatus"
+VERSION = "resource.k8s.io/v1alpha3"
+ON = ServerOptions(gates=(GATE,))
+REQUESTS = f"/apis/{VERSION}/resourcepoolstatusrequests"
+
+
+@pytest.fixture
+async def api(env: Env) -> Api:
+    return Api(env, ON)
+
+
+@pytest.mark.parametrize(
+    ("gates", "expected"),
+    [
+        pytest.param((GATE,), True, id="with its gate"),
+        pytest.param((), False, id="by default"),
+        pytest.param(("GenericWorkload",), False, id="with another gate"),
+    ],
+)
+async def test_where_it_is_served(env: Env, gates: tuple[str, ...], expected: bool) -> None:
+    api = Api(env, ServerOptions(gates=gates))
+    assert ((await api.get(REQUESTS)).status == 200) is expected
+    group = (await api.get("/apis/resource.k8s.io")).body
+    assert (VERSION in [each["groupVersion"] for each in group["versions"]]) is expected
+    assert group["preferredVersion"]["groupVersion"] == "resource.k8s.io/v1"
+
+
+async def test_its_version_is_registered_as_long_as_it_is_served(env: Env) -> None:
+    service = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha3.resource.k8s.io"
+    api = Api(env, ON)
+    for options, expected in ((ON, 200), (ServerOptions(), 404)):
+        server = ApiServer(env, api.store, options=options)
+        api.transport = server.transport("admin", ("system:masters",))
+        async with TaskGroup("server") as group:
+            running = group.start(server.run(), name="server")
+            await asyncio.sleep(1)
+            assert (await api.get(service)).status == expected
+            running.cancel()
+
+
+def request(**spec: Any) -> Object:
+    return {"metadata": {"name": "r"}, "spec": {"driver": "test.example.com", **spec}}
+
+
+async def test_a_new_one_has_a_limit_and_no_status(api: Api) -> None:
+    made = await api.made(REQUESTS, {**request(), "status": {"poolCount": 3}})
+    assert made["spec"] == {"driver": "test.example.com", "limit": 100}
+    assert "status" not in made
+    assert "generation" not in made["metadata"]
+    assert "status" not in (await api.get(f"{REQUESTS}/r/status")).body
+    removed = await api.delete(f"{REQUESTS}/r")
+    assert removed.body["kind"] == "ResourcePoolStatusRequest"
+
+
+_SUBDOMAIN = "must start and end with an alphanumeric character (e.g. "
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        pytest.param({"driver": ""}, "spec.driver: Required value", id="no driver"),
+        pytest.param(
+            {"driver": "invalid driver!"},
+            'spec.driver: Invalid value: "invalid driver!": an RFC 1123 subdomain must consist of alphanumeric '
+            f"characters, '-' or '.', and {_SUBDOMAIN}'Example.com'",
+            id="a driver that is no domain",
+        ),
+        pytest.param({"poolName": ""}, 'spec.poolName: Invalid value: "": segment 0: must not be empty', id="no pool"),
+        pytest.param(
+            {"poolName": "a//b"}, 'spec.poolName: Invalid value: "a//b": segment 1: must not be empty', id="half a pool"
+        ),
+        pytest.param(
+            {"poolName": "a/B"},
+            'spec.poolName: Invalid value: "B": segment 1: a lowercase RFC 1123 subdomain must consist of lower case',
+            id="a pool with a part that is no domain",
+        ),
+        pytest.param(
+            {"poolName": "p" * 254}, "spec.poolName: Too long: may not be more than 253 bytes", id="a long pool"
+        ),
+        pytest.param(
+            {"limit": 0}, "spec.limit: Invalid value: 0: must be greater than or equal to 1", id="less than one"
+        ),
+        pytest.param(
+            {"limit": 1001}, "spec.limit: Invalid value: 1001: must be less than or equal to 1000", id="too many"
+        ),
+    ],
+)
+async def test_what_cannot_be_asked(api: Api, spec: Object, message: str) -> None:
+    answer = await api.post(REQUESTS, request(**spec))
+    assert answer.status == 422
+    assert message in answer.message
+
+
+@pytest.mark.parametrize(
+    "spec", [{"driver": "Test.Example.com"}, {"poolName": "node-1/gpus"}, {"limit": 1}, {"limit": 1000}], ids=str
+)
+async def test_what_can_be_asked(api: Api, spec: Object) -> None:
+    await api.made(REQUESTS, request(**spec))
+
+
+async def test_the_question_never_changes(api: Api) -> None:
+    made = await api.made(REQUESTS, request())
+    answer = await api.patch(f"{REQUESTS}/r", {"spec": {"limit": 5}})
+    assert answer.status == 422
+    assert "spec: Invalid value" in answer.message
+    assert "field is immutable" in answer.message
+    unconditional = {**made, "metadata": {"name": "r"}}
+    assert (await api.put(f"{REQUESTS}/r", unconditional)).status == 422
+    labelled = await api.patch(f"{REQUESTS}/r", {"metadata": {"labels": {"a": "b"}}, "status": {"poolCount": 1}})
+    assert labelled.meta["labels"] == {"a": "b"}
+    assert "status" not in labelled.body
+
+
+POOL: Object = {"driver": "test.example.com", "poolName": "pool-1", "generation": 1}
+CONDITION: Object = {
+    "type": "Complete",
+    "status": "True",
+    "reason": "CalculationComplete",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+async def test_the_answer_is_given_once(api: Api) -> None:
+    await api.made(REQUESTS, request())
+    given = {"poolCount": 1, "pools": [POOL], "conditions": [CONDITION]}
+    body = {"status": given, "spec": {"limit": 7}, "metadata": {"labels": {"a": "b"}}}
+    answer = await api.patch(f"{REQUESTS}/r/status", body)
+    assert answer.status == 200
+    assert answer.body["status"] == given
+    assert answer.body["spec"]["limit"] == 100
+    assert "labels" not in answer.meta
+    again = await api.patch(f"{REQUESTS}/r/status", {"status": {"poolCount": 2}})
+    assert again.status == 422
+    assert "status: Invalid value" in again.message
+    assert "field is immutable" in again.message
+
+
+def _pool(**more: Any) -> Object:
+    return {"poolCount": 1, "pools": [{**POOL, **more}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        pytest.param({"pools": [POOL]}, "status.poolCount: Required value", id="no number of pools"),
+        pytest.param(
+            {"poolCount": -1}, "status.poolCount: Invalid value: -1: must be greater than or equal to 0", id="negative"
+        ),
+        pytest.param(_pool(driver=""), "status.pools[0].driver: Required value", id="a pool of no driver"),
+        pytest.param(_pool(poolName=""), "status.pools[0].poolName: Required value", id="a pool without a name"),
+        pytest.param(_pool(poolName="P"), 'status.pools[0].poolName: Invalid value: "P": segment 0: ', id="a bad name"),
+        pytest.param(
+            _pool(nodeName="no node!"), 'status.pools[0].nodeName: Invalid value: "no node!"', id="a bad node"
+        ),
+        pytest.param(
+            _pool(resourceSliceCount=0),
+            "status.pools[0].resourceSliceCount: Invalid value: 0: must be greater than or equal to 1",
+            id="a pool of no slices",
+        ),
+        pytest.param(
+            _pool(totalDevices=-1),
+            "status.pools[0].totalDevices: Invalid value: -1: must be greater than or equal to 0",
+            id="less than no devices",
+        ),
+        pytest.param(
+            _pool(validationError="x" * 257),
+            "status.pools[0].validationError: Too long: may not be more than 256 bytes",
+            id="too many words",
+        ),
+        pytest.param(
+            {"poolCount": 1001, "pools": [POOL] * 1001},
+            "status.pools: Too many: 1001: must have at most 1000 items",
+            id="too many pools",
+        ),
+        pytest.param(
+            {"poolCount": 0, "conditions": [{**CONDITION, "type": f"T{number}"} for number in range(11)]},
+            "status.conditions: Too many: 11: must have at most 10 items",
+            id="too many conditions",
+        ),
+        pytest.param(
+            {"poolCount": 0, "conditions": [{**CONDITION, "status": "Yes"}]},
+            'status.conditions[0].status: Unsupported value: "Yes"',
+            id="neither true nor false",
+        ),
+        pytest.param(
+            {"poolCount": 0, "conditions": [CONDITION, CONDITION]},
+            'status.conditions[1].type: Duplicate value: "Complete"',
+            id="the same twice",
+        ),
+        pytest.param(
+            {"poolCount": 0, "conditions": [{**CONDITION, "reason": "all is counted"}]},
+            "a condition reason must start with alphabetic character",
+            id="a reason in words",
+        ),
+    ],
+)
+async def test_what_cannot_be_answered(api: Api, status: Object, message: str) -> None:
+    await api.made(REQUESTS, request())
+    answer = await api.patch(f"{REQUESTS}/r/status", {"status": status})
+    assert answer.status == 422
+    assert message in answer.message
+
+
+_COUNTS = {"totalDevices": 4, "availableDevices": 1, "allocatedDevices": 2, "unavailableDevices": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "cells"),
+    [
+        pytest.param(None, ["-", "-", "-", "-", "-", "-", "Pending", "-"], id="not answered yet"),
+        pytest.param(
+            {"poolCount": 2, "pools": [{**POOL, **_COUNTS}, {**POOL, **_COUNTS}], "conditions": [CONDITION]},
+            ["8", "2", "4", "2", "0", "2", "Complete"],
+            id="sums over the pools",
+        ),
+        pytest.param(
+            {"poolCount": 3, "pools": [{**POOL, "validationError": "x"}], "conditions": [CONDITION]},
+            ["0", "0", "0", "0", "1", "3", "Complete (1/3 pools)"],
+            id="some of the pools, one incomplete",
+        ),
+        pytest.param(
+            {"poolCount": 0, "conditions": [{**CONDITION, "type": "Failed"}]},
+            ["0", "0", "0", "0", "0", "0", "Failed"],
+            id="given up",
+        ),
+    ],
+)
+async def test_what_kubectl_get_shows(api: Api, status: Object | None, cells: list[str]) -> None:
+    await api.made(REQUESTS, request())
+    if status is not None:
+        assert (await api.patch(f"{REQUESTS}/r/status", {"status": status})).status == 200
+    table = await api.ask("GET", REQUESTS, accept="application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
+    (row,) = table.body["rows"]
+    assert row["cells"][: 2 + len(cells)] == ["r", "test.example.com", *cells]
+    assert [column["name"] for column in table.body["columnDefinitions"]] == [
+        "Name",
+        "Driver",
+        "Total",
+        "Available",
+        "Allocated",
+        "Unavailable",
+        "Errors",
+        "Pools",
+        "Status",
+        "Completed",
+    ]
+
+
+async def test_an_applied_one_belongs_to_who_applied_it(api: Api) -> None:
+    body = {"apiVersion": VERSION, "kind": "ResourcePoolStatusRequest", **request()}
+    target = f"{REQUESTS}/r?fieldManager=me"
+    applied = await api.ask("PATCH", target, json.dumps(body).encode(), "application/apply-patch+yaml")
+    assert applied.status == 201
+    (entry,) = applied.meta["managedFields"]
+    assert entry["fieldsV1"] == {"f:spec": {"f:driver": {}}}
+    again = await api.ask("PATCH", target, json.dumps(body).encode(), "application/apply-patch+yaml")
+    assert again.meta["resourceVersion"] == applied.meta["resourceVersion"]
+
+
+async def test_unknown_fields_are_told(api: Api) -> None:
+    answer = await api.post(f"{REQUESTS}?fieldValidation=Strict", request(defaultPartitionTypeAttribute="a/b"))
+    assert answer.status == 400
+    assert 'unknown field "spec.defaultPartitionTypeAttribute"' in answer.message, "of v1.37"
+
+
+def test_protobuf_says_the_same_as_json() -> None:
+    """Fields and numbers as in ``k8s.io/api`` ``testdata/v1.36.0``."""
+    pool = {
+        "driver": "d",
+        "poolName": "p",
+        "generation": 9,
+        "resourceSliceCount": 8,
+        "totalDevices": 4,
+        "allocatedDevices": 5,
+        "availableDevices": 6,
+        "unavailableDevices": 7,
+        "nodeName": "n",
+        "validationError": "e",
+    }
+    document = {
+        "kind": "ResourcePoolStatusRequest",
+        "apiVersion": VERSION,
+        "metadata": {"name": "r"},
+        "spec": {"driver": "d", "poolName": "p", "limit": 3},
+        "status": {"poolCount": 6, "pools": [pool], "conditions": [CONDITION]},
+    }
+    encoded = protobuf.encode_object(document)
+    found = protobuf.decode_object(encoded)
+    assert found["spec"] == document["spec"]
+    assert found["status"]["pools"] == [pool]
+    assert found["status"]["poolCount"] == 6
+
+
+def test_the_role_of_the_controller_comes_with_the_gate() -> None:
+    name = "system:controller:resourcepoolstatusrequest-controller"
+    found = [(resource, obj) for resource, obj in bootstrap_objects((GATE,)) if obj["metadata"]["name"] == name]
+    assert [resource for resource, _obj in found] == ["clusterroles", "clusterrolebindings"]
+    assert found[1][1]["subjects"] == [
+        {"kind": "ServiceAccount", "name": "resourcepoolstatusrequest-controller", "namespace": "kube-system"}
+    ]
+    assert len(list(bootstrap_objects((GATE,)))) == len(list(bootstrap_objects())) + 2

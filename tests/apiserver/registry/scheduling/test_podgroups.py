@@ -1,0 +1,503 @@
+"""PodGroups and Workloads, which are behind a gate, and what pods say of their group.
+
+Rows mirror ``pkg/registry/scheduling/{podgroup,workload}/declarative_validation_test.go`` and the tests of the plugins
+``plugin/pkg/admission/scheduling/podgroupprotection`` and ``plugin/pkg/admission/podgroup`` of v1.36.
+"""
+
+import json
+from typing import Any
+
+import pytest
+from tests.apiserver.api import PODS, REPLICA_SETS, Api, Object
+
+from pilothouse.apiserver import ApiServer, ServerOptions
+from pilothouse.apiserver.admission.names import DEFAULT
+from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.presentation import protobuf
+from pilothouse.env import Env
+
+GATE = "GenericWorkload"
+WITH = ServerOptions(gates=(GATE,))
+GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+WORKLOADS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/workloads"
+FINALIZER = "scheduling.k8s.io/podgroup-protection"
+SUBDOMAIN = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must"
+LABEL = "must not contain dots"
+GANG = {"gang": {"minCount": 2}}
+
+
+CONDITION: Object = {
+    "type": "PodGroupScheduled",
+    "status": "True",
+    "reason": "Scheduled",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+def without(*names: str) -> ServerOptions:
+    """A server with the gate and without these plugins."""
+    plugins = tuple(name for name in DEFAULT if name not in {"ServiceAccount", *names})
+    return ServerOptions(gates=(GATE,), admission_plugins=plugins)
+
+
+def group(name: str = "g", *, meta: Object | None = None, **spec: Any) -> Object:
+    return {"metadata": {"name": name, **(meta or {})}, "spec": {"schedulingPolicy": {"basic": {}}, **spec}}
+
+
+def template_of(workload: Any = "w", template: Any = "t") -> Object:
+    return {"workload": {"workloadName": workload, "podGroupTemplateName": template}}
+
+
+def template(name: Any = "t", **more: Any) -> Object:
+    return {"name": name, "schedulingPolicy": GANG, **more}
+
+
+def workload(*templates: Object, **spec: Any) -> Object:
+    return {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": list(templates), **spec}}
+
+
+def pod(group: Any = "g", name: str = "p") -> Object:
+    spec = {"containers": [{"name": "main", "image": "pause"}], "schedulingGroup": {"podGroupName": group}}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def test_without_the_gate_there_are_none(api: Api) -> None:
+    assert [(await api.get(path)).status for path in (GROUPS, WORKLOADS)] == [404, 404]
+    assert "schedulingGroup" not in (await api.made(PODS, pod()))["spec"]
+    body = {"metadata": {"name": "r"}, "spec": SELECTED}
+    assert "schedulingGroup" not in (await api.made(REPLICA_SETS, body))["spec"]["template"]["spec"]
+    controller = {"metadata": {"name": "r"}, "spec": {"selector": {"a": "b"}, "template": TEMPLATE}}
+    made = await api.made("/api/v1/namespaces/default/replicationcontrollers", controller)
+    assert "schedulingGroup" not in made["spec"]["template"]["spec"]
+
+
+async def test_with_the_gate_they_are_served(env: Env) -> None:
+    api = Api(env, WITH)
+    served = (await api.get("/apis/scheduling.k8s.io/v1alpha2")).body["resources"]
+    assert [(each["name"], each["kind"], each["namespaced"]) for each in served] == [
+        ("podgroups", "PodGroup", True),
+        ("podgroups/status", "PodGroup", True),
+        ("workloads", "Workload", True),
+    ]
+    versions = (await api.get("/apis/scheduling.k8s.io")).body
+    assert [each["version"] for each in versions["versions"]] == ["v1", "v1alpha2"]
+    assert versions["preferredVersion"]["version"] == "v1"
+    made = await api.made(GROUPS, {**group(), "status": {"conditions": [CONDITION]}})
+    assert made["spec"] == {"podGroupTemplateRef": None, "schedulingPolicy": {"basic": {}}}
+    assert made["status"] == {}
+    assert "generation" not in made["metadata"]
+    assert made == (await api.get(f"{GROUPS}/g")).body
+    made = await api.made(WORKLOADS, workload(template()))
+    assert made["spec"] == {"podGroupTemplates": [{**template(), "schedulingConstraints": None}]}
+    assert "status" not in made
+    assert (await api.delete(f"{WORKLOADS}/w")).body["kind"] == "Status"
+
+
+TEMPLATE: Object = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}
+SELECTED = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
+JOB_SPEC = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param(PODS, {"spec": pod()["spec"]}, id="pod"),
+        pytest.param("/api/v1/namespaces/default/podtemplates", {"template": TEMPLATE}, id="template"),
+        pytest.param(
+            "/api/v1/namespaces/default/replicationcontrollers",
+            {"spec": {"selector": {"a": "b"}, "template": TEMPLATE}},
+            id="ReplicationController",
+        ),
+        *(
+            pytest.param(f"/apis/apps/v1/namespaces/default/{resource}", {"spec": SELECTED}, id=resource)
+            for resource in ("daemonsets", "deployments", "replicasets", "statefulsets")
+        ),
+        pytest.param("/apis/batch/v1/namespaces/default/jobs", {"spec": JOB_SPEC}, id="Job"),
+        pytest.param(
+            "/apis/batch/v1/namespaces/default/cronjobs",
+            {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": JOB_SPEC}}},
+            id="CronJob",
+        ),
+    ],
+)
+async def test_what_is_stored_while_the_gate_is_on_stays(env: Env, path: str, body: Object) -> None:
+    """Every kind that has pods; the server is started again without the gate, and with it once more."""
+    api = Api(env, WITH)
+    made = await api.made(path, {"metadata": {"name": "x"}, **body})
+    assert '"schedulingGroup": {"podGroupName": "g"}' in json.dumps(made)
+    for options in (ServerOptions(), WITH):
+        api.transport = ApiServer(api.env, api.store, options=options).transport("admin", ("system:masters",))
+        changed = await api.patch(f"{path}/x", {"metadata": {"labels": {"seen": str(bool(options.gates)).lower()}}})
+        assert changed.status == 200, changed.text
+        assert '"schedulingGroup":{"podGroupName":"g"}' in changed.text
+    await api.delete(f"{path}/x", {"propagationPolicy": "Background"})
+
+
+async def test_with_the_gate_pods_and_templates_name_their_group(env: Env) -> None:
+    api = Api(env, WITH)
+    made = await api.made(PODS, pod())
+    assert made["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+    changed = await api.patch(f"{PODS}/p", {"spec": {"schedulingGroup": {"podGroupName": "other"}}})
+    assert changed.status == 422
+    assert "pod updates may not change fields other than" in changed.message
+    body = {"metadata": {"name": "r"}, "spec": SELECTED}
+    spec = (await api.made(REPLICA_SETS, body))["spec"]["template"]["spec"]
+    assert spec["schedulingGroup"] == {"podGroupName": "g"}
+    change = {"spec": {"template": {"spec": {"schedulingGroup": {"podGroupName": "a/b"}}}}}
+    refused = await api.patch(f"{REPLICA_SETS}/r", change)
+    assert 'spec.template.spec.schedulingGroup.podGroupName: Invalid value: "a/b": ' + SUBDOMAIN in refused.message
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        pytest.param({}, "podGroupName: Invalid value: null: must specify one of: `podGroupName`", id="no name"),
+        pytest.param({"podGroupName": ""}, f'podGroupName: Invalid value: "": {SUBDOMAIN}', id="an empty name"),
+        pytest.param({"podGroupName": "a_b"}, f'podGroupName: Invalid value: "a_b": {SUBDOMAIN}', id="no domain"),
+    ],
+)
+async def test_groups_that_no_pod_can_have(env: Env, named: Object, message: str) -> None:
+    api = Api(env, WITH)
+    body = pod()
+    body["spec"]["schedulingGroup"] = named
+    refused = await api.post(PODS, body)
+    assert refused.status == 422
+    assert f"spec.schedulingGroup.{message}" in refused.message
+
+
+REF, POLICY = "spec.podGroupTemplateRef", "spec.schedulingPolicy"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        pytest.param({}, "", id="a usual one"),
+        pytest.param({"schedulingPolicy": GANG}, "", id="all or nothing"),
+        pytest.param(
+            {"podGroupTemplateRef": {}}, f'{REF}: Invalid value: "": must specify one of: `workload`', id="no"
+        ),
+        pytest.param(
+            {"podGroupTemplateRef": template_of("")}, f"{REF}.workload.workloadName: Required value", id="of no"
+        ),
+        pytest.param(
+            {"podGroupTemplateRef": template_of("work/load")},
+            f'{REF}.workload.workloadName: Invalid value: "work/load": {SUBDOMAIN}',
+            id="of what is no name",
+        ),
+        pytest.param(
+            {"podGroupTemplateRef": template_of(template="")},
+            f"{REF}.workload.podGroupTemplateName: Required value",
+            id="of no template",
+        ),
+        pytest.param(
+            {"podGroupTemplateRef": template_of(template="a.b")},
+            f'{REF}.workload.podGroupTemplateName: Invalid value: "a.b": {LABEL}',
+            id="of a template that is no label",
+        ),
+        pytest.param(
+            {"schedulingPolicy": {}},
+            f'{POLICY}: Invalid value: "": must specify one of: `basic`, `gang`',
+            id="no policy",
+        ),
+        pytest.param(
+            {"schedulingPolicy": {"basic": {}, **GANG}},
+            f'{POLICY}: Invalid value: "{{basic, gang}}": must specify exactly one of: `basic`, `gang`',
+            id="two policies",
+        ),
+        pytest.param(
+            {"schedulingPolicy": {"gang": {}}}, f"{POLICY}.gang.minCount: Required value", id="a gang of none"
+        ),
+        pytest.param(
+            {"schedulingPolicy": {"gang": {"minCount": -1}}},
+            f"{POLICY}.gang.minCount: Invalid value: -1: must be greater than or equal to 1",
+            id="a gang of less than none",
+        ),
+    ],
+)
+async def test_what_a_group_must_be(env: Env, spec: Object, message: str) -> None:
+    api = Api(env, WITH)
+    answer = await api.post(GROUPS, group(**spec))
+    assert answer.status == (422 if message else 201), answer.text
+    assert message in answer.message
+
+
+GATED: Object = {
+    "schedulingConstraints": {"topology": [{"key": "rack"}]},
+    "resourceClaims": [{"name": "a", "resourceClaimName": "b"}],
+    "disruptionMode": "PodGroup",
+    "priorityClassName": "high",
+    "priority": 5,
+}
+
+
+async def test_what_other_gates_keep_is_dropped(env: Env) -> None:
+    api = Api(env, WITH)
+    made = await api.made(GROUPS, group(**GATED))
+    assert made["spec"] == {"podGroupTemplateRef": None, "schedulingPolicy": {"basic": {}}}
+    patched = await api.patch(f"{GROUPS}/g", {"spec": GATED})
+    assert patched.body["spec"] == made["spec"]
+    made = await api.made(WORKLOADS, workload(template(**GATED)))
+    assert made["spec"] == {"podGroupTemplates": [{**template(), "schedulingConstraints": None}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        pytest.param({"podGroupTemplateRef": None}, REF, id="its template is forgotten"),
+        pytest.param({"podGroupTemplateRef": {"workload": {"workloadName": "v"}}}, REF, id="another workload"),
+        pytest.param({"podGroupTemplateRef": {"workload": {"podGroupTemplateName": "v"}}}, REF, id="another template"),
+        pytest.param({"schedulingPolicy": {"basic": None}}, POLICY, id="no policy"),
+        pytest.param({"schedulingPolicy": GANG}, POLICY, id="two policies"),
+        pytest.param({"schedulingPolicy": {"basic": None, **GANG}}, POLICY, id="the other policy"),
+    ],
+)
+async def test_a_group_does_not_change(env: Env, changes: Object, field: str) -> None:
+    api = Api(env, without("PodGroupWorkloadExists"))
+    await api.made(GROUPS, group(podGroupTemplateRef=template_of()))
+    answer = await api.patch(f"{GROUPS}/g", {"spec": changes})
+    assert answer.status == 422
+    assert answer.message.endswith(f"is invalid: {field}: Invalid value: null: field is immutable")
+    labelled = await api.patch(f"{GROUPS}/g", {"metadata": {"labels": {"a": "b"}}, "status": {"conditions": []}})
+    assert labelled.meta["labels"] == {"a": "b"}
+    assert labelled.body["status"] == {}
+
+
+async def test_the_status_of_a_group(env: Env) -> None:
+    api = Api(env, WITH)
+    await api.made(GROUPS, group())
+    given = {"conditions": [CONDITION], "resourceClaimStatuses": [{"name": "a"}]}
+    body = {"status": given, "spec": {"schedulingPolicy": GANG}, "metadata": {"labels": {"a": "b"}}}
+    answer = await api.patch(f"{GROUPS}/g/status", body)
+    assert answer.status == 200
+    assert answer.body["status"] == {"conditions": [CONDITION]}
+    assert answer.body["spec"]["schedulingPolicy"] == {"basic": {}}
+    assert "labels" not in answer.meta
+    bad = await api.patch(f"{GROUPS}/g/status", {"status": {"conditions": [{**CONDITION, "status": "Yes"}]}})
+    assert 'status.conditions[0].status: Unsupported value: "Yes"' in bad.message
+
+
+CONTROLLER, TEMPLATES = "spec.controllerRef", "spec.podGroupTemplates"
+JOB = {"apiGroup": "batch", "kind": "Job", "name": "j"}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(workload(template(), template("u")), "", id="a usual one"),
+        pytest.param(workload(template(), controllerRef=JOB), "", id="of a controller"),
+        pytest.param(workload(template(), controllerRef={**JOB, "apiGroup": ""}), "", id="of one of the core group"),
+        pytest.param(
+            workload(template(), controllerRef={**JOB, "apiGroup": "a_b"}),
+            f'{CONTROLLER}.apiGroup: Invalid value: "a_b": {SUBDOMAIN}',
+            id="of no group",
+        ),
+        pytest.param(
+            workload(template(), controllerRef={**JOB, "kind": ""}),
+            f"{CONTROLLER}.kind: Required value",
+            id="of no kind",
+        ),
+        pytest.param(
+            workload(template(), controllerRef={**JOB, "kind": "a/b"}),
+            f"{CONTROLLER}.kind: Invalid value: \"a/b\": may not contain '/'",
+            id="of a kind that is no part of a path",
+        ),
+        pytest.param(
+            workload(template(), controllerRef={**JOB, "name": ""}), f"{CONTROLLER}.name: Required value", id="nobody's"
+        ),
+        pytest.param(
+            workload(template(), controllerRef={**JOB, "name": "a%b"}),
+            f"{CONTROLLER}.name: Invalid value: \"a%b\": may not contain '%'",
+            id="of a name that is no part of a path",
+        ),
+        pytest.param(workload(), f"{TEMPLATES}: Required value", id="no templates"),
+        pytest.param(
+            workload(*(template(f"t{number}") for number in range(9))),
+            f"{TEMPLATES}: Too many: 9: must have at most 8 items",
+            id="too many templates",
+        ),
+        pytest.param(
+            workload(template(), template()),
+            f'{TEMPLATES}[1]: Duplicate value: {{"name":"t","schedulingPolicy":{{"gang":{{"minCount":2}}}},'
+            '"schedulingConstraints":null}',
+            id="one name twice",
+        ),
+        pytest.param(workload(template("")), f"{TEMPLATES}[0].name: Required value", id="a template without a name"),
+        pytest.param(
+            workload(template("a.b")),
+            f'{TEMPLATES}[0].name: Invalid value: "a.b": {LABEL}',
+            id="whose name is no label",
+        ),
+        pytest.param(
+            workload(template(schedulingPolicy={})),
+            f'{TEMPLATES}[0].schedulingPolicy: Invalid value: "": must specify one of: `basic`, `gang`',
+            id="without a policy",
+        ),
+        pytest.param(
+            workload(template(schedulingPolicy={"gang": {}})),
+            f"{TEMPLATES}[0].schedulingPolicy.gang.minCount: Required value",
+            id="for a gang of none",
+        ),
+    ],
+)
+async def test_what_a_workload_must_be(env: Env, body: Object, message: str) -> None:
+    api = Api(env, WITH)
+    answer = await api.post(WORKLOADS, body)
+    assert answer.status == (422 if message else 201), answer.text
+    assert message in answer.message
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param(
+            workload(template("other")), f"{TEMPLATES}: Invalid value: null: field is immutable", id="another template"
+        ),
+        pytest.param(
+            workload(template(), controllerRef=JOB),
+            f"{CONTROLLER}: Invalid value: null: field is immutable",
+            id="another controller",
+        ),
+        pytest.param(
+            workload(),
+            f"[{TEMPLATES}: Invalid value: null: field is immutable, {TEMPLATES}: Required value]",
+            id="no templates",
+        ),
+    ],
+)
+async def test_a_workload_does_not_change(env: Env, body: Object, expected: str) -> None:
+    api = Api(env, WITH)
+    await api.made(WORKLOADS, workload(template()))
+    answer = await api.put(f"{WORKLOADS}/w", body)
+    assert answer.status == 422
+    assert answer.message.endswith(f"is invalid: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param([], [FINALIZER], id="a new one"),
+        pytest.param([FINALIZER], [FINALIZER], id="it has it already"),
+        pytest.param(["example.com/mine"], ["example.com/mine", FINALIZER], id="it has others"),
+    ],
+)
+async def test_admission_protects_new_groups(env: Env, before: list[str], after: list[str]) -> None:
+    api = Api(env, WITH)
+    made = await api.made(GROUPS, group(meta={"finalizers": before}))
+    assert made["metadata"]["finalizers"] == after
+    taken = await api.patch(f"{GROUPS}/g", {"metadata": {"finalizers": None}})
+    assert "finalizers" not in taken.meta, "only new ones"
+    assert "finalizers" not in (await api.made(WORKLOADS, workload(template())))["metadata"]
+
+
+async def test_without_the_plugin_nothing_is_protected(env: Env) -> None:
+    api = Api(env, without("PodGroupProtection"))
+    assert "finalizers" not in (await api.made(GROUPS, group()))["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        pytest.param(None, "", id="it names none"),
+        pytest.param(template_of(), "", id="it is there"),
+        pytest.param(template_of("missing"), 'Workload "missing" not found', id="there is no such workload"),
+        pytest.param(template_of("going"), 'Workload "going" is being deleted', id="which is being deleted"),
+        pytest.param(
+            template_of(template="missing"),
+            'PodGroupTemplate "missing" not found in Workload "w"',
+            id="which has no such template",
+        ),
+    ],
+)
+async def test_admission_wants_the_workload_of_a_group(env: Env, reference: Object | None, message: str) -> None:
+    api = Api(env, WITH)
+    await api.made(WORKLOADS, workload(template("s"), template("t")))
+    going = workload(template())
+    going["metadata"] = {"name": "going", "finalizers": ["example.com/mine"]}
+    await api.made(WORKLOADS, going)
+    await api.delete(f"{WORKLOADS}/going")
+    answer = await api.post(GROUPS, group(podGroupTemplateRef=reference))
+    if message:
+        assert answer.status == 403
+        assert answer.message == f'podgroups.scheduling.k8s.io "g" is forbidden: PodGroup rejected: {message}'
+    else:
+        assert answer.status == 201, answer.text
+        await api.delete(f"{WORKLOADS}/w")
+        labelled = await api.patch(f"{GROUPS}/g", {"metadata": {"labels": {"a": "b"}}})
+        assert labelled.status == 200, "only new ones are asked"
+
+
+def test_who_may_do_what_with_them() -> None:
+    def rules(role: str, *gates: str) -> list[tuple[str, str]]:
+        found = {obj["metadata"]["name"]: obj for kind, obj in bootstrap_objects(gates) if kind == "clusterroles"}
+        return [
+            (",".join(rule["verbs"]), ",".join(rule["resources"]))
+            for rule in found.get(role, {}).get("rules", ())
+            if rule.get("apiGroups") == ["scheduling.k8s.io"]
+        ]
+
+    controller = "system:controller:podgroup-protection-controller"
+    assert rules(controller, GATE) == [("get,list,update,watch", "podgroups")]
+    assert rules("system:aggregate-to-view", GATE) == [("get,list,watch", "podgroups,podgroups/status,workloads")]
+    assert rules("system:aggregate-to-edit", GATE) == [
+        ("create,delete,deletecollection,patch,update", "podgroups,workloads")
+    ]
+    assert rules("system:kube-scheduler", GATE) == [
+        ("get,list,watch", "podgroups"),
+        ("patch,update", "podgroups/status"),
+    ]
+    for role in (controller, "system:aggregate-to-view", "system:aggregate-to-edit", "system:kube-scheduler"):
+        assert rules(role) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "conditions", "cells"),
+    [
+        pytest.param({}, [], ["Basic", "<none>", "Pending"], id="new"),
+        pytest.param(
+            {"schedulingPolicy": GANG, "podGroupTemplateRef": template_of()},
+            [CONDITION],
+            ["Gang", "w", "Scheduled"],
+            id="scheduled",
+        ),
+        pytest.param({}, [{**CONDITION, "status": "False"}], ["Basic", "<none>", "Unschedulable"], id="without room"),
+        pytest.param(
+            {},
+            [CONDITION, {**CONDITION, "type": "DisruptionTarget", "reason": "PreemptionByScheduler"}],
+            ["Basic", "<none>", "PreemptionByScheduler"],
+            id="it must go",
+        ),
+    ],
+)
+async def test_how_a_group_is_printed(env: Env, spec: Object, conditions: list[Object], cells: list[str]) -> None:
+    api = Api(env, WITH)
+    await api.made(WORKLOADS, workload(template()))
+    await api.made(GROUPS, group(**spec))
+    await api.patch(f"{GROUPS}/g/status", {"status": {"conditions": conditions}})
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    shown = (await api.ask("GET", f"{GROUPS}/g", accept=table)).body
+    assert [each["name"] for each in shown["columnDefinitions"]] == ["Name", "Policy", "Workload", "Status", "Age"]
+    assert shown["rows"][0]["cells"] == ["g", *cells, "0s"]
+    shown = (await api.ask("GET", f"{WORKLOADS}/w", accept=table)).body
+    assert [each["name"] for each in shown["columnDefinitions"]] == ["Name", "Age"]
+    assert shown["rows"][0]["cells"] == ["w", "0s"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {
+            **group(podGroupTemplateRef=template_of(), schedulingPolicy=GANG, **GATED),
+            "status": {"conditions": [CONDITION]},
+        },
+        workload(template(**GATED), controllerRef=JOB),
+    ],
+    ids=["PodGroup", "Workload"],
+)
+def test_protobuf_says_the_same_as_json(document: Object) -> None:
+    kind = "Workload" if document["metadata"]["name"] == "w" else "PodGroup"
+    document = {"kind": kind, "apiVersion": "scheduling.k8s.io/v1alpha2", **document}
+    found = protobuf.decode_object(protobuf.encode_object(document))
+    assert {name: found[name] for name in document if name != "metadata"} == {
+        name: value for name, value in document.items() if name != "metadata"
+    }

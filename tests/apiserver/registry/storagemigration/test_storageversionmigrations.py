@@ -1,0 +1,294 @@
+"""StorageVersionMigrations, which are behind a gate; rows mirror ``pkg/apis/storagemigration/validation`` of v1.36."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Api, Object
+from tests.controllers.storage_version_migrator.widgets import (
+    DEFINITION,
+    DEFINITIONS,
+    MIGRATIONS,
+    definition,
+    stored_version,
+    versions,
+    widget,
+    widgets,
+)
+
+from pilothouse.api.wire import Request
+from pilothouse.apiserver import ApiServer, ServerOptions
+from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.presentation import protobuf
+from pilothouse.apiserver.resources import BEHIND_GATES
+from pilothouse.env import Env, TaskGroup
+from pilothouse.storage import MemoryStore
+
+GATE = "StorageVersionMigrator"
+WITH = ServerOptions(gates=(GATE,))
+ROLE = "system:controller:storage-version-migrator-controller"
+LABEL = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+DOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+
+
+def migration(resource: str = "widgets", group: str = "example.com") -> Object:
+    return {"metadata": {"name": "m"}, "spec": {"resource": {"group": group, "resource": resource}}}
+
+
+async def test_without_the_gate_there_are_none(api: Api) -> None:
+    assert [(await api.get(path)).status for path in (MIGRATIONS, "/apis/storagemigration.k8s.io/v1beta1")] == [
+        404,
+        404,
+    ]
+
+
+async def test_with_the_gate_they_are_served_and_shown(env: Env) -> None:
+    api = Api(env, WITH)
+    listed = (await api.get("/apis/storagemigration.k8s.io/v1beta1")).body
+    made = (await api.post(MIGRATIONS, {**migration(), "status": {"resourceVersion": "5"}})).body
+    found = (await api.get(f"{MIGRATIONS}/m")).body
+    assert [(each["name"], each["namespaced"]) for each in listed["resources"]] == [
+        ("storageversionmigrations", False),
+        ("storageversionmigrations/status", False),
+    ]
+    assert made == found
+    assert (made["kind"], made["spec"], made["status"]) == ("StorageVersionMigration", migration()["spec"], {})
+
+
+@pytest.mark.parametrize(
+    ("resource", "group", "expected"),
+    [
+        pytest.param("non-empty", "non-empty", "", id="both are there"),
+        pytest.param("secrets", "", "", id="of the core group"),
+        pytest.param(
+            "", "", "spec.resource.resource: Required value: resource is required to be set", id="both are empty"
+        ),
+        pytest.param(
+            "",
+            "example.com",
+            "spec.resource.resource: Required value: resource is required to be set",
+            id="no resource",
+        ),
+        pytest.param(".", "example.com", f'spec.resource.resource: Invalid value: ".": {LABEL}', id="an odd resource"),
+        pytest.param("widgets", "-", f'spec.resource.group: Invalid value: "-": {DOMAIN}', id="an odd group"),
+    ],
+)
+async def test_what_can_be_asked_for(env: Env, resource: str, group: str, expected: str) -> None:
+    api = Api(env, WITH)
+    answer = await api.post(MIGRATIONS, migration(resource, group))
+    if not expected:
+        assert answer.status == 201
+        return
+    assert answer.status == 422
+    assert answer.message == f'StorageVersionMigration.storagemigration.k8s.io "m" is invalid: {expected}'
+
+
+async def test_the_wish_never_changes_and_the_rest_may(env: Env) -> None:
+    api = Api(env, WITH)
+    await api.post(MIGRATIONS, migration())
+    path = f"{MIGRATIONS}/m"
+    labelled = await api.patch(path, {"metadata": {"labels": {"a": "b"}}})
+    other = await api.patch(path, {"spec": {"resource": {"group": "new.example.com"}}})
+    blind = await api.put(path, migration())
+    assert labelled.status == 200
+    assert other.status == 422
+    assert "spec: Invalid value: " in other.message
+    assert other.message.endswith("field is immutable")
+    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in blind.message
+
+
+def condition(type_: str, status: str = "True", **changes: Any) -> Object:
+    return {
+        "type": type_,
+        "status": status,
+        "reason": "R",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        **changes,
+    }
+
+
+RUNNING, SUCCEEDED, FAILED = condition("Running"), condition("Succeeded"), condition("Failed")
+ENDED = condition("Running", "False")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param(("", []), ("123", [RUNNING]), "", id="the first status"),
+        pytest.param(("", []), ("", [RUNNING]), "", id="let run before its version is known"),
+        pytest.param(("123", [RUNNING]), ("123", [ENDED, SUCCEEDED]), "", id="from running to succeeded"),
+        pytest.param(("123", [RUNNING]), ("123", [RUNNING, SUCCEEDED]), "", id="over, and no note taken of that"),
+        pytest.param(("123", [RUNNING]), ("123", [ENDED, FAILED]), "", id="from running to failed"),
+        pytest.param(("123", [SUCCEEDED]), ("123", [SUCCEEDED]), "", id="what succeeded stays so"),
+        pytest.param(("123", [FAILED]), ("123", [FAILED]), "", id="what failed stays so"),
+        pytest.param(
+            ("123", [RUNNING]),
+            ("456", [RUNNING]),
+            'status.resourceVersion: Invalid value: "456": field is immutable',
+            id="another version",
+        ),
+        pytest.param(
+            ("", []),
+            ("abc", [RUNNING]),
+            'status.resourceVersion: Invalid value: "abc": resource version is not well formed: abc',
+            id="no version",
+        ),
+        pytest.param(
+            ("123", [RUNNING]),
+            ("123", [SUCCEEDED, FAILED]),
+            "Both success and failed conditions cannot be true at the same time",
+            id="succeeded and failed",
+        ),
+        pytest.param(
+            ("123", [SUCCEEDED]),
+            ("123", [condition("Succeeded", "False")]),
+            "Success condition cannot be set to false once it is true",
+            id="no longer succeeded",
+        ),
+        pytest.param(
+            ("123", [FAILED]),
+            ("123", []),
+            "Failed condition cannot be set to false once it is true",
+            id="no longer failed",
+        ),
+        pytest.param(
+            ("", []),
+            ("", [condition("Running", "Perhaps")]),
+            'status.conditions[0].status: Unsupported value: "Perhaps": supported values: "False", "True", "Unknown"',
+            id="a status that is none",
+        ),
+        pytest.param(
+            ("", []),
+            ("", [condition("Running", reason="")]),
+            "status.conditions[0].reason: Required value",
+            id="no reason",
+        ),
+        pytest.param(
+            ("", []),
+            ("", [condition("Running", reason="in progress")]),
+            "a condition reason must start with alphabetic character",
+            id="a reason that is a sentence",
+        ),
+        pytest.param(
+            ("", []),
+            ("", [condition("Running", lastTransitionTime=None)]),
+            "status.conditions[0].lastTransitionTime: Required value",
+            id="no time",
+        ),
+        pytest.param(
+            ("", []),
+            ("", [condition("Running", message="m" * 32769)]),
+            "status.conditions[0].message: Too long: may not be more than 32768 bytes",
+            id="a book",
+        ),
+    ],
+)
+async def test_what_is_said_only_goes_forward(env: Env, before: Any, after: Any, expected: str) -> None:
+    api = Api(env, WITH)
+    made = (await api.post(MIGRATIONS, migration())).body
+    for version, conditions in (before, after):
+        made["status"] = {"conditions": conditions, **({"resourceVersion": version} if version else {})}
+        answer = await api.put(f"{MIGRATIONS}/m/status", made)
+        made = answer.body
+    assert (answer.status, expected in answer.message) == ((200, True) if not expected else (422, True)), answer.message
+
+
+def test_its_controller_may_write_whatever_there_is_only_behind_the_gate() -> None:
+    names = {found["metadata"]["name"] for _resource, found in bootstrap_objects()}
+    assert ROLE not in names
+    added = [found for _resource, found in bootstrap_objects((GATE,)) if found["metadata"]["name"] not in names]
+    assert [(found["kind"], found["metadata"]["name"]) for found in added] == [
+        ("ClusterRole", ROLE),
+        ("ClusterRoleBinding", ROLE),
+    ]
+    assert added[1]["roleRef"]["name"] == ROLE
+
+
+def test_protobuf_says_the_same_as_json() -> None:
+    condition = {
+        "type": "Running",
+        "status": "True",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "reason": "Running",
+        "message": "m",
+    }
+    document = {
+        "kind": "StorageVersionMigration",
+        "apiVersion": "storagemigration.k8s.io/v1beta1",
+        **migration(),
+        "status": {"conditions": [condition], "resourceVersion": "5"},
+    }
+    found = protobuf.decode_object(protobuf.encode_object(document))
+    assert (found["spec"], found["status"]) == (document["spec"], document["status"])
+
+
+def test_every_gate_that_adds_a_resource_is_one() -> None:
+    from pilothouse.controllermanager.feature_gates import known_gates
+
+    assert BEHIND_GATES.keys() <= known_gates().keys()
+
+
+async def test_their_group_is_registered_as_long_as_the_gate_is_on(env: Env) -> None:
+    store = MemoryStore(env)
+
+    async def registered(*gates: str) -> list[int]:
+        server = ApiServer(env, store, options=ServerOptions(gates=gates))
+        client = server.transport("admin", ("system:masters",))
+        async with TaskGroup("server") as group:
+            group.start(server.run(), name="server")
+            await asyncio.sleep(1.0)
+            path = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.storagemigration.k8s.io"
+            answers = [await client.request(Request("GET", each)) for each in (path, MIGRATIONS)]
+            group.cancel()
+        return [answer.status for answer in answers]
+
+    assert (await registered(GATE), await registered()) == ([200, 200], [404, 404])
+
+
+CONFIGURATION = "application/apply-patch+yaml"
+
+
+async def test_a_write_that_changes_nothing_moves_an_object_to_the_version_of_today(api: Api) -> None:
+    path = widgets("v1")
+    await api.post(DEFINITIONS, definition())
+    made = (await api.post(path, widget("a"))).body
+    seen: list[tuple[str, bool]] = []
+
+    async def write(uid: str = made["metadata"]["uid"]) -> None:
+        revision = (await api.get(f"{path}/a")).meta["resourceVersion"]
+        meta = {"uid": uid, "resourceVersion": revision}
+        same = {"apiVersion": "example.com/v2", "kind": "Widget", "metadata": meta}
+        answer = await api.patch(f"{widgets('v2')}/a?fieldManager=me", same, CONFIGURATION)
+        assert answer.status == 200, answer.message
+        assert answer.meta["generation"] == 1
+        assert [entry["manager"] for entry in answer.meta["managedFields"]] == ["test"]
+        record = api.store.list("example.com/widgets/").records[0]
+        seen.append((stored_version(record.value), str(record.revision) != revision))
+
+    await write()
+    await api.patch(DEFINITION, {"spec": {"versions": versions("v2")}})
+    await write()
+    await write()
+    assert seen == [("v1", False), ("v2", True), ("v2", False)]
+
+
+async def test_what_is_gone_or_another_one_is_not_applied_to(api: Api) -> None:
+    path = f"{widgets('v1')}/a?fieldManager=me"
+    await api.post(DEFINITIONS, definition())
+    first = (await api.post(widgets("v1"), widget("a"))).meta
+    meta = {"uid": first["uid"], "resourceVersion": first["resourceVersion"]}
+    same = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": meta}
+    await api.delete(f"{widgets('v1')}/a")
+    gone = await api.patch(path, same, CONFIGURATION)
+    await api.post(widgets("v1"), widget("a"))
+    other = await api.patch(path, same, CONFIGURATION)
+    assert [gone.status, other.status] == [409, 409]

@@ -1,0 +1,126 @@
+"""What callers send is kept in bounded room: labels of metrics, decisions, readings of requests and headers."""
+
+import pytest
+from tests.apiserver.application import MAPS, World
+
+from pilothouse.api.wire import Request
+from pilothouse.apiserver.authorization import Attributes, RbacAuthorizer
+from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.presentation.negotiation import NotAcceptable, choose, parse_accept
+from pilothouse.apiserver.presentation.request_metrics import RequestMetrics
+from pilothouse.apiserver.resources import ResourceTable
+from pilothouse.apiserver.routing import RequestReader, read_request
+
+TABLE = ResourceTable(())
+
+
+def _series(*requests: tuple[str, str]) -> list[str]:
+    metrics = RequestMetrics()
+    for method, target in requests:
+        metrics.observe(Request(method, target), read_request(method, target, TABLE), 200, 0.0)
+    text = metrics.response().body.decode()
+    return [line for line in text.splitlines() if line.startswith("apiserver_request_total")]
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "labels"),
+    [
+        pytest.param(
+            "GET",
+            "/apis/apps/v1/deployments",
+            ("LIST", "apps", "v1", "deployments", "", "cluster"),
+            id="a resource",
+        ),
+        pytest.param(
+            "PUT",
+            "/api/v1/namespaces/a/pods/x/status",
+            ("PUT", "", "v1", "pods", "status", "resource"),
+            id="a subresource",
+        ),
+        pytest.param(
+            "GET",
+            "/api/v1/namespaces/a/pods/x/odd",
+            ("GET", "", "v1", "pods", "", "resource"),
+            id="a subresource that there is not",
+        ),
+        pytest.param(
+            "GET",
+            "/apis/e.example/v1/pods",
+            ("GET", "", "", "", "", ""),
+            id="a group that there is not",
+        ),
+        pytest.param("GET", "/odd", ("GET", "", "", "", "", ""), id="no resource"),
+        pytest.param("PURGE", "/odd", ("other", "", "", "", "", ""), id="no method"),
+        pytest.param(
+            "PURGE",
+            "/api/v1/pods",
+            ("other", "", "v1", "pods", "", "cluster"),
+            id="no method of a resource",
+        ),
+    ],
+)
+def test_labels_are_what_is_served(method: str, target: str, labels: tuple[str, ...]) -> None:
+    assert _series((method, target)) == [_total(labels, 200, 1)]
+
+
+def _total(labels: tuple[str, ...], code: int, count: int) -> str:
+    verb, group, version, resource, subresource, scope = labels
+    return (
+        f'apiserver_request_total{{verb="{verb}",dry_run="",group="{group}",version="{version}",resource="{resource}",'
+        f'subresource="{subresource}",scope="{scope}",component="apiserver",code="{code}",system_client=""}} {count}'
+    )
+
+
+def test_requests_for_what_is_not_served_are_one_series() -> None:
+    targets = [f"/apis/g{number}.example/v{number}/r{number}/n/s{number}" for number in range(100)]
+    assert len(_series(*[("GET", target) for target in [*targets, '/apis/evil"}/v1/pods/x', "/a\nb"]])) == 1
+
+
+def test_long_questions_are_decided_and_not_remembered() -> None:
+    rbac = RbacAuthorizer(lambda _resource: [])
+    long = "x" * 2000
+    for identity, asked in (
+        (Identity("jane"), Attributes("get", path=f"/{long}")),
+        (Identity("jane"), Attributes("get", name=long)),
+        (Identity("jane", (long,)), Attributes("get", path="/")),
+        (Identity(long), Attributes("get", path="/")),
+    ):
+        assert not rbac.decide(identity, asked).allowed
+        assert not rbac._decisions
+    rbac.decide(Identity("jane"), Attributes("get", path="/"))
+    assert len(rbac._decisions) == 1
+
+
+def test_only_short_targets_are_remembered() -> None:
+    reader = RequestReader(TABLE)
+    long = f"/api/v1/pods?labelSelector={'x' * 300}"
+    for target in ("/api/v1/pods", long):
+        assert reader.read("GET", target) is reader.read("GET", target)
+    assert list(reader._known) == [("GET", "/api/v1/pods")]
+
+
+async def test_a_request_with_too_many_parameters_is_refused(world: World) -> None:
+    query = "&".join(f"a{number}=1" for number in range(1000))
+    assert (await world.ask("GET", f"{MAPS}?{query}"))[0] == 200
+    status, answer = await world.ask("GET", f"{MAPS}?{query}&dryRun=All")
+    assert (status, answer["message"]) == (400, "number of URL query parameters exceeded limit")
+
+
+def test_a_path_of_many_steps_is_no_object() -> None:
+    info = read_request("GET", "/api/v1/namespaces/a/pods/x/proxy" + "/%41" * 1000, TABLE)
+    assert (info.name, info.subresource) == ("x", "proxy")
+    assert len(info.parts_after) < 20
+
+
+def test_an_accept_header_without_end_asks_for_nothing() -> None:
+    accept = "application/json," * 100
+    assert parse_accept(accept) == ()
+    with pytest.raises(NotAcceptable):
+        choose(accept, protobuf=True, table=True)
+
+
+async def test_strangers_are_counted_without_a_look_at_what_they_ask_for(world: World) -> None:
+    for target in ("/apis/a.example/v1/b", f"{MAPS}/x", "/odd"):
+        await world.ask("GET", target, headers={"authorization": "Bearer bad"})
+    series = [line for line in world.gateway.metrics.response().body.decode().splitlines() if "total{" in line]
+    assert series == [_total(("GET", "", "", "", "", ""), 401, 3)]

@@ -1,0 +1,254 @@
+"""Policies and rules that may take long: what evaluates them, and what clients are told."""
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
+from tests.apiserver.test_admission_policies import BINDINGS, DENIED, POLICIES, binding, config_map, judged, policy
+
+from pilothouse.apiserver.admission.dynamic import expressions
+from pilothouse.cel.environment import Environment
+from pilothouse.cel.limits import COST_EXCEEDED, OUT_OF_BUDGET, Busy, Compiled, Evaluated, Source, Task
+from pilothouse.cel.work import Extent, measured
+from pilothouse.env import Env
+
+REPEATED = "(a{1,100}b?){1,10}c"
+HEAVY_POLICY = {"expression": f"!object.data.a.matches('{REPEATED}')"}
+LARGE = config_map(a="a" * 200_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "message"),
+    [
+        pytest.param(policy(HEAVY_POLICY), 422,
+                     f"{DENIED}expression '{HEAVY_POLICY['expression']}' resulted in error: {COST_EXCEEDED}",
+                     id="a validation"),
+        pytest.param(policy(HEAVY_POLICY, failurePolicy="Ignore"), 201, "", id="failures are ignored"),
+        pytest.param(
+            policy({"expression": "variables.v"}, variables=[{"name": "v", **HEAVY_POLICY}]), 422,
+            f"{DENIED}composited variable \"v\" fails to evaluate: expression '{HEAVY_POLICY['expression']}' resulted "
+            f"in error: {COST_EXCEEDED}",
+            id="a variable"),
+        pytest.param(policy({"expression": "true"}, matchConditions=[{"name": "m", **HEAVY_POLICY}]), 422,
+                     f"{DENIED}expression '{HEAVY_POLICY['expression']}' resulted in error: {COST_EXCEEDED}",
+                     id="a match condition"),
+        pytest.param(policy({"expression": "false", "messageExpression": "object.data.a.replace('a', object.data.a)",
+                             "message": "m"}), 422, f"{DENIED}m", id="a message"),
+    ],
+)  # fmt: skip
+async def test_a_policy_that_may_take_too_long_fails_as_its_policy_says(
+    api: Api, given: Object, code: int, message: str
+) -> None:
+    answer = await judged(api, LARGE, given, binding())
+    assert (answer.status, answer.body.get("message", "")) == (code, message)
+
+
+async def test_two_questions_to_the_authorizer_are_paid_for_and_three_are_not(env: Env) -> None:
+    check = "authorizer.path('/healthz').check('get').allowed()"
+
+    async def asked(times: int) -> Answer:
+        given = policy({"expression": " && ".join([check] * times)})
+        return await judged(Api(env), config_map(a="1"), given, binding())
+
+    assert (await asked(2)).status == 201
+    answer = await asked(3)
+    assert answer.status == 422
+    assert answer.body["message"].endswith(f"resulted in error: {COST_EXCEEDED}")
+
+
+async def test_a_question_too_many_counts_where_nothing_hangs_on_it(api: Api) -> None:
+    check = "authorizer.path('/healthz').check('get').allowed()"
+    given = policy({"expression": f"{check} && {check} && ({check} || true)"})
+    answer = await judged(api, config_map(a="1"), given, binding())
+    assert answer.status == 422
+
+
+class Process:
+    """Stands for the other process: it compiles; everything is true, and takes as long as it is told."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.tasks: list[Task] = []
+        self.sources: list[Source] = []
+        self.seconds = seconds
+        self.is_busy = False
+
+    async def run(self, task: Task, ask: Any = None) -> Evaluated:
+        if self.is_busy:
+            raise Busy
+        return self.evaluate(task)
+
+    async def run_compile(self, source: Source) -> Compiled:
+        if self.is_busy:
+            raise Busy
+        return self.compile(source)
+
+    def compile(self, source: Source) -> Compiled:
+        self.sources.append(source)
+        return Environment(source.variables, source.messages).compiled(source)
+
+    def evaluate(self, task: Task) -> Evaluated:
+        self.tasks.append(task)
+        return Evaluated(True, seconds=self.seconds)
+
+
+async def evaluated_by(api: Api, process: Process, given: Object, body: Object) -> Answer:
+    api.server.core.long_work.hire_sandbox = lambda: process
+    return await judged(api, body, given, binding())
+
+
+async def test_another_process_evaluates_what_may_take_long(api: Api) -> None:
+    process = Process()
+    given = policy(HEAVY_POLICY, {"expression": "object.data.a.size() > 1"}, HEAVY_POLICY)
+    assert (await evaluated_by(api, process, given, LARGE)).status == 201
+    assert [len(task.values["object"]["data"]["a"]) for task in process.tasks] == [200_000, 200_000]
+
+
+async def test_what_is_cheap_needs_no_other_process(api: Api) -> None:
+    process = Process()
+    assert (
+        await evaluated_by(api, process, policy({"expression": "object.data.all(k, k.size() < 9)"}), config_map(a="1"))
+    ).status == 201
+    assert process.tasks == []
+
+
+async def test_what_expressions_take_adds_up_over_an_object(api: Api) -> None:
+    given = policy(*[HEAVY_POLICY] * 20)
+    process = Process(seconds=0.4)
+    answer = await evaluated_by(api, process, given, LARGE)
+    assert (answer.status, answer.body["message"]) == (422, DENIED + OUT_OF_BUDGET)
+    assert len(process.tasks) == 13
+
+
+async def test_match_conditions_have_less(api: Api) -> None:
+    given = policy({"expression": "true"}, matchConditions=[{"name": f"m{n}", **HEAVY_POLICY} for n in range(10)])
+    process = Process(seconds=0.4)
+    answer = await evaluated_by(api, process, given, LARGE)
+    assert (answer.status, answer.body["message"]) == (422, DENIED + OUT_OF_BUDGET)
+    assert len(process.tasks) == 4
+
+
+async def test_when_too_many_wait_clients_are_asked_to_come_again(api: Api) -> None:
+    process = Process()
+    process.is_busy = True
+    assert (await evaluated_by(api, process, policy(HEAVY_POLICY), LARGE)).status == 429
+
+
+LONG = f"[{','.join(['1'] * 1000)}].size() == 1000"
+
+
+async def test_writes_that_need_the_same_expression_wait_for_one_compilation(api: Api) -> None:
+    process = Process()
+    await judged(api, config_map(a="1"), policy({"expression": "true"}), binding())
+    api.server.core.long_work.hire_sandbox = lambda: process
+    stored = (await api.get(f"{POLICIES}/p")).body
+    changed = {**stored, "spec": {**stored["spec"], "validations": [{"expression": LONG}]}}
+    assert (await api.put(f"{POLICIES}/p", changed)).status == 200
+    both = await asyncio.gather(*(api.post(CONFIG_MAPS, {"metadata": {"name": name}}) for name in ("x", "y")))
+    assert [answer.status for answer in both] == [201, 201]
+    assert [len(process.sources), len(process.tasks)] == [1, 2]
+
+
+async def test_a_write_is_measured_once_for_all_bindings(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+
+    def measure(value: Any) -> Extent:
+        found.append(value)
+        return measured(value)
+
+    monkeypatch.setattr(expressions, "measured", measure)
+    bindings = [{**binding(), "metadata": {"name": f"b{number}"}} for number in range(3)]
+    given = policy({"expression": "variables.v != ''"}, variables=[{"name": "v", "expression": "object.data.a"}])
+    await api.made(POLICIES, given)
+    for each in bindings:
+        await api.made(BINDINGS, each)
+    assert (await api.post(CONFIG_MAPS, config_map(a="1"))).status == 201
+    assert [value["object"]["data"] for value in found if isinstance(value, dict)] == [{"a": "1"}]
+    assert [value for value in found if isinstance(value, str)] == ["1"] * 3  # the variable of each
+
+
+# Rules of custom resources
+
+
+DEFINITION: Object = {
+    "metadata": {"name": "things.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
+            "type": "object",
+            "properties": {"text": {"type": "string", "maxLength": 30_000}},
+            "x-kubernetes-validations": [
+                {"rule": f"!self.text.matches('{REPEATED}')"}, {"rule": "self.text != 'never'"},
+            ],
+        }}}],
+    },
+}  # fmt: skip
+THINGS = "/apis/example.com/v1/namespaces/default/things"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+async def made(api: Api, text: str, definition: Object = DEFINITION) -> Answer:
+    await api.made(DEFINITIONS, definition)
+    thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "text": text}
+    return await api.post(THINGS, thing)
+
+
+async def test_a_rule_that_may_take_too_long_ends_the_rules(api: Api) -> None:
+    answer = await made(api, "a" * 30_000)
+    assert answer.status == 422
+    [cause] = answer.body["details"]["causes"]
+    assert cause["message"].endswith(
+        f"'{COST_EXCEEDED}': no further validation rules will be run due to call cost exceeds limit for rule: "
+        f"!self.text.matches('{REPEATED}')"
+    )
+
+
+class Worker:
+    """Stands for the thread."""
+
+    is_full = False
+
+    def __init__(self) -> None:
+        self.worked: list[str] = []
+
+    async def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        self.worked.append(function.__name__)
+        return function(*args, **kwargs)
+
+
+async def test_a_small_object_whose_rules_take_long_is_the_workers(api: Api) -> None:
+    process, worker = Process(), Worker()
+    api.server.core.long_work.hire_sandbox = lambda: process
+    api.server.core.long_work.hire = lambda: worker
+    assert (await made(api, "a" * 20_000)).status == 201
+    assert (worker.worked, len(process.tasks)) == (["_check"], 1)
+
+
+@pytest.mark.parametrize(
+    ("rules", "compiled", "evaluated"),
+    [
+        pytest.param([LONG], 2, 1, id="one long rule: the other process"),
+        pytest.param([f"self.text != '{'a' * 300}{number}'" for number in range(5)], 0, 0, id="many: the worker"),
+    ],
+)
+async def test_long_rules_are_compiled_beside_the_loop(
+    api: Api, rules: list[str], compiled: int, evaluated: int
+) -> None:
+    process, worker = Process(), Worker()
+    schema: Object = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 9}}}
+    schema["x-kubernetes-validations"] = [{"rule": rule} for rule in rules]
+    definition = copy.deepcopy(DEFINITION)
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+    api.server.core.long_work.hire_sandbox = lambda: process
+    api.server.core.long_work.hire = lambda: worker
+    assert (await made(api, "b", definition)).status == 201
+    assert worker.worked == ["_check", "_check"]  # the definition, and the first object
+    assert (len(process.sources), len(process.tasks)) == (compiled, evaluated)
+
+
+async def test_a_stored_config_map_is_not_touched_by_a_refused_write(api: Api) -> None:
+    answer = await judged(api, LARGE, policy(HEAVY_POLICY), binding())
+    assert (answer.status, (await api.get(f"{CONFIG_MAPS}/c")).status) == (422, 404)

@@ -1,0 +1,326 @@
+"""Values of upstream's internal Go types as errors show them, and how they have changed (kubernetes
+``pkg/apis/*/types.go`` and apimachinery ``pkg/util/diff``, v1.36)."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.apiserver.api import PODS, STRATEGIC, Api, pod
+
+import pilothouse
+from pilothouse.api import schema
+from pilothouse.apiserver import internal_types
+from pilothouse.apiserver.field_errors import internal_diff, internal_value
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+_NOTHING_SELECTED = '{"MatchExpressions":null,"MatchFields":null}'
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "shown"),
+    [
+        pytest.param("string", "a<b", '"a<b"', id="a string is quoted"),
+        pytest.param("string", None, '""', id="a string that is not there is empty"),
+        pytest.param("named", "a<b", '"a\\u003cb"', id="a string of a type of its own is JSON"),
+        pytest.param("*string", "a<b", '"a\\u003cb"', id="a pointer to a string is JSON"),
+        pytest.param("*string", None, "null", id="a pointer to nothing"),
+        pytest.param("*int", 0, "0", id="a pointer to zero"),
+        pytest.param("int", None, "0", id="a number that is not there"),
+        pytest.param("bytes", None, "null", id="bytes that are not there"),
+        pytest.param("time", None, "null", id="a time that is not there"),
+        pytest.param("*meta.LabelSelector", None, "null", id="a pointer to no struct"),
+        pytest.param("rbac.RoleRef", None, '{"APIGroup":"","Kind":"","Name":""}', id="a struct that is not there"),
+        pytest.param("{}string", None, "null", id="a map that is not there"),
+        pytest.param("{}string", {"b": "1", "a": "\u2028"}, '{"a":"\\u2028","b":"1"}', id="maps are in order"),
+        pytest.param("{}quantity", {"storage": "1024Mi"}, '{"storage":"1Gi"}', id="quantities are canonical"),
+        pytest.param("any", {"b": [{"d": 1.0, "c": 1.5}], "a": True}, '{"a":true,"b":[{"c":1.5,"d":1}]}', id="JSON"),
+        pytest.param("[]core.NodeSelectorTerm", [{}], f"[{_NOTHING_SELECTED}]", id="structs in a list"),
+        pytest.param(
+            "*meta.LabelSelector",
+            {"matchExpressions": [{"operator": "In"}], "matchLabels": {"b": "", "a": ""}},
+            '{"matchLabels":{"a":"","b":""},"matchExpressions":[{"key":"","operator":"In"}]}',
+            id="types of the API machinery have names for JSON, and leave out what is empty",
+        ),
+        pytest.param(
+            "[]meta.OwnerReference",
+            [{"uid": "u", "controller": False}],
+            '[{"apiVersion":"","kind":"","name":"","uid":"u","controller":false}]',
+            id="what is false behind a pointer is not empty",
+        ),
+        pytest.param(
+            "core.ServicePort",
+            {"protocol": "TCP", "port": 80, "targetPort": "web"},
+            '{"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":"web","NodePort":0}',
+            id="a number or a name",
+        ),
+        pytest.param(
+            "core.EventSource", {"host": "h", "component": "c"}, '{"Component":"c","Host":"h"}', id="in Go's order"
+        ),
+        pytest.param(
+            "core.VolumeNodeAffinity",
+            {"required": {"nodeSelectorTerms": [{}]}},
+            f'{{"Required":{{"NodeSelectorTerms":[{_NOTHING_SELECTED}]}}}}',
+            id="struct in struct",
+        ),
+        pytest.param(
+            "admissionregistration.NamedRuleWithOperations",
+            {"resourceNames": ["n"], "operations": ["CREATE"], "resources": ["pods"]},
+            '{"ResourceNames":["n"],"RuleWithOperations":{"Operations":["CREATE"],"APIGroups":null,"APIVersions":null,'
+            '"Resources":["pods"],"Scope":null}}',
+            id="embedded in the version, a field here",
+        ),
+        pytest.param(
+            "apiextensions.CustomResourceConversion",
+            {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "u"}}},
+            '{"Strategy":"Webhook","WebhookClientConfig":{"URL":"u","Service":null,"CABundle":null},'
+            '"ConversionReviewVersions":["v1"]}',
+            id="one level less than in the version",
+        ),
+    ],
+)
+def test_values(type_: str, value: Any, shown: str) -> None:
+    assert internal_value(type_, value) == shown
+
+
+@pytest.mark.parametrize(
+    ("spec", "part"),
+    [
+        pytest.param({"hostNetwork": True}, '"SecurityContext":{"HostNetwork":true,"HostPID":false,', id="of the host"),
+        pytest.param({"hostUsers": False}, '"ShareProcessNamespace":null,"HostUsers":false,', id="users of the host"),
+        pytest.param({"serviceAccount": "a"}, '"ServiceAccountName":"a"', id="the account's older name"),
+        pytest.param({"serviceAccount": "a", "serviceAccountName": "b"}, '"ServiceAccountName":"b"', id="and newer"),
+        pytest.param(
+            {"volumes": [{"name": "v", "emptyDir": {}}]},
+            '{"Name":"v","HostPath":null,"EmptyDir":{"Medium":"","SizeLimit":null},',
+            id="embedded structs",
+        ),
+        pytest.param(
+            {"containers": [{"livenessProbe": {"httpGet": {"port": 80}}}]},
+            '"LivenessProbe":{"Exec":null,"HTTPGet":{"Path":"","Port":80,"Host":"","Scheme":"","HTTPHeaders":null},',
+            id="embedded structs of a probe",
+        ),
+    ],
+)
+def test_specs_of_pods(spec: dict[str, Any], part: str) -> None:
+    assert part in internal_value("core.PodSpec", spec)
+
+
+@pytest.mark.parametrize(
+    ("schema", "part"),
+    [
+        pytest.param({"items": {"type": "string"}}, '"Items":{"Schema":{"ID":"",', id="one schema for all items"),
+        pytest.param({"items": [{"type": "string"}]}, '"Items":{"Schema":null,"JSONSchemas":[{"ID":"",', id="for each"),
+        pytest.param({"additionalProperties": True}, '"AdditionalProperties":{"Allows":true,"Schema":null}', id="all"),
+        pytest.param(
+            {"dependencies": {"a": ["b"]}}, '"Dependencies":{"a":{"Schema":null,"Property":["b"]}}', id="names"
+        ),
+        pytest.param(
+            {"maximum": 2.0, "minimum": 0.5}, '"Maximum":2,"ExclusiveMaximum":false,"Minimum":0.5', id="numbers"
+        ),
+        pytest.param({"x-kubernetes-list-type": "set"}, '"XListType":"set"', id="with names of their own"),
+    ],
+)
+def test_schemas(schema: dict[str, Any], part: str) -> None:
+    assert part in internal_value("apiextensions.JSONSchemaProps", schema)
+
+
+def test_one_line_of_many_has_changed() -> None:
+    before = {"name": "d", "image": "busybox", "resources": {"limits": {"cpu": "1"}}}
+    after = {**before, "resources": {"limits": {"cpu": "2", "memory": "<"}}}
+    assert internal_diff("core.EphemeralContainer", before, {**after, "resources": {"limits": {"cpu": "2"}}}) == (
+        "@@ -9,7 +9,7 @@\n"
+        '  "Env": null,\n'
+        '  "Resources": {\n'
+        '   "Limits": {\n'
+        '-   "cpu": "1"\n'
+        '+   "cpu": "2"\n'
+        "   },\n"
+        '   "Requests": null,\n'
+        '   "Claims": null\n'
+    )
+
+
+def test_two_hunks_where_much_lies_between() -> None:
+    source = {"hostPath": {"path": "/x", "type": ""}}
+    assert internal_diff("core.PersistentVolumeSource", source, {"csi": {"driver": "d"}}) == (
+        "@@ -1,10 +1,7 @@\n"
+        " {\n"
+        '  "GCEPersistentDisk": null,\n'
+        '  "AWSElasticBlockStore": null,\n'
+        '- "HostPath": {\n'
+        '-  "Path": "/x",\n'
+        '-  "Type": ""\n'
+        "- },\n"
+        '+ "HostPath": null,\n'
+        '  "Glusterfs": null,\n'
+        '  "NFS": null,\n'
+        '  "RBD": null,\n'
+        "@@ -23,5 +20,16 @@\n"
+        '  "ScaleIO": null,\n'
+        '  "Local": null,\n'
+        '  "StorageOS": null,\n'
+        '- "CSI": null\n'
+        '+ "CSI": {\n'
+        '+  "Driver": "d",\n'
+        '+  "VolumeHandle": "",\n'
+        '+  "ReadOnly": false,\n'
+        '+  "FSType": "",\n'
+        '+  "VolumeAttributes": null,\n'
+        '+  "ControllerPublishSecretRef": null,\n'
+        '+  "NodeStageSecretRef": null,\n'
+        '+  "NodePublishSecretRef": null,\n'
+        '+  "ControllerExpandSecretRef": null,\n'
+        '+  "NodeExpandSecretRef": null\n'
+        "+ }\n"
+        " }\n"
+    )
+
+
+async def test_an_update_of_a_pod_shows_what_may_not_change(api: Api) -> None:
+    """Not what may: of the changes below, the image is none."""
+    change = {"containers": [{"name": "c", "image": "other", "workingDir": "/w"}]}
+    await api.made(PODS, pod())
+    answer = await api.patch(f"{PODS}/p", {"spec": change}, STRATEGIC)
+    [cause] = answer.body["details"]["causes"]
+    assert cause["message"].partition("\n")[2] == (
+        "@@ -7,7 +7,7 @@\n"
+        '    "Image": "nginx:1.25",\n'
+        '    "Command": null,\n'
+        '    "Args": null,\n'
+        '-   "WorkingDir": "",\n'
+        '+   "WorkingDir": "/w",\n'
+        '    "Ports": null,\n'
+        '    "EnvFrom": null,\n'
+        '    "Env": null,\n'
+    )
+
+
+async def test_another_pull_policy_by_default_is_a_change(api: Api) -> None:
+    """A PUT with the image ``latest`` and no policy gets another policy than the pod has."""
+    made = await api.made(PODS, pod(containers=[{"name": "c", "image": "x:1"}]))
+    container = made["spec"]["containers"][0]
+    del container["imagePullPolicy"]
+    container["image"] = "x:latest"
+    assert (
+        '-   "ImagePullPolicy": "IfNotPresent",\n+   "ImagePullPolicy": "Always",\n'
+        in (await api.put(f"{PODS}/p", made)).message
+    )
+
+
+async def test_a_bound_claim_shows_no_change_of_what_it_asks_for(api: Api) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}}
+    await api.made(CLAIMS, {"metadata": {"name": "d"}, "spec": spec})
+    await api.patch(f"{CLAIMS}/d/status", {"status": {"phase": "Bound"}})
+    change = {"volumeName": "w", "resources": {"requests": {"storage": "2Gi"}}}
+    cause = (await api.patch(f"{CLAIMS}/d", {"spec": change})).body["details"]["causes"][0]
+    assert '- "VolumeName": "v",\n+ "VolumeName": "w",\n' in cause["message"]
+    assert "2Gi" not in cause["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "shown"),
+    [
+        pytest.param({"restartPolicy": "<"}, 'spec.restartPolicy: Unsupported value: "\\u003c"', id="of a named type"),
+        pytest.param({"hostname": "<\x01"}, 'spec.hostname: Invalid value: "<\\x01"', id="a plain one"),
+        pytest.param(
+            {"securityContext": {"windowsOptions": {"runAsUserName": "\x01"}}},
+            'runAsUserName: Invalid value: "\\u0001"',
+            id="behind a pointer",
+        ),
+        pytest.param(
+            {"tolerations": [{"key": "<", "operator": ">"}]},
+            'tolerations[0].operator: Unsupported value: "\\u003e"',
+            id="a choice",
+        ),
+    ],
+)
+async def test_strings_are_quoted_or_json_as_their_types_are(api: Api, spec: dict[str, Any], shown: str) -> None:
+    assert shown in (await api.post(PODS, pod(**spec))).message
+
+
+# The table -----------------------------------------------------------------------------------------------------------
+
+_USES = re.compile(r"""internal_(?:value|diff)\(\s*"([^"]+)"|": "([*\[\]{}]*[a-z]+\.[A-Z]\w+)"|SELECTOR = "([^"]+)\"""")
+
+
+def test_every_type_that_is_shown_is_in_the_table() -> None:
+    source = Path(pilothouse.__file__).parent / "apiserver"
+    used = {
+        next(filter(None, groups)).lstrip("*[]{}")
+        for path in source.rglob("*.py")
+        for groups in _USES.findall(path.read_text())
+    }
+    structs = {name for name in used if "." in name}
+    assert len(structs) > 40
+    assert structs <= internal_types.table().keys()
+
+
+def test_every_type_that_the_table_names_is_in_it() -> None:
+    table = internal_types.table()
+    for struct in table:
+        for field in internal_types.fields(struct):
+            name = field.type.lstrip("*[]{}")
+            assert "." not in name or name in table, (struct, field)
+            assert "." in name or name in {*internal_types.SCALARS}, (struct, field)
+
+
+_NOT_IN_THE_VERSION = {
+    # Moved by the conversion.
+    *("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers", "webhookClientConfig"),
+    *("conversionReviewVersions", "validation"),
+    # Of versions that are gone.
+    *("version", "subresources", "additionalPrinterColumns", "selectableFields", "templateGeneration", "rollbackTo"),
+    "revision",
+}
+
+
+def test_fields_are_called_as_in_the_version() -> None:
+    """The names that values are read by are those of the API, which the schema has from elsewhere."""
+    known = {name.rpartition(".")[2]: set[str]() for name in schema.load().names}
+    for name in schema.load().names:
+        known[name.rpartition(".")[2]] |= schema.load().definition(name).fields.keys()
+    found = 0
+    for struct in internal_types.table():
+        names = known.get(struct.partition(".")[2])
+        if names is None:
+            continue  # parts of others in the version's JSON
+        for field in internal_types.fields(struct):
+            if field.source and not (field.source in names or field.source in _NOT_IN_THE_VERSION):
+                raise AssertionError((struct, field))
+            found += 1
+    assert found > 1500
+
+
+# Bounds --------------------------------------------------------------------------------------------------------------
+
+
+def _containers(count: int, variables: int = 0) -> list[dict[str, Any]]:
+    env = [{"name": f"E{each}", "value": "x"} for each in range(variables)]
+    return [{"name": f"c{number}", "image": "x", "env": env} for number in range(count)]
+
+
+def test_a_large_value_is_shown() -> None:
+    assert len(internal_value("core.PodSpec", {"containers": _containers(100, 20)})) > 100_000
+
+
+def test_a_value_that_is_made_to_be_large_is_not_shown() -> None:
+    spec = {"containers": _containers(10_000)}
+    assert internal_value("core.PodSpec", spec) == "(too large to be shown)"
+    assert internal_diff("core.PodSpec", {}, spec) == "(what differs is too much to be shown)\n"
+
+
+def test_a_diff_of_lines_that_repeat_too_often_is_not_shown() -> None:
+    """Each as often as it still counts: that is the most work."""
+
+    def spec(step: int) -> dict[str, Any]:
+        return {"tolerations": [{"key": f"{position * step % 1009}"} for position in range(2500)]}
+
+    assert internal_diff("core.PodSpec", spec(3), spec(7)) == "(what differs is too much to be shown)\n"
+
+
+def test_a_diff_of_a_large_pod_is_shown() -> None:
+    before = _containers(20, 20)
+    after = [{**container, "workingDir": "/w"} for container in before]
+    diff = internal_diff("core.PodSpec", {"containers": before}, {"containers": after})
+    assert diff.count('+   "WorkingDir": "/w",\n') == 20

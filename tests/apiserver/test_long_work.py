@@ -1,0 +1,82 @@
+"""Large bodies are worked on beside the loop, small ones where they stand."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE, STRATEGIC, Answer, Api, Object
+
+from pilothouse.apiserver.long_work import LONG_BYTES
+
+APPLY = "application/apply-patch+yaml"
+SMALL: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}}
+LARGE: Object = {**SMALL, "data": {"a": "b" * LONG_BYTES}}
+YAML = b"metadata: {name: c}\ndata:\n" + b"".join(b"  key%d: value\n" % number for number in range(3000))
+
+
+class Worker:
+    """Computes at once, and remembers what."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.is_full = False
+
+    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.names.append(function.__name__)
+        return function(*args, **kwargs)
+
+
+async def asked(
+    api: Api, method: str, body: Any, content_type: str, *, before: Object | None
+) -> tuple[Answer, list[str]]:
+    if before is not None:
+        await api.made(CONFIG_MAPS, before)
+    worker = Worker()
+    api.server.core.long_work.hire = lambda: worker
+    target = CONFIG_MAPS if method == "POST" else f"{CONFIG_MAPS}/c?fieldManager=a"
+    if content_type == APPLY:
+        target += "&force=true"
+    return await api.ask(method, target, body, content_type), worker.names
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "content_type", "before", "works"),
+    [
+        pytest.param("POST", SMALL, JSON, None, [], id="a small object"),
+        pytest.param("POST", LARGE, JSON, None, ["read", "read_object", "_complete", "_check"],
+                     id="a large object"),
+        pytest.param("POST", YAML, "application/yaml", None, ["read", "read_object", "_complete", "_check"],
+                     id="YAML"),
+        pytest.param("PUT", LARGE, JSON, SMALL,
+                     ["read", "read_object", "make", "complete", "_check"], id="an update"),
+        pytest.param("PATCH", {"data": {"a": "c"}}, MERGE, LARGE,
+                     ["make", "complete", "_check"],
+                     id="a small patch of a large object"),
+        pytest.param("PATCH", {"data": LARGE["data"]}, STRATEGIC, SMALL,
+                     ["read", "patch_function", "make", "complete", "_check"],
+                     id="a large patch"),
+        pytest.param("PATCH", [{"op": "replace", "path": "/data", "value": LARGE["data"]}], JSON_PATCH, SMALL,
+                     ["read", "patch_function", "make", "complete", "_check"],
+                     id="a large JSON patch"),
+        pytest.param("PATCH", LARGE, APPLY, None,
+                     ["read", "read_config", "check_config", "applied", "_checked", "_complete", "_check"],
+                     id="a large apply"),
+        pytest.param("PATCH", {"data": {"a": "c"}}, MERGE, SMALL, [], id="a small patch"),
+    ],
+)  # fmt: skip
+async def test_what_is_large_is_computed_by_the_worker(
+    api: Api, method: str, body: Any, content_type: str, before: Object | None, works: list[str]
+) -> None:
+    answer, names = await asked(api, method, body, content_type, before=before)
+    assert answer.status in (200, 201), answer.text[:300]
+    assert names == works
+
+
+async def test_when_too_many_wait_clients_are_asked_to_come_again(api: Api) -> None:
+    worker = Worker()
+    worker.is_full = True
+    api.server.core.long_work.hire = lambda: worker
+    refused = await api.post(CONFIG_MAPS, LARGE)
+    taken = await api.post(CONFIG_MAPS, SMALL)
+    assert (refused.status, refused.body["details"]["retryAfterSeconds"]) == (429, 1)
+    assert taken.status == 201

@@ -1,0 +1,71 @@
+"""Our server answers what kube-apiserver v1.36.2 answered: code, reason, message with every cause in order, and body.
+
+``--recorded N`` or ``N-M`` plays these seeds, of either recording, and prints every exchange of a single one.
+"""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.apiserver.recorded.player import Player
+from tests.apiserver.recorded.recording import LONG, SHORT, scenarios
+from tests.apiserver.recorded.rows import ROWS, table
+from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
+
+
+@pytest.fixture
+def player(tmp_path: Path) -> Iterator[Player]:
+    """A fresh server."""
+    with EmbeddedServer(tmp_path) as embedded:
+        context = ssl.create_default_context(cadata=embedded.authority.decode())
+        player = Player("127.0.0.1", int(embedded.url.rpartition(":")[2]), context, ADMIN_TOKEN)
+        try:
+            yield player
+        finally:
+            player.close()
+
+
+def _play(player: Player, file: str) -> None:
+    # In the recorded order, all to one server: lists over all namespaces see what earlier scenarios have left.
+    for scenario in scenarios(file):
+        player.play(scenario)
+    assert not player.report.unexplained, str(player.report)
+
+
+def test_recorded_requests_get_the_recorded_answers(player: Player) -> None:
+    _play(player, SHORT)
+    assert player.report.requests > 10_500
+
+
+@pytest.mark.timeout(1800)
+def test_the_long_recording(player: Player, soak: bool) -> None:
+    if not soak:
+        pytest.skip("the long recording is played with --soak")
+    _play(player, LONG)
+    assert player.report.requests > 30_000
+
+
+def test_chosen_seeds(player: Player, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen: str = pytestconfig.getoption("--recorded")
+    if not chosen:
+        pytest.skip("plays what --recorded names")
+    first, many, last = chosen.partition("-")
+    wanted = range(int(first), int(last or first) + 1)
+    with capsys.disabled():
+        for file in (SHORT, LONG):
+            for scenario in scenarios(file):
+                if scenario.seed in wanted:
+                    player.play(scenario, verbose=not many)
+        print(f"\n{player.report}")
+    assert not player.report.unexplained
+
+
+def test_the_page_shows_the_rows() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "conformance.md").read_text(encoding="utf-8")
+    assert table() in text
+
+
+def test_few_things_differ_on_purpose() -> None:
+    assert len(ROWS) <= 10
+    assert len({row.about for row in ROWS}) == len(ROWS)

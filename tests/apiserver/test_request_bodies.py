@@ -1,0 +1,296 @@
+"""Bodies are read from those who may send them, within bounds; answers are given up on those who do not read them."""
+
+import asyncio
+import gzip
+import json
+from typing import Any
+
+import pytest
+from tests.apiserver.application import ADMIN, JANE, JSON, MAPS, World, config_map
+
+from pilothouse.apiserver.asgi import LONG_BYTES, REQUEST_SECONDS, _joined
+from pilothouse.apiserver.budget import Budget
+from pilothouse.apiserver.rendering import Pieces
+from pilothouse.apiserver.request_bodies import UNFINISHED_BYTES
+from pilothouse.serving.peer import AUTHENTICATED
+
+MEBIBYTE = 1024 * 1024
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+class Client:
+    """One request whose body is sent, and whose answer is read, step by step."""
+
+    def __init__(self, world: World, method: str, target: str, headers: dict[str, str], length: int | None) -> None:
+        path, _, query = target.partition("?")
+        sent = {**JSON, **headers, **({} if length is None else {"content-length": str(length)})}
+        self.scope: dict[str, Any] = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
+            "extensions": {AUTHENTICATED: self._authenticated},
+        }
+        self.asked = False
+        self.logged_in = False
+        self.status = 0
+        self.headers: dict[bytes, bytes] = {}
+        self.pieces: list[bytes] = []
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self._body: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.work = asyncio.ensure_future(world.application(self.scope, self._receive, self._send))
+
+    def send(self, piece: bytes, *, more: bool = True) -> None:
+        self._body.put_nowait({"type": "http.request", "body": piece, "more_body": more})
+
+    def leave(self) -> None:
+        self._body.put_nowait({"type": "http.disconnect"})
+
+    def _authenticated(self) -> None:
+        self.logged_in = True
+
+    async def _receive(self) -> dict[str, Any]:
+        self.asked = True
+        return await self._body.get()
+
+    async def _send(self, message: Any) -> None:
+        await self.reads.wait()
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = dict(message["headers"])
+        else:
+            self.pieces.append(message.get("body", b""))
+
+
+def client(
+    world: World,
+    method: str = "POST",
+    target: str = MAPS,
+    headers: dict[str, str] | None = None,
+    length: int | None = 9,
+) -> Client:
+    return Client(world, method, target, ADMIN if headers is None else headers, length)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "headers", "length", "status"),
+    [
+        pytest.param("POST", MAPS, {}, 9, 403, id="of nobody"),
+        pytest.param("POST", MAPS, {"authorization": "Bearer bad"}, 9, 401, id="with a bad token"),
+        pytest.param("POST", MAPS, JANE, 9, 403, id="of somebody who may not"),
+        pytest.param("POST", MAPS, JANE, 9 * MEBIBYTE, 403, id="of somebody who may not, and far too large"),
+        pytest.param("POST", MAPS, ADMIN, 9 * MEBIBYTE, 413, id="far too large"),
+        pytest.param("POST", MAPS, ADMIN, 10**30, 413, id="without end"),
+        pytest.param("POST", f"{MAPS}/x", ADMIN, 9, 405, id="to where nothing is created"),
+        pytest.param("POST", "/apis/apps/v1/none", ADMIN, 9, 404, id="to what is not there"),
+        pytest.param("POST", "/version", ADMIN, 9, 405, id="to what is no resource"),
+        pytest.param("GET", MAPS, ADMIN, 9, 200, id="that means nothing"),
+    ],
+)
+async def test_a_body_is_not_read(
+    world: World, method: str, target: str, headers: dict[str, str], length: int, status: int
+) -> None:
+    sender = client(world, method, target, headers, length)
+    await sender.work
+    assert (sender.status, sender.asked) == (status, False)
+
+
+@pytest.mark.parametrize("authorization", ["RBAC", "AlwaysAllow"])
+async def test_the_connection_is_told_who_has_logged_in(world: World, authorization: str) -> None:
+    for headers, logged_in in ((ADMIN, True), (JANE, True), ({}, False), ({"authorization": "Bearer bad"}, False)):
+        sender = client(world, "GET", "/version", headers, None)
+        await sender.work
+        assert sender.logged_in is logged_in, headers
+
+
+async def test_a_body_in_pieces_is_put_together(world: World) -> None:
+    body = json.dumps(config_map(a="x" * 1000)).encode()
+    sender = client(world, length=len(body))
+    for at in range(0, len(body), 100):
+        sender.send(body[at : at + 100])
+    sender.send(b"", more=False)
+    await sender.work
+    assert sender.status == 201
+
+
+@pytest.mark.parametrize("length", [None, 3 * MEBIBYTE])
+async def test_a_body_that_grows_too_large_is_refused(world: World, length: int | None) -> None:
+    headers = {**ADMIN, "transfer-encoding": "chunked"}
+    sender = client(world, headers=headers, length=length)
+    for _ in range(4):
+        sender.send(b" " * MEBIBYTE)
+    await sender.work
+    assert sender.status == 413
+
+
+async def test_a_body_has_as_long_as_its_request(world: World) -> None:
+    sender = client(world)
+    began = world.env.monotonic()
+    while not sender.work.done():
+        sender.send(b" ")
+        await asyncio.wait([sender.work], timeout=1)
+    assert (sender.status, round(world.env.monotonic() - began)) == (504, REQUEST_SECONDS)
+
+
+async def test_a_client_that_leaves_is_not_waited_for(world: World) -> None:
+    sender = client(world)
+    sender.send(b" ")
+    sender.leave()
+    await asyncio.wait_for(sender.work, 1)
+
+
+async def test_bodies_that_are_not_complete_hold_no_more_than_they_may(world: World) -> None:
+    """Whoever sends for longest gives way, and the rest of the work goes on."""
+    slow = [client(world, target=REVIEWS, headers=JANE, length=3 * MEBIBYTE) for _ in range(10)]
+    for sender in slow:
+        for _ in range(2):
+            sender.send(b" " * MEBIBYTE)
+        await asyncio.sleep(0)
+    await asyncio.sleep(1)
+    left = UNFINISHED_BYTES // (2 * MEBIBYTE)
+    assert [sender.status for sender in slow] == [429] * (10 - left) + [0] * left
+    assert slow[0].headers[b"retry-after"] == b"1"
+    # Those that are complete are not among them.
+    body = json.dumps(config_map()).encode()
+    quick = client(world, length=len(body))
+    quick.send(body, more=False)
+    await quick.work
+    assert quick.status == 201
+    assert [sender.status for sender in slow][-left:] == [0] * left
+    for sender in slow:
+        sender.leave()
+        await sender.work
+
+
+# Answers
+
+
+@pytest.mark.parametrize(
+    ("lengths", "joined"),
+    [
+        pytest.param([], [], id="nothing"),
+        pytest.param([5], [5], id="one"),
+        pytest.param([5, 6, 7], [18], id="small ones together"),
+        pytest.param([LONG_BYTES + 1], [LONG_BYTES + 1], id="a large one"),
+        pytest.param([5, LONG_BYTES + 1, 6, 7], [5, LONG_BYTES + 1, 13], id="a large one among small ones"),
+        pytest.param([LONG_BYTES, 5], [LONG_BYTES, 5], id="no more than fits"),
+        pytest.param([LONG_BYTES - 5, 5, 6], [LONG_BYTES, 6], id="just as much as fits"),
+        pytest.param([LONG_BYTES + 1] * 2, [LONG_BYTES + 1] * 2, id="large ones"),
+    ],
+)
+def test_events_that_come_together_are_sent_together_as_far_as_they_are_small(
+    lengths: list[int], joined: list[int]
+) -> None:
+    batch = [b"%c" % (65 + index) * length for index, length in enumerate(lengths)]
+    pieces = list(_joined(batch))
+    assert [len(piece) for piece in pieces] == joined
+    assert b"".join(pieces) == b"".join(batch)
+
+
+async def _with_large_list(world: World) -> bytes:
+    """Three ConfigMaps of 700 kB; the list of them."""
+    for name in "abc":
+        assert (await world.ask("POST", MAPS, config_map(name, key=name * 700_000)))[0] == 201
+    return await world.begin("GET", MAPS).run()
+
+
+async def test_a_large_list_comes_in_pieces(world: World) -> None:
+    whole = await _with_large_list(world)
+    reader = client(world, "GET", length=None)
+    await reader.work
+    assert b"".join(reader.pieces) == whole
+    assert max(map(len, reader.pieces)) <= 2 * LONG_BYTES
+    assert int(reader.headers[b"content-length"]) == len(whole)
+    assert [item["metadata"]["name"] for item in json.loads(whole)["items"]] == ["a", "b", "c"]
+    packed = client(world, "GET", headers={**ADMIN, "accept-encoding": "gzip"}, length=None)
+    await packed.work
+    assert gzip.decompress(b"".join(packed.pieces)) == whole
+    local = await world.core.transport("admin", ("system:masters",)).request(_get(MAPS))
+    assert local.body == whole
+
+
+def _get(target: str) -> Any:
+    from pilothouse.api.wire import Request
+
+    return Request("GET", target)
+
+
+ACCEPTS = [
+    pytest.param("application/json", id="as it is stored"),
+    pytest.param("application/yaml", id="as YAML"),
+]
+
+
+@pytest.mark.parametrize("accept", ACCEPTS)
+async def test_a_client_that_does_not_read_a_large_answer_is_left(world: World, accept: str) -> None:
+    await _with_large_list(world)
+    reader = client(world, "GET", headers={**ADMIN, "accept": accept}, length=None)
+    reader.reads.clear()
+    began = world.env.monotonic()
+    with pytest.raises(ConnectionError):
+        await reader.work
+    assert round(world.env.monotonic() - began) == REQUEST_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "whole"),
+    [
+        pytest.param((), {"head": b"<", "end": b">"}, b"<>", id="nothing"),
+        pytest.param((b"..abc",), {"head": b"<", "end": b">", "between": b", ", "skip": 2}, b"<abc>", id="one"),
+        pytest.param(
+            (b"..abc", b"..", b"..d"),
+            {"head": b"<", "end": b">", "between": b", ", "skip": 2},
+            b"<abc, , d>",
+            id="more",
+        ),
+        pytest.param((b"x" * 100,), {}, b"x" * 100, id="one that is long"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 4, 10, 1000])
+def test_pieces_are_the_whole(values: tuple[bytes, ...], options: dict[str, Any], whole: bytes, size: int) -> None:
+    pieces = Pieces(200, {}, values, **options)
+    assert pieces.whole() == b"".join(pieces.pieces(size)) == whole
+    assert pieces.length == len(whole)
+
+
+async def _hold(budget: Budget, size: int, *, until: asyncio.Event) -> str:
+    try:
+        async with asyncio.timeout(None) as limit:
+            with budget.hold(limit) as held:
+                budget.grow(held, size)
+                await until.wait()
+    except TimeoutError:
+        return "gave up"
+    return "kept"
+
+
+async def test_whoever_holds_for_longest_gives_up() -> None:
+    budget, until = Budget(10), asyncio.Event()
+    first = asyncio.ensure_future(_hold(budget, 6, until=until))
+    await asyncio.sleep(1)
+    others = [asyncio.ensure_future(_hold(budget, 2, until=until)) for _ in range(3)]
+    await asyncio.sleep(1)
+    assert await first == "gave up"
+    until.set()
+    assert await asyncio.gather(*others) == ["kept"] * 3
+    assert budget._size == 0
+
+
+async def test_nobody_gives_up_who_has_just_begun() -> None:
+    budget, until = Budget(10, patience=5), asyncio.Event()
+    holders = [asyncio.ensure_future(_hold(budget, 6, until=until)) for _ in range(3)]
+    await asyncio.sleep(4)
+    assert not any(holder.done() for holder in holders)
+    await asyncio.sleep(2)
+    late = asyncio.ensure_future(_hold(budget, 6, until=until))
+    await asyncio.sleep(0.1)
+    assert [holder.done() for holder in holders] == [True, True, True]
+    until.set()
+    assert await late == "kept"
+
+
+async def test_one_that_is_too_large_alone_gives_up() -> None:
+    assert await _hold(Budget(10), 11, until=asyncio.Event()) == "gave up"

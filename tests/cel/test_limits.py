@@ -1,0 +1,122 @@
+"""What evaluations may take, and who evaluates: where it stands, or another process."""
+
+import time
+from typing import Any
+
+import pytest
+
+from pilothouse.cel.environment import Environment
+from pilothouse.cel.limits import (
+    ALL_AT_ONCE,
+    AT_ONCE,
+    COST_EXCEEDED,
+    OUT_OF_BUDGET,
+    Budget,
+    EvaluationError,
+    OnLoop,
+    OutOfBudget,
+    TakesLong,
+    elsewhere,
+    evaluate,
+)
+from pilothouse.cel.work import Extent, measured, rounded, together
+
+DYNAMIC = Environment({"object": "dyn"})
+REPEATED = "(a{1,100}b?){1,10}c"
+CONTAINERS = [
+    {"name": f"c{number}", "image": "example.com/i", "env": [{"name": "A", "value": "b"}]} for number in range(4)
+]
+POD = {"metadata": {"annotations": {"last": "x" * 2_000}}, "spec": {"containers": CONTAINERS}}
+
+
+def doubled(times: int, doubling: str) -> str:
+    """An expression that doubles ``object`` so often."""
+    text = f"v{times}.size()"
+    for number in range(times, 0, -1):
+        text = f"cel.bind(v{number}, {doubling.format(f'v{number - 1}')}, {text})"
+    return f"cel.bind(v0, object, {text})"
+
+
+@pytest.mark.parametrize(
+    ("expression", "value", "at_once"),
+    [
+        pytest.param("object.spec.containers.all(c, c.image.startsWith('example.com/'))", POD, True, id="a plain rule"),
+        pytest.param("object.spec.containers.all(c, c.env.all(e, e.value.matches('^[a-z]+$')))", POD, True,
+                     id="a loop in a loop over a small object"),
+        pytest.param("has(object.spec) && object.spec.containers.map(c, c.name).join(',').size() < 99", POD, True,
+                     id="a list that is made"),
+        pytest.param("object.name == 'a'", {"name": "a", "large": "x" * 200_000}, True, id="a part of a large object"),
+        pytest.param("object.matches('^a+$')", "a" * 10_000, True, id="a text of some length"),
+        pytest.param(f"object.matches('{REPEATED}')", "a" * 100_000, False, id="counted repetitions over a long text"),
+        pytest.param("object.texts.all(t, object.text.contains(t))",
+                     {"text": "a" * 10_000, "texts": ["a" * 99 + "b"] * 50}, False, id="searches in a loop"),
+        pytest.param("object.all(a, object.all(b, object.exists(c, a + b == c)))", list(range(20)), False,
+                     id="three loops"),
+        pytest.param("object.map(a, object).size() > 0", list(range(1_000)), False, id="a list of copies of a list"),
+        pytest.param(doubled(12, "{0} + {0}"), "a" * 100, False, id="a text doubled"),
+        pytest.param(doubled(12, "{0} + {0}"), [1] * 10, False, id="a list doubled"),
+        pytest.param(doubled(14, "[{0}, {0}]").replace(".size()", ""), 1, False, id="a tree doubled"),
+        pytest.param("object.replace('', object).size()", "a" * 1_000, False, id="a text in place of each character"),
+        pytest.param("'%s%s%s'.format([object, object, object])", list(range(5_000)), False, id="a list as text"),
+        pytest.param("object.findAll('a').size()", "a" * 5_000, False, id="all that is found"),
+    ],
+)  # fmt: skip
+def test_what_may_take_long_is_known_before(expression: str, value: Any, *, at_once: bool) -> None:
+    work = DYNAMIC.compile(expression).work({"object": value}, measured(value))
+    assert (work <= AT_ONCE) is at_once, work
+
+
+def test_an_estimate_is_made_once_for_much_the_same_sizes() -> None:
+    assert rounded(Extent(5, 100, 1_000)) == rounded(Extent(8, 128, 1_024)) == Extent(8, 128, 1_024)
+
+
+def test_a_large_value_is_not_looked_at_to_its_end() -> None:
+    assert measured(list(range(1_000_000))) == measured([["x"]] * 500_000)
+
+
+def test_a_large_expression_is_not_walked_on_the_loop() -> None:
+    large = DYNAMIC.compile(" && ".join(["object.all(x, x == 'abc')"] * 500).join("()"))
+    began = time.process_time()
+    assert large.work({"object": []}, measured([])) > AT_ONCE
+    assert time.process_time() - began < 0.02
+    assert large.bound({"object": []}) < AT_ONCE
+
+
+HEAVY = DYNAMIC.compile(f"object.matches('{REPEATED}')")
+LONG = {"object": "a" * 200_000}
+MEDIUM = {"object": "a" * 8_000}
+
+
+def test_without_processes_what_may_take_too_long_is_refused() -> None:
+    with pytest.raises(EvaluationError, match=COST_EXCEEDED):
+        evaluate(HEAVY, LONG, measured(LONG), Budget())
+
+
+def test_without_processes_the_bound_is_charged() -> None:
+    budget = Budget(1_000_000)
+    assert evaluate(HEAVY, MEDIUM, measured(MEDIUM), budget) is False
+    with pytest.raises(OutOfBudget, match=OUT_OF_BUDGET):
+        [evaluate(HEAVY, MEDIUM, measured(MEDIUM), budget) for _ in range(10)]
+
+
+def test_many_cheap_evaluations_take_long_together() -> None:
+    budget = Budget()
+    assert [budget.takes_at_once(AT_ONCE) for _ in range(5)] == [True] * (ALL_AT_ONCE // AT_ONCE) + [False]
+
+
+def test_on_the_loop_nothing_is_waited_for() -> None:
+    token = elsewhere.set(OnLoop())
+    try:
+        with pytest.raises(TakesLong):
+            evaluate(HEAVY, LONG, measured(LONG), Budget())
+    finally:
+        elsewhere.reset(token)
+
+
+@pytest.mark.parametrize("other", [None, "a" * 500, [1] * 50, {"a": {"b": "c" * 40}}])
+def test_values_measured_apart_are_no_smaller_than_together(other: Any) -> None:
+    values = {"object": {"data": {"a": "1" * 30}}}
+    apart, whole = together(measured(values), measured(other)), measured({**values, "variables": {"v": other}})
+    inner = measured(other)  # the names of the variables are no value of an expression
+    assert (apart.items, apart.chars) == (max(1, inner.items), max(30, inner.chars))
+    assert apart.weight >= whole.weight

@@ -1,0 +1,155 @@
+"""Evaluations in another process, which is ended when they take too much."""
+
+import asyncio
+import datetime
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from pilothouse.cel import sandbox as sandboxes
+from pilothouse.cel.authorizers import AUTHORIZER
+from pilothouse.cel.environment import CompileError, Environment
+from pilothouse.cel.limits import COST_EXCEEDED, TOO_LONG_TO_COMPILE, Busy, Evaluated, Source, Task
+from pilothouse.cel.sandbox import Sandbox
+from pilothouse.cel.schemas import PACKAGE, Types
+
+DYNAMIC = Environment({"object": "dyn", "authorizer": "kubernetes.authorization.Authorizer"})
+REPEATED = "(a{1,100}b?){1,10}c"
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    sandbox = Sandbox()
+    yield sandbox
+    sandbox.stop()
+
+
+def task(expression: str, **values: Any) -> Task:
+    return DYNAMIC.compile(expression).task({"authorizer": AUTHORIZER, **values})
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        pytest.param(f"object.matches('{REPEATED}')", "a" * 1_000_000, id="time"),
+        pytest.param("object.map(a, object).size()", list(range(9_999)), id="memory"),
+        pytest.param("object + object", "a" * 3_000_000, id="the size of the result"),
+    ],
+)
+def test_what_takes_too_much_is_ended_and_the_next_is_evaluated(sandbox: Sandbox, expression: str, value: Any) -> None:
+    assert sandbox.evaluate(task(expression, object=value)).error == COST_EXCEEDED
+    assert sandbox.evaluate(task("object + 1", object=1)).value == 2
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("[1, 2u, 1.5, 'a', b'b', true, null, {'a': [1]}]", [1, 2, 1.5, "a", b"b", True, None, {"a": [1]}]),
+        ("timestamp('2026-01-01T00:00:00Z')", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)),
+        ("duration('90s')", datetime.timedelta(seconds=90)),
+    ],
+)
+def test_values_come_back_as_they_are(sandbox: Sandbox, expression: str, expected: Any) -> None:
+    assert sandbox.evaluate(task(expression)).value == expected == DYNAMIC.compile(expression).evaluate({})
+
+
+def test_errors_come_back_in_the_same_words(sandbox: Sandbox) -> None:
+    assert sandbox.evaluate(task("object.a", object={})).error == "no such key: a"
+
+
+@pytest.mark.parametrize("expression", ["type(1)", "optional.of(1)", "[optional.of(1)]"])
+def test_values_that_nobody_can_use_are_errors(sandbox: Sandbox, expression: str) -> None:
+    assert "is of no use here" in sandbox.evaluate(task(expression)).error
+
+
+def test_the_authorizer_is_asked_on_the_loop(sandbox: Sandbox) -> None:
+    async def main() -> Evaluated:
+        def ask(question: dict[str, str]) -> tuple[bool, str, str]:
+            return question["path"] == "/a", threading.current_thread().name, ""
+
+        return await sandbox.run(task("[authorizer.path('/a').check('get')].map(d, [d.allowed(), d.reason()])"), ask)
+
+    assert asyncio.run(main()).value == [[True, threading.current_thread().name]]
+
+
+def test_no_more_wait_than_may(sandbox: Sandbox) -> None:
+    async def main() -> int:
+        asked = [sandbox.run(task("1")) for _ in range(20)]
+        return sum(isinstance(one, Busy) for one in await asyncio.gather(*asked, return_exceptions=True))
+
+    assert asyncio.run(main()) == 12
+
+
+def _given(sandbox: Sandbox | None) -> Sandbox | None:
+    return sandbox
+
+
+LARGE = f"[{','.join(['1'] * 45_000)}].size() == object"
+
+
+def test_a_large_expression_is_compiled_and_evaluated_there(sandbox: Sandbox) -> None:
+    async def main() -> tuple[float, Task]:
+        compiling = asyncio.ensure_future(DYNAMIC.compile_beside(LARGE, lambda: sandbox, gives=["bool"]))
+        slowest, before = 0.0, time.perf_counter()
+        while not compiling.done():
+            await asyncio.sleep(0.001)
+            slowest, before = max(slowest, time.perf_counter() - before), time.perf_counter()
+        return slowest, (await compiling).task({"object": 45_000})
+
+    slowest, large = asyncio.run(main())
+    assert sandbox.evaluate(large).value is True
+    assert sandbox.evaluate(large).seconds < 0.1  # the second time nothing of the expression is read again
+    assert slowest < 0.2  # compiling takes several times as long
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        pytest.param(f"object ==\n{' ' * 2000}nobody",
+                     "ERROR: <input>:2:2001: undeclared reference to 'nobody'", id="type"),
+        pytest.param("'" + "a" * 100_000 + "'",
+                     "ERROR: <input>:-1:0: expression code point size exceeds limit: size: 100002, limit 100000",
+                     id="size"),
+        pytest.param("[1].map(a, " * 20 + "a" + ")" * 20 + " " * 2000,
+                     "ERROR: <input>:-1:0: expression recursion limit exceeded", id="depth of what it comes to"),
+        pytest.param("[" * 200 + "]" * 200 + " " * 2000,
+                     "ERROR: <input>:-1:0: expression recursion limit exceeded: 32", id="depth"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_the_same_words_here_and_there(
+    sandbox: Sandbox, expression: str, problem: str
+) -> None:
+    found = []
+    for evaluator in (sandbox, None):
+        with pytest.raises(CompileError) as error:
+            asyncio.run(DYNAMIC.compile_beside(expression, partial(_given, evaluator)))
+        found.append(str(error.value))
+    assert found[0] == found[1]
+    assert found[0].startswith(problem)
+
+
+def test_types_that_are_too_large_are_an_error(sandbox: Sandbox) -> None:
+    types = Types()
+    types.messages.append(("Variables", {f"v{number}": "dyn" for number in range(10_000)}))
+    environment = Environment({"variables": f"{PACKAGE}.Variables"}, types.serialized())
+    with pytest.raises(CompileError, match="the types of the variables are too large"):
+        asyncio.run(environment.compile_beside("variables.v1", lambda: sandbox))
+
+
+def test_compiling_is_ended_when_it_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandboxes, "_COMPILE_PATIENCE_SECONDS", 0.01)
+    sandbox = Sandbox()
+    try:
+        assert sandbox.compile(Source(LARGE, {"object": "dyn"})).error == TOO_LONG_TO_COMPILE
+        assert sandbox.evaluate(task("1 + 1")).value == 2
+    finally:
+        sandbox.stop()
+
+
+def test_a_result_of_another_type_is_refused(sandbox: Sandbox) -> None:
+    with pytest.raises(CompileError, match=r"^int$"):
+        asyncio.run(DYNAMIC.compile_beside("1" + " " * 5000, lambda: sandbox, gives=["bool"]))

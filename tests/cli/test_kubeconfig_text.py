@@ -1,0 +1,155 @@
+"""A context that is put into somebody's kubeconfig and taken out again: nothing else changes."""
+
+from typing import Any
+
+import pytest
+
+from pilothouse.cli.kubeconfig_text import NoKubeconfig, is_empty, is_marked, put_in, read, server_of, take_out
+
+
+def addition(server: str = "https://127.0.0.1:6443", name: str = "pilothouse") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority-data": "QUJD"}}],
+        "users": [{"name": name, "user": {"token": "t"}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+
+
+USUAL = """\
+# my clusters
+apiVersion: v1
+kind: Config
+preferences: {}
+clusters:
+# the big one
+- cluster:
+    certificate-authority-data: QUJD
+    server: https://prod:6443   # do not touch
+  name: prod
+- name: dev
+  cluster:
+    server: https://dev
+    extensions:
+    - extension: {provider: minikube.sigs.k8s.io, version: v1.36.0}
+      name: cluster_info
+contexts:
+  - context: {cluster: prod, user: me}
+    name: prod
+current-context: prod # really
+users:
+- name: me
+  user:
+    exec:
+      apiVersion: client.authentication.k8s.io/v1
+      command: login
+      args:
+        - |
+          many
+          lines
+    unheard-of: {a: 1}
+"""
+FILES = [
+    pytest.param(USUAL, id="with comments and others' extensions"),
+    pytest.param(USUAL.rstrip("\n"), id="without a last newline"),
+    pytest.param(
+        "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: null\nusers:\ncurrent-context: ''\n", id="as of kubectl"
+    ),
+    pytest.param("clusters: [] # none\nusers: [{name: a, user: {token: x}}] # one\n", id="lists in one line"),
+    pytest.param("apiVersion: v1\nkind: Config\nclusters:\n- name: a\n  cluster: {server: s}\n", id="sections missing"),
+    pytest.param("current-context:\ncontexts:\n- name: a\n  context:\n", id="nulls"),
+    pytest.param('{"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}', id="JSON"),
+    pytest.param("users:\n- name: a\n  user: &u {token: x}\n- name: b\n  user: *u\n", id="with an alias"),
+    pytest.param("# nothing but a comment\n", id="a comment"),
+    pytest.param("", id="nothing"),
+]
+
+
+def without(document: dict[str, Any]) -> dict[str, Any]:
+    """What is not about our context, and not about nothing."""
+    return {key: value for key, value in document.items() if value and key not in ("apiVersion", "kind")}
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_what_is_put_in_is_there_and_all_else_stays(text: str) -> None:
+    before, after = read(text), read(put_in(text, addition()))
+    assert server_of(after, "pilothouse") == "https://127.0.0.1:6443"
+    assert is_marked(after, "pilothouse")
+    assert after["current-context"] == "pilothouse"
+    for section in ("clusters", "users", "contexts"):
+        others = [entry for entry in after[section] if entry["name"] != "pilothouse"]
+        assert others == (before.get(section) or [])
+        assert len(after[section]) == len(others) + 1
+    for key in before.keys() - {"clusters", "users", "contexts", "current-context"}:
+        assert after[key] == before[key]
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_what_is_taken_out_is_gone_and_all_else_stays(text: str) -> None:
+    after = take_out(put_in(text, addition()), "pilothouse")
+    assert without(read(after)) == without(read(text))
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_putting_in_twice_is_as_once(text: str) -> None:
+    once = put_in(text, addition())
+    assert put_in(once, addition()) == once
+    moved = put_in(once, addition("https://127.0.0.1:7777"))
+    assert server_of(read(moved), "pilothouse") == "https://127.0.0.1:7777"
+    assert without(read(take_out(moved, "pilothouse"))) == without(read(text))
+
+
+def test_lines_of_others_are_not_touched() -> None:
+    after = put_in(USUAL, addition())
+    left = [line for line in USUAL.splitlines() if line not in after.splitlines()]
+    assert left == ["current-context: prod # really"]
+    assert "current-context: pilothouse # really" in after
+    assert take_out(after, "pilothouse") == USUAL
+
+
+def test_a_change_that_somebody_made_meanwhile_stays() -> None:
+    text = put_in(USUAL, addition()).replace("https://dev", "https://dev2")
+    text = text.replace("current-context: pilothouse", "current-context: dev")
+    assert take_out(text, "pilothouse") == USUAL.replace("https://dev", "https://dev2").replace(": prod #", ": dev #")
+
+
+def test_the_context_of_before_is_not_made_current_when_it_is_gone() -> None:
+    text = put_in(USUAL, addition()).replace("    name: prod\n  - name", "    name: production\n  - name")
+    assert read(take_out(text, "pilothouse"))["current-context"] == ""
+
+
+def test_what_was_left_behind_does_not_hide_what_was_current() -> None:
+    """A process that was killed took nothing out: the next one finds its own context as the current one."""
+    left = put_in(USUAL, addition())
+    assert take_out(put_in(left, addition("https://127.0.0.1:7777")), "pilothouse") == USUAL
+
+
+def test_a_cluster_of_somebody_elses_is_not_marked() -> None:
+    assert not is_marked(read("clusters:\n- name: pilothouse\n  cluster: {server: s}\n"), "pilothouse")
+    assert not is_marked({}, "pilothouse")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param("- a\n", "it is no kubeconfig", id="a list"),
+        pytest.param("clusters: {a: b}\n", "clusters in it is no list of named entries", id="a map of clusters"),
+        pytest.param("users: [a]\n", "users in it is no list of named entries", id="a list of words"),
+        pytest.param("a: [", "yaml: ", id="no YAML"),
+    ],
+)
+def test_what_is_no_kubeconfig_is_refused(text: str, why: str) -> None:
+    with pytest.raises(NoKubeconfig, match=why):
+        put_in(text, addition())
+    with pytest.raises(NoKubeconfig, match=why):
+        take_out(text, "pilothouse")
+
+
+@pytest.mark.parametrize(
+    ("text", "empty"),
+    [("", True), ("kind: Config\nclusters: []\ncurrent-context: ''\n", True), (USUAL, False), ("# a\n", False)],
+)
+def test_whether_anything_is_left(text: str, empty: bool) -> None:
+    assert is_empty(text) is empty

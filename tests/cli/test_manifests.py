@@ -1,0 +1,59 @@
+"""Which manifests ``-f`` names (kubectl's rules: cli-runtime ``pkg/resource/visitor.go``, v0.36)."""
+
+from pathlib import Path
+
+import pytest
+
+from pilothouse.cli.manifests import load
+from pilothouse.cli.program import UserError
+
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"
+
+
+def put(folder: Path, *names: str) -> None:
+    """Files with a ConfigMap each, named as the file."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(CONFIG_MAP.format(name=path.stem))
+
+
+def names(folder: Path, *, recursive: bool = False) -> list[str]:
+    return [manifest.name for manifest in load(str(folder), recursive=recursive)]
+
+
+def test_a_folder_is_all_manifests_in_it_in_the_order_of_their_names(tmp_path: Path) -> None:
+    put(tmp_path, "20.yaml", "10.yml", "README.md", "30.json.bak", "b/5.yaml", "c.yaml")
+    (tmp_path / "a.json").write_text('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}')
+    (tmp_path / "empty.yaml").write_text("# nothing yet\n")
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "10.yml")
+    (tmp_path / "linked").symlink_to(tmp_path / "b")
+    assert names(tmp_path) == ["10", "20", "a", "c", "10"]
+    assert names(tmp_path, recursive=True) == ["10", "20", "a", "5", "c", "10"]
+
+
+def test_a_file_that_is_named_is_taken_whatever_its_ending(tmp_path: Path) -> None:
+    put(tmp_path, "manifest.txt")
+    assert names(tmp_path / "manifest.txt") == ["manifest"]
+
+
+def test_what_is_wrong_is_told_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: [")
+    with pytest.raises(UserError, match=r"manifest .*/a\.yaml is not valid YAML: line "):
+        load(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        pytest.param([], "there are no manifests in .*: they are files that end with .json, .yaml, .yml", id="nothing"),
+        pytest.param(["README.md", "b/5.yaml"], "there are no manifests in", id="nothing of that kind"),
+        pytest.param(["empty.yaml"], "manifest .* has no objects in it", id="no objects"),
+    ],
+)
+def test_a_folder_without_manifests(tmp_path: Path, files: list[str], message: str) -> None:
+    put(tmp_path, *files)
+    if "empty.yaml" in files:
+        (tmp_path / "empty.yaml").write_text("---\n")
+    with pytest.raises(UserError, match=message):
+        load(str(tmp_path))

@@ -1,0 +1,138 @@
+"""The board holds at every look what counting anew would give."""
+
+import datetime
+import random
+
+import pytest
+from tests.controllers.daemonset.daemons import NOW, PLAIN, ago, node, pod, taint
+
+from pilothouse.api.core import PodSpec
+from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import DaemonPods, NodeToDaemonPods
+from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
+from pilothouse.controllers.workloads.daemonset.placement import Placements, wants_of
+from pilothouse.controllers.workloads.daemonset.sites import Rules
+from pilothouse.machinery.labels import selector_from_map
+from pilothouse.runtime import object_key
+
+SELECTOR = selector_from_map({"app": "agent"})
+
+
+def anew(
+    node_pods: NodeToDaemonPods, rules: Rules, placements: Placements, nodes: NodeTable, now: datetime.datetime
+) -> NodeToDaemonPods:
+    """Another board with the same pods, looked at once."""
+    fresh = NodeToDaemonPods()
+    for each in node_pods._pods.values():
+        fresh.put(each)
+    fresh.sync(rules, SELECTOR, placements, nodes, now)
+    return fresh
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_a_board_is_the_same_as_one_made_anew(number: int) -> None:
+    """Pods and nodes come, change and go; templates and time move on."""
+    chance = random.Random(number)
+    node_pods, nodes = NodeToDaemonPods(), NodeTable()
+    placements = Placements(wants_of(PodSpec(node_selector={"pool": "yes"})))
+    rules, now = PLAIN, NOW
+    for step in range(150):
+        name = f"n{chance.randrange(8)}"
+        match chance.randrange(9):
+            case 0 | 1:
+                labels = {"pool": "yes"} if chance.random() < 0.8 else {}
+                taints = (taint("x", chance.choice(("NoSchedule", "NoExecute"))),) if chance.random() < 0.3 else ()
+                if nodes.put(node(name, labels, *taints)):
+                    node_pods.touch(name)
+            case 2:
+                nodes.drop(name)
+                placements.forget(name)
+                node_pods.touch(name)
+            case 3 | 4 | 5:
+                node_pods.put(
+                    pod(
+                        f"p{chance.randrange(12)}",
+                        on=name,
+                        pinned=name if chance.random() < 0.3 else "",
+                        hash=chance.choice(("new", "old", "newer")),
+                        phase=chance.choice(("Running", "Running", "Failed", "Succeeded")),
+                        ready=chance.random() < 0.7,
+                        since=now,
+                        deleted=chance.random() < 0.2,
+                        created=ago(seconds=chance.randrange(100)),
+                        labels={"other": "x"} if chance.random() < 0.05 else None,
+                    )
+                )
+            case 6:
+                node_pods.drop(f"default/p{chance.randrange(12)}")
+            case 7:
+                rules = Rules(
+                    revision_hash=chance.choice(("new", "newer")),
+                    surges=chance.random() < 0.5,
+                    min_ready_seconds=chance.choice((0, 5)),
+                )
+            case _:
+                now += datetime.timedelta(seconds=chance.randrange(4))
+        if chance.random() < 0.5:
+            continue
+        node_pods.sync(rules, SELECTOR, placements, nodes, now)
+        fresh = anew(node_pods, rules, placements, nodes, now)
+        assert node_pods.status_counts == fresh.status_counts, step
+        assert node_pods.counts == fresh.counts, step
+        assert {move: dict(pods) for move, pods in node_pods.moves.items()} == fresh.moves, step
+        assert sorted(s.node for s in node_pods.needy(placements, nodes)) == sorted(
+            s.node for s in fresh.needy(placements, nodes)
+        ), step
+        assert sorted(map(str, node_pods.strays())) == sorted(map(str, fresh.strays())), step
+
+
+def test_a_pod_moves_to_the_board_of_its_owner() -> None:
+    daemon_pods = DaemonPods()
+    one, other = daemon_pods.of("one"), daemon_pods.of("other")
+    daemon_pods.put(pod("a"), "one")
+    assert not one.empty
+    daemon_pods.put(pod("a", version="2"), "other")
+    assert one.empty
+    assert not other.empty
+    daemon_pods.put(pod("a", version="3"), None)
+    assert other.empty
+
+
+def test_a_board_goes_with_its_owner_and_its_last_pod() -> None:
+    daemon_pods = DaemonPods()
+    daemon_pods.of("one")
+    daemon_pods.put(pod("a"), "one")
+    daemon_pods.forget("one")
+    assert "one" in daemon_pods._daemon_pods
+    daemon_pods.drop(object_key(pod("a").metadata))
+    assert "one" not in daemon_pods._daemon_pods
+
+
+def test_a_pod_that_went_since_the_last_look_is_not_among_the_pods() -> None:
+    nodes, node_pods = NodeTable(), NodeToDaemonPods()
+    nodes.put(node("n"))
+    there, gone = pod("a", on="n"), pod("b", on="n")
+    node_pods.put(there)
+    node_pods.put(gone)
+    node_pods.sync(PLAIN, SELECTOR, Placements(wants_of(PodSpec())), nodes, NOW)
+    node_pods.drop(object_key(gone.metadata))
+    assert node_pods.pods() == [there]
+
+
+def test_what_did_not_change_is_not_looked_at() -> None:
+    nodes, node_pods = NodeTable(), NodeToDaemonPods()
+    placements = Placements(wants_of(PodSpec()))
+    for number in range(100):
+        nodes.put(node(f"n{number}"))
+    node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
+    surveyed: list[str] = []
+    survey = node_pods._survey
+
+    def counting(site, rules, now):  # type: ignore[no-untyped-def]  # passes everything on
+        surveyed.append(site.node)
+        survey(site, rules, now)
+
+    node_pods._survey = counting  # type: ignore[method-assign]
+    node_pods.put(pod("a", on="n7"))
+    node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
+    node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
+    assert surveyed == ["n7"]

@@ -1,0 +1,253 @@
+"""Which node holds which blocks: rows of kubernetes v1.36 ``pkg/controller/nodeipam/ipam/range_allocator_test.go`` that
+need no server, and what that one does not have."""
+
+import pytest
+
+from pilothouse.controllers.node.node_ipam.cidr_set import CidrSet
+from pilothouse.controllers.node.node_ipam.measures import SetMeasures
+from pilothouse.controllers.node.node_ipam.range_allocator import NoneLeft, RangeAllocator, WrongRanges
+from pilothouse.machinery.cidrs import parse_cidr
+from pilothouse.runtime import Registry
+
+
+def allocator(
+    *clusters: tuple[str, int], services: tuple[str, ...] = (), metrics: Registry | None = None
+) -> RangeAllocator:
+    sets = [CidrSet(parse_cidr(cluster), mask) for cluster, mask in clusters]
+    measures = [SetMeasures(metrics or Registry(), str(blocks.cluster), blocks.size) for blocks in sets]
+    return RangeAllocator(sets, measures, [parse_cidr(service) for service in services])
+
+
+def give(books: RangeAllocator, name: str, uid: str = "") -> tuple[str, ...]:
+    return books.reserve(name, uid or f"uid-{name}", "1").ranges
+
+
+def enter(books: RangeAllocator, name: str, *ranges: str) -> list[str]:
+    return books.enter(name, f"uid-{name}", "1", ranges)
+
+
+V4, V6 = ("10.10.0.0/16", 24), ("ace:cab:deca::/8", 24)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "ranges", "problem"),
+    [
+        pytest.param([V4], [], "", id="one family, a node without ranges (TestOccupyPreExistingCIDR)"),
+        pytest.param([V4, V6], [], "", id="two families, a node without ranges"),
+        pytest.param([V4], ["10.10.0.1/24"], "", id="one family, a right range"),
+        pytest.param([V4, V6], ["10.10.0.1/24", "a00::/86"], "", id="two families, right ranges"),
+        pytest.param([V4, V6], ["10.10.0.1/24"], "", id="two families, a node from before the second"),
+        pytest.param([V4], ["172.10.0.1/24"], "is out the range of cluster cidr 10.10.0.0/16", id="another range"),
+        pytest.param(
+            [V4],
+            ["10.10.0.1/24", "a00::/86"],
+            "allocated cidr: a00::/86 at index:1 that does not exist",
+            id="two for one",
+        ),
+        pytest.param([V4, V6], ["172.10.0.1/24", "a00::/86"], "cidr[172.10.0.0/24] at idx [0]", id="wrong IPv4"),
+        pytest.param([V4, V6], ["10.10.0.1/24", "cdd::/86"], "cidr[cdd::/86] at idx [1]", id="wrong IPv6"),
+        pytest.param([V4], ["nonsense"], "failed to parse node node0, CIDR nonsense", id="no range at all"),
+    ],
+)
+def test_what_a_node_has_fits_or_not(clusters: list[tuple[str, int]], ranges: list[str], problem: str) -> None:
+    books = allocator(*clusters)
+    if problem:
+        with pytest.raises(WrongRanges) as caught:
+            enter(books, "node0", *ranges)
+        assert problem in str(caught.value)
+    else:
+        assert enter(books, "node0", *ranges) == []
+
+
+def test_of_a_node_with_wrong_ranges_the_right_ones_are_not_given_out() -> None:
+    books = allocator(("10.10.0.0/23", 24), ("2001:db8::/63", 64))
+    with pytest.raises(WrongRanges):
+        enter(books, "a", "10.10.0.0/24", "cdd::/64")
+    assert give(books, "b") == ("10.10.1.0/24", "2001:db8::/64")
+
+
+@pytest.mark.parametrize(
+    ("clusters", "services", "taken", "expected"),
+    [
+        pytest.param([("127.123.234.0/24", 30)], (), [], ("127.123.234.0/30",), id="the first of the range"),
+        pytest.param(
+            [("127.123.234.0/24", 30)], ("127.123.234.0/26",), [], ("127.123.234.64/30",), id="the first after services"
+        ),
+        pytest.param(
+            [("127.123.234.0/24", 30)],
+            ("127.123.234.0/26",),
+            ["127.123.234.64/30", "127.123.234.68/30", "127.123.234.72/30", "127.123.234.80/30"],
+            ("127.123.234.76/30",),
+            id="the first that nobody has",
+        ),
+        pytest.param(
+            [("127.123.234.0/8", 24), ("ace:cab:deca::/84", 98)],
+            ("127.123.234.0/26",),
+            [],
+            ("127.0.0.0/24", "ace:cab:deca::/98"),
+            id="one of each family",
+        ),
+        pytest.param(
+            [("ace:cab:deca::/84", 98), ("127.123.234.0/8", 24)],
+            ("127.123.234.0/26",),
+            [],
+            ("ace:cab:deca::/98", "127.0.0.0/24"),
+            id="in the order of the flag",
+        ),
+        pytest.param(
+            [("10.10.0.0/22", 24)], (), ["10.10.0.0/24", "10.10.2.0/24"], ("10.10.1.0/24",), id="gaps are used"
+        ),
+        pytest.param(
+            [("10.0.0.0/22", 24), ("2001:db8::/62", 64)],
+            ("10.0.0.0/23", "2001:db8::/64"),
+            [],
+            ("10.0.2.0/24", "2001:db8:0:1::/64"),
+            id="services of both families",
+        ),
+        pytest.param([("10.0.0.0/22", 24)], ("192.168.0.0/16",), [], ("10.0.0.0/24",), id="services elsewhere"),
+    ],
+)
+def test_a_node_is_given_what_is_free(
+    clusters: list[tuple[str, int]], services: tuple[str, ...], taken: list[str], expected: tuple[str, ...]
+) -> None:
+    """TestAllocateOrOccupyCIDRSuccess."""
+    books = allocator(*clusters, services=services)
+    for number, text in enumerate(taken):
+        enter(books, f"old{number}", text)
+    assert give(books, "node0") == expected
+    assert give(books, "node0") == expected, "it is asked again and has it already"
+
+
+def test_when_everything_is_used_none_is_given_until_one_is_free() -> None:
+    """TestAllocateOrOccupyCIDRFailure, TestReleaseCIDRSuccess."""
+    books = allocator(("127.123.234.0/28", 30))
+    for number in range(4):
+        enter(books, f"old{number}", f"127.123.234.{4 * number}/30")
+    with pytest.raises(NoneLeft, match="failed to allocate cidr from cluster cidr at idx:0: CIDR allocation failed"):
+        give(books, "node0")
+    assert books.give_back("old1")
+    assert books.free == 1
+    assert give(books, "node0") == ("127.123.234.4/30",)
+    assert books.give_back("node0")
+    assert give(books, "node0") == ("127.123.234.4/30",)
+
+
+def test_services_over_everything_leave_nothing() -> None:
+    with pytest.raises(NoneLeft):
+        give(allocator(("10.0.0.0/24", 26), services=("0.0.0.0/0",)), "a")
+
+
+def test_what_was_chosen_of_the_first_family_is_free_when_the_second_has_none() -> None:
+    books = allocator(("10.0.0.0/22", 24), ("2001:db8::/64", 64))
+    give(books, "a")
+    for _ in range(10):
+        with pytest.raises(NoneLeft, match="idx:1"):
+            give(books, "b")
+    assert len(books) == 1
+    books.give_back("a")
+    assert give(books, "b")[1] == "2001:db8::/64"
+
+
+def test_what_two_nodes_have_is_free_when_both_are_gone() -> None:
+    books = allocator(("10.0.0.0/24", 25))
+    assert enter(books, "a", "10.0.0.0/25") == []
+    assert enter(books, "b", "10.0.0.0/25") == ["a"], "somebody wrote it so"
+    assert enter(books, "c", "10.0.0.0/24") == ["a", "b"]
+    books.give_back("c")
+    books.give_back("a")
+    assert give(books, "d") == ("10.0.0.128/25",)
+    books.give_back("b")
+    assert give(books, "e") == ("10.0.0.0/25",)
+
+
+def test_a_service_range_is_never_free() -> None:
+    books = allocator(("10.0.0.0/24", 25), services=("10.0.0.0/30",))
+    enter(books, "a", "10.0.0.0/25")
+    books.give_back("a")
+    assert give(books, "b") == ("10.0.0.128/25",)
+    with pytest.raises(NoneLeft):
+        give(books, "c")
+
+
+def test_a_reservation_stays_until_the_node_is_seen_or_gone() -> None:
+    books = allocator(("10.0.0.0/24", 26))
+    first = give(books, "a")
+    held = books.get("a")
+    assert held is not None
+    assert not held.settled
+    enter(books, "a", *first)
+    held = books.get("a")
+    assert held is not None
+    assert held.settled
+    assert not books.give_back("a", "uid-of-another")
+    assert books.give_back("a", "uid-a")
+    books.settle("a", "uid-a", "9")
+    assert books.get("a") is None, "the answer came after the node had gone"
+
+
+def test_what_some_write_is_in_doubt_about_is_kept_until_the_node_is_gone() -> None:
+    books = allocator(("10.0.0.0/24", 26))
+    give(books, "a")
+    assert books.give_back_refused("a", "uid-a"), "it was refused, and never anything else"
+    give(books, "a")
+    books.doubt("a", "uid-of-another")
+    assert books.give_back_refused("a", "uid-a")
+    give(books, "a")
+    books.doubt("a", "uid-a")
+    assert not books.give_back_refused("a", "uid-a")
+    assert books.give_back("a", "uid-a")
+
+
+def test_a_node_that_somebody_else_wrote_to_keeps_that() -> None:
+    books = allocator(("10.0.0.0/24", 26))
+    assert give(books, "a") == ("10.0.0.0/26",)
+    enter(books, "a", "10.0.0.192/26")
+    assert [give(books, name) for name in "bcd"] == [("10.0.0.64/26",), ("10.0.0.128/26",), ("10.0.0.0/26",)]
+
+
+def test_a_node_made_again_is_another_one() -> None:
+    books = allocator(("10.0.0.0/24", 25))
+    assert give(books, "a", uid="1") == ("10.0.0.0/25",)
+    assert give(books, "a", uid="2") == ("10.0.0.128/25",)
+    assert give(books, "b") == ("10.0.0.0/25",)
+
+
+@pytest.mark.parametrize(
+    ("uid", "version", "expected"),
+    [
+        pytest.param("2", "5", False, id="the node itself, in an older version"),
+        pytest.param("1", "5", True, id="its predecessor"),
+        pytest.param("3", "30", False, id="its successor"),
+        pytest.param("1", "strange", False, id="versions without order say nothing"),
+    ],
+)
+def test_a_cache_that_shows_the_predecessor_is_old(uid: str, version: str, expected: bool) -> None:
+    books = allocator(V4)
+    books.enter("a", "2", "20", ["10.10.0.0/24"])
+    assert books.knows_newer("a", uid, version) is expected
+
+
+def test_metrics_are_counted_as_upstream_counts() -> None:
+    """TestCidrSetMetrics, TestCidrSetMetricsDual (``cidr_set_test.go``)."""
+    metrics = Registry()
+    books = allocator(
+        ("10.0.0.0/16", 24), ("2001:db8::/48", 64), services=("10.0.0.0/17", "2001:db8::/49"), metrics=metrics
+    )
+
+    def shown(cluster: str) -> tuple[float, ...]:
+        names = ("cidrset_cidrs_allocations_total", "cidrset_cidrs_releases_total", "cidrset_usage_cidrs",
+                 "cirdset_max_cidrs", "cidrset_allocation_tries_per_request")  # fmt: skip
+        return tuple(metrics.value(f"node_ipam_controller_{name}", cluster) for name in names)
+
+    assert shown("10.0.0.0/16") == (128, 0, 0.5, 256, 0)
+    assert shown("2001:db8::/48") == (32768, 0, 0.5, 65536, 0)
+    give(books, "a")
+    assert shown("10.0.0.0/16") == (129, 0, 129 / 256, 256, 1)
+    assert 'tries_per_request_bucket{clusterCIDR="10.0.0.0/16",le="125"} 0' in metrics.exposition()
+    assert 'tries_per_request_bucket{clusterCIDR="10.0.0.0/16",le="625"} 1' in metrics.exposition()
+    enter(books, "b", "10.0.0.0/16", "2001:db8::/48")
+    assert shown("10.0.0.0/16") == (256, 0, 1, 256, 1)
+    books.give_back("b")
+    books.give_back("a")
+    assert shown("10.0.0.0/16") == (256, 128, 0.5, 256, 1)
+    assert shown("2001:db8::/48") == (65536, 32768, 0.5, 65536, 1)

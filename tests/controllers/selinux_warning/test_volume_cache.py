@@ -1,0 +1,293 @@
+"""Who uses what, and which conflicts that brings. After v1.36
+``pkg/controller/volume/selinuxwarning/cache/volumecache_test.go``; ids are the names of the cases there."""
+
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from pilothouse.controllers.shared.volume_plugins import Place
+from pilothouse.controllers.volumes.selinux_warning.decide import MOUNT_OPTION, RECURSIVE, Conflict, Use, clashes
+from pilothouse.controllers.volumes.selinux_warning.volume_cache import VolumeCache
+
+LABEL, POLICY = "SELinuxLabel", "SELinuxChangePolicy"
+
+
+def at(volume: str) -> Place:
+    return Place(volume, "driver1")
+
+
+def mount(label: str) -> Use:
+    return Use(label, MOUNT_OPTION)
+
+
+EACH_FILE = Use("", RECURSIVE)
+
+THERE = [
+    ("ns1/pod1-mountOption", "vol1", mount("system_u:system_r:label1")),
+    ("ns2/pod2-recursive", "vol2", EACH_FILE),
+    ("ns3/pod3-1", "vol3", EACH_FILE),
+    ("ns3/pod3-2", "vol3", EACH_FILE),
+    ("ns4/pod4-1", "vol4", mount("system_u:system_r:label4")),
+    ("ns4/pod4-2", "vol4", mount("system_u:system_r:label4")),
+    ("ns5/pod5", "vol5", mount("::label5")),
+    ("ns6/pod6", "vol6", mount(":system_r:label6")),
+    ("ns7/pod7", "vol7", mount("::label7:c0,c1")),
+    ("ns8/pod8", "vol8", mount("")),
+]
+NEW = "testns/testpod"
+
+
+def mounting(*drivers: str) -> VolumeCache:
+    """Books in which these drivers mount with labels."""
+    volume_cache = VolumeCache()
+    for name in drivers or ("driver1",):
+        assert volume_cache.let_mount(name, mounts=True) == []
+    return volume_cache
+
+
+def books_of(users: Iterable[tuple[str, str, Use]]) -> VolumeCache:
+    volume_cache = mounting()
+    for pod, volume, use in users:
+        assert volume_cache.set(pod, f"uid of {pod}", {at(volume): use}, complete=False) == [], "they get on"
+    return volume_cache
+
+
+def both(*found: Conflict) -> list[Conflict]:
+    return [side for each in found for side in (each, each.reversed())]
+
+
+@pytest.mark.parametrize(
+    ("pod", "volume", "use", "found"),
+    [
+        pytest.param(NEW, "vol-new", mount("system_u:system_r:label-new"), [], id="new volume"),
+        pytest.param(
+            NEW,
+            "vol1",
+            mount("system_u:system_r:label1"),
+            [],
+            id="existing volume in a new pod with existing policy and label",
+        ),
+        pytest.param(
+            NEW,
+            "vol1",
+            mount("system_u:system_r:label-new"),
+            [Conflict(LABEL, NEW, "system_u:system_r:label-new", "ns1/pod1-mountOption", "system_u:system_r:label1")],
+            id="existing volume in a new pod with existing policy and new conflicting label",
+        ),
+        pytest.param(
+            NEW,
+            "vol1",
+            EACH_FILE,
+            [Conflict(POLICY, NEW, RECURSIVE, "ns1/pod1-mountOption", MOUNT_OPTION)],
+            id="existing volume in a new pod with new conflicting policy",
+        ),
+        pytest.param(
+            "ns2/pod2-recursive",
+            "vol2",
+            mount("system_u:system_r:label-new"),
+            [],
+            id="existing pod is replaced with different non-conflicting policy and label",
+        ),
+        pytest.param(
+            "ns3/pod3-1",
+            "vol3",
+            mount("system_u:system_r:label-new"),
+            [Conflict(POLICY, "ns3/pod3-1", MOUNT_OPTION, "ns3/pod3-2", RECURSIVE)],
+            id="existing pod is replaced with conflicting policy",
+        ),
+        pytest.param(
+            NEW,
+            "vol5",
+            mount("system_u:system_r:label5"),
+            [],
+            id="new incomparable label (missing user and role)",
+        ),
+        pytest.param(
+            NEW,
+            "vol5",
+            mount("::label6"),
+            [Conflict(LABEL, NEW, "::label6", "ns5/pod5", "::label5")],
+            id="conflicting policy with incomparable parts",
+        ),
+        pytest.param(NEW, "vol6", mount("system_u::label6"), [], id="new incomparable label (missing user)"),
+        pytest.param(
+            NEW,
+            "vol7",
+            mount("system_u:system_r:label7"),
+            [Conflict(LABEL, NEW, "system_u:system_r:label7", "ns7/pod7", "::label7:c0,c1")],
+            id="new comparable label (missing categories)",
+        ),
+        pytest.param(
+            NEW, "vol8", mount("system_u:system_r:label8"), [], id="new incomparable label (missing everything)"
+        ),
+        pytest.param(
+            NEW,
+            "vol8",
+            mount("system_u:system_r:label8:c0,c1"),
+            [Conflict(LABEL, NEW, "system_u:system_r:label8:c0,c1", "ns8/pod8", "")],
+            id="new comparable label (missing everything but categories)",
+        ),
+    ],
+)
+def test_what_one_more_use_brings(pod: str, volume: str, use: Use, found: list[Conflict]) -> None:
+    volume_cache = books_of(THERE)
+    assert volume_cache.set(pod, f"uid of {pod}", {at(volume): use}, complete=True) == both(*found)
+    assert set(volume_cache.conflicts()) == set(both(*found))
+    assert volume_cache.set(pod, f"uid of {pod}", {at(volume): use}, complete=True) == [], "it is told once"
+
+
+def test_a_new_volume_in_empty_books() -> None:
+    assert mounting().set(NEW, "u", {at("vol-new"): mount("l")}, complete=True) == []
+
+
+def test_who_differs_in_policy_and_level_differs_in_both() -> None:
+    volume_cache = books_of([("ns/a", "v", mount(":::s0:c1,c2"))])
+    assert volume_cache.set("ns/b", "u", {at("v"): EACH_FILE}, complete=True) == both(
+        Conflict(POLICY, "ns/b", RECURSIVE, "ns/a", MOUNT_OPTION), Conflict(LABEL, "ns/b", "", "ns/a", ":::s0:c1,c2")
+    )
+
+
+def test_when_all_pods_are_deleted_nothing_is_left() -> None:
+    volume_cache = mounting()
+    pods = [f"ns{a}/pod{b}" for a in range(4) for b in range(4)]
+    for pod in pods:
+        uses = {at(f"vol{number}"): mount("label1") for number in range(4)}
+        assert volume_cache.set(pod, pod, uses, complete=True) == []
+    for pod in pods:
+        volume_cache.forget(pod)
+    assert (volume_cache._volumes, volume_cache._of_pod, volume_cache._contested) == ({}, {}, {})
+
+
+def test_conflicts_over_several_volumes_are_all_there_until_the_pod_goes() -> None:
+    volume_cache = books_of([("ns/b", "vol1", mount("u:r:b")), ("ns/c", "vol2", mount("u:r:c"))])
+    found = volume_cache.set("ns/a", "u", {at("vol1"): mount("u:r:a"), at("vol2"): mount("u:r:a")}, complete=True)
+    assert [(each.pod, each.other) for each in found] == [
+        ("ns/a", "ns/b"),
+        ("ns/b", "ns/a"),
+        ("ns/a", "ns/c"),
+        ("ns/c", "ns/a"),
+    ]
+    assert set(volume_cache.conflicts()) == set(found)
+    volume_cache.forget("ns/a")
+    assert list(volume_cache.conflicts()) == []
+
+
+def test_two_pods_that_differ_over_two_volumes_are_one_conflict_in_the_metric() -> None:
+    uses = [{at("vol3"): mount(f"u:r:{label}"), at("vol4"): mount(f"u:r:{label}")} for label in "de"]
+    volume_cache = mounting()
+    volume_cache.set("ns/d", "d", uses[0], complete=True)
+    found = volume_cache.set("ns/e", "e", uses[1], complete=True)
+    assert len(found) == 4
+    assert set(volume_cache.conflicts()) == set(found)
+    assert len(set(found)) == 2
+
+
+A, B = ("ns/a", "vol1", "u:r:a"), ("ns/b", "vol1", "u:r:b")
+
+
+@pytest.mark.parametrize(
+    ("users", "gone", "left"),
+    [
+        pytest.param([A, B], "ns/a", set(), id="delete one of two conflicting pods clears all conflicts"),
+        pytest.param(
+            [A, B, ("ns/c", "vol2", "u:r:c")],
+            "ns/c",
+            {("ns/a", "ns/b")},
+            id="delete non-conflicting pod preserves existing conflicts",
+        ),
+        pytest.param(
+            [A, B, ("ns/c", "vol1", "u:r:c")],
+            "ns/a",
+            {("ns/b", "ns/c")},
+            id="three pods on same volume delete one leaves remaining pair conflict",
+        ),
+        pytest.param(
+            [B, ("ns/c", "vol2", "u:r:c"), A, ("ns/a", "vol2", "u:r:a")],
+            "ns/a",
+            set(),
+            id="delete pod with conflicts on multiple volumes",
+        ),
+        pytest.param(
+            [A, B, ("ns/c", "vol2", "u:r:c"), ("ns/d", "vol2", "u:r:d")],
+            "ns/a",
+            {("ns/c", "ns/d")},
+            id="delete pod preserves conflicts on unrelated volumes",
+        ),
+    ],
+)
+def test_what_is_left_when_a_pod_goes(users: list[tuple[str, str, str]], gone: str, left: set[tuple[str, str]]) -> None:
+    volume_cache = mounting()
+    for pod, volume, label in users:
+        volume_cache.set(pod, pod, {at(volume): mount(label)}, complete=False)
+    for _twice in range(2):  # "delete pod that was already deleted is a no-op"
+        volume_cache.forget(gone)
+        pairs = {(each.pod, each.other) for each in volume_cache.conflicts()}
+        assert pairs == left | {(other, pod) for pod, other in left}
+
+
+def test_what_a_driver_can_do_counts_for_its_volumes_all_at_once() -> None:
+    """And for nobody else's. Pods that agree are told nothing, however many there are."""
+    volume_cache = mounting("d1")
+    for driver, pod, volume, label in (
+        ("d1", "ns1/pod1", "vol1", ":::a"),
+        ("d2", "ns2/pod2", "vol2", ":::a"),
+        ("d2", "ns3/pod3-2", "vol3", ":::a"),
+        ("d2", "ns3/pod3-1", "vol3", ":::b"),
+        ("d2", "ns3/pod3-3", "vol3", ":::b"),
+        ("d3", "ns4/pod4-1", "vol4", ":::a"),
+        ("d3", "ns4/pod4-2", "vol4", ":::b"),
+    ):
+        assert volume_cache.set(pod, pod, {Place(volume, driver): mount(label)}, complete=True) == []
+    found = volume_cache.let_mount("d2", mounts=True)
+    expected = both(*(Conflict(LABEL, f"ns3/pod3-{n}", ":::b", "ns3/pod3-2", ":::a") for n in (1, 3)))
+    assert set(found) == set(volume_cache.conflicts()) == set(expected)
+    assert len(found) == len(expected)
+    assert volume_cache.let_mount("d2", mounts=True) == [], "that is known"
+    assert volume_cache.let_mount("d2", mounts=False) == []
+    assert list(volume_cache.conflicts()) == []
+    assert volume_cache.let_mount("d4", mounts=True) == [], "totally unknown CSI driver"
+
+
+def test_what_no_driver_mounts_can_be_mounted_with_a_label() -> None:
+    volume_cache = VolumeCache()
+    volume_cache.set("ns/a", "a", {Place("kubernetes.io/iscsi/x", ""): mount(":::a")}, complete=True)
+    assert len(volume_cache.set("ns/b", "b", {Place("kubernetes.io/iscsi/x", ""): mount(":::b")}, complete=True)) == 2
+
+
+def test_another_pod_of_the_same_name_uses_nothing_of_the_first_ones() -> None:
+    volume_cache = books_of([("ns/a", "v", mount("u:r:a"))])
+    volume_cache.set("ns/b", "u", {at("v"): mount("u:r:b")}, complete=True)
+    assert volume_cache.set("ns/b", "another", {}, complete=False) == []
+    assert list(volume_cache.conflicts()) == []
+
+
+@pytest.mark.parametrize(("complete", "left"), [(True, 0), (False, 2)], ids=["all is known", "something is not"])
+def test_a_volume_that_is_not_used_any_more_is_let_go_if_all_are_known(complete: bool, left: int) -> None:
+    volume_cache = books_of([("ns/a", "v", mount("u:r:a"))])
+    volume_cache.set("ns/b", "u", {at("v"): mount("u:r:b")}, complete=True)
+    volume_cache.set("ns/b", "u", {at("w"): mount("u:r:b")}, complete=complete)
+    assert len(list(volume_cache.conflicts())) == left
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_the_books_say_what_comparing_each_with_each_says(number: int) -> None:
+    chance = random.Random(number)
+    uses = [EACH_FILE, mount("u:r:t:s0"), mount("::t:s0"), mount(":::s1"), mount("v:::s0")]
+    volume_cache, known = mounting(), dict[str, dict[str, Use]]()
+    for _step in range(200):
+        pod = f"ns{chance.randrange(2)}/p{chance.randrange(6)}"
+        if chance.random() < 0.3:
+            volume_cache.forget(pod)
+            known.pop(pod, None)
+        else:
+            known[pod] = {f"v{each}": chance.choice(uses) for each in range(3) if chance.random() < 0.6}
+            volume_cache.set(pod, pod, {at(volume): use for volume, use in known[pod].items()}, complete=True)
+        expected = {
+            Conflict(about, one, value, other, other_value)
+            for one, mine in known.items()
+            for other, theirs in known.items()
+            for volume in mine.keys() & theirs.keys()
+            for about, value, other_value in clashes(mine[volume], theirs[volume])
+        }
+        assert set(volume_cache.conflicts()) == expected

@@ -1,0 +1,167 @@
+"""The order of what is checked before an owner is synced, and what each step comes to."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.runtime.cluster import Cluster
+
+from pilothouse.api.apps import REPLICA_SETS, ReplicaSet
+from pilothouse.api.core import PODS
+from pilothouse.api.meta import ObjectMeta
+from pilothouse.client.errors import ConnectionLost
+from pilothouse.controllers.shared.owner_gate import OwnerGate
+from pilothouse.env import Env, TaskGroup
+from pilothouse.env.virtual import run
+from pilothouse.machinery.labels import Selector, selector_from
+from pilothouse.runtime import ControllerContext, InformerFactory, StaleCache
+
+KEY = "default/web"
+FAR_AHEAD = "999999999"
+POD_SPEC = {"containers": [{"name": "main", "image": "pause"}]}
+SPEC = {
+    "replicas": 0,
+    "selector": {"matchLabels": {"app": "web"}},
+    "template": {"metadata": {"labels": {"app": "web"}}, "spec": POD_SPEC},
+}
+
+
+class Scene:
+    """A ReplicaSet in a cache, and the gate in front of it."""
+
+    def __init__(self, env: Env, *, wait_for_own_writes: bool) -> None:
+        self.cluster = Cluster(env)
+        client = self.cluster.client()
+        self.informers = InformerFactory(client, env)
+        owners = self.informers.informer(REPLICA_SETS, keep_raw=True)
+        pods = self.informers.informer(PODS)
+        context = ControllerContext(env=env, client=client, informers=self.informers, metadata_informers=self.informers)
+        self.forgotten: list[str] = []
+        self.gate: OwnerGate[ReplicaSet] = OwnerGate(
+            context,
+            owners,
+            pods,
+            read=(pods, owners),
+            prefix="replicaset",
+            wait_for_own_writes=wait_for_own_writes,
+            selector_of=_selector_of,
+            on_gone=self.forgotten.append,
+        )
+        self.owners = owners.cache
+        self.stop_watching: Callable[[], object] = lambda: None
+        """Leaves the caches as they are."""
+
+    async def owner(self) -> ObjectMeta:
+        """Create it, and wait for the cache."""
+        body = {"metadata": {"name": "web"}, "spec": SPEC}
+        await self.cluster.admin().create(REPLICA_SETS.raw, body, "default")
+        await self.informers.wait_synced()
+        found = self.owners.get(KEY)
+        assert found is not None
+        return found.metadata
+
+
+def _selector_of(owner: ReplicaSet) -> Selector | None:
+    return selector_from(owner.spec.selector)
+
+
+async def _watch(informers: InformerFactory) -> None:
+    async with TaskGroup("informers") as group:
+        informers.start(group)
+        await asyncio.get_running_loop().create_future()
+
+
+def play(steps: Callable[[Scene], Awaitable[None]], *, wait_for_own_writes: bool = True) -> None:
+    async def main(env: Env) -> None:
+        scene = Scene(env, wait_for_own_writes=wait_for_own_writes)
+        async with TaskGroup("test") as group:
+            scene.stop_watching = group.start(_watch(scene.informers)).cancel
+            await scene.informers.wait_synced()
+            await steps(scene)
+            group.cancel()
+
+    run(main)
+
+
+def test_an_owner_is_handed_over_as_the_cache_has_it_and_with_its_json() -> None:
+    async def steps(scene: Scene) -> None:
+        meta = await scene.owner()
+        found = await scene.gate.enter(KEY)
+        assert found is not None
+        assert found.owner.metadata == meta
+        assert meta.uid.encode() in found.raw
+        assert found.expectations_satisfied
+
+    play(steps)
+
+
+def test_an_owner_with_open_expectations_is_handed_over_to_have_its_status_reported() -> None:
+    async def steps(scene: Scene) -> None:
+        await scene.owner()
+        scene.gate.expectations.expect_creations(KEY, 1)
+        found = await scene.gate.enter(KEY)
+        assert found is not None
+        assert not found.expectations_satisfied
+
+    play(steps)
+
+
+def test_an_owner_that_is_gone_is_forgotten() -> None:
+    async def steps(scene: Scene) -> None:
+        scene.gate.expectations.expect_creations(KEY, 1)
+        assert await scene.gate.enter(KEY) is None
+        assert scene.forgotten == [KEY]
+        assert scene.gate.expectations.get(KEY) is None
+
+    play(steps)
+
+
+def test_an_owner_that_the_server_no_longer_has_is_not_synced_while_the_cache_still_shows_it() -> None:
+    async def steps(scene: Scene) -> None:
+        meta = await scene.owner()
+        scene.gate.writes.owner_missing(KEY, meta)
+        assert await scene.gate.enter(KEY) is None
+        assert scene.forgotten == []
+
+    play(steps)
+
+
+@pytest.mark.parametrize("gone", [pytest.param(False, id="owner cached"), pytest.param(True, id="owner gone")])
+def test_a_cache_behind_an_own_write_is_not_acted_upon_whatever_it_shows(gone: bool) -> None:
+    async def steps(scene: Scene) -> None:
+        uid = "gone" if gone else (await scene.owner()).uid
+        scene.gate.writes.wrote(KEY, uid, PODS.group_resource, FAR_AHEAD)
+        with pytest.raises(StaleCache):
+            await scene.gate.enter(KEY)
+        assert scene.forgotten == []
+
+    play(steps)
+
+
+def test_a_request_without_an_answer_is_looked_into_before_own_writes_are_compared() -> None:
+    """What the API server is asked may tell of a write that the cache must show first."""
+
+    async def steps(scene: Scene) -> None:
+        meta = await scene.owner()
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": meta.uid, "controller": True}
+        pod = {
+            "metadata": {"name": "web-1", "labels": {"app": "web"}, "ownerReferences": [owner]},
+            "spec": POD_SPEC,
+        }
+        scene.gate.writes.failed(KEY, ConnectionLost("broken"))
+        scene.stop_watching()
+        await scene.cluster.admin().create(PODS.raw, pod, "default")
+        with pytest.raises(StaleCache):
+            await scene.gate.enter(KEY)
+        assert not scene.gate.writes.is_undecided(KEY)
+
+    play(steps)
+
+
+def test_without_the_consistency_store_a_cache_is_acted_upon_as_it_is() -> None:
+    async def steps(scene: Scene) -> None:
+        meta = await scene.owner()
+        scene.gate.writes.wrote(KEY, meta.uid, PODS.group_resource, FAR_AHEAD)
+        assert await scene.gate.enter(KEY) is not None
+
+    play(steps, wait_for_own_writes=False)

@@ -1,0 +1,261 @@
+"""An object goes while a request about it is under way, and its event comes before the answer: the controller that then
+remembers something about it would never forget it again. Each row is one such place; afterwards nothing may be left of
+the object in the controller's memory.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.device_taint_eviction.test_component import RULES, devices, serve_rules, taint_rule, user
+from tests.controllers.node_world import NODES, PODS, Doc, World, play
+from tests.controllers.remains import remains
+from tests.controllers.resourceclaim.builders import CLAIMS as RESOURCE_CLAIMS
+from tests.controllers.resourceclaim.builders import ENTRY, FINALIZER, TEMPLATES, claim_doc, reference
+
+from pilothouse.client.interceptor import Rule, delay, delay_answer, lose_answer
+from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR as DEVICE_TAINTS
+from pilothouse.controllers.devices.device_taint_eviction import DeviceTaintEvictionOptions
+from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR as RESOURCECLAIM
+from pilothouse.controllers.network.service_cidr import DESCRIPTOR as SERVICE_CIDR
+from pilothouse.controllers.node.ttl import DESCRIPTOR as TTL
+from pilothouse.controllers.policy.resourcequota import DESCRIPTOR as RESOURCEQUOTA
+from pilothouse.controllers.policy.resourcequota.counting import Counter
+from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR as BINDER
+from pilothouse.controllers.volumes.persistentvolume_binder import BinderOptions
+from pilothouse.controllers.volumes.persistentvolume_binder.operations import AT_ONCE
+from pilothouse.controllers.volumes.persistentvolumeclaim_protection import DESCRIPTOR as PVC_PROTECTION
+from pilothouse.controllers.workloads.cronjob import DESCRIPTOR as CRONJOB
+from pilothouse.controllers.workloads.job import DESCRIPTOR as JOB
+
+Gone = tuple[str, str]
+"""Uid and key of what has gone."""
+
+CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
+CRON_JOBS = "/apis/batch/v1/namespaces/default/cronjobs"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
+VOLUME_CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+CONTAINER = {"name": "main", "image": "pause"}
+LATE = 2.0
+
+
+async def remove(world: World, path: str) -> None:
+    """Delete, whatever finalizers there are."""
+    await world.request("DELETE", path, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+    if await world.get(path) is not None:
+        await world.merge(path, {"metadata": {"finalizers": None}})
+    assert await world.get(path) is None
+
+
+def uid_of(doc: Doc) -> str:
+    return str(doc["metadata"]["uid"])
+
+
+async def a_node(world: World) -> Gone:
+    world.faults.add(Rule(delay_answer(LATE), verb="patch", resource="nodes"))
+    node = await world.node("n0")
+    await asyncio.sleep(1)
+    assert "node.alpha.kubernetes.io/ttl" in (await world.see(f"{NODES}/n0"))["metadata"]["annotations"]
+    await remove(world, f"{NODES}/n0")
+    return uid_of(node), "n0"
+
+
+async def a_service_cidr(world: World) -> Gone:
+    world.faults.add(Rule(delay_answer(LATE), verb="patch", subresource="status"))
+    made = await world.request("POST", CIDRS, {"metadata": {"name": "extra"}, "spec": {"cidrs": ["10.9.0.0/24"]}})
+    await asyncio.sleep(1)
+    assert await world.conditions(f"{CIDRS}/extra")
+    await remove(world, f"{CIDRS}/extra")
+    return uid_of(made), "extra"
+
+
+async def a_cron_job(world: World) -> Gone:
+    world.faults.add(Rule(delay_answer(LATE), verb="update", resource="cronjobs", subresource="status"))
+    template = {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}}}
+    spec = {"schedule": "* * * * *", "jobTemplate": template}
+    made = await world.request("POST", CRON_JOBS, {"metadata": {"name": "tick"}, "spec": spec})
+    await asyncio.sleep(61)
+    assert (await world.see(f"{CRON_JOBS}/tick"))["status"]["active"]
+    await remove(world, f"{CRON_JOBS}/tick")
+    return uid_of(made), "default/tick"
+
+
+async def make_job(world: World) -> tuple[Doc, Doc]:
+    """A Job, and its pod, which has succeeded."""
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}}
+    made = await world.request("POST", JOBS, {"metadata": {"name": "work"}, "spec": spec})
+    await asyncio.sleep(5)
+    (pod,) = (await world.see(PODS))["items"]
+    await world.merge(f"{PODS}/{pod['metadata']['name']}/status", {"status": {"phase": "Succeeded"}})
+    return made, pod
+
+
+async def a_job_that_ends(world: World) -> Gone:
+    world.faults.add(
+        Rule(delay_answer(LATE), verb="update", resource="jobs", when=lambda _call, sent: b'"Complete"' in sent.body)
+    )
+    made, _pod = await make_job(world)
+    await asyncio.sleep(2)
+    assert "Complete" in await world.conditions(f"{JOBS}/work")
+    await remove(world, f"{JOBS}/work")
+    return uid_of(made), "default/work"
+
+
+async def a_pod_that_its_job_counts(world: World) -> Gone:
+    rule = Rule(
+        delay_answer(LATE), verb="update", resource="jobs", when=lambda _call, sent: b'"succeeded":["' in sent.body
+    )
+    world.faults.add(rule)
+    _made, pod = await make_job(world)
+    await asyncio.sleep(2)
+    assert rule.hits == 1
+    await remove(world, f"{PODS}/{pod['metadata']['name']}")
+    return uid_of(pod), ""
+
+
+async def template(world: World) -> None:
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]
+    body = {"metadata": {"name": "template"}, "spec": {"spec": {"devices": {"requests": requests}}}}
+    await world.request("POST", TEMPLATES, body)
+
+
+async def a_pod_whose_claim_is_made(world: World) -> Gone:
+    await template(world)
+    world.faults.add(Rule(delay(LATE), verb="create", resource="resourceclaims"))
+    world.faults.add(Rule(lose_answer(), verb="create", resource="resourceclaims"))
+    spec = {"containers": [CONTAINER], "resourceClaims": [ENTRY]}
+    pod = await world.request("POST", PODS, {"metadata": {"name": "pod"}, "spec": spec})
+    await asyncio.sleep(1)
+    await remove(world, f"{PODS}/pod")
+    await asyncio.sleep(LATE)
+    for claim in (await world.see(RESOURCE_CLAIMS))["items"]:  # what the garbage collector does
+        await remove(world, f"{RESOURCE_CLAIMS}/{claim['metadata']['name']}")
+    return uid_of(pod), "default/pod"
+
+
+async def a_claim_that_is_deallocated(world: World) -> Gone:
+    doc = claim_doc("claim", finalizers=[FINALIZER])
+    made = await world.request("POST", RESOURCE_CLAIMS, doc)
+    world.faults.add(Rule(delay_answer(LATE), verb="update", resource="resourceclaims", subresource="status"))
+    status = {"allocation": {"devices": {"results": []}}, "reservedFor": [reference("nobody", "no-uid")]}
+    await world.merge(f"{RESOURCE_CLAIMS}/claim/status", {"status": status})
+    await asyncio.sleep(1)
+    assert "allocation" not in (await world.see(f"{RESOURCE_CLAIMS}/claim"))["status"]
+    await remove(world, f"{RESOURCE_CLAIMS}/claim")
+    return uid_of(made), "default/claim"
+
+
+async def a_claim_whose_user_is_asked_for(world: World) -> Gone:
+    world.faults.add(Rule(delay(LATE), verb="get", resource="pods"))
+    with world.faults.hold(resource="pods"):
+        pod = await world.request("POST", PODS, {"metadata": {"name": "pod"}, "spec": {"containers": [CONTAINER]}})
+        made = await world.request("POST", RESOURCE_CLAIMS, claim_doc("claim"))
+        status = {"allocation": {"devices": {"results": []}}, "reservedFor": [reference("pod", uid_of(pod))]}
+        await world.merge(f"{RESOURCE_CLAIMS}/claim/status", {"status": status})
+        await asyncio.sleep(1)
+        await remove(world, f"{RESOURCE_CLAIMS}/claim")
+        await asyncio.sleep(LATE)
+    return uid_of(made), "default/claim"
+
+
+async def a_volume_claim_that_is_let_go(world: World) -> Gone:
+    world.faults.add(Rule(delay(LATE), verb="list", resource="pods"))
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    made = [await world.request("POST", VOLUME_CLAIMS, {"metadata": {"name": name}, "spec": spec}) for name in "ab"]
+    await asyncio.sleep(1)
+    with world.faults.hold(resource="persistentvolumeclaims"):  # one list is to answer for both
+        for name in "ab":
+            await world.delete(f"{VOLUME_CLAIMS}/{name}")
+        await asyncio.sleep(1)
+    await asyncio.sleep(1)
+    await world.merge(f"{VOLUME_CLAIMS}/b", {"metadata": {"finalizers": None}})
+    assert await world.get(f"{VOLUME_CLAIMS}/b") is None
+    return uid_of(made[1]), "default/b"
+
+
+async def a_quota_that_is_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> Gone:
+    count = Counter.count
+
+    async def slowly(self: Counter, *about: Any) -> Any:
+        await asyncio.sleep(LATE)
+        return await count(self, *about)
+
+    made = await world.request("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "9"}}})
+    await world.request("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "m"}})
+    await asyncio.sleep(60)
+    monkeypatch.setattr(Counter, "count", slowly)
+    await world.delete("/api/v1/namespaces/default/configmaps/m")
+    await asyncio.sleep(1)
+    await remove(world, f"{QUOTAS}/q")
+    return uid_of(made), "default/q"
+
+
+async def a_rule_that_evicts(world: World) -> Gone:
+    world.faults.add(Rule(delay_answer(LATE), verb="delete", resource="pods"))
+    await devices(world, gpu_0=[])
+    await user(world)
+    await taint_rule(world, "rule", driver="gpu.example.com")
+    made = await world.see(f"{RULES}/rule")
+    await asyncio.sleep(1)
+    await remove(world, f"{RULES}/rule")
+    return uid_of(made), "rule"
+
+
+async def a_volume_claim_that_waits_to_be_provisioned(world: World) -> Gone:
+    world.faults.add(Rule(delay(LATE), verb="create", resource="persistentvolumes"))
+    body: Doc = {"metadata": {"name": "paths"}, "provisioner": "kubernetes.io/host-path"}
+    await world.request("POST", "/apis/storage.k8s.io/v1/storageclasses", body)
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "paths",
+    }
+    for number in range(AT_ONCE + 1):
+        last = await world.request("POST", VOLUME_CLAIMS, {"metadata": {"name": f"c{number:02}"}, "spec": spec})
+    await asyncio.sleep(1)
+    name = last["metadata"]["name"]
+    await remove(world, f"{VOLUME_CLAIMS}/{name}")
+    return uid_of(last), f"default/{name}"
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "options", "story"),
+    [
+        pytest.param(TTL, None, a_node, id="ttl: version of the last write"),
+        pytest.param(SERVICE_CIDR, None, a_service_cidr, id="service-cidr: version of the last write"),
+        pytest.param(CRONJOB, None, a_cron_job, id="cronjob: version of the last write"),
+        pytest.param(JOB, None, a_job_that_ends, id="job: whose end was written"),
+        pytest.param(JOB, None, a_pod_that_its_job_counts, id="job: pods whose finalizer was taken away"),
+        pytest.param(RESOURCECLAIM, None, a_pod_whose_claim_is_made, id="resourceclaim: creates without an answer"),
+        pytest.param(RESOURCECLAIM, None, a_claim_that_is_deallocated, id="resourceclaim: cleared allocations"),
+        pytest.param(RESOURCECLAIM, None, a_claim_whose_user_is_asked_for, id="resourceclaim: users not in the cache"),
+        pytest.param(PVC_PROTECTION, None, a_volume_claim_that_is_let_go, id="pvc-protection: claims without users"),
+        pytest.param(RESOURCEQUOTA, None, a_quota_that_is_counted, id="resourcequota: when something was given back"),
+        pytest.param(
+            DEVICE_TAINTS,
+            DeviceTaintEvictionOptions(rules=True),
+            a_rule_that_evicts,
+            id="device-taint-eviction: how many a rule has evicted",
+        ),
+        pytest.param(
+            BINDER,
+            BinderOptions(hostpath_provisioner=True),
+            a_volume_claim_that_waits_to_be_provisioned,
+            id="persistentvolume-binder: since when a volume is asked for",
+        ),
+    ],
+)
+def test_nothing_remains_of_what_goes_during_a_request(
+    descriptor: Any, options: Any, story: Callable[..., Awaitable[Gone]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(world: World) -> None:
+        if descriptor is DEVICE_TAINTS:
+            await serve_rules(world)
+        await world.start(descriptor, options)
+        uid, key = await (story(world, monkeypatch) if story is a_quota_that_is_counted else story(world))
+        await asyncio.sleep(600)
+        assert remains(world.controllers[-1], uid, key) == []
+
+    play(main)

@@ -1,0 +1,56 @@
+"""The clock by which programs measure how long their work takes."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from pilothouse.env import Env, loops
+from pilothouse.env.environment import perf_counter_of
+from pilothouse.env.movable import MovableClock, MovableLoop
+
+
+async def within_a_turn() -> list[float]:
+    """What it shows, again and again, while the loop does not get a turn."""
+    env = Env()
+    return [env.perf_counter() for _ in range(10_000)]
+
+
+@pytest.mark.parametrize(
+    "run_real",
+    [
+        pytest.param(loops.run, id="uvloop, whose own time stands still for a turn"),
+        pytest.param(asyncio.run, id="asyncio's own loop"),
+    ],
+)
+def test_on_a_real_loop_it_moves_while_work_is_done(
+    run_real: Callable[[Coroutine[Any, Any, list[float]]], list[float]],
+) -> None:
+    shown = run_real(within_a_turn())
+    assert shown == sorted(shown)
+    assert 0 < shown[-1] - shown[0] < 1
+    assert min(after - before for before, after in itertools.pairwise(shown) if after > before) < 1e-4
+
+
+async def test_in_virtual_time_work_takes_none(env: Env) -> None:
+    before = env.perf_counter()
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    at_once = env.perf_counter()
+    await asyncio.sleep(3)
+    assert (at_once - before, env.perf_counter() - before) == (0.0, 3.0)
+
+
+def test_it_goes_along_with_a_clock_that_is_moved() -> None:
+    clock = MovableClock()
+
+    async def main() -> float:
+        now = perf_counter_of(asyncio.get_running_loop())
+        before = now()
+        await clock.advance(100)
+        return now() - before
+
+    with asyncio.Runner(loop_factory=lambda: MovableLoop(clock)) as runner:
+        assert 100 <= runner.run(main()) < 110

@@ -1,0 +1,98 @@
+"""Files that hold credentials: nobody else reads them, or has put something in their place."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from pilothouse.env import private_files
+from pilothouse.env.private_files import Unsafe, check_private_files, make_private_directory, write_private
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_private_file_is_replaced_whole_and_made_private(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old")
+    path.chmod(0o644)
+    write_private(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert mode(path) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(OSError, match="token"):
+        write_private(tmp_path / "absent" / "token", b"")
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one in the place of the file, nor one in the place of what is written first, had anybody guessed it."""
+    victim, path = tmp_path / "victim", tmp_path / "token"
+    victim.write_text("precious")
+    path.symlink_to(victim)
+    for old in (f".token.{os.getpid()}", ".token.guessed"):
+        (tmp_path / old).symlink_to(victim)
+    write_private(path, b"secret")
+    assert (path.is_symlink(), path.read_bytes()) == (False, b"secret")
+    monkeypatch.setattr("secrets.token_hex", lambda _size: "guessed")
+    with pytest.raises(FileExistsError):
+        write_private(path, b"another")
+    assert (victim.read_text(), path.read_bytes()) == ("precious", b"secret")
+
+
+def test_a_new_directory_is_private(tmp_path: Path) -> None:
+    make_private_directory(tmp_path / "a" / "b")
+    assert mode(tmp_path / "a" / "b") == 0o700
+
+
+@pytest.mark.parametrize("bits", [0o775, 0o777, 0o1777])
+def test_an_empty_directory_of_ours_is_made_private(tmp_path: Path, bits: int) -> None:
+    path = tmp_path / "data"
+    path.mkdir()
+    path.chmod(bits)
+    make_private_directory(path)
+    assert mode(path) == 0o700
+
+
+@pytest.mark.parametrize("bits", [0o775, 0o777, 0o1777])
+def test_one_that_others_could_have_filled_is_refused(tmp_path: Path, bits: int) -> None:
+    path = tmp_path / "data"
+    path.mkdir()
+    (path / "admin.token").write_text("mine, says who put it there")
+    path.chmod(bits)
+    with pytest.raises(Unsafe, match=rf"others may write into it \(mode {bits:04o}\).* chmod go-w {path}"):
+        make_private_directory(path)
+    path.chmod(0o755)
+    make_private_directory(path)
+    assert mode(path) == 0o755
+
+
+def test_links_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("x")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "admin.token").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Unsafe, match=r"admin\.token in it is a symbolic link"):
+        check_private_files(tmp_path / "data", (".token",))
+
+
+def test_files_that_others_can_read_are_made_private(tmp_path: Path) -> None:
+    for name in ("ca.key", "ca.crt"):
+        (tmp_path / name).write_text("x")
+        (tmp_path / name).chmod(0o644)
+    check_private_files(tmp_path, (".key",))
+    assert (mode(tmp_path / "ca.key"), mode(tmp_path / "ca.crt")) == (0o600, 0o644)
+
+
+def test_what_belongs_to_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.getuid() == 0:
+        (tmp_path / "ca.key").write_text("x")
+        os.chown(tmp_path / "ca.key", 4711, 4711)
+        os.chown(tmp_path, 4711, 4711)
+    else:
+        (tmp_path / "ca.key").write_text("x")
+    monkeypatch.setattr(private_files, "_uid", lambda: 4712)
+    with pytest.raises(Unsafe, match="it belongs to another user"):
+        make_private_directory(tmp_path)
+    with pytest.raises(Unsafe, match=r"ca\.key in it belongs to another user"):
+        check_private_files(tmp_path, ())

@@ -1,0 +1,38 @@
+"""Short texts are remembered, long ones are not."""
+
+from pilothouse.machinery.remembered import remembered
+
+
+def test_a_function_of_one_text() -> None:
+    asked: list[str] = []
+
+    @remembered(2, longest=3)
+    def upper(text: str) -> str:
+        """Says it loudly."""
+        asked.append(text)
+        return text.upper()
+
+    assert [upper(text) for text in ("a", "a", "long", "long", "b", "c", "a")] == [
+        "A",
+        "A",
+        "LONG",
+        "LONG",
+        "B",
+        "C",
+        "A",
+    ]
+    assert asked == ["a", "long", "long", "b", "c", "a"]
+    assert (upper.__name__, upper.__doc__) == ("upper", "Says it loudly.")
+
+
+def test_a_function_of_two_texts() -> None:
+    asked: list[tuple[str, str]] = []
+
+    @remembered(10, longest=3)
+    def both(first: str, second: str) -> str:
+        asked.append((first, second))
+        return first + second
+
+    for pair in (("a", "b"), ("a", "b"), ("ab", "cd"), ("ab", "cd"), ("", "abc"), ("", "abc")):
+        assert both(*pair) == "".join(pair)
+    assert asked == [("a", "b"), ("ab", "cd"), ("ab", "cd"), ("", "abc")]

@@ -1,0 +1,105 @@
+"""Whom a node evicts first, and with what words.
+
+Mirrors kubelet v1.36 ``pkg/kubelet/eviction/helpers_test.go`` (``TestOrderedBy*``, ``TestRank*``,
+``TestEvictonMessage*``).
+"""
+
+from typing import Any
+
+import pytest
+from tests.nodes.courses import PLAIN, pod
+
+from pilothouse.nodes.behaviour import behaviour_of
+from pilothouse.nodes.commands import Commands, commands_of
+from pilothouse.nodes.eviction_manager import Usage, message, rank, usage_of
+from pilothouse.nodes.views import NodePod
+
+
+def using(name: str, used: str = "", request: str = "", priority: int = 0, resource: str = "memory") -> NodePod:
+    key = {"memory": "memory", "disk": "ephemeral-storage", "pids": ""}[resource]
+    requests = {key: request} if request and key else {}
+    usage = {"memory": "memory-usage", "disk": "disk-usage", "pids": "pids"}[resource]
+    made: dict[str, Any] = {"containers": [{"name": name, "resources": {"requests": requests}}], "priority": priority}
+    return pod(annotations={usage: used} if used else None, **made)
+
+
+def order(resource: str, *pods: NodePod) -> list[str]:
+    ranked = sorted(pods, key=lambda p: rank(p, usage_of(p, behaviour_of(p, PLAIN), resource), resource))
+    return [p.spec.containers[0].name for p in ranked]
+
+
+@pytest.mark.parametrize("resource", ["memory", "disk"])
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        pytest.param([("in", "1Gi", "2Gi"), ("over", "300Mi", "200Mi")], ["over", "in"], id="who exceeds its request"),
+        pytest.param(
+            [("vip", "9Gi", "1Gi", 100), ("low", "2Gi", "1Gi", 1)], ["low", "vip"], id="among those low priority"
+        ),
+        pytest.param(
+            [("bit", "2Gi", "1Gi"), ("much", "4Gi", "1Gi")], ["much", "bit"], id="among equals who exceeds by more"
+        ),
+        pytest.param(
+            [("big", "9Gi", "9Gi"), ("some", "2Gi", "1Gi")], ["some", "big"], id="what was requested does not count"
+        ),
+        pytest.param([("kept", "", "1Gi"), ("free", "")], ["free", "kept"], id="best effort exceeds always"),
+        pytest.param(
+            [("vip in", "1Mi", "2Mi", 9), ("low in", "1Mi", "2Mi", 1), ("vip over", "3Mi", "2Mi", 9)],
+            ["vip over", "low in", "vip in"], id="exceeding comes before priority",
+        ),
+    ],
+)  # fmt: skip
+def test_ranking_by_memory_and_disk(resource: str, rows: list[tuple[Any, ...]], expected: list[str]) -> None:
+    assert order(resource, *[using(*row, resource=resource) for row in rows]) == expected  # type: ignore[misc]  # rows are of four at most
+
+
+def test_ranking_by_process_ids() -> None:
+    rows = [("few", "5", "", 1), ("many", "50", "", 1), ("vip", "500", "", 9), ("unsaid", "", "", 1)]
+    assert order("pids", *[using(*row, resource="pids") for row in rows]) == ["many", "few", "unsaid", "vip"]
+
+
+def test_messages() -> None:
+    low = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 0. "
+    assert message(using("c"), Usage(1 << 20, 2 << 20), "memory") == low
+    over = "Container c was using 300Mi, request is 0, has larger consumption of memory. "
+    assert message(using("c"), Usage(300 << 20, 0), "memory") == low + over
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        pytest.param({}, Commands(), id="nothing"),
+        pytest.param({"fault": "silent"}, Commands(silent=True), id="silent"),
+        pytest.param({"fault": "slow"}, Commands(slow_seconds=5), id="slow"),
+        pytest.param({"fault": "slow=2m"}, Commands(slow_seconds=120), id="so slow"),
+        pytest.param({"fault": "gone"}, Commands(gone=True), id="gone"),
+        pytest.param({"fault": "out-of-service"}, Commands(out_of_service=True), id="out of service"),
+        pytest.param(
+            {"fault": "silent, slow=1s", "boot": "2"}, Commands(silent=True, slow_seconds=1, boot="2"), id="several"
+        ),
+        pytest.param({"pressure": "memory"}, Commands(pressures={"memory": None}), id="pressure"),
+        pytest.param(
+            {"pressure": "memory=1Gi,pids=5"}, Commands(pressures={"memory": 1 << 30, "pids": 5}), id="so much pressure"
+        ),
+    ],
+)
+def test_commands(annotations: dict[str, str], expected: Commands) -> None:
+    prefixed = {f"simulated.pilothouse.dev/{key}": text for key, text in annotations.items()}
+    assert commands_of({"other": "x", **prefixed}) == expected
+
+
+@pytest.mark.parametrize(
+    ("annotations", "complaint"),
+    [
+        pytest.param({"fault": "tired"}, "fault: 'tired' is none of silent, slow, gone, out-of-service", id="fault"),
+        pytest.param({"fault": "slow=x"}, 'fault: time: invalid duration "x"', id="duration"),
+        pytest.param({"pressure": "time"}, "pressure: 'time' is none of memory, disk, pids", id="pressure"),
+        pytest.param({"pressure": "memory=x"}, "pressure: ", id="amount"),
+        pytest.param({"colour": "red"}, "colour: no such key", id="key"),
+    ],
+)
+def test_commands_that_cannot_be_understood(annotations: dict[str, str], complaint: str) -> None:
+    found = commands_of({f"simulated.pilothouse.dev/{key}": text for key, text in annotations.items()})
+    (told,) = found.invalid_annotations
+    assert complaint in told
+    assert not found.faults

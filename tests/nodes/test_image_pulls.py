@@ -1,0 +1,132 @@
+"""Which images cannot be had, what is said of them, and how often it is tried."""
+
+from typing import Any
+
+import pytest
+from tests.nodes.courses import PLAIN, course, moment, pod, states
+
+from pilothouse.nodes import Profile
+from pilothouse.nodes.behaviour import behaviour_of
+from pilothouse.nodes.containers import advance, next_change, rescript
+from pilothouse.nodes.image_pulls import pull_failure
+from pilothouse.nodes.pod_phase import phase_of
+from pilothouse.nodes.pod_status import status
+
+_NOT_FOUND = (
+    'failed to pull and unpack image "docker.io/library/webserver:404": failed to resolve reference '
+    '"docker.io/library/webserver:404": docker.io/library/webserver:404: not found'
+)
+_NO_HOST = (
+    'failed to pull and unpack image "invalid.registry.k8s.io/invalid/alpine:3.1": failed to resolve reference '
+    '"invalid.registry.k8s.io/invalid/alpine:3.1": failed to do request: Head '
+    '"https://invalid.registry.k8s.io/v2/invalid/alpine/manifests/3.1": dial tcp: lookup invalid.registry.k8s.io: '
+    "no such host"
+)
+
+
+@pytest.mark.parametrize(
+    ("image", "reason", "message"),
+    [
+        pytest.param("nginx", "", "", id="any other is there"),
+        pytest.param("registry.invalid.example/app:valid", "ErrImagePull", None, id="a host that there is not"),
+        pytest.param("registry.invalid/app", "ErrImagePull", None, id="the domain that there never is (RFC 2606)"),
+        pytest.param("invalid.registry/app", "ErrImagePull", None, id="or a name like it"),
+        pytest.param(
+            "invalid.registry.k8s.io/invalid/alpine:3.1", "ErrImagePull", _NO_HOST, id="that of upstream's tests"
+        ),
+        pytest.param("webserver:404", "ErrImagePull", _NOT_FOUND, id="a tag that says so"),
+        pytest.param("gcr.io/google_samples/gb-redisslave:nonexistent", "ErrImagePull", None, id="in words"),
+        pytest.param("foo:non-existent", "ErrImagePull", None, id="with hyphens"),
+        pytest.param("nginx:doesnotexist", "ErrImagePull", None, id="or others"),
+        pytest.param("does-not-exist", "ErrImagePull", None, id="the name says so"),
+        pytest.param("invalidated", "", "", id="a word that only begins so"),
+        pytest.param(
+            "Nginx",
+            "InvalidImageName",
+            'Failed to apply default image tag "Nginx": couldn\'t parse image name "Nginx": invalid reference format: '
+            "repository name (library/Nginx) must be lowercase",
+            id="no name at all",
+        ),
+    ],
+)
+def test_which_images_cannot_be_pulled(image: str, reason: str, message: str | None) -> None:
+    found = pull_failure(image, "IfNotPresent")
+    assert (found.reason if found else "") == reason
+    if message is not None:
+        assert (found.message if found else "").removeprefix("rpc error: code = NotFound desc = ").removeprefix(
+            "rpc error: code = Unknown desc = "
+        ) == message
+
+
+def test_an_image_that_is_not_there_and_must_not_be_pulled() -> None:
+    found = pull_failure("webserver:404", "Never")
+    assert found is not None
+    assert found.reason == "ErrImageNeverPull"
+    assert found.message == 'Container image "webserver:404" is not present with pull policy of Never'
+
+
+def _waiting(image: str = "webserver:404", **spec: str) -> dict[str, Any]:
+    return {"containers": [{"name": "a", "image": image, **spec}]}
+
+
+def test_pulls_are_tried_again_with_pauses() -> None:
+    """10 s, doubling to five minutes (``imageBackOffPeriod`` and ``MaxImageBackOff`` of ``pkg/kubelet/kubelet.go``)."""
+    made = course(pod(**_waiting()), until=0)
+    seen = []
+    for _ in range(12):
+        seen.append((next_change(made), *[run.reason for run in made.runs]))
+        advance(made, next_change(made))
+    assert [(at, reason) for at, reason in seen if reason == "ErrImagePull"] == [
+        (1, "ErrImagePull"), (11, "ErrImagePull"), (31, "ErrImagePull"), (71, "ErrImagePull"), (151, "ErrImagePull"),
+        (311, "ErrImagePull"),
+    ]  # fmt: skip
+    assert {reason for at, reason in seen} == {"ErrImagePull", "ImagePullBackOff"}
+    assert phase_of(made) == "Pending"
+
+
+def test_the_status_and_the_events_are_a_kubelets() -> None:
+    given = pod(**_waiting())
+    made = course(given, until=0)
+
+    def shown() -> tuple[str, str]:
+        (container,) = status(given, made, moment(0), "10.0.0.1", "10.1.0.1")["status"]["containerStatuses"]
+        return container["state"]["waiting"]["reason"], container["state"]["waiting"]["message"]
+
+    failed = f"rpc error: code = NotFound desc = {_NOT_FOUND}"
+    assert shown() == ("ErrImagePull", failed)
+    assert made.sandbox, "the pod has its address before its images are pulled"
+    advance(made, 1)
+    assert shown() == ("ImagePullBackOff", f'Back-off pulling image "webserver:404": ErrImagePull: {failed}')
+    assert [(h.warning, h.reason, h.message) for h in made.happened] == [
+        (False, "Pulling", 'Pulling image "webserver:404"'),
+        (True, "Failed", f'Failed to pull image "webserver:404": {failed}'),
+        (True, "Failed", "Error: ErrImagePull"),
+        (False, "BackOff", 'Back-off pulling image "webserver:404"'),
+        (True, "Failed", "Error: ImagePullBackOff"),
+    ]
+
+
+def test_a_name_that_is_none_is_told_once() -> None:
+    made = course(pod(**_waiting("Nginx")), until=60)
+    assert states(made) == [("a", "InvalidImageName", 0, False)]
+    assert [(h.reason, h.message.partition(":")[0]) for h in made.happened] == [
+        ("InspectFailed", 'Failed to apply default image tag "Nginx"'),
+        ("Failed", "Error"),
+    ]
+
+
+def test_another_image_is_pulled_at_once() -> None:
+    made = course(pod(**_waiting()), until=100)
+    rescript(made, behaviour_of(pod(**_waiting("webserver:1")), PLAIN), 100)
+    advance(made, 100)
+    assert states(made) == [("a", "running", 0, True)]
+
+
+def test_an_init_container_without_an_image_keeps_the_others_waiting() -> None:
+    made = course(pod(initContainers=[{"name": "i", "image": "foo:404"}]), until=100)
+    assert states(made) == [("i", "ImagePullBackOff", 0, False), ("a", "waiting", 0, False)]
+
+
+def test_without_commands_every_image_is_there() -> None:
+    made = course(pod(**_waiting()), Profile(start_delay=0.0, commands=False), until=1)
+    assert states(made) == [("a", "running", 0, True)]

@@ -1,0 +1,77 @@
+"""``make controller`` writes a controller that works: in a copy of the tree, which it changes."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.programs import ROOT
+
+NAME = "widget-labeler"
+COPIED = ("src", "scripts", "deploy", "docs", "pyproject.toml")
+NEEDED = ("coroutines.py", "controllers/conftest.py", "controllers/node_world.py")
+"""Of the tests: what the generated test imports and runs on."""
+
+PYTEST_OPTIONS = ("-p", "no:cacheprovider", "-p", "tests.coroutines", "-o", "addopts=")
+
+
+def run(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=tree,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{tree}:{tree / 'src'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def succeed(tree: Path, *arguments: str) -> str:
+    done = run(tree, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(ROOT / name, tmp_path / name)
+    for name in NEEDED:
+        (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / "tests" / name, tmp_path / "tests" / name)
+    return tmp_path
+
+
+def test_the_controller_works_and_passes_the_checks(tree: Path, soak: bool) -> None:
+    succeed(tree, "scripts/make_controller.py", NAME, "--area", "policy", "--resource", "deployments.apps")
+    succeed(tree, "-m", "ruff", "check", "--quiet", "src/pilothouse/controllers", "tests", "scripts/make_controller.py")
+    succeed(tree, "-m", "ruff", "format", "--check", "src/pilothouse/controllers", "tests")
+    assert "11 passed" in succeed(tree, "-m", "pytest", *PYTEST_OPTIONS, "tests")
+    index = succeed(tree, "-m", "pilothouse.cli.controllers_reference")
+    assert f"[{NAME}-controller](widget_labeler.md)" in index
+    for manifest, places in (("rbac.yaml", 2), ("deployment.yaml", 1)):
+        assert (tree / "deploy" / manifest).read_text("utf-8").count(f"{NAME}-controller") == places
+    if soak:  # without their caches these take a minute
+        generated = ["src/pilothouse/controllers/policy/widget_labeler", "tests/controllers/widget_labeler"]
+        succeed(tree, "-m", "mypy", *generated)
+        succeed(tree, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["Foo"], "is no name of a controller", id="no name"),
+        pytest.param(["foo", "--area", "nowhere"], "there is no area 'nowhere'", id="no area"),
+        pytest.param(["foo", "--resource", "foos"], "no view of 'foos'", id="no resource"),
+        pytest.param(["ttl"], "there is a controller ttl already", id="taken"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(arguments: list[str], message: str) -> None:
+    """Before anything is written: this runs in the tree itself."""
+    done = run(ROOT, "scripts/make_controller.py", *arguments)
+    assert done.returncode == 1
+    assert message in done.stderr

@@ -1,0 +1,56 @@
+"""What ``make up`` makes of a clone before it starts anything."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.programs import ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make on the PATH")
+
+
+def make(directory: Path, *words: str) -> str:
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        ["make", "-f", str(ROOT / "Makefile"), *words],
+        cwd=directory, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder with a module, and with an environment that is ready: that of this test, whose ``pilothouse`` does
+    nothing."""
+    for name in ("pyproject.toml", "requirements-dev.txt"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "module.py").write_text("A = 1\n")
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to(shutil.which("python3") or "python3")
+    (programs / "pilothouse").write_text("#!/bin/sh\n")
+    (programs / "pilothouse").chmod(0o755)
+    (tmp_path / ".venv" / ".ready").write_text("")
+    return tmp_path
+
+
+def compiled(clone: Path) -> list[str]:
+    return sorted(path.name.partition(".")[0] for path in (clone / "src").rglob("*.pyc"))
+
+
+def test_up_compiles_what_it_starts_also_where_python_may_not_write_that(clone: Path) -> None:
+    make(clone, "up")
+    assert compiled(clone) == ["module"]
+
+
+def test_up_compiles_what_has_changed_and_nothing_else(clone: Path) -> None:
+    make(clone, "up")
+    assert "compileall" not in make(clone, "up")
+    (clone / "src" / "other.py").write_text("B = 2\n")
+    os.utime(clone / "src" / "other.py", (2_000_000_000, 2_000_000_000))
+    assert "compileall" in make(clone, "up")
+    assert compiled(clone) == ["module", "other"]

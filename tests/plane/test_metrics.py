@@ -1,0 +1,58 @@
+"""What ``/metrics`` of a plane shows, over HTTP: its API server, its manager, its process."""
+
+import re
+import urllib.request
+from collections import Counter
+
+from pilothouse.testing import Cluster, plane
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def ask(cluster: Cluster, path: str, body: bytes | None = None) -> str:
+    request = urllib.request.Request(f"{cluster.url}{path}", body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def scraped(cluster: Cluster) -> list[str]:
+    return ask(cluster, "/metrics").splitlines()
+
+
+def test_the_managers_metrics_are_among_the_servers() -> None:
+    with plane(nodes=1) as cluster:
+        ask(cluster, MAPS)
+        lines = scraped(cluster)
+    names = {line.partition("{")[0].partition(" ")[0] for line in lines if not line.startswith("#")}
+    assert {
+        "apiserver_request_total",
+        "apiserver_request_duration_seconds_bucket",
+        "apiserver_request_sli_duration_seconds_bucket",
+        "apiserver_response_sizes_bucket",
+        "workqueue_depth",
+        "workqueue_adds_total",
+        "workqueue_queue_duration_seconds_bucket",
+        "informer_store_resource_version",
+        "running_managed_controllers",
+        "process_cpu_seconds_total",
+        "process_resident_memory_bytes",
+    } <= names
+    kinds = Counter(line.split()[2] for line in lines if line.startswith("# TYPE "))
+    assert set(kinds.values()) == {1}, "a family that comes twice makes Prometheus refuse the page"
+    for line in lines:
+        assert re.fullmatch(r"# (HELP|TYPE) \S+ .*|[a-z_]+(\{.*\})? \S+", line), line
+
+
+def test_latencies_of_requests_are_not_in_milliseconds() -> None:
+    with plane(nodes=0) as cluster:
+        for number in range(20):
+            ask(cluster, MAPS, b'{"metadata": {"name": "m%d"}}' % number)
+        lines = scraped(cluster)
+    (total,) = [
+        float(line.rpartition(" ")[2])
+        for line in lines
+        if line.startswith("apiserver_request_duration_seconds_sum") and 'verb="POST"' in line and "configmaps" in line
+    ]
+    assert total > 0
+    assert total * 1000 != round(total * 1000)

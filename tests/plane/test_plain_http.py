@@ -1,0 +1,108 @@
+"""Over plain HTTP everybody is the administrator, and a web page is nobody."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pilothouse.env import Env
+from pilothouse.plane.plain_http import everyone_is_admin
+from pilothouse.plane.served import ServedApiServer, ServedOptions
+
+pytestmark = pytest.mark.real_loop
+
+
+def _ask(headers: list[tuple[bytes, bytes]]) -> tuple[int, list[Any]]:
+    """What is answered, and with which headers the application was asked."""
+    asked: list[Any] = []
+    status = 0
+
+    async def application(scope: Any, _receive: Any, send: Any) -> None:
+        asked.append(scope["headers"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def send(message: Any) -> None:
+        nonlocal status
+        status = message.get("status", status)
+
+    async def receive() -> Any:
+        raise AssertionError("no body is asked for")
+
+    app = everyone_is_admin(application, "secret", ("Test.Example",))
+    asyncio.run(_run(app, {"type": "http", "headers": headers}, receive, send))
+    return status, asked
+
+
+async def _run(app: Any, *arguments: Any) -> None:
+    await app(*arguments)
+
+
+LOGIN = (b"authorization", b"Bearer secret")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "localhost:6443",
+        "LocalHost.",
+        "a.localhost:1",
+        "127.0.0.1:6443",
+        "[::1]:6443",
+        "10.1.2.3",
+        "test.example:80",
+        "",
+    ],
+)
+def test_callers_who_name_this_machine_are_the_administrator(host: str) -> None:
+    headers = [(b"host", host.encode())]
+    assert _ask(headers) == (200, [[*headers, LOGIN]])
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:6443",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "127.1",
+        "[evil]",
+        "2130706433",
+        "0x7f000001",
+        "localhost@evil.example",
+    ],
+)
+def test_callers_who_name_another_host_are_nobody(host: str) -> None:
+    assert _ask([(b"host", host.encode())]) == (403, [])
+    assert _ask([LOGIN, (b"host", host.encode())]) == (403, [])
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:6443", "http://evil.example", "null", ""])
+def test_web_pages_are_nobody(origin: str) -> None:
+    assert _ask([(b"host", b"localhost"), (b"origin", origin.encode())]) == (403, [])
+
+
+def test_whoever_logs_in_is_who_they_are() -> None:
+    headers = [(b"host", b"localhost"), (b"authorization", b"Bearer other")]
+    assert _ask(headers) == (200, [headers])
+
+
+async def test_a_server_for_tests_refuses_pages() -> None:
+    served = ServedApiServer(Env(), ServedOptions(port=0, secure=False))
+    await served.start()
+    answers = []
+    try:
+        for more in ("", "Origin: http://evil.example\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(f"GET /api/v1/secrets HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\n{more}\r\n".encode())
+            answers.append(await reader.readline())
+            writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(b"GET /api/v1/secrets HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+        answers.append(await reader.readline())
+        writer.close()
+    finally:
+        await served.stop()
+    assert [answer.split(b" ")[1] for answer in answers] == [b"200", b"403", b"403"]

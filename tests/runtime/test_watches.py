@@ -1,0 +1,123 @@
+"""A controller gets the informers that its descriptor declares, as it declares them, and no others."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from tests.runtime.cluster import Cluster
+
+from pilothouse.api.core import CONFIG_MAPS, NODES, PODS, SECRETS, ConfigMap
+from pilothouse.env import Env, TaskGroup
+from pilothouse.env.virtual import run
+from pilothouse.runtime import (
+    ControllerContext,
+    Descriptor,
+    InformerFactory,
+    ManagedController,
+    RunnableController,
+    UndeclaredWatch,
+    Watch,
+)
+
+FIELDS = "metadata.name=kube-root-ca.crt"
+
+
+def by_name(config_map: ConfigMap) -> tuple[str, ...]:
+    return (config_map.metadata.name,)
+
+
+def context_of(env: Env, *watches: Watch) -> ControllerContext:
+    client = Cluster(env).client()
+    informers = InformerFactory(client, env)
+    return ControllerContext(
+        env=env, client=client, informers=informers, metadata_informers=informers, name="sleeper", watches=watches
+    )
+
+
+def test_what_is_not_declared_is_refused_and_the_error_says_what_to_do() -> None:
+    async def main(env: Env) -> None:
+        context = context_of(env, Watch(kind=NODES), Watch(kind=PODS))
+        with pytest.raises(UndeclaredWatch) as refused:
+            context.informer(SECRETS)
+        assert str(refused.value) == (
+            "sleeper asks for an informer of secrets (view Secret), and its descriptor declares nodes, pods: "
+            "add Watch(kind=...) to the descriptor's watches"
+        )
+        with pytest.raises(UndeclaredWatch, match=r"pods \(view Object\)"):
+            context.informer(PODS.metadata)
+        assert context.informers.informers == []
+
+    run(main)
+
+
+def test_an_informer_has_the_selection_the_raw_objects_and_the_indexes_that_are_declared() -> None:
+    async def main(env: Env) -> None:
+        context = context_of(env, Watch(kind=CONFIG_MAPS, namespace="default", field_selector=FIELDS, keep_raw=True))
+        informer = context.informer(CONFIG_MAPS, indexes={"name": by_name})
+        same = context.informers.informer(CONFIG_MAPS, namespace="default", field_selector=FIELDS)
+        assert informer is same
+        assert informer.cache.keep_raw
+        assert informer.cache.by_index("name", "any") == []
+
+    run(main)
+
+
+def test_a_watch_of_all_namespaces_may_be_narrowed_to_one() -> None:
+    async def main(env: Env) -> None:
+        context = context_of(env, Watch(kind=PODS, awaited=False))
+        assert context.informer(PODS, namespace="a") is not context.informer(PODS, namespace="b")
+        assert context.awaited == []
+
+    run(main)
+
+
+class Sleeper(ManagedController):
+    """Waits for a cache that it asks for after its base is there."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        context.informer(NODES)
+        super().__init__(context, "sleeper")
+        context.informer(PODS)
+        self.reconciled_at: float | None = None
+        self.queue.add("key")
+
+    async def reconcile(self, key: str) -> None:
+        self.reconciled_at = self.env.monotonic()
+
+
+class OfSleeper(Descriptor, frozen=True):
+    """Whose controller is in this module."""
+
+    def factory(self) -> Callable[[ControllerContext], RunnableController]:
+        return Sleeper
+
+
+@pytest.mark.parametrize(
+    ("awaited", "at"), [pytest.param(True, None, id="awaited"), pytest.param(False, 0.0, id="not awaited")]
+)
+def test_a_controller_waits_for_its_caches_unless_they_are_declared_not_to_be_awaited(
+    awaited: bool, at: float | None
+) -> None:
+    async def main(env: Env) -> None:
+        controller = Sleeper(context_of(env, Watch(kind=NODES, awaited=False), Watch(kind=PODS, awaited=awaited)))
+        async with TaskGroup("test") as group:
+            group.start(controller.run())  # and nobody starts the informers
+            await asyncio.sleep(5)
+            group.cancel()
+        assert controller.reconciled_at == at
+
+    run(main)
+
+
+def test_each_controller_that_is_built_waits_for_its_own_caches_only() -> None:
+    async def main(env: Env) -> None:
+        context = context_of(env)
+        watches = (Watch(kind=NODES), Watch(kind=PODS))
+        descriptor = OfSleeper(name="sleeper", client_name="sleeper", watches=watches, package=__name__)
+        first, second = descriptor.build(context), descriptor.build(context)
+        assert isinstance(first, Sleeper)
+        assert isinstance(second, Sleeper)
+        assert len(first._waits_for) == len(second._waits_for) == 2
+        assert context.awaited == []
+
+    run(main)

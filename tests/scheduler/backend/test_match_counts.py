@@ -1,0 +1,125 @@
+"""Filters by match counts accept the same nodes as filters that iterate over all pods, for any set of pods.
+
+The naive filters follow the documentation of affinity and topology spread, not the code under test.
+"""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.scheduler.build import HOSTNAME, ZONE, affinity, anti_affinity, cluster, fitting, node, pod, spread, term
+
+from pilothouse.api.core import Node, Pod
+from pilothouse.scheduler.framework.types import PodInfo
+
+KEYS = (HOSTNAME, ZONE)
+APPS = ("web", "db")
+
+TERM = st.builds(term, st.sampled_from(KEYS), app=st.sampled_from(APPS))
+RULES = st.one_of(
+    st.just({}),
+    st.builds(lambda one: {"affinity": anti_affinity(one)}, TERM),
+    st.builds(lambda one: {"affinity": affinity(one)}, TERM),
+    st.builds(lambda one, other: {"affinity": {**affinity(one), **anti_affinity(other)}}, TERM, TERM),
+    st.builds(
+        lambda keys, skew, least: {"topologySpreadConstraints": [spread(key, skew, minDomains=least) for key in keys]},
+        st.lists(st.sampled_from(KEYS), min_size=1, max_size=2, unique=True),
+        st.integers(1, 2),
+        st.integers(1, 3),
+    ),
+)
+PLACED = st.tuples(st.sampled_from(APPS), st.integers(0, 4), RULES, st.booleans())
+NODE = st.sampled_from(["a", "b", ""])
+
+
+def value_of(one: Node, key: str) -> str | None:
+    return one.metadata.labels.get(key)
+
+
+def means(one: Any, other: Pod) -> bool:
+    return bool(other.metadata.labels.get("app") == one.label_selector.match_labels["app"])
+
+
+def is_fine(wanted: Pod, there: Node, crowd: list[tuple[Pod, Node]], nodes: list[Node]) -> bool:
+    affinity = wanted.spec.affinity
+    for constraint in wanted.spec.topology_spread_constraints:
+        keys = [one.topology_key for one in wanted.spec.topology_spread_constraints]
+        domains = {
+            value_of(one, constraint.topology_key): 0 for one in nodes if all(value_of(one, key) for key in keys)
+        }
+        mine = value_of(there, constraint.topology_key)
+        if mine is None:
+            return False
+        for other, place in crowd:
+            at = value_of(place, constraint.topology_key)
+            counts = all(value_of(place, key) for key in keys) and other.metadata.deletion_timestamp is None
+            if counts and means(constraint, other):
+                domains[at] += 1
+        least = min(domains.values(), default=0) if len(domains) >= (constraint.min_domains or 1) else 0
+        if domains.get(mine, 0) + means(constraint, wanted) - least > constraint.max_skew:
+            return False
+    if affinity is not None and affinity.pod_affinity is not None:
+        terms = affinity.pod_affinity.required_during_scheduling_ignored_during_execution
+        friends = [(o, p) for o, p in crowd if all(means(t, o) for t in terms)]
+        anybody = any(value_of(place, t.topology_key) for _other, place in friends for t in terms)
+        for t in terms:
+            mine = value_of(there, t.topology_key)
+            if mine is None:
+                return False
+            alone = not anybody and all(means(one, wanted) for one in terms)
+            if not alone and not any(value_of(place, t.topology_key) == mine for _other, place in friends):
+                return False
+    return not any(
+        means(t, whom) and value_of(there, t.topology_key) is not None
+        and value_of(there, t.topology_key) == value_of(place, t.topology_key)
+        for other, place in crowd
+        for who, whom in ((wanted, other), (other, wanted))
+        if who.spec.affinity is not None and who.spec.affinity.pod_anti_affinity is not None
+        for t in who.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+    )  # fmt: skip
+
+
+@given(
+    zones=st.lists(NODE, min_size=5, max_size=5),
+    first=st.lists(PLACED, max_size=8),
+    later=st.lists(PLACED, max_size=4),
+    gone=st.integers(0, 4),
+    app=st.sampled_from(APPS),
+    rules=RULES,
+)
+def test_filters_by_match_counts_equal_filters_over_all_pods(
+    zones: list[str], first: list[Any], later: list[Any], gone: int, app: str, rules: dict[str, Any]
+) -> None:
+    nodes = [
+        node(f"n{number}", labels={HOSTNAME: f"n{number}", **({ZONE: zone} if zone else {})})
+        for number, zone in enumerate(zones)
+    ]
+    wanted = pod("wanted", labels={"app": app}, **rules)
+    crowd = [_placed(f"p{number}", row) for number, row in enumerate(first)]
+    cache = cluster(nodes)
+    for one, number in crowd:
+        cache.assume_pod(PodInfo(one), f"n{number}")
+    assert _fitting(cache, wanted) == _naive(wanted, crowd, nodes)
+    # What was counted for that question is kept up to date from here on.
+    for one, _number in crowd[:gone]:
+        cache.remove_pod(f"ns/{one.metadata.name}")
+    crowd = crowd[gone:]
+    for number, row in enumerate(later):
+        crowd.append(_placed(f"q{number}", row))
+        cache.assume_pod(PodInfo(crowd[-1][0]), f"n{crowd[-1][1]}")
+    assert _fitting(cache, wanted) == _naive(wanted, crowd, nodes)
+
+
+def _placed(name: str, row: Any) -> tuple[Pod, int]:
+    app, number, rules, terminating = row
+    meta = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if terminating else {}
+    return pod(name, labels={"app": app}, meta=meta, **dict(rules)), number
+
+
+def _fitting(cache: Any, wanted: Pod) -> list[str]:
+    return sorted(fitting(cache, wanted))
+
+
+def _naive(wanted: Pod, crowd: list[tuple[Pod, int]], nodes: list[Node]) -> list[str]:
+    placed = [(one, nodes[number]) for one, number in crowd]
+    return [one.metadata.name for one in nodes if is_fine(wanted, one, placed, nodes)]

@@ -1,0 +1,48 @@
+"""As kube-scheduler v1.36 ``plugins/nodeports/node_ports_test.go``."""
+
+from typing import Any
+
+import pytest
+from tests.scheduler.build import filter_status, node, pod
+
+from pilothouse.api.core import Pod
+from pilothouse.scheduler.plugins.node_ports import PORTS_NOT_FREE
+
+
+def port(number: int, address: str = "", protocol: str = "TCP") -> dict[str, Any]:
+    return {"containerPort": 80, "hostPort": number, "hostIP": address, "protocol": protocol}
+
+
+@pytest.mark.parametrize(
+    ("taken", "wanted", "fits"),
+    [
+        # nodeports/node_ports_test.go
+        pytest.param([port(80)], [], True, id="no host port"),
+        pytest.param([port(80, "127.0.0.1")], [port(9090, "127.0.0.1")], True, id="another port"),
+        pytest.param([port(80, "127.0.0.1")], [port(80, "127.0.0.1")], False, id="the same port"),
+        pytest.param([port(80, "127.0.0.1")], [port(80, "127.0.0.2")], True, id="the same port, another address"),
+        pytest.param([port(80, protocol="UDP")], [port(80)], True, id="the same port, another protocol"),
+        pytest.param([port(80, "127.0.0.1")], [port(80)], False, id="all addresses requested, one used"),
+        pytest.param([port(80, "0.0.0.0")], [port(80, "127.0.0.1")], False, id="one address requested, all used"),
+        pytest.param([port(80)], [port(80)], False, id="all addresses requested, all used"),
+        pytest.param(
+            [port(8001, "127.0.0.1"), port(8002)],
+            [port(8000), port(8001)],
+            False,
+            id="one of two requested ports is used",
+        ),
+    ],
+)
+def test_filter(taken: list[dict[str, Any]], wanted: list[dict[str, Any]], fits: bool) -> None:
+    assert filter_status(pod(ports=wanted), node(), pod("q", ports=taken)) == (None if fits else PORTS_NOT_FREE)
+
+
+def test_ports_count_of_sidecars_but_not_of_other_init_containers() -> None:
+    """As ``TestGetHostPorts``, pkg/scheduler/util/utils_test.go."""
+
+    def with_init(policy: str) -> Pod:
+        init = {"name": "i", "ports": [port(80)], **({"restartPolicy": policy} if policy else {})}
+        return pod("q", initContainers=[init])
+
+    assert filter_status(pod(ports=[port(80)]), node(), with_init("Always")) == PORTS_NOT_FREE
+    assert filter_status(pod(ports=[port(80)]), node(), with_init("")) is None

@@ -1,0 +1,250 @@
+"""Topology spread constraints. Rows mirror kube-scheduler v1.36, pkg/scheduler/framework/plugins/podtopologyspread:
+``filtering_test.go`` and ``scoring_test.go``, one table each."""
+
+import math
+from typing import Any
+
+import pytest
+from tests.scheduler.build import HOSTNAME, ZONE, Algorithm, cluster, fitting, node, pod, spread, statuses
+
+from pilothouse.api.core import Pod
+from pilothouse.machinery.labels import parse_selector
+from pilothouse.scheduler.backend.cache import Cache
+from pilothouse.scheduler.framework.types import PodInfo
+from pilothouse.scheduler.plugins.pod_topology_spread import (
+    CONSTRAINTS_NOT_MATCH,
+    NODE_LABEL_NOT_MATCH,
+    build_default_constraints,
+    score_nodes,
+)
+
+NAMES = ("a1", "a2", "b1", "b2")
+TAINT = {"key": "t", "effect": "NoSchedule"}
+
+
+def webs(counts: tuple[int, ...], **parts: Any) -> dict[str, list[Pod]]:
+    """So many pods with app=web on a1, a2, b1 and b2."""
+    return {
+        name: [pod(f"{name}-{number}", labels={"app": "web"}, **parts) for number in range(count)]
+        for name, count in zip(NAMES, counts, strict=True)
+    }
+
+
+def zones(counts: tuple[int, ...] = (0, 0, 0, 0), **parts: Any) -> Cache:
+    """Two nodes in each of two zones."""
+    return cluster([node(name, labels={HOSTNAME: name, ZONE: name[0]}) for name in NAMES], webs(counts, **parts))
+
+
+def web(*constraints: dict[str, Any], **parts: Any) -> Pod:
+    return pod(
+        "p", labels={"app": "web", **parts.pop("labels", {})}, topologySpreadConstraints=list(constraints), **parts
+    )
+
+
+def only(zone: str) -> dict[str, Any]:
+    return {"nodeSelector": {ZONE: zone}}
+
+
+@pytest.mark.parametrize(
+    ("cache", "wanted", "expected"),
+    [
+        pytest.param(zones(), web(spread(ZONE)), "a1 a2 b1 b2", id="no matching pods"),
+        pytest.param(zones((1, 0, 0, 0)), web(spread(ZONE)), "b1 b2", id="one zone has more"),
+        pytest.param(zones((1, 1, 1, 0)), web(spread(ZONE)), "b1 b2", id="the zone with the fewest"),
+        pytest.param(zones((2, 1, 1, 0)), web(spread(ZONE, 3)), "a1 a2 b1 b2", id="a larger skew is allowed"),
+        pytest.param(zones((2, 1, 0, 3)), web(spread(HOSTNAME)), "b1", id="by node"),
+        pytest.param(
+            zones((1, 0, 0, 0)),
+            pod(topologySpreadConstraints=[spread(ZONE)]),
+            "a1 a2 b1 b2",
+            id="the pod does not match itself",
+        ),
+        pytest.param(
+            zones((2, 0, 0, 0)),
+            pod(topologySpreadConstraints=[spread(ZONE)]),
+            "b1 b2",
+            id="the pod does not match itself, maxSkew is exceeded",
+        ),
+        pytest.param(
+            zones((1, 0, 0, 0), namespace="other"), web(spread(ZONE)), "a1 a2 b1 b2", id="other namespaces don't count"
+        ),
+        pytest.param(
+            zones((1, 0, 0, 0), meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+            web(spread(ZONE)),
+            "a1 a2 b1 b2",
+            id="terminating pods do not count (kubernetes#87621)",
+        ),
+        pytest.param(
+            zones((1, 0, 1, 0)), web(spread(ZONE), spread(HOSTNAME)), "a2 b2", id="two constraints, both hold"
+        ),
+        pytest.param(zones((1, 0, 2, 2)), web(spread(ZONE), spread(HOSTNAME)), "a2", id="two constraints, one node"),
+        pytest.param(
+            zones((1, 0, 0, 0)), web(spread(ZONE, soft=True)), "a1 a2 b1 b2", id="a soft constraint does not filter"
+        ),
+        pytest.param(
+            cluster(
+                [*(node(n, labels={HOSTNAME: n, ZONE: n[0]}) for n in NAMES), node("bare", labels={HOSTNAME: "bare"})],
+                webs((1, 0, 1, 0)),
+            ),
+            web(spread(ZONE)),
+            "a1 a2 b1 b2",
+            id="a node without the label is rejected",
+        ),
+        pytest.param(
+            cluster(
+                [*(node(n, labels={HOSTNAME: n, ZONE: n[0]}) for n in NAMES), node("bare", labels={HOSTNAME: "bare"})],
+                {**webs((1, 1, 1, 1))},
+            ),
+            web(spread(ZONE), spread(HOSTNAME)),
+            "a1 a2 b1 b2",
+            id="a node without one of two labels is in no domain",
+        ),
+        # minDomains
+        pytest.param(zones((1, 0, 1, 0)), web(spread(ZONE, minDomains=3)), "", id="too few domains: the minimum is 0"),
+        pytest.param(zones((1, 0, 1, 0)), web(spread(ZONE, minDomains=2)), "a1 a2 b1 b2", id="enough domains"),
+        pytest.param(zones((1, 0, 1, 0)), web(spread(ZONE, 2, minDomains=3)), "a1 a2 b1 b2", id="too few, larger skew"),
+        # nodeAffinityPolicy and nodeTaintsPolicy
+        pytest.param(
+            zones((1, 0, 0, 0)),
+            web(spread(ZONE), **only("a")),
+            "a1 a2",
+            id="zones that node affinity excludes do not count",
+        ),
+        pytest.param(
+            zones((1, 0, 0, 0)),
+            web(spread(ZONE, nodeAffinityPolicy="Ignore"), **only("a")),
+            "",
+            id="nodeAffinityPolicy Ignore: all zones count",
+        ),
+        pytest.param(
+            cluster(
+                [
+                    node("a1", labels={HOSTNAME: "a1", ZONE: "a"}),
+                    node("b1", labels={HOSTNAME: "b1", ZONE: "b"}, taints=[TAINT]),
+                ],
+                {"a1": [pod("q", labels={"app": "web"})]},
+            ),
+            web(spread(ZONE)),
+            "",
+            id="tainted nodes count",
+        ),
+        pytest.param(
+            cluster(
+                [
+                    node("a1", labels={HOSTNAME: "a1", ZONE: "a"}),
+                    node("b1", labels={HOSTNAME: "b1", ZONE: "b"}, taints=[TAINT]),
+                ],
+                {"a1": [pod("q", labels={"app": "web"})]},
+            ),
+            web(spread(ZONE, nodeTaintsPolicy="Honor")),
+            "a1",
+            id="nodeTaintsPolicy Honor: tainted nodes do not count",
+        ),
+        # matchLabelKeys
+        pytest.param(
+            zones((1, 0, 0, 0), namespace="ns"),
+            web(spread(ZONE, matchLabelKeys=["hash"]), labels={"hash": "2"}),
+            "a1 a2 b1 b2",
+            id="pods of other revisions don't count",
+        ),
+    ],
+)
+def test_nodes_that_pass_the_hard_constraints(cache: Cache, wanted: Pod, expected: str) -> None:
+    assert " ".join(sorted(fitting(cache, wanted))) == expected
+
+
+def test_statuses() -> None:
+    cache = cluster([node("a", labels={ZONE: "a"}), node("b", labels={ZONE: "b"}), node("bare")])
+    cache.assume_pod(PodInfo(pod("q", labels={"app": "web"})), "a")
+    assert statuses(cache, web(spread(ZONE))) == {"a": CONSTRAINTS_NOT_MATCH, "b": None, "bare": NODE_LABEL_NOT_MATCH}
+
+
+def test_the_filter_follows_changes_of_pods_and_nodes() -> None:
+    cache = zones((1, 0, 1, 0))
+    wanted = web(spread(ZONE))
+    assert sorted(fitting(cache, wanted)) == ["a1", "a2", "b1", "b2"]
+    cache.assume_pod(PodInfo(pod("more", labels={"app": "web"})), "a2")
+    assert sorted(fitting(cache, wanted)) == ["b1", "b2"]
+    cache.update_node(node("c1", labels={HOSTNAME: "c1", ZONE: "c"}))
+    assert fitting(cache, wanted) == ["c1"]
+    cache.remove_node("c1")
+    cache.remove_pod("ns/more")
+    assert sorted(fitting(cache, wanted)) == ["a1", "a2", "b1", "b2"]
+
+
+def scores(cache: Cache, wanted: Pod) -> dict[str, int] | None:
+    found = score_nodes(cache, PodInfo(wanted), range(len(cache.node_infos)), parse_selector("app=web"))
+    names = [one.name for one in cache.node_infos]
+    return dict(sorted(zip(names, found, strict=True))) if found is not None else None
+
+
+def four(a1: int, a2: int, b1: int, b2: int) -> dict[str, int]:
+    return dict(zip(NAMES, (a1, a2, b1, b2), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("cache", "wanted", "expected"),
+    [
+        pytest.param(zones(), web(spread(ZONE, soft=True)), None, id="no matching pods"),
+        pytest.param(zones((1, 1, 1, 1)), web(spread(HOSTNAME, soft=True)), None, id="one matching pod on each node"),
+        # 2, 1, 0, 3 times ln 6 = 1.79: 4, 2, 0, 5
+        pytest.param(zones((2, 1, 0, 3)), web(spread(HOSTNAME, soft=True)), four(20, 60, 100, 0), id="by node"),
+        # 3 and 1 times ln 4 = 1.39: 4 and 1
+        pytest.param(zones((2, 1, 0, 1)), web(spread(ZONE, soft=True)), four(25, 25, 100, 100), id="by zone"),
+        # zone: 4.16 and 1.39, node: 3.58, 1.79, 0, 1.79: 8, 6, 1, 3
+        pytest.param(
+            zones((2, 1, 0, 1)),
+            web(spread(ZONE, soft=True), spread(HOSTNAME, soft=True)),
+            four(12, 37, 100, 75),
+            id="by zone and node",
+        ),
+        # maxSkew - 1 makes differences smaller: 2*1.79+4, 1.79+4, 4, 3*1.79+4: 8, 6, 4, 9
+        pytest.param(
+            zones((2, 1, 0, 3)), web(spread(HOSTNAME, 5, soft=True)), four(55, 77, 100, 44), id="a larger skew"
+        ),
+        pytest.param(
+            cluster(
+                [node("a1", labels={HOSTNAME: "a1", ZONE: "a"}), node("bare", labels={HOSTNAME: "bare"})],
+                {"a1": [pod("q", labels={"app": "web"})]},
+            ),
+            web(spread(ZONE, soft=True)),
+            {"a1": 100, "bare": 0},
+            id="a node without the label gets 0",
+        ),
+    ],
+)
+def test_scores_of_soft_constraints(cache: Cache, wanted: Pod, expected: dict[str, int] | None) -> None:
+    assert scores(cache, wanted) == expected
+
+
+def test_a_default_constraint_counts_on_all_nodes_that_have_its_label() -> None:
+    """``TestPodTopologySpreadScore`` with system defaulting: ``requireAllTopologies`` is off."""
+    nodes = [node(name, labels={HOSTNAME: name, ZONE: name[0]}) for name in NAMES]
+    cache = cluster([*nodes, node("bare", labels={HOSTNAME: "bare"})], webs((1, 0, 0, 0)))
+    # Five nodes and three domains of zones, the missing one included. Skews of 3 and 5 add 2 and 4.
+    by_node, by_zone = math.log(7), math.log(5)
+    raw = {"a1": 2 + by_node + 4 + by_zone, "a2": 2 + 4 + by_zone, "b1": 6.0, "b2": 6.0, "bare": 2.0}
+    rounded = {name: int(score + 0.5) for name, score in raw.items()}
+    high, low = max(rounded.values()), min(rounded.values())
+    expected = {name: 100 * (high + low - score) // high for name, score in rounded.items()}
+    assert scores(cache, web()) == expected
+
+
+def test_pods_without_default_selector_have_no_default_constraints() -> None:
+    assert build_default_constraints(None) == ()
+    assert build_default_constraints(parse_selector("")) == ()
+
+
+def test_pods_with_one_default_selector_spread_over_zones_and_nodes() -> None:
+    cache = zones()
+    algorithm = Algorithm(cache, default_selector="app=web")
+    for number in range(12):
+        wanted = pod(f"p{number}", "10m", "10Mi", labels={"app": "web"})
+        cache.assume_pod(PodInfo(wanted), algorithm.schedule(wanted))
+    assert {one.name: len(one.pods) for one in cache.node_infos} == dict.fromkeys(NAMES, 3)
+
+
+def test_a_pod_with_its_own_constraints_gets_no_default_ones() -> None:
+    cache = zones((3, 0, 0, 0))
+    wanted = web(spread(ZONE, app="nobody", soft=True))
+    assert Algorithm(cache, default_selector="app=web").score_differences(wanted) == [0, 0, 0, 0]

@@ -1,0 +1,258 @@
+"""Pods with claims against the embedded API server, in virtual time. The test does what the PersistentVolume controller
+and a provisioner would do, so that it can delay each step."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.nodes.world import World
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS
+from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES
+from pilothouse.client import merge_patch
+from pilothouse.client.interceptor import Rule, conflict
+from pilothouse.semantics.volumes import BIND_COMPLETED, SELECTED_NODE
+
+Doc = dict[str, Any]
+NOT_HELPFUL = "preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling."
+LATER = {"volumeBindingMode": "WaitForFirstConsumer"}
+
+
+@pytest.fixture
+async def world(world: World) -> World:
+    """An API server with a scheduler and the nodes a and b."""
+    for name in "ab":
+        await world.create_node(name)
+        await world.label_node(name, "kubernetes.io/hostname", name)
+    return world
+
+
+async def make_class(w: World, name: str = "local", provisioner: str = "vendor.com/x", **more: Any) -> None:
+    await w.client.create(STORAGE_CLASSES.raw, {"metadata": {"name": name}, "provisioner": provisioner, **more})
+
+
+async def make_claim(w: World, name: str = "c", class_name: str = "local", **spec: Any) -> Doc:
+    whole = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
+    body = {"metadata": {"name": name}, "spec": {**whole, "storageClassName": class_name}}
+    made = await w.client.create(PERSISTENT_VOLUME_CLAIMS.raw, body, "default")
+    found: Doc = msgspec.json.decode(made)
+    return found
+
+
+async def make_volume(w: World, name: str = "v", *, on: str = "", phase: str = "Available", **spec: Any) -> None:
+    whole: Doc = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local"}
+    if on:
+        terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [on]}]}]
+        whole["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    whole |= {"csi": {"driver": "vendor.com", "volumeHandle": name}, **spec}
+    await w.client.create(PERSISTENT_VOLUMES.raw, {"metadata": {"name": name}, "spec": whole})
+    await w.client.patch(PERSISTENT_VOLUMES.raw, name, merge_patch({"status": {"phase": phase}}), subresource="status")
+
+
+async def bind(w: World, claim: str = "c", volume: str = "v") -> None:
+    """Complete the binding, as the PersistentVolume controller does."""
+    meta = {"annotations": {BIND_COMPLETED: "yes"}}
+    patch = merge_patch({"metadata": meta, "spec": {"volumeName": volume}})
+    await w.client.patch(PERSISTENT_VOLUME_CLAIMS.raw, claim, patch, "default")
+    status = merge_patch({"status": {"phase": "Bound"}})
+    await w.client.patch(PERSISTENT_VOLUME_CLAIMS.raw, claim, status, "default", subresource="status")
+
+
+async def make_pod(w: World, name: str = "p", *claims: str, **parts: Any) -> None:
+    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims or ("c",)]
+    await w.create_pod(name, volumes=volumes, **parts)
+
+
+async def why(w: World, name: str = "p") -> str:
+    found = await w.pod(name)
+    assert found is not None
+    return next((c.message for c in found.status.conditions if c.type == "PodScheduled"), "")
+
+
+async def where(w: World, name: str = "p") -> str:
+    found = await w.pod(name)
+    return found.spec.node_name if found is not None else "gone"
+
+
+async def selected(w: World, claim: str = "c") -> str:
+    found = await w.client.get(PERSISTENT_VOLUME_CLAIMS, claim, "default")
+    return found.metadata.annotations.get(SELECTED_NODE, "")
+
+
+async def test_a_pod_waits_for_its_claim_and_for_its_volume(world: World) -> None:
+    await make_class(world, "now")
+    await make_pod(world)
+    await asyncio.sleep(1)
+    message = f'0/2 nodes are available: persistentvolumeclaim "c" not found. {NOT_HELPFUL.format(2)}'
+    assert await why(world) == message
+    await make_claim(world, class_name="now")
+    await asyncio.sleep(5)
+    text = "pod has unbound immediate PersistentVolumeClaims"
+    assert await why(world) == f"0/2 nodes are available: {text}. {NOT_HELPFUL.format(2)}"
+    await make_volume(world, on="b", storageClassName="now")
+    await bind(world)
+    await asyncio.sleep(12)
+    assert await where(world) == "b", "moved by the claim, and bound to the node of its volume"
+
+
+@pytest.mark.parametrize(
+    ("on", "there", "message"),
+    [
+        ("elsewhere", True, "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity."),
+        (
+            "",
+            False,
+            "0/2 nodes are available: 2 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s).",
+        ),
+    ],
+)
+async def test_a_volume_that_no_node_can_reach(world: World, on: str, there: bool, message: str) -> None:
+    await make_class(world, **LATER)
+    await make_claim(world)
+    if there:
+        await make_volume(world, on=on)
+    await bind(world)
+    await make_pod(world)
+    await asyncio.sleep(1)
+    assert await why(world) == f"{message} {NOT_HELPFUL.format(2)}"
+    if there:
+        await world.create_node("elsewhere")
+        await world.label_node("elsewhere", "kubernetes.io/hostname", "elsewhere")
+    else:
+        await make_volume(world)
+    await asyncio.sleep(12)
+    assert await where(world), "a node or a volume was added"
+
+
+async def test_lost_and_terminating_claims_reject_the_pod(world: World) -> None:
+    await make_class(world, **LATER)
+    await make_claim(world, "lost", volumeName="v")
+    lost = merge_patch({"status": {"phase": "Lost"}})
+    await world.client.patch(PERSISTENT_VOLUME_CLAIMS.raw, "lost", lost, "default", subresource="status")
+    await make_claim(world, "going")
+    await world.client.delete(PERSISTENT_VOLUME_CLAIMS, "going", "default")
+    await make_pod(world, "p", "lost")
+    await make_pod(world, "q", "going")
+    await asyncio.sleep(1)
+    assert 'persistentvolumeclaim "lost" bound to non-existent persistentvolume "v"' in await why(world)
+    assert 'persistentvolumeclaim "going" is being deleted' in await why(world, "q")
+
+
+async def test_the_first_consumer_selects_the_node_of_the_volume(world: World) -> None:
+    await make_class(world, **LATER)
+    await make_claim(world)
+    await make_pod(world)
+    await asyncio.sleep(1)
+    node = await selected(world)
+    assert node in ("a", "b")
+    assert await where(world) == "", "the pod waits for the volume"
+    await make_pod(world, "other", "c")
+    await world.create_pod("without")
+    await asyncio.sleep(1)
+    assert await where(world, "without"), "other pods do not wait"
+    await make_volume(world, on=node, phase="Bound")
+    await bind(world)
+    await asyncio.sleep(1)
+    assert (await where(world), await where(world, "other")) == (node, node)
+
+
+async def test_an_available_volume_is_bound_to_the_claim(world: World) -> None:
+    await make_class(world, provisioner="kubernetes.io/no-provisioner", **LATER)
+    made = await make_claim(world)
+    await make_claim(world, "d")
+    await make_volume(world, on="b")
+    await make_pod(world)
+    await asyncio.sleep(1)
+    volume = await world.client.get(PERSISTENT_VOLUMES, "v")
+    assert volume.spec.claim_ref is not None
+    assert volume.spec.claim_ref.uid == made["metadata"]["uid"]
+    assert volume.metadata.annotations == {"pv.kubernetes.io/bound-by-controller": "yes"}
+    await make_pod(world, "q", "d")
+    await asyncio.sleep(1)
+    message = "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind."
+    assert (await why(world, "q")).startswith(message), "it was the only volume"
+    await bind(world)
+    await asyncio.sleep(1)
+    assert await where(world) == "b"
+    await make_volume(world, "w", on="a")
+    await asyncio.sleep(12)
+    await bind(world, "d", "w")
+    await asyncio.sleep(1)
+    assert await where(world, "q") == "a", "moved by the volume"
+
+
+async def test_two_pods_do_not_get_the_same_volume(world: World) -> None:
+    await make_class(world, provisioner="kubernetes.io/no-provisioner", **LATER)
+    for name in ("c", "d"):
+        await make_claim(world, name)
+    await make_volume(world)
+    await asyncio.sleep(1)
+    with world.scheduler_faults.hold(resource="persistentvolumes"):
+        await asyncio.gather(make_pod(world, "p", "c"), make_pod(world, "q", "d"))
+        await asyncio.sleep(5)
+        messages = [await why(world, name) for name in "pq"]
+        assert sorted(map(bool, messages)) == [False, True], "one of them was rejected without a request"
+
+
+async def test_a_provisioner_that_removes_the_selected_node(world: World) -> None:
+    await make_class(world, **LATER)
+    await make_claim(world)
+    await make_pod(world)
+    await asyncio.sleep(1)
+    nothing = merge_patch({"metadata": {"annotations": {SELECTED_NODE: None}}})
+    await world.client.patch(PERSISTENT_VOLUME_CLAIMS.raw, "c", nothing, "default")
+    await asyncio.sleep(0.5)
+    text = 'running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "c"'
+    assert await why(world) == text
+    await asyncio.sleep(3)
+    assert await selected(world), "the pod is scheduled again"
+
+
+async def test_a_pod_is_scheduled_again_after_the_bind_timeout(world: World) -> None:
+    await make_class(world, **LATER)
+    await make_claim(world)
+    await make_pod(world)
+    await asyncio.sleep(599)
+    assert await why(world) == ""
+    await asyncio.sleep(1.5)
+    assert (await why(world)).endswith("binding volumes: context deadline exceeded")
+    await make_volume(world, phase="Bound")
+    await bind(world)
+    await asyncio.sleep(5)
+    assert await where(world)
+
+
+async def test_a_deleted_pod_does_not_wait_for_its_volumes(world: World) -> None:
+    await make_class(world, **LATER)
+    await make_claim(world)
+    await make_pod(world)
+    await asyncio.sleep(1)
+    await world.client.delete(PODS, "p", "default", grace_period_seconds=0)
+    await asyncio.sleep(1)
+    assert await where(world) == "gone"
+    await make_pod(world)
+    await make_volume(world, phase="Bound")
+    await bind(world)
+    await asyncio.sleep(5)
+    assert await where(world), "a new pod of that name gets it"
+
+
+async def test_a_conflict_with_a_newer_claim_is_retried(world: World) -> None:
+    world.scheduler_faults.add(Rule(conflict(), verb="update", resource="persistentvolumeclaims", times=1))
+    await make_class(world, **LATER)
+    await make_claim(world)
+    await make_pod(world)
+    await asyncio.sleep(5)
+    assert await selected(world)
+
+
+async def test_the_claim_of_an_ephemeral_volume_must_belong_to_the_pod(world: World) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    await world.create_pod(volumes=[{"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}])
+    await asyncio.sleep(1)
+    text = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-e"'
+    assert text in await why(world)
+    await make_claim(world, "p-e")
+    await asyncio.sleep(5)
+    assert "PVC default/p-e was not created for pod default/p (pod is not owner)" in await why(world)

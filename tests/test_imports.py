@@ -1,0 +1,87 @@
+"""What of the imports of the source no contract of import-linter says: no circles, and a place for every file."""
+
+import tomllib
+from pathlib import Path
+
+import grimp
+import pytest
+
+
+def circles(imports: dict[str, set[str]]) -> list[list[str]]:
+    """The groups of modules of which each imports every other one, directly or by way of others (Tarjan)."""
+    found: list[list[str]] = []
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_modules: list[str] = []
+
+    def visit(module: str) -> None:
+        order[module] = lowest[module] = len(order)
+        open_modules.append(module)
+        for imported in sorted(imports.get(module, ())):
+            if imported not in order:
+                visit(imported)
+            if imported in open_modules:
+                lowest[module] = min(lowest[module], lowest[imported])
+        if lowest[module] == order[module]:
+            first = open_modules.index(module)
+            group = open_modules[first:]
+            del open_modules[first:]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for module in sorted(imports):
+        if module not in order:
+            visit(module)
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("imports", "expected"),
+    [
+        pytest.param({"a": {"b"}, "b": {"c"}, "c": set()}, [], id="a line"),
+        pytest.param({"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": set()}, [], id="two ways to the same module"),
+        pytest.param({"a": {"b"}, "b": {"a"}}, [["a", "b"]], id="two"),
+        pytest.param({"z": {"a"}, "a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}, [["a", "b", "c"]], id="three"),
+        pytest.param(
+            {"a": {"b"}, "b": {"a"}, "c": {"a", "d"}, "d": {"c"}}, [["a", "b"], ["c", "d"]], id="one above another"
+        ),
+    ],
+)
+def test_circles(imports: dict[str, set[str]], expected: list[list[str]]) -> None:
+    assert circles(imports) == expected
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    """Imports for type checkers alone count, and lazy ones: a circle is two files that cannot be understood one by one.
+    What both need moves down, or the lower one says by a ``Protocol`` what it needs of the upper one."""
+    graph = grimp.build_graph("pilothouse", cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert len(imports) > 900
+    assert circles(imports) == []
+
+
+def layers_inside(package: str) -> set[str]:
+    """The modules that the contract for the inside of a package places."""
+    settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    (contract,) = (
+        contract
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract.get("containers") == [package]
+    )
+    return {f"{package}.{name}" for layer in contract["layers"] for name in layer.split(" : ")}
+
+
+def test_every_file_of_the_api_server_has_a_layer() -> None:
+    """One that has none could import anything, and be imported by anybody."""
+    package = "pilothouse.apiserver"
+    placed = layers_inside(package)
+    graph = grimp.build_graph("pilothouse", cache_dir=None)
+    files = {module for module in graph.modules if module.startswith(f"{package}.")}
+    without = {
+        module
+        for module in files
+        if not any(module == layer or module.startswith(f"{layer}.") for layer in placed)
+        and graph.find_modules_directly_imported_by(module)
+    }
+    assert len(files) > 200
+    assert without == set()
