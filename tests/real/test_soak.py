@@ -63,6 +63,8 @@ EXPECTED = "|".join(
         'Precondition failed: UID in precondition: [-0-9a-f]+, UID in object meta: "',
         # Its node was silent, and somebody else wrote its status first.
         "Failed to mark a pod NotReady.* the object has been modified",
+        # A renewal was still under way when its connection was cut, and was stored after the lock had been read again.
+        "Failed to update lock.* the object has been modified",
         # An API server that has just started does not list all its groups yet. Who asks then knows no better until the
         # next look, half a minute later.
         "Cannot look up the kind of an object or of its owner.*unable to get REST mapping for apps/v1/",

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-MOST = 478
-"""One more or one less are loaded, as informers have asked by then or not."""
+MOST = 494
+"""So many are loaded when every informer has its first list. A plane is ready before some have asked: on a quiet
+machine there are about 477 then, on a busy one more."""
 _PROGRAM = """
 import sys
 sys.path[:] = eval(sys.argv[1])
