@@ -8,7 +8,7 @@ from typing import Any
 
 from pilothouse.api.wire import Request, Stream
 from pilothouse.apiserver import ApiServer, ServerOptions
-from pilothouse.apiserver.gateway import Gateway
+from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.env import Env
 from pilothouse.storage import MemoryStore, Retention
 
@@ -134,9 +134,9 @@ class Events:
 @contextlib.asynccontextmanager
 async def started(api: Api, authorization: str = "AlwaysAllow") -> AsyncIterator[None]:
     """Give the server all that it has outside of simulations, and a second."""
-    gateway = Gateway(api.server, address="127.0.0.1:6443", authorization=authorization)
-    await gateway.start()
-    gateway.publish("10.1.2.3", 6443)
+    handler_chain = HandlerChain(api.server, address="127.0.0.1:6443", authorization=authorization)
+    await handler_chain.start()
+    handler_chain.publish("10.1.2.3", 6443)
     work = asyncio.get_running_loop().create_task(api.server.run())
     await asyncio.sleep(1)
     try:

@@ -5,9 +5,9 @@ import json
 from typing import Any
 
 from pilothouse.apiserver.asgi import Application
-from pilothouse.apiserver.authentication import StaticTokens
-from pilothouse.apiserver.gateway import Gateway
-from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.authentication.authenticator import StaticTokens
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.env import Env
 from pilothouse.storage import MemoryStore
@@ -67,8 +67,10 @@ class World:
         logins = [
             StaticTokens({"admin": Identity("admin", ("system:masters",)), "jane": Identity("jane", ("crew",), "u1")})
         ]
-        self.gateway = Gateway(self.core, address="10.0.0.1:6443", logins=logins, authorization=authorization)
-        self.application = Application(env, self.gateway)
+        self.handler_chain = HandlerChain(
+            self.core, address="10.0.0.1:6443", logins=logins, authorization=authorization
+        )
+        self.application = Application(env, self.handler_chain)
 
     def begin(self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None) -> Exchange:
         sent = {**ADMIN, **(JSON if body is not None else {}), **(headers or {})}

@@ -32,7 +32,7 @@ def authorization() -> str:
 async def world(env: Env, authorization: str) -> AsyncIterator[World]:
     """A new server behind the ASGI application."""
     world = World(env, authorization)
-    await world.gateway.start()
+    await world.handler_chain.start()
     yield world
     await world.application.stop()
     await world.core.close()

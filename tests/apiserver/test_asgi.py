@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.apiserver.application import JANE, MAPS, World, config_map
 
-from pilothouse.apiserver.presentation import protobuf
-from pilothouse.apiserver.presentation.negotiation import PROTOBUF
-from pilothouse.apiserver.presentation.protobuf_decoding import fields_of
+from pilothouse.apiserver.serializers import protobuf
+from pilothouse.apiserver.serializers.negotiation import PROTOBUF
+from pilothouse.apiserver.serializers.protobuf_decoding import fields_of
 
 
 async def test_every_answer_carries_upstreams_headers(world: World) -> None:
@@ -165,7 +165,7 @@ async def test_health_tells_its_checks(world: World) -> None:
     assert verbose.endswith("livez check passed\n")
     assert await world.ask("GET", "/readyz/ping") == (200, b"ok")
     assert (await world.ask("GET", "/readyz/odd"))[0] == 404
-    world.gateway.stopping()
+    world.handler_chain.stopping()
     status, failed = await world.ask("GET", "/readyz")
     assert status == 500
     assert b"[-]shutdown failed: reason withheld" in failed
@@ -385,10 +385,10 @@ async def test_the_roles_of_the_start_are_completed_and_not_undone(world: World)
     extra = {"verbs": ["get"], "nonResourceURLs": ["/odd"]}
     role["rules"] = [extra]
     assert (await world.ask("PUT", f"{roles}/system:discovery", role))[0] == 200
-    await world.gateway.start()
+    await world.handler_chain.start()
     _, again = await world.ask("GET", f"{roles}/system:discovery")
     assert again["rules"][0] == extra
     assert len(again["rules"]) == 2
-    await world.gateway.start()
+    await world.handler_chain.start()
     _, same = await world.ask("GET", f"{roles}/system:discovery")
     assert same["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]

@@ -4,12 +4,12 @@ import pytest
 from tests.apiserver.application import MAPS, World
 
 from pilothouse.api.wire import Request
-from pilothouse.apiserver.authorization import Attributes, RbacAuthorizer
-from pilothouse.apiserver.identity import Identity
-from pilothouse.apiserver.presentation.negotiation import NotAcceptable, choose, parse_accept
-from pilothouse.apiserver.presentation.request_metrics import RequestMetrics
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes, RbacAuthorizer
+from pilothouse.apiserver.endpoints.metrics import RequestMetrics
+from pilothouse.apiserver.request_info import RequestReader, read_request
 from pilothouse.apiserver.resources import ResourceTable
-from pilothouse.apiserver.routing import RequestReader, read_request
+from pilothouse.apiserver.serializers.negotiation import NotAcceptable, choose, parse_accept
 
 TABLE = ResourceTable(())
 
@@ -122,5 +122,5 @@ def test_an_accept_header_without_end_asks_for_nothing() -> None:
 async def test_strangers_are_counted_without_a_look_at_what_they_ask_for(world: World) -> None:
     for target in ("/apis/a.example/v1/b", f"{MAPS}/x", "/odd"):
         await world.ask("GET", target, headers={"authorization": "Bearer bad"})
-    series = [line for line in world.gateway.metrics.response().body.decode().splitlines() if "total{" in line]
+    series = [line for line in world.handler_chain.metrics.response().body.decode().splitlines() if "total{" in line]
     assert series == [_total(("GET", "", "", "", "", ""), 401, 3)]

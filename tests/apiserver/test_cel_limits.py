@@ -5,8 +5,16 @@ import copy
 from typing import Any
 
 import pytest
+from tests.apiserver.admission.test_validating_policies import (
+    BINDINGS,
+    DENIED,
+    POLICIES,
+    binding,
+    config_map,
+    judged,
+    policy,
+)
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
-from tests.apiserver.test_admission_policies import BINDINGS, DENIED, POLICIES, binding, config_map, judged, policy
 
 from pilothouse.apiserver.admission.dynamic import expressions
 from pilothouse.cel.environment import Environment

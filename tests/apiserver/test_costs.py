@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.apiserver.api import Answer, Api, Object
 
-from pilothouse.apiserver.customresources.rules import compile_rules
+from pilothouse.apiserver.apiextensions.rules import compile_rules
 from pilothouse.cel.sizes import sized
 
 NUMBER, STRING, BOOLEAN, INTEGER = ({"type": kind} for kind in ("number", "string", "boolean", "integer"))
@@ -228,7 +228,7 @@ UPSTREAM = [
 def cost(schema: Object, rule: str, **more: Any) -> int:
     """What the rule may cost."""
     (compiled,) = compile_rules(schema, [{"rule": rule, **more}], root=False)
-    assert not compiled.problem, compiled.problem
+    assert not compiled.rule_error, compiled.rule_error
     known = sized(schema)
     assert known is not None
     found: int = compiled.program.cost(known.size)

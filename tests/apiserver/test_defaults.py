@@ -13,8 +13,8 @@ import pytest
 from tests.apiserver.api import Answer, Api
 
 from pilothouse.api.wire import Request, Response
-from pilothouse.apiserver.gateway import Gateway
-from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.handler_chain import HandlerChain
 
 _ROWS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "defaults.json").read_text())
 _ADMIN = Identity("admin", ("system:masters", "system:authenticated"), "admin")
@@ -71,7 +71,7 @@ def _collection(api: Api, sent: dict[str, Any]) -> str:
 @pytest.mark.parametrize("row", list(_ROWS))
 async def test_stored_as_upstream_stores_it(api: Api, row: str) -> None:
     sent, stored = _ROWS[row]["sent"], _ROWS[row]["stored"]
-    Gateway(api.server, address="127.0.0.1:6443", issuer="https://kubernetes.default.svc")
+    HandlerChain(api.server, address="127.0.0.1:6443", issuer="https://kubernetes.default.svc")
     await api.made("/api/v1/namespaces", {"metadata": {"name": "d1"}})
     if sent["kind"] == "TokenRequest":
         await api.made("/api/v1/namespaces/d1/serviceaccounts", {"metadata": {"name": "x"}})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, JSON, JSON_PATCH, MERGE, STRATEGIC, Api, config_map
-from tests.apiserver.test_custom_resources import DEFINITIONS, FOOS, definition, foo
+from tests.apiserver.apiextensions.test_custom_resources import DEFINITIONS, FOOS, definition, foo
 
 YAML = "application/yaml"
 _MAP = CONFIG_MAPS + "/c"

@@ -14,9 +14,9 @@ from tests.apiserver.api import Api
 from tests.golden import Golden
 
 from pilothouse.api.wire import Request, Response
-from pilothouse.apiserver.authentication import StaticTokens
-from pilothouse.apiserver.gateway import Gateway
-from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.authentication.authenticator import StaticTokens
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.env import Env
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -187,20 +187,20 @@ def content_type(method: str) -> str:
 
 async def our_answers(api: Api) -> list[Any]:
     tokens = StaticTokens({ADMIN: Identity("admin", ("system:masters",))})
-    gateway = Gateway(
+    handler_chain = HandlerChain(
         api.server,
         address="",
         logins=[tokens],
         authorization="RBAC",
         issuer="https://kubernetes.default.svc",
     )
-    await gateway.start()
+    await handler_chain.start()
     found = []
     for _about, method, path, body, more in STEPS:
         headers = {"Content-Type": content_type(method), "Authorization": f"Bearer {ADMIN}", **more}
         sent = {name.lower(): value for name, value in headers.items() if value}
         raw = b"" if body is None else json.dumps(body).encode()
-        answer = await gateway.answer(Request(method, path, sent, raw))
+        answer = await handler_chain.answer(Request(method, path, sent, raw))
         assert isinstance(answer, Response), f"{method} {path} was to be refused"
         found.append(normal(answer.status, _decoded(answer.body.decode())))
     return found

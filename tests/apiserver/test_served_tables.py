@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.apiserver.api import Api
 
-from pilothouse.apiserver.presentation.tables import TableMaker
+from pilothouse.apiserver.printers.tables import TableMaker
 from pilothouse.apiserver.resources import built_in
 
 _DATA = Path(__file__).parent / "data"

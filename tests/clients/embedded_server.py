@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from pilothouse.apiserver.asgi import Application
-from pilothouse.apiserver.authentication import StaticTokens
-from pilothouse.apiserver.gateway import Gateway
-from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.authentication.authenticator import StaticTokens
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.loops import run
@@ -70,13 +70,13 @@ class EmbeddedServer:
         self._finish = asyncio.Event()
         core = ApiServer(self._env, MemoryStore(self._env))
         logins = [StaticTokens({ADMIN_TOKEN: Identity("admin", ("system:masters",), "admin")})]
-        gateway = Gateway(core, address="127.0.0.1", logins=logins, authorization="RBAC")
-        application = Application(self._env, gateway)
+        handler_chain = HandlerChain(core, address="127.0.0.1", logins=logins, authorization="RBAC")
+        application = Application(self._env, handler_chain)
         pair = issue_server(self._authority, ["127.0.0.1"], self._env.now())
         tls = ServerTls.from_pair(pair, client_authority=self._authority.certificate)
         async with TaskGroup("embedded server") as group, Server(application, tls=tls) as server:
             group.start(core.run(), name="core")
-            await gateway.start()
+            await handler_chain.start()
             self._started.set_result(server.url)
             await self._finish.wait()
             await application.stop()

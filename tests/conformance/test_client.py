@@ -17,8 +17,8 @@ from tests.real_cluster import RealCluster
 from pilothouse.api.core import NODES, PODS, Pod
 from pilothouse.api.kinds import Kind
 from pilothouse.apiserver.asgi import Application
-from pilothouse.apiserver.authentication import StaticTokens
-from pilothouse.apiserver.gateway import Gateway
+from pilothouse.apiserver.authentication.authenticator import StaticTokens
+from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.client import (
     Client,
@@ -69,9 +69,9 @@ async def over_http(env: Env) -> AsyncIterator[Client]:
     """A client of an embedded server, on a socket of the loopback interface."""
     server = ApiServer(env, MemoryStore(env))
     logins = [StaticTokens.read('secret,admin,admin,"system:masters"')]
-    gateway = Gateway(server, address="127.0.0.1", logins=logins, authorization="RBAC")
-    edge = Server(Application(env, gateway), clock=env.clock)
-    await gateway.start()
+    handler_chain = HandlerChain(server, address="127.0.0.1", logins=logins, authorization="RBAC")
+    edge = Server(Application(env, handler_chain), clock=env.clock)
+    await handler_chain.start()
     port = await edge.start()
     endpoint = parse_endpoint(f"http://127.0.0.1:{port}", "test")
     transport = RemoteTransport(endpoint, env, credentials=bearer("secret", "test"))
@@ -369,9 +369,9 @@ async def test_only_who_may_may(env: Env) -> None:
     """Identity belongs to the transport; over HTTP it is shown by a token, and a wrong one is nobody."""
     server = ApiServer(env, MemoryStore(env))
     logins = [StaticTokens.read("secret,jane,jane")]
-    gateway = Gateway(server, address="127.0.0.1", logins=logins, authorization="RBAC")
-    edge = Server(Application(env, gateway), clock=env.clock)
-    await gateway.start()
+    handler_chain = HandlerChain(server, address="127.0.0.1", logins=logins, authorization="RBAC")
+    edge = Server(Application(env, handler_chain), clock=env.clock)
+    await handler_chain.start()
     endpoint = parse_endpoint(f"http://127.0.0.1:{await edge.start()}", "test")
     try:
         for token, error in (("secret", Forbidden), ("wrong", Unauthorized)):

@@ -86,7 +86,7 @@ async def test_who_may_what(env: Env) -> None:
     judge = authorizer(env, server)
 
     async def allows(user: User, verb: str, path: str) -> bool:
-        return (await judge.verdict(user, verb, path)).allowed
+        return (await judge.review(user, verb, path)).allowed
 
     for path in ("/healthz", "/livez", "/open/", "/open/more"):
         assert await allows(ANONYMOUS, "get", path), path
@@ -101,7 +101,7 @@ async def test_who_may_what(env: Env) -> None:
         "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
     }
     assert not await allows(READER, "get", "/configz")
-    assert (await judge.verdict(READER, "get", "/configz")).reason == "no role"
+    assert (await judge.review(READER, "get", "/configz")).reason == "no role"
     assert not await allows(READER, "post", "/metrics")
     assert not await allows(ANONYMOUS, "get", "/healthz/more")
 
@@ -110,8 +110,8 @@ async def test_yes_and_no_are_kept_each_for_its_time(env: Env) -> None:
     server = Scripted(review)
     judge = authorizer(env, server)
     for _second in range(10):
-        await judge.verdict(READER, "get", "/metrics")
-        await judge.verdict(READER, "get", "/configz")
+        await judge.review(READER, "get", "/metrics")
+        await judge.review(READER, "get", "/configz")
         await asyncio.sleep(1)
     paths = [body["spec"]["nonResourceAttributes"]["path"] for _method, _target, body in server.asked]
     assert paths == ["/metrics", "/configz", "/configz"]
@@ -121,7 +121,7 @@ async def test_very_long_questions_are_not_kept(env: Env) -> None:
     server = Scripted(review)
     judge = authorizer(env, server)
     for _time in range(2):
-        await judge.verdict(READER, "get", f"/{'x' * 10_000}")
+        await judge.review(READER, "get", f"/{'x' * 10_000}")
     assert len(server.asked) == 2
 
 
@@ -130,12 +130,12 @@ async def test_a_failed_question_is_no_answer_and_not_kept(env: Env) -> None:
     server = Scripted(lambda *asked: status(403, "Forbidden") if broken else review(*asked))
     judge = authorizer(env, server)
     with pytest.raises(Unanswered):
-        await judge.verdict(READER, "get", "/metrics")
+        await judge.review(READER, "get", "/metrics")
     broken = False
-    assert (await judge.verdict(READER, "get", "/metrics")).allowed
+    assert (await judge.review(READER, "get", "/metrics")).allowed
 
 
 async def test_without_delegation_only_open_paths_and_masters_pass(env: Env) -> None:
     judge = authorizer(env, None)
-    assert (await judge.verdict(READER, "get", "/healthz")).allowed
-    assert not (await judge.verdict(READER, "get", "/metrics")).allowed
+    assert (await judge.review(READER, "get", "/healthz")).allowed
+    assert not (await judge.review(READER, "get", "/metrics")).allowed

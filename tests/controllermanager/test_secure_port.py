@@ -41,7 +41,7 @@ async def look_up(env: Env, server: Scripted, *, tolerant: bool = False, proxies
         authentication_tolerate_lookup_failure=tolerant, request_header=RequestHeader(client_ca_file=proxies)
     )
     trust = ClientTrust(env, serving)
-    await secure_port._look_up(env, server.client(env), trust, serving)
+    await secure_port._lookup(env, server.client(env), trust, serving)
     return trust.clients.pem if trust.clients is not None else b""
 
 

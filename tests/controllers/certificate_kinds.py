@@ -3,7 +3,7 @@
 import pytest
 from tests.controllers.node_world import Doc, World
 
-from pilothouse.apiserver.customresources.strategy import CustomStrategy
+from pilothouse.apiserver.apiextensions.strategy import CustomStrategy
 from pilothouse.apiserver.registry.core.events import no_name_errors
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

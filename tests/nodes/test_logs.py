@@ -102,8 +102,8 @@ def test_commands_may_be_ignored() -> None:
         pytest.param({"metadata": {"name": "p"}}, False, 'container "c" in pod "p" is not available', id="no status"),
     ],
 )
-def test_refusals(pod: dict[str, Any], previous: bool, refusal: str) -> None:
-    assert container_log(pod, "c", previous, NOW).refusal == refusal
+def test_refusals(pod: dict[str, Any], previous: bool, error: str) -> None:
+    assert container_log(pod, "c", previous, NOW).error == error
 
 
 def test_a_follower_is_told_when_to_look_again() -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 from tests.programs import ROOT
 
-from pilothouse.apiserver.presentation.request_metrics import RequestMetrics
+from pilothouse.apiserver.endpoints.metrics import RequestMetrics
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.cli import up
 from pilothouse.cli.manager import flag_set

@@ -15,9 +15,9 @@ from tests.packaging.manifests import documents
 from tests.traces.audit import MANAGER
 from tests.traces.managers import start_up
 
-from pilothouse.apiserver.authorization import Attributes, RbacAuthorizer
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
-from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes, RbacAuthorizer
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 from pilothouse.controllers.registry import DESCRIPTORS
 
 SYSTEM, LEASE = "kube-system", "pilothouse-manager"

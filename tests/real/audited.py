@@ -16,7 +16,7 @@ import msgspec
 from tests.programs import until
 from tests.real_cluster import RealCluster, RequestFailed, running
 
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 
 MANAGER = "system:kube-controller-manager"
 SERVICE_ACCOUNT = "system:serviceaccount:kube-system:"

@@ -9,7 +9,7 @@ from tests.programs import pilothouse
 from tests.real.cluster_view import View
 from tests.real_cluster import RealCluster, RequestFailed
 
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 
 
 @pytest.fixture

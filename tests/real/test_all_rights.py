@@ -28,7 +28,7 @@ from tests.real.test_secure_port import get
 from tests.real_cluster import ADMIN_TOKEN, RealCluster, missing_programs
 from tests.traces.records import recorded
 
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 
 # One story for all tests of this module: it must not be told by each worker of its own.
 pytestmark = pytest.mark.real(cluster="own")

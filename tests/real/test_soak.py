@@ -28,7 +28,7 @@ from tests.real.relay import Relay
 from tests.real.soaked import USER, Identity, Manager, Measures
 from tests.real_cluster import RealCluster, missing_programs, running
 
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 
 pytestmark = [
     pytest.mark.real(cluster="own"),

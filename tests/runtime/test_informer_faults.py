@@ -8,7 +8,16 @@ from tests.runtime.cluster import Cluster
 from pilothouse.api.core import PODS, Pod
 from pilothouse.api.meta import Object
 from pilothouse.client import Client, merge_patch
-from pilothouse.client.interceptor import Interceptor, Rule, delay, fail, gone, lose_answer, lose_request, refuse
+from pilothouse.client.interceptor import (
+    Interceptor,
+    Rule,
+    delay,
+    fail,
+    gone,
+    lose_answer,
+    lose_request,
+    refuse,
+)
 from pilothouse.env import Env, TaskGroup
 from pilothouse.runtime import InformerFactory, SharedInformer, WorkQueue, object_key
 
@@ -68,7 +77,8 @@ async def test_the_cache_and_every_handler_catch_up_whatever_happens(env: Env, s
     cluster = Cluster(env)
     faults = Interceptor(cluster, env)
     for action, verb, probability in (
-        (fail(500, "InternalError"), "watch", 0.05), (refuse(), "watch", 0.1), (lose_request(), "list", 0.1),
+        (fail(500, "InternalError"), "watch", 0.05), (refuse(), "watch", 0.1),
+        (lose_request(), "list", 0.1),
         (lose_answer(), "list", 0.1), (fail(429, "TooManyRequests"), "watch", 0.1), (gone(), "watch", 0.1),
         (gone(), "list", 0.2), (fail(422, "Invalid"), "watch", 0.2), (delay(0.0, 5.0), "watch", 0.5),
     ):  # fmt: skip

@@ -2,9 +2,9 @@
 
 from tests.scenarios.users import Doc, User
 
+from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.errors import StatusError
-from pilothouse.apiserver.identity import Identity
-from pilothouse.apiserver.routing import RequestInfo
+from pilothouse.apiserver.request_info import RequestInfo
 from pilothouse.client.errors import ApiError
 from pilothouse.sim import Simulation
 

@@ -10,10 +10,10 @@ import pytest
 from tests.certificate_requests import CLIENT, NODES, REQUESTS, SERVING, authority, decided, document, request_pem
 from tests.scenarios.users import Doc, Restless
 
-from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import AlwaysAllow, Attributes, Decision
-from pilothouse.apiserver.identity import Identity
-from pilothouse.apiserver.reviews import register
+from pilothouse.apiserver.authentication.authenticator import Authenticator
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import AlwaysAllow, Attributes, Decision
+from pilothouse.apiserver.endpoints.reviews import register
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
 from pilothouse.client.interceptor import Rule, delay

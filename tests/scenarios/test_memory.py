@@ -9,7 +9,7 @@ import pytest
 from tests.remembered import by_type, remembered
 from tests.scenarios.users import Doc, User, replica_set
 
-from pilothouse.apiserver.results import WatchEvent
+from pilothouse.apiserver.serializers.results import WatchEvent
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.cleanup.garbage_collector import absent
 from pilothouse.runtime import events, pod_control

@@ -96,29 +96,29 @@ UNKNOWN = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"x")
     ],
 )
 def test_who_is_believed(root: Made, chain: list[Made], refusal: str | None) -> None:
-    found = Authorities(root.pem).refusal([made.der for made in chain], NOW)
+    found = Authorities(root.pem).verification_error([made.der for made in chain], NOW)
     assert (found is None) == (refusal is None), found
     assert refusal is None or (found or "").startswith(refusal)
 
 
 def test_what_is_no_certificate_is_refused() -> None:
     authorities = Authorities(ROOT.pem)
-    assert authorities.refusal([b"garbage"], NOW) is not None
-    assert authorities.refusal([], NOW) == "no certificate was shown"
+    assert authorities.verification_error([b"garbage"], NOW) is not None
+    assert authorities.verification_error([], NOW) == "no certificate was shown"
     with pytest.raises(ValueError, match="not a PEM certificate"):
         Authorities(b"garbage")
 
 
 def test_any_of_several_authorities_will_do() -> None:
     authorities = Authorities(SHORT.pem + b"\n" + ROOT.pem)
-    assert authorities.refusal([Made("c", ROOT).der], NOW) is None
+    assert authorities.verification_error([Made("c", ROOT).der], NOW) is None
 
 
 def test_a_tangle_of_authorities_costs_a_bounded_number_of_signatures() -> None:
     tangle = [Made("same", authority=True) for _ in range(8)]
     tangle = [Made("same", tangle[i - 1], authority=True) for i in range(8)]
     leaf = Made("c", tangle[0])
-    assert Authorities(ROOT.pem).refusal([leaf.der, *(made.der for made in tangle)], NOW) is not None
+    assert Authorities(ROOT.pem).verification_error([leaf.der, *(made.der for made in tangle)], NOW) is not None
 
 
 def _with_key(name: str, key: rsa.RSAPublicKey, signer: rsa.RSAPrivateKey, serial: int = 1) -> bytes:
@@ -155,7 +155,7 @@ MODULUS = SIGNER.public_key().public_numbers().n
 def test_keys_that_take_long_are_refused(exponent: int, modulus: int, refusal: str, first: bool) -> None:
     costly = _with_key("same", rsa.RSAPublicNumbers(exponent, modulus).public_key(), SIGNER)
     plain = _with_key("same", SIGNER.public_key(), SIGNER, serial=2)
-    found = Authorities(ROOT.pem).refusal([costly, plain] if first else [plain, costly], NOW)
+    found = Authorities(ROOT.pem).verification_error([costly, plain] if first else [plain, costly], NOW)
     assert (found or "").startswith(refusal)
 
 
@@ -189,5 +189,5 @@ def test_what_signatures_take_is_bounded(
 
     load = x509.load_der_x509_certificate
     monkeypatch.setattr(x509, "load_der_x509_certificate", lambda der: Counted(load(der)))
-    assert Authorities(ROOT.pem).refusal(chain, NOW) == "signed by unknown authority"
+    assert Authorities(ROOT.pem).verification_error(chain, NOW) == "signed by unknown authority"
     assert checked == most

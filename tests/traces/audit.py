@@ -11,10 +11,10 @@ import msgspec
 from tests.traces.records import Record
 
 from pilothouse.api.wire import Request, Response, Stream, Transport
-from pilothouse.apiserver.authorization import Attributes, Decision, RbacAuthorizer, forbidden
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
-from pilothouse.apiserver.identity import Identity
-from pilothouse.apiserver.routing import RequestInfo, read_request
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes, Decision, RbacAuthorizer, forbidden
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
+from pilothouse.apiserver.request_info import RequestInfo, read_request
 from pilothouse.apiserver.server import ApiServer, ReadBody
 from pilothouse.env import Env
 from pilothouse.storage import Store

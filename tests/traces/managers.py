@@ -11,7 +11,7 @@ from tests.traces.stage import OPTIONS
 
 from pilothouse.api import wire
 from pilothouse.api.rbac import CLUSTER_ROLES
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 from pilothouse.client import Client
 from pilothouse.client.interceptor import Interceptor, Rule, delay, refuse
 from pilothouse.controllermanager.manager import Manager

@@ -10,10 +10,10 @@ from tests.traces.records import Record, recorded
 from tests.traces.stage import OPTIONS, Doc, Stage, play
 
 from pilothouse.api.wire import Request, Response
-from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import AlwaysAllow, Attributes, Decision
-from pilothouse.apiserver.identity import Identity
-from pilothouse.apiserver.reviews import register
+from pilothouse.apiserver.authentication.authenticator import Authenticator
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import AlwaysAllow, Attributes, Decision
+from pilothouse.apiserver.endpoints.reviews import register
 from pilothouse.controllermanager.root_authority import with_signing_authority
 from pilothouse.env import virtual
 from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT, KUBELET_CLIENT, KUBELET_SERVING

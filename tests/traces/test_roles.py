@@ -10,8 +10,8 @@ from tests.traces.records import Record, recorded
 from tests.traces.scenarios import QUOTA, SCENARIOS, run
 from tests.traces.stage import play
 
-from pilothouse.apiserver.authorization import Attributes
-from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes
 
 START_UP, TAKE_OVER = "14-startup", "16-leader-election"
 PLAYED = (*SCENARIOS, QUOTA, *test_daemonsets.SCENES, *test_nodes.SCENES)

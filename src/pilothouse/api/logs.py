@@ -1,7 +1,7 @@
 """The log of a container, as an API server asks whoever runs the pods for it.
 
 Nodes are programs of their own and none of the server's business. ``nodes.logs`` knows what simulated containers write,
-``apiserver.handlers.logs`` answers requests with it, and ``plane`` hands the one to the other.
+``apiserver.endpoints.logs`` answers requests with it, and ``plane`` hands the one to the other.
 """
 
 import datetime
@@ -30,7 +30,7 @@ class ContainerLog(msgspec.Struct, frozen=True, kw_only=True):
     """Whether nothing is added any more."""
     next_at: datetime.datetime | None = None
     """When the next line is due, if that is known. Otherwise only a change of the pod brings news."""
-    refusal: str = ""
+    error: str = ""
 
 
 PodLogs = Callable[[Mapping[str, Any], str, bool], ContainerLog | None]

@@ -1,7 +1,7 @@
 """What containers and nodes use of cpu and memory, as an API server asks whoever runs them for it.
 
 Nodes are programs of their own and none of the server's business. ``nodes.usage`` knows what simulated containers use,
-``apiserver.resource_metrics`` serves it as metrics.k8s.io, and ``plane`` hands the one to the other.
+``apiserver.controllers.resource_metrics`` serves it as metrics.k8s.io, and ``plane`` hands the one to the other.
 """
 
 from collections.abc import Mapping, Sequence

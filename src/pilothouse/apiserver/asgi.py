@@ -1,4 +1,4 @@
-"""The API server as an ASGI 3 application: HTTP in, HTTP out, watches as long as somebody listens.
+"""HTTP: the API server as an ASGI 3 application.
 
 ``serving`` runs it. Requests are authenticated and authorized by their heads; their bodies are read after that
 (``request_bodies``). It limits how long an answer may take, until its client has it; compresses large ones for those
@@ -15,14 +15,14 @@ from typing import Any, Protocol, runtime_checkable
 
 from pilothouse.api.wire import Request, Response, Stream
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.authentication import unauthorized
+from pilothouse.apiserver.authentication.authenticator import unauthorized
 from pilothouse.apiserver.budget import Budget
+from pilothouse.apiserver.endpoints.impersonation import PREFIX, SEPARATOR
 from pilothouse.apiserver.errors import StatusError
-from pilothouse.apiserver.gateway import Gateway
-from pilothouse.apiserver.impersonation import PREFIX, SEPARATOR
-from pilothouse.apiserver.rendering import Pieces, cut, failure
+from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.request_bodies import BodyReader, has_body
-from pilothouse.apiserver.routing import split_target
+from pilothouse.apiserver.request_info import split_target
+from pilothouse.apiserver.serializers.json import Pieces, cut, failure
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.durations import parse_duration
@@ -60,9 +60,9 @@ class _Batches(Protocol):
 class Application:
     """One server on sockets. ``stop`` ends the watches; the rest of a shutdown is serving's."""
 
-    def __init__(self, env: Env, gateway: Gateway) -> None:
+    def __init__(self, env: Env, handler_chain: HandlerChain) -> None:
         self._env = env
-        self._gateway = gateway
+        self._handler_chain = handler_chain
         self._bodies = BodyReader()
         self._unsent = Budget(UNSENT_BYTES, _PATIENCE_SECONDS)
         self._streams: dict[int, Stream] = {}
@@ -93,7 +93,7 @@ class Application:
         request = Request(method, target.decode("latin-1"), headers)
         answer: Response | Stream
         try:
-            _refuse_bad_certificate(scope, headers)
+            _reject_bad_certificate(scope, headers)
             answer = await self._answer(request, scope, receive)
         except StatusError as error:
             answer = failure(error)
@@ -106,7 +106,7 @@ class Application:
         size = (
             answer.length if isinstance(answer, Pieces) else len(answer.body) if isinstance(answer, Response) else None
         )
-        self._gateway.observe(request, answer.status, self._env.perf_counter() - measured, size)
+        self._handler_chain.observe(request, answer.status, self._env.perf_counter() - measured, size)
 
     async def _answer(self, request: Request, scope: Scope, receive: Receive) -> Response | Stream:
         if request.method not in _METHODS:
@@ -116,7 +116,7 @@ class Application:
         )
         try:
             async with asyncio.timeout(_allowed_seconds(request)):
-                return await self._gateway.answer(
+                return await self._handler_chain.answer(
                     request, _certificate(scope), body, partial(mark_authenticated, scope)
                 )
         except TimeoutError:
@@ -162,7 +162,7 @@ class Application:
         self._stream_count += 1
         number = self._stream_count
         self._streams[number] = stream
-        long_running = self._gateway.long_running(request)
+        long_running = self._handler_chain.long_running(request)
         long_running.inc()
         try:
             async with TaskGroup("watch") as group:
@@ -294,10 +294,10 @@ def _certificate(scope: Scope) -> bytes | None:
     return None if peer is None else peer.certificate
 
 
-def _refuse_bad_certificate(scope: Scope, headers: dict[str, str]) -> None:
+def _reject_bad_certificate(scope: Scope, headers: dict[str, str]) -> None:
     # As upstream's union of authenticators: a good token beside it counts, being nobody in particular does not.
-    _peer, refusal = presented_by(scope)
-    if refusal and not headers.get("authorization", "").lower().startswith("bearer "):
+    _peer, certificate_error = presented_by(scope)
+    if certificate_error and not headers.get("authorization", "").lower().startswith("bearer "):
         raise unauthorized()
 
 

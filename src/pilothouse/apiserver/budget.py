@@ -1,4 +1,4 @@
-"""Bytes that requests under way hold: bodies that are not complete yet, answers that are not read yet.
+"""Limits the bytes of bodies that are being received and of responses that clients have not read yet.
 
 One client that sends or reads slowly is served as long as there is room for all. When together they hold too much,
 whoever has done so for longest is given up.

@@ -3,10 +3,10 @@
 import msgspec
 
 from pilothouse.api.wire import Request
-from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.apiserver.request_info import RequestInfo, media_type
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.apiserver.routing import RequestInfo, media_type
 
 
 class Call(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Conditions that the server itself sets: of definitions, and of APIServices."""
+"""Conditions that the server sets itself: of CustomResourceDefinitions and APIServices."""
 
 from pilothouse.apiserver.objects import Object
 

@@ -1,4 +1,4 @@
-"""What all handlers of one server share: store, table, strategies, admission, clock; and the call they work on."""
+"""What the handlers of one server share: store, resources, strategies, admission and clock."""
 
 import copy
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from pilothouse.api.logs import PodLogs
 from pilothouse.apiserver.admission.chain import Chain
-from pilothouse.apiserver.authorization import AlwaysAllow, Authorizer
+from pilothouse.apiserver.authorization.authorizer import AlwaysAllow, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.long_work import LongWork
 from pilothouse.apiserver.objects import Timestamps
@@ -15,9 +15,9 @@ from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.registry.generic.attributes import AttributeCache
 from pilothouse.apiserver.registry.generic.managed_fields import FieldManager
 from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.apiserver.request_info import RequestReader
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
-from pilothouse.apiserver.results import RawResult, Result
-from pilothouse.apiserver.routing import RequestReader
+from pilothouse.apiserver.serializers.results import RawResult, Result
 from pilothouse.env import Env
 from pilothouse.storage import Change, Record, Staged, Store
 
@@ -42,7 +42,7 @@ class Core:
         self.time = Timestamps(env)
         self.admission = Chain()
         self.authorizer: Authorizer = AlwaysAllow()
-        """Answers what expressions of admission ask; a ``Gateway`` puts its own here."""
+        """Answers what expressions of admission ask; a ``HandlerChain`` puts its own here."""
         self.attributes = AttributeCache(store)
         self.managed_fields = FieldManager(self)
         self.long_work = LongWork()

@@ -1,4 +1,4 @@
-"""Failures as clients see them: ``Status`` bodies with upstream's reasons, codes and words.
+"""``StatusError`` and the ``Status`` bodies of failures, with upstream's reasons, codes and messages.
 
 Handlers raise ``StatusError``; the server writes its ``body``. The constructors below follow
 apimachinery's ``pkg/api/errors/errors.go`` (v0.36) name by name. What is wrong with fields is in ``field_errors``.

@@ -1,4 +1,4 @@
-"""Errors about fields: what validation finds, with upstream's reasons and words.
+"""Errors of fields, as upstream's ``field.Error``: reasons and messages.
 
 The constructors follow apimachinery's ``pkg/util/validation/field/errors.go`` (v0.36) name by name. A list of
 them becomes one 422 through ``errors.invalid``.
@@ -82,9 +82,9 @@ def not_supported(field: str, value: object, supported: Iterable[str], *, plain:
 
     Choices mostly have a type of their own, so that the value is shown as JSON; it is quoted if it is a plain string.
     """
-    told = shown(value) if plain else named(value)
+    text = shown(value) if plain else named(value)
     listed = ", ".join(shown(choice) for choice in supported)
-    return FieldError(field, "FieldValueNotSupported", f"Unsupported value: {told}: supported values: {listed}")
+    return FieldError(field, "FieldValueNotSupported", f"Unsupported value: {text}: supported values: {listed}")
 
 
 def duplicate(field: str, value: object) -> FieldError:

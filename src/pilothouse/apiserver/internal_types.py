@@ -1,4 +1,4 @@
-"""Values as upstream's internal Go types print them in errors about fields.
+"""Prints values as upstream's internal Go types appear in errors of fields.
 
 kube-apiserver validates objects in types of its own (``pkg/apis/GROUP/types.go``), most of which have no names for
 JSON: where an error shows a struct, ``encoding/json`` prints Go's field names, and everything that is empty. The
@@ -211,9 +211,9 @@ class _Matcher(SequenceMatcher[str]):
     def __init__(self, before: list[str], after: list[str]) -> None:
         super().__init__(None, before, after)
         self._steps = [0]
-        places: dict[str, list[int]] = self.b2j  # type: ignore[attr-defined]  # documented, but not in typeshed
+        paths: dict[str, list[int]] = self.b2j  # type: ignore[attr-defined]  # documented, but not in typeshed
         for line in before:
-            self._steps.append(self._steps[-1] + 1 + len(places.get(line, ())))
+            self._steps.append(self._steps[-1] + 1 + len(paths.get(line, ())))
         self._left = _MOST_STEPS
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Reads that are behind on purpose: a server that answers as one of several whose watch cache lags.
+"""Serves reads from a delayed copy of the store, like an API server whose watch cache lags.
 
 In a cluster with several API servers informers read from a cache that follows etcd at its own pace, and controllers
 must not act on what they have changed already. With one process that never shows. ``ApiServer.set_lag`` puts this
@@ -15,8 +15,8 @@ import msgspec
 
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core, Handler
-from pilothouse.apiserver.handlers import reading, watching
-from pilothouse.apiserver.routing import Query
+from pilothouse.apiserver.endpoints import get, watch
+from pilothouse.apiserver.request_info import Query
 from pilothouse.storage.replica import ReplicaStore
 
 
@@ -30,13 +30,13 @@ class LaggingReads:
 
     def route(self, handler: Handler, call: Call) -> tuple[Core, Call]:
         """Who answers a call, and the call as it is to be answered."""
-        if handler is watching.watch:
+        if handler is watch.watch:
             return self._core, _from_now(call, self._primary.store.revision)
         query = call.asked.query
         version = query.first("resourceVersion")
-        if handler is reading.get and version:
+        if handler is get.get and version:
             return self._core, call
-        if handler is reading.list_objects and version and not query.first("continue"):
+        if handler is get.list_objects and version and not query.first("continue"):
             match = query.first("resourceVersionMatch")
             legacy_exact = not match and version != "0" and query.first("limit") not in ("", "0")
             if match != "Exact" and not legacy_exact:

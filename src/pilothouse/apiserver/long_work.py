@@ -1,4 +1,4 @@
-"""What takes long for one caller must not keep the server from the others.
+"""Runs expensive work of one request in a worker thread, so that others are not delayed.
 
 Whatever is computed of an object or a body grows with its size, by some ten milliseconds for every 32 kB. Larger ones
 are decoded, filled in and validated by a worker, where there is one (``serving.worker_thread``); a server in virtual

@@ -1,4 +1,4 @@
-"""Objects as the core handles them: dicts of JSON while a request is worked on, bytes in storage.
+"""Objects as handlers use them: decoded JSON during a request, bytes in storage.
 
 Stored bytes begin with kind, apiVersion and a metadata whose fields stand in upstream's declaration order. Two
 things rest on that: a list takes kind and apiVersion off without decoding, and the resource version of a deletion is

@@ -1,4 +1,4 @@
-"""Options: those of the server, and those that requests carry in their query or body.
+"""Options of the server, and of requests in their query or body.
 
 After apimachinery's ``pkg/apis/meta/v1/validation/validation.go`` and ``pkg/apis/meta/internalversion/validation``
 (v0.36).
@@ -12,7 +12,7 @@ from pilothouse.apiserver.admission.names import WITHOUT_CONTROLLERS
 from pilothouse.apiserver.admission.pod_security.levels import PodSecurityOptions
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.field_errors import ErrorList
-from pilothouse.apiserver.routing import NO_QUERY, Query
+from pilothouse.apiserver.request_info import NO_QUERY, Query
 from pilothouse.machinery.bodies import DecodeError, decode_body
 from pilothouse.machinery.json_bounds import exceeded
 
@@ -54,16 +54,16 @@ class WriteOptions(msgspec.Struct, frozen=True, gc=False):
 NO_OPTIONS = WriteOptions()
 
 
-def invalid_options(kind: str, problems: ErrorList) -> StatusError:
+def invalid_options(kind: str, all_errors: ErrorList) -> StatusError:
     """422 about the options themselves."""
-    return errors.invalid(META_GROUP, kind, "", problems)
+    return errors.invalid(META_GROUP, kind, "", all_errors)
 
 
-def _dry_run(values: list[str] | None, problems: ErrorList) -> bool:
+def _dry_run(values: list[str] | None, all_errors: ErrorList) -> bool:
     if not values:
         return False
     if any(value != "All" for value in values):
-        problems.append(field_errors.not_supported("dryRun", values, ("All",)))
+        all_errors.append(field_errors.not_supported("dryRun", values, ("All",)))
     return True
 
 
@@ -82,23 +82,23 @@ def read_write_options(query: Query, kind: str) -> WriteOptions:
     """The options of a write; ``kind`` is what error messages call them (``CreateOptions``)."""
     if query is NO_QUERY and kind != "ApplyOptions":
         return NO_OPTIONS
-    problems: ErrorList = []
+    all_errors: ErrorList = []
     force = query.flag("force") if query.first("force") else None
     if kind == "ApplyOptions" and not query.first("fieldManager"):
-        problems.append(field_errors.required("fieldManager", "is required for apply patch"))
+        all_errors.append(field_errors.required("fieldManager", "is required for apply patch"))
     if force is not None and kind != "ApplyOptions":
-        problems.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
+        all_errors.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
     manager = query.first("fieldManager")
     if manager:
-        problems += _validate_field_manager(manager)
-    dry_run = _dry_run(query.get("dryRun"), problems)
+        all_errors += _validate_field_manager(manager)
+    dry_run = _dry_run(query.get("dryRun"), all_errors)
     validation = query.first("fieldValidation")
     if validation not in ("", "Ignore", "Strict", "Warn"):
-        problems.append(
+        all_errors.append(
             field_errors.not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn"), plain=True)
         )
-    if problems:
-        raise invalid_options("PatchOptions" if kind == "ApplyOptions" else kind, problems)
+    if all_errors:
+        raise invalid_options("PatchOptions" if kind == "ApplyOptions" else kind, all_errors)
     return WriteOptions(dry_run, manager, validation or "Warn", force)
 
 
@@ -158,21 +158,21 @@ def read_delete_options(query: Query, body: bytes) -> DeleteOptions:
         )
     else:
         return DeleteOptions()
-    problems: ErrorList = []
+    all_errors: ErrorList = []
     policy = options.propagation_policy
     if policy is not None and options.orphan_dependents is not None:
-        problems.append(
+        all_errors.append(
             field_errors.invalid(
                 "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
             )
         )
     if policy is not None and policy not in ("Foreground", "Background", "Orphan"):
-        problems.append(
+        all_errors.append(
             field_errors.not_supported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil"))
         )
-    _dry_run(options.dry_run, problems)
-    if problems:
-        raise invalid_options("DeleteOptions", problems)
+    _dry_run(options.dry_run, all_errors)
+    if all_errors:
+        raise invalid_options("DeleteOptions", all_errors)
     return options
 
 
@@ -220,9 +220,9 @@ def read_list_options(query: Query, *, watch: bool) -> ListOptions:
         send_initial_events=query.flag("sendInitialEvents") if query.first("sendInitialEvents") else None,
         timeout_seconds=query.number("timeoutSeconds"),
     )
-    problems = _validate_watch_options(options) if watch else _validate_list_options(options)
-    if problems:
-        raise invalid_options("ListOptions", problems)
+    all_errors = _validate_watch_options(options) if watch else _validate_list_options(options)
+    if all_errors:
+        raise invalid_options("ListOptions", all_errors)
     return options
 
 

@@ -1,7 +1,7 @@
-"""Bodies of requests that come over sockets: read once it is known that their sender may do what is asked for.
+"""Reads request bodies from connections, after authorization and within limits.
 
-``asgi`` hands a reader to ``Gateway``, and the core calls it after authorization. A body has 3 MiB at most; those that
-are being sent have 16 MiB together.
+``asgi`` passes a reader to ``HandlerChain``, and the server calls it after authorization. A body may have 3 MiB; bodies
+that are being received may have 16 MiB in total.
 """
 
 import asyncio

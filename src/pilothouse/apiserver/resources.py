@@ -1,4 +1,4 @@
-"""Which resources are served: the built-in ones of v1.36, and those that custom resource definitions add.
+"""The table of served resources: those of v1.36, and those of CustomResourceDefinitions.
 
 The built-in table is data (``data/resources.json``, as discovery of kube-apiserver v1.36.2 shows it), and what is there
 only behind a feature gate is ``BEHIND_GATES``. Routing asks it what a path means, handlers ask it where objects are
@@ -30,7 +30,7 @@ class ResourceInfo(msgspec.Struct, frozen=True, eq=False):
     """One resource in one version, as it is served. Two are the same only if they are the same object.
 
     ``custom`` is None for built-in resources; for a custom one it is what the definition says beyond this table
-    (``customresources.CustomVersion``).
+    (``apiextensions.CustomVersion``).
     """
 
     group: str

@@ -1,7 +1,7 @@
-"""``ApiServer``: requests in, answers out, independent of what carries them.
+"""``ApiServer``: answers requests, independent of their transport.
 
-A request is read (``routing``), authorised, turned into JSON (``Presenter``), handled by one of the functions in
-``handlers``, and shown. What is no resource (discovery, health, OpenAPI) is answered by
+A request is read (``request_info``), authorised, turned into JSON (``Presenter``), handled by one of the functions in
+``endpoints``, and shown. What is no resource (discovery, health, OpenAPI) is answered by
 ``documents``.
 """
 
@@ -13,28 +13,29 @@ import msgspec
 
 from pilothouse.api.usage import Metering
 from pilothouse.api.wire import Request, Response, Stream, Transport
-from pilothouse.apiserver import errors, startup
+from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.built_in import plugins as admission_plugins
 from pilothouse.apiserver.admission.device_admin_access import DeviceAdminAccess
-from pilothouse.apiserver.availability import Availability
+from pilothouse.apiserver.aggregation.autoregistration import GroupServices
+from pilothouse.apiserver.aggregation.availability import Availability
+from pilothouse.apiserver.apiextensions.controller import CustomResources
+from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.controllers import bootstrap_objects
+from pilothouse.apiserver.controllers.event_expiry import EventExpiry
+from pilothouse.apiserver.controllers.resource_metrics import ResourceMetrics
 from pilothouse.apiserver.core import Core, Handler
-from pilothouse.apiserver.customresources.controller import CustomResources
+from pilothouse.apiserver.endpoints import create, delete, get, patch, subresources, update, watch
+from pilothouse.apiserver.endpoints.documents import Documents
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
-from pilothouse.apiserver.events_expiry import EventExpiry
-from pilothouse.apiserver.group_services import GroupServices
-from pilothouse.apiserver.handlers import creating, deleting, patching, reading, subresources, updating, watching
-from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.long_work import LONG_BYTES
 from pilothouse.apiserver.options import ServerOptions
-from pilothouse.apiserver.presentation.documents import Documents
-from pilothouse.apiserver.presentation.presenter import NegotiatingPresenter
 from pilothouse.apiserver.registry.core.services.allocation import ServiceAddresses
-from pilothouse.apiserver.rendering import failure
-from pilothouse.apiserver.resource_metrics import ResourceMetrics
+from pilothouse.apiserver.request_info import TOO_MANY, RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.apiserver.results import ListResult, ObjectResult, Presenter, RawResult
-from pilothouse.apiserver.routing import TOO_MANY, RequestInfo
+from pilothouse.apiserver.serializers.json import failure
+from pilothouse.apiserver.serializers.presenter import NegotiatingPresenter
+from pilothouse.apiserver.serializers.results import ListResult, ObjectResult, Presenter, RawResult
 from pilothouse.apiserver.transport import LocalTransport
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
@@ -47,26 +48,26 @@ if TYPE_CHECKING:
 
 with lazy_imports():
     from pilothouse.apiserver import lagging
-    from pilothouse.apiserver.handlers import approval, connections, eviction, logs, pod_parts
+    from pilothouse.apiserver.endpoints import approval, connect, eviction, logs, pod_subresources
 
 
 _log = Log("apiserver")
 
 
 _VERBS: dict[str, Handler] = {
-    "create": creating.create,
-    "get": reading.get,
-    "list": reading.list_objects,
-    "watch": watching.watch,
-    "update": updating.update,
-    "patch": patching.patch,
-    "delete": deleting.delete,
-    "deletecollection": deleting.delete_collection,
+    "create": create.create,
+    "get": get.get,
+    "list": get.list_objects,
+    "watch": watch.watch,
+    "update": update.update,
+    "patch": patch.patch,
+    "delete": delete.delete,
+    "deletecollection": delete.delete_collection,
 }
 _SUBRESOURCES: dict[tuple[str, str], Handler] = {
     ("status", "get"): subresources.get_status,
-    ("status", "update"): updating.update,
-    ("status", "patch"): patching.patch,
+    ("status", "update"): update.update,
+    ("status", "patch"): patch.patch,
     ("scale", "get"): subresources.get_scale,
     ("scale", "update"): subresources.update_scale,
     ("scale", "patch"): subresources.patch_scale,
@@ -74,27 +75,27 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
     ("binding", "create"): subresources.bind,
     ("eviction", "create"): lambda core, call: eviction.evict(core, call),
     ("ephemeralcontainers", "get"): subresources.get_status,
-    ("ephemeralcontainers", "update"): lambda core, call: pod_parts.update_ephemeral_containers(core, call),
-    ("ephemeralcontainers", "patch"): lambda core, call: pod_parts.patch_ephemeral_containers(core, call),
+    ("ephemeralcontainers", "update"): lambda core, call: pod_subresources.update_ephemeral_containers(core, call),
+    ("ephemeralcontainers", "patch"): lambda core, call: pod_subresources.patch_ephemeral_containers(core, call),
     ("resize", "get"): subresources.get_status,
-    ("resize", "update"): lambda core, call: pod_parts.update_resize(core, call),
-    ("resize", "patch"): lambda core, call: pod_parts.patch_resize(core, call),
+    ("resize", "update"): lambda core, call: pod_subresources.update_resize(core, call),
+    ("resize", "patch"): lambda core, call: pod_subresources.patch_resize(core, call),
     ("approval", "get"): subresources.get_status,
     ("approval", "update"): lambda core, call: approval.update_approval(core, call),
     ("approval", "patch"): lambda core, call: approval.patch_approval(core, call),
     ("log", "get"): lambda core, call: logs.get_log(core, call),
-    ("exec", "get"): lambda core, call: connections.connect_pod(core, call),
-    ("exec", "create"): lambda core, call: connections.connect_pod(core, call),
-    ("attach", "get"): lambda core, call: connections.connect_pod(core, call),
-    ("attach", "create"): lambda core, call: connections.connect_pod(core, call),
-    ("portforward", "get"): lambda core, call: connections.connect_pod(core, call),
-    ("portforward", "create"): lambda core, call: connections.connect_pod(core, call),
+    ("exec", "get"): lambda core, call: connect.connect_pod(core, call),
+    ("exec", "create"): lambda core, call: connect.connect_pod(core, call),
+    ("attach", "get"): lambda core, call: connect.connect_pod(core, call),
+    ("attach", "create"): lambda core, call: connect.connect_pod(core, call),
+    ("portforward", "get"): lambda core, call: connect.connect_pod(core, call),
+    ("portforward", "create"): lambda core, call: connect.connect_pod(core, call),
 }
 _VIRTUAL: dict[tuple[str, str, str], Handler] = {
     ("", "bindings", ""): subresources.bind,
-    ("", "pods", "proxy"): lambda core, call: connections.proxy_pod(core, call),
-    ("", "services", "proxy"): lambda core, call: connections.proxy_service(core, call),
-    ("", "nodes", "proxy"): lambda core, call: connections.proxy_node(core, call),
+    ("", "pods", "proxy"): lambda core, call: connect.proxy_pod(core, call),
+    ("", "services", "proxy"): lambda core, call: connect.proxy_service(core, call),
+    ("", "nodes", "proxy"): lambda core, call: connect.proxy_node(core, call),
 }
 
 _INTO_A_POD = ("attach", "exec", "portforward")
@@ -128,7 +129,7 @@ class ApiServer:
         self.metrics_sources: list[Callable[[], str]] = []
         """What ``/metrics`` shows of other programs in this process."""
         self.documents = Documents(self.core.table, address=f"127.0.0.1:{self.options.secure_port}")
-        """What is served beside the resources; a ``Gateway`` puts its own here, which say more."""
+        """What is served beside the resources; a ``HandlerChain`` puts its own here, which say more."""
         self.authorize: Authorize | None = None
         """Raises ``StatusError`` for what the user may not do; without it everything is allowed."""
         self._events = EventExpiry(self.core)
@@ -137,7 +138,7 @@ class ApiServer:
         self.background: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """What else ``run`` does, by name."""
         self.custom_resources = CustomResources(self.core)
-        self._unsettled = startup.stage_objects(self.core)
+        self._unsettled = bootstrap_objects.stage_objects(self.core)
         self._lagging: LaggingReads | None = None
 
     def transport(self, user: str, groups: Sequence[str] = (), *, user_agent: str = "") -> Transport:
@@ -147,10 +148,10 @@ class ApiServer:
     async def run(self) -> None:
         """Work in the background until cancelled."""
         await self.settle()
-        presented = startup.stage_presented(self.core)
+        presented = bootstrap_objects.stage_presented(self.core)
         if presented is not None:
             await self.store.commit(presented)
-        startup.keep_objects(self.core)
+        bootstrap_objects.keep_objects(self.core)
         addresses = self._addresses.repair()
         if addresses is not None:
             await self.store.commit(addresses)
@@ -180,8 +181,8 @@ class ApiServer:
             if not seconds:
                 return
             self._lagging = lagging.LaggingReads(self.core)
-            for watch in list(self.core.watches):
-                watch.finish()
+            for served in list(self.core.watches):
+                served.finish()
         self._lagging.store.set_lag(seconds)
 
     def compact(self) -> None:
@@ -193,8 +194,8 @@ class ApiServer:
 
     async def close(self) -> None:
         """End every watch and close the store."""
-        for watch in list(self.core.watches):
-            watch.stop()
+        for served in list(self.core.watches):
+            served.stop()
         if self._lagging is not None:
             await self._lagging.store.close()
         await self.store.close()

@@ -1,4 +1,4 @@
-"""The local transport: a client on the same loop, without sockets. Bytes in, bytes out, as over HTTP.
+"""The transport of clients on the same event loop: bytes in, bytes out, no sockets.
 
 A call yields to the loop before it does anything, and a write yields again before its answer, so that cancelling it
 leaves open whether the write happened, as a broken connection does.
@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from pilothouse.api.wire import Request, Response, Stream
-from pilothouse.apiserver.identity import Identity
-from pilothouse.apiserver.rendering import Pieces
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.serializers.json import Pieces
 
 Handle = Callable[[Request, Identity], Awaitable[Response | Stream]]
 _READS = ("GET", "HEAD")

@@ -368,8 +368,8 @@ def _first_name(found: re.Match[str]) -> str:
     """Of ``a.b.c`` where nothing is known, cel-go complains about ``a``, at its place."""
     before, first = found[3].rpartition(".")[0], found[3].partition(".")[0]
     column = max(1, int(found[2]) - len(before))
-    told = f"ERROR: <input>:{found[1]}:{column}: undeclared reference to '{first}'{found[4]}"
-    return f"{told}\n{found[5]}\n | {'.' * (column - 1)}^"
+    detail = f"ERROR: <input>:{found[1]}:{column}: undeclared reference to '{first}'{found[4]}"
+    return f"{detail}\n{found[5]}\n | {'.' * (column - 1)}^"
 
 
 _OVERLOAD = re.compile(

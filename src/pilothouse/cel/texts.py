@@ -12,16 +12,16 @@ _URL = "kubernetes.URL"
 
 def _parse_url(text: str) -> SplitResult:
     """What Go's ``url.ParseRequestURI`` accepts: an absolute URL or an absolute path."""
-    problem = CallError(f'URL parse error during conversion from string: parse "{text}": invalid URI for request')
+    text_error = CallError(f'URL parse error during conversion from string: parse "{text}": invalid URI for request')
     if any(letter <= " " or letter == "\x7f" for letter in text):
-        raise problem
+        raise text_error
     try:
         parts = urlsplit(text, allow_fragments=False)
         _ = parts.port
     except ValueError:
-        raise problem from None
+        raise text_error from None
     if not parts.scheme and not text.startswith("/"):
-        raise problem
+        raise text_error
     return parts
 
 

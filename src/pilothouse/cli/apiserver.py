@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from pilothouse.plane.served import ServedApiServer
 
 with lazy_imports():
-    from pilothouse.apiserver import authentication, resources
     from pilothouse.apiserver import options as server_options
+    from pilothouse.apiserver import resources
     from pilothouse.apiserver.admission import built_in, names
+    from pilothouse.apiserver.authentication import authenticator
     from pilothouse.apiserver.registry.core.services import address_pools
     from pilothouse.cli import written_kubeconfig
     from pilothouse.controllermanager import feature_gates
@@ -184,7 +185,7 @@ def _check_tokens(path: str) -> None:
     if not path:
         return
     try:
-        authentication.StaticTokens.read(Path(path).read_text(encoding="utf-8"))
+        authenticator.StaticTokens.read(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"--token-auth-file {path}: {error.strerror}") from error
     except ValueError as error:

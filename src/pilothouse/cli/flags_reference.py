@@ -44,7 +44,7 @@ feature-gates: {PodDeletionCost: false}
 tls-min-version: VersionTLS13
 ```
 """
-_REFUSED = """
+_UNSUPPORTED = """
 These must keep their default while the component that does not support them is enabled; another value is an error:
 
 | Gate | Stage | Default | Not supported by |
@@ -79,7 +79,7 @@ def _page() -> Iterator[str]:
     yield _CONFIG.rstrip("\n")
     yield _GATES.format(version=version).rstrip("\n")
     yield from _effects()
-    yield _REFUSED.rstrip("\n")
+    yield _UNSUPPORTED.rstrip("\n")
     yield from (_gate_row(name, who) for name, who in not_followed(DESCRIPTORS).items())
     yield from _all_gates()
 

@@ -50,7 +50,7 @@ USAGE = """A Kubernetes control plane in one process: API server, controllers, s
 Usage:
   {program} [flags]
 """
-_LOOK_SECONDS = 0.1
+_CHECK_SECONDS = 0.1
 _STANDS_SECONDS = 1.0
 """An object that has come no further for so long has a reason."""
 
@@ -163,12 +163,12 @@ def _plane(env: Env, served: "ServedApiServer", parsed: Parsed) -> Any:
         use_service_account_credentials=parsed["authorization-mode"] == "RBAC",
     )
     manager = manager_options.with_gates(manager, gates_of(parsed), registry.DESCRIPTORS)
-    for refusal in () if parsed["no-manager"] else manager_options.unsupported_gates(manager, registry.DESCRIPTORS):
-        raise UserError(f"--feature-gates: {refusal}", code=2)
+    for unsupported in () if parsed["no-manager"] else manager_options.unsupported_gates(manager, registry.DESCRIPTORS):
+        raise UserError(f"--feature-gates: {unsupported}", code=2)
     if served.authority is not None:
         manager = root_authority.with_authority(manager, served.authority.certificate)
         manager = root_authority.with_signing_authority(manager, served.authority)
-    manager = root_authority.with_signer(manager, served.gateway.tokens.signer)
+    manager = root_authority.with_signer(manager, served.handler_chain.tokens.signer)
     options = plane.PlaneOptions(
         nodes=parsed["nodes"],
         node_prefix=parsed["node-prefix"],
@@ -263,7 +263,7 @@ class _Rollout:
                     self._since[number] = now()
                     await self._explain(number, one)
             if self._left:
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_CHECK_SECONDS)
 
     async def explain(self) -> None:
         """Say why what is left is not done, as far as that has not been said."""

@@ -60,7 +60,7 @@ async def own_kubeconfig(
         yield path
     finally:
         if not kept:
-            with _told(f"{path} could not be removed"):
+            with _reported(f"{path} could not be removed"):
                 async with _locked(path):
                     if _is_written_here(path) and _server_of(path) == server.url:
                         path.unlink()
@@ -82,7 +82,7 @@ async def merged_kubeconfig(path: Path, server: Server) -> AsyncIterator[str]:
     try:
         yield name
     finally:
-        with _told(f"the context {name} could not be taken out of {path}"):
+        with _reported(f"the context {name} could not be taken out of {path}"):
             async with _locked(path):
                 _take_out(path, name, server, before, after)
 
@@ -236,7 +236,7 @@ async def _locked(path: Path) -> AsyncIterator[None]:
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
+def _reported(what: str) -> Iterator[None]:
     """Say on standard error what went wrong: there is nobody left to handle it."""
     try:
         yield

@@ -100,7 +100,7 @@ class Calls:
                 if stream.status == 200:
                     return stream
                 wait = retry_after(stream)
-                error = await _refusal(stream)
+                error = await _error_of(stream)
             if attempt == MAX_RETRIES and (is_connection_lost(error) or isinstance(error, TimeoutError)):
                 return None
             if wait is None or attempt == MAX_RETRIES:
@@ -169,7 +169,7 @@ class Calls:
         await asyncio.sleep(wait)
 
 
-async def _refusal(stream: wire.Stream) -> ApiError:
+async def _error_of(stream: wire.Stream) -> ApiError:
     try:
         body = b"".join([piece async for piece in stream])
     except ConnectionError:

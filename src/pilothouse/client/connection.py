@@ -271,15 +271,15 @@ class RemoteStream:
         if self._size > _HIGH_WATER and not self._paused:
             self._paused = True
             self._connection.pause()
-        self._wake()
+        self._notify()
 
     def end(self, error: ConnectionLost | None) -> None:
         """The connection has nothing more, and why."""
         self._ended = True
         self._error = error
-        self._wake()
+        self._notify()
 
-    def _wake(self) -> None:
+    def _notify(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 

@@ -255,11 +255,11 @@ def is_connection_refused(error: BaseException) -> bool:
 class UndecodableObject(ValueError):
     """The server sent an object that does not fit the view it should be read with."""
 
-    def __init__(self, what: str, problem: str, raw: bytes) -> None:
-        super().__init__(f"{what} cannot be read: {problem}")
+    def __init__(self, what: str, error: str, raw: bytes) -> None:
+        super().__init__(f"{what} cannot be read: {error}")
         self.what = what
         """``replicasets.apps default/web``"""
-        self.problem = problem
+        self.error = error
         """What does not fit, and where: ``Expected `int`, got `str` - at `$.spec.replicas```"""
         self.raw = raw
 

@@ -47,9 +47,9 @@ class InterceptedStream:
         self._error = error
         self._ended = self._stopped = True
         self._closed(self)
-        self.wake()
+        self.notify()
 
-    def wake(self) -> None:
+    def notify(self) -> None:
         """Look again whether something may be delivered."""
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
@@ -80,7 +80,7 @@ class InterceptedStream:
 
     async def _wait(self, due: float) -> None:
         self._reader = self._loop.create_future()
-        timer = self._loop.call_at(due, self.wake) if due > self._loop.time() else None
+        timer = self._loop.call_at(due, self.notify) if due > self._loop.time() else None
         try:
             await self._reader
         finally:
@@ -100,8 +100,8 @@ class InterceptedStream:
                     # One whole line is passed on as the object it came as; the decode memo knows it by that.
                     whole = piece if len(lines) == 1 and not partial and len(piece) == len(line) + 1 else line + b"\n"
                     self._lines.append((due, whole))
-                self.wake()
+                self.notify()
         except ConnectionError as error:
             self._error = error
         self._ended = True
-        self.wake()
+        self.notify()

@@ -246,9 +246,9 @@ Observer = Callable[[Observation], None]
 class Hold:
     """Keeps matching watch events back until ``release``."""
 
-    def __init__(self, criteria: Criteria, wake: Callable[[], None]) -> None:
+    def __init__(self, criteria: Criteria, notify: Callable[[], None]) -> None:
         self.criteria = criteria
-        self._wake = wake
+        self._notify = notify
         self._allowed = 0
         self._open = False
 
@@ -258,7 +258,7 @@ class Hold:
             self._open = True
         else:
             self._allowed += events
-        self._wake()
+        self._notify()
 
     @property
     def may_pass(self) -> bool:
@@ -305,7 +305,7 @@ class Interceptor:
     @contextmanager
     def hold(self, *, resource: str = "", namespace: str = "") -> Iterator[Hold]:
         """No event of matching watches is delivered until ``release``, or the end of the block."""
-        held = Hold(Criteria(resource=resource, namespace=namespace), self._wake)
+        held = Hold(Criteria(resource=resource, namespace=namespace), self._notify)
         self._holds.append(held)
         try:
             yield held
@@ -363,7 +363,7 @@ class Interceptor:
         _wait, action = self._decide(call, request)
         if isinstance(action, Answer):
             self._observe(Opened(call, request, action.response.status))
-            return _Refusal(action.response)
+            return _RejectedWatch(action.response)
         if isinstance(action, Break):
             await self._break(call, request, action)
         if isinstance(action, Replace):
@@ -431,9 +431,9 @@ class Interceptor:
             hold.take()
         return True
 
-    def _wake(self) -> None:
+    def _notify(self) -> None:
         for stream in list(self._streams):
-            stream.wake()
+            stream.notify()
 
     def _forget(self, stream: InterceptedStream) -> None:
         self._streams.pop(stream, None)
@@ -461,7 +461,7 @@ class Interceptor:
 _NO_REQUEST = wire.Request("GET", "")
 
 
-class _Refusal:
+class _RejectedWatch:
     """A watch that was refused (``wire.Stream``)."""
 
     def __init__(self, response: wire.Response) -> None:

@@ -72,7 +72,7 @@ class RemoteTransport:
         self._fixed = fixed
         self._pool_: Pool | None = None
         self._streams: dict[Connection, None] = {}
-        self._look: asyncio.TimerHandle | None = None
+        self._check_streams: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def request(self, request: wire.Request) -> wire.Response:
@@ -101,9 +101,9 @@ class RemoteTransport:
         """Close every connection. What is under way fails with ``ConnectionLost``, what is asked for later, and watches
         that are still connecting, with ``TransportError``."""
         self._closed = True
-        if self._look is not None:
-            self._look.cancel()
-            self._look = None
+        if self._check_streams is not None:
+            self._check_streams.cancel()
+            self._check_streams = None
         streams, self._streams = self._streams, {}
         for connection in streams:
             connection.abort()
@@ -169,8 +169,8 @@ class RemoteTransport:
             raise TransportError("the transport was closed")
         self._streams = {stream: None for stream in self._streams if not stream.lost.done()}
         self._streams[connection] = None
-        if self._look is None:
-            self._look = asyncio.get_running_loop().call_later(self._idle_seconds / 3, self._look_after_streams)
+        if self._check_streams is None:
+            self._check_streams = asyncio.get_running_loop().call_later(self._idle_seconds / 3, self._monitor_streams)
         try:
             return await connection.open_stream(data)
         except BaseException:
@@ -196,11 +196,11 @@ class RemoteTransport:
         if self._contexts is not None and self._contexts.has_changed():
             self._contexts.reload()
 
-    def _look_after_streams(self) -> None:
+    def _monitor_streams(self) -> None:
         """End the watches whose client certificate has been replaced: the API server goes on believing the old one for
         as long as they last. They are opened anew where they were (client-go ``transport/cert_rotation.go``, v0.36:
         "shutting down client connections to start using new credentials")."""
-        self._look = None
+        self._check_streams = None
         self._renew()
         generation = self._generation()
         self._streams = {stream: None for stream in self._streams if not stream.lost.done()}
@@ -208,7 +208,7 @@ class RemoteTransport:
             if stream.generation != generation:
                 stream.abort()
         if self._streams:
-            self._look = asyncio.get_running_loop().call_later(self._idle_seconds / 3, self._look_after_streams)
+            self._check_streams = asyncio.get_running_loop().call_later(self._idle_seconds / 3, self._monitor_streams)
 
     def _generation(self) -> int:
         return self._credentials.generation + (self._contexts.generation if self._contexts is not None else 0)

@@ -72,7 +72,7 @@ class TlsContexts:
         """
         stamps = self._file_stamps()
         if self._context is None or stamps != self._stamps or pair != self._pair:
-            self._look_at_authority()
+            self._read_authority()
             try:
                 made = make_context(self.settings, self._env.now(), pair)
             except ConfigError as error:
@@ -85,7 +85,7 @@ class TlsContexts:
             self._context, self._stamps, self._pair = made, stamps, pair
         return self._context
 
-    def _look_at_authority(self) -> None:
+    def _read_authority(self) -> None:
         """Report what has become of the file, once for each of its changes (client-go ``transport/ca_rotation.go``)."""
         path = self.settings.ca_file
         if self._metrics is None or not path or self.settings.ca_data:
@@ -99,7 +99,7 @@ class TlsContexts:
         except OSError:
             outcome = ("failure", "read_error")
         else:
-            outcome = _judge_authority(found, before)
+            outcome = _verify_authority(found, before)
             if outcome[0] == "success":
                 self._authority = found
         if self._context is not None:
@@ -118,7 +118,7 @@ class TlsContexts:
         return tuple(_stamp(path) for path in (settings.ca_file, settings.certificate_file, settings.key_file) if path)
 
 
-def _judge_authority(found: bytes, before: bytes | None) -> tuple[str, str]:
+def _verify_authority(found: bytes, before: bytes | None) -> tuple[str, str]:
     """Result and reason of a reload."""
     if not found:
         return "failure", "empty"

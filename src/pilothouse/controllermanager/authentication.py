@@ -101,9 +101,9 @@ class Authenticator:
         )
 
     def _verify(self, authorities: Authorities, peer: Peer) -> None:
-        refusal = authorities.refusal(peer.chain or (peer.certificate,), self._env.now())
-        if refusal is not None:
-            raise _Wrong(f"verifying certificate of {peer.common_name!r} failed: x509: {refusal}")
+        verification_error = authorities.verification_error(peer.chain or (peer.certificate,), self._env.now())
+        if verification_error is not None:
+            raise _Wrong(f"verifying certificate of {peer.common_name!r} failed: x509: {verification_error}")
 
 
 def _uid_of(peer: Peer) -> str:

@@ -57,7 +57,7 @@ class _TokenReview(View, frozen=True):
     status: _TokenReviewStatus = _TokenReviewStatus()
 
 
-class Verdict(View, frozen=True):
+class ReviewStatus(View, frozen=True):
     """Whether somebody may do something, and the reason that the API server gave."""
 
     allowed: bool = False
@@ -65,7 +65,7 @@ class Verdict(View, frozen=True):
 
 
 class _AccessReview(View, frozen=True):
-    status: Verdict = Verdict()
+    status: ReviewStatus = ReviewStatus()
 
 
 _TOKEN_REVIEWS = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, _TokenReview)
@@ -151,15 +151,15 @@ class Authorizer:
         self._exact = frozenset(_path(p) for p in always_allow_paths if not p.endswith("*"))
         self._prefixes = tuple(_path(p[:-1]) for p in always_allow_paths if p.endswith("*"))
         self._seconds = {True: authorized_seconds, False: unauthorized_seconds}
-        self._kept: _Kept[Verdict] = _Kept(env)
+        self._kept: _Kept[ReviewStatus] = _Kept(env)
         self._log = Log("authorization")
 
-    async def verdict(self, user: User, verb: str, path: str) -> Verdict:
+    async def review(self, user: User, verb: str, path: str) -> ReviewStatus:
         """Whether the user may do that. Raises ``Unanswered``."""
         if MASTERS in user.groups or path in self._exact or any(path.startswith(p) for p in self._prefixes):
-            return Verdict(allowed=True)
+            return ReviewStatus(allowed=True)
         if self._client is None:
-            return Verdict()
+            return ReviewStatus()
         client = self._client
         spec: dict[str, object] = {
             "user": user.username,
@@ -176,13 +176,13 @@ class Authorizer:
             return known
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         try:
-            verdict = (await _asked(self._env, lambda: client.create(_ACCESS_REVIEWS, body))).status
+            review = (await _asked(self._env, lambda: client.create(_ACCESS_REVIEWS, body))).status
         except Unanswered as error:
             self._log.error("Failed to make webhook authorizer request", error=error)
             raise
         if len(key) < _KEPT_BYTES:
-            self._kept.put(key, verdict, self._seconds[verdict.allowed])
-        return verdict
+            self._kept.put(key, review, self._seconds[review.allowed])
+        return review
 
 
 def _path(path: str) -> str:

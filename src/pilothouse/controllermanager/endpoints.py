@@ -44,20 +44,20 @@ class Endpoints:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         path, method = scope["path"], scope["method"]
-        peer, _refusal = presented_by(scope)
+        peer, _status_error = presented_by(scope)
         user = await self._authenticator.user(peer, scope["headers"])
         if user is None:
-            return _refused(HTTPStatus.UNAUTHORIZED, "Unauthorized", "Unauthorized")
+            return _status(HTTPStatus.UNAUTHORIZED, "Unauthorized", "Unauthorized")
         if user is not ANONYMOUS:
             mark_authenticated(scope)
         try:
-            verdict = await self._authorizer.verdict(user, method.lower(), path)
+            review = await self._authorizer.review(user, method.lower(), path)
         except Unanswered as error:
             return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, f'Internal Server Error: "{path}": {error}\n')
-        if not verdict.allowed:
+        if not review.allowed:
             why = f'forbidden: User "{user.username}" cannot {method.lower()} path "{path}"'
-            reason = f": {verdict.reason}" if verdict.reason else ""
-            return _refused(HTTPStatus.FORBIDDEN, "Forbidden", why + reason)
+            reason = f": {review.reason}" if review.reason else ""
+            return _status(HTTPStatus.FORBIDDEN, "Forbidden", why + reason)
         accept = b", ".join(value for name, value in scope["headers"] if name.lower() == b"accept")
         query = scope.get("query_string", b"").decode("latin-1")
         return await self._pages.answer(
@@ -80,7 +80,7 @@ async def _read(receive: Receive) -> bytes:
             return bytes(body[:_BODY_BYTES])
 
 
-def _refused(status: HTTPStatus, reason: str, message: str) -> Answer:
+def _status(status: HTTPStatus, reason: str, message: str) -> Answer:
     """A ``Status``, as every refusal of the apiserver library is."""
     document = {
         "kind": "Status",

@@ -233,7 +233,7 @@ def _validate(chosen: Mapping[str, bool]) -> Iterable[str]:
             yield f"{name} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
 
 
-def refusal_of(gates: FeatureGates, name: str, follower: str) -> Iterable[str]:
+def unsupported_gate(gates: FeatureGates, name: str, follower: str) -> Iterable[str]:
     """Why this gate can't have its value, if ``follower`` would have to follow it and does not."""
     gate, value = known_gates()[name], gates.enabled(name)
     if value is not gate.default:

@@ -8,7 +8,7 @@ from pilothouse.controllermanager.feature_gates import (
     EFFECTS,
     UNSUPPORTED,
     FeatureGates,
-    refusal_of,
+    unsupported_gate,
 )
 from pilothouse.controllermanager.leader_migration import LeaderMigration
 from pilothouse.controllermanager.metric_settings import MetricSettings
@@ -143,7 +143,7 @@ def unsupported_gates(options: Options, descriptors: Sequence[Descriptor]) -> It
     if not options.leader_election.enabled:
         del found["CoordinatedLeaderElection"]
     for name, who in found.items():
-        yield from refusal_of(options.gates, name, who)
+        yield from unsupported_gate(options.gates, name, who)
 
 
 def not_followed(descriptors: Iterable[Descriptor]) -> dict[str, str]:

@@ -229,11 +229,11 @@ def _tasks_page(request: Request) -> Answer:
     if request.first("debug") == "2":
         parts += [f"task {task.get_name()}:\n{_waiting_in(task)}" for task in tasks]
     else:
-        places: dict[str, list[str]] = {}
+        paths: dict[str, list[str]] = {}
         for task in tasks:
-            places.setdefault(_waiting_in(task), []).append(task.get_name())
+            paths.setdefault(_waiting_in(task), []).append(task.get_name())
         # The most crowded place first: that is usually the question.
-        for place, names in sorted(places.items(), key=lambda item: (-len(item[1]), item[1])):
+        for place, names in sorted(paths.items(), key=lambda item: (-len(item[1]), item[1])):
             shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
             parts.append(f"{len(names)} @ {shown}\n{place}")
     for thread in threads:

@@ -44,15 +44,15 @@ def with_authority(options: Options, bundle: bytes) -> Options:
 def with_signing_authority(options: Options, pair: "Pair") -> Options:
     """The options, with the signers of certificates given this authority. It stays in memory."""
     chosen = options.controller_options.get(SIGNING.name) or SigningOptions()
-    told = msgspec.structs.replace(chosen, pair=pair)
-    return msgspec.structs.replace(options, controller_options={**options.controller_options, SIGNING.name: told})
+    detail = msgspec.structs.replace(chosen, pair=pair)
+    return msgspec.structs.replace(options, controller_options={**options.controller_options, SIGNING.name: detail})
 
 
 def with_signer(options: Options, signer: "Signer") -> Options:
     """The options, with the token controller told to sign as the API server does."""
     chosen = options.controller_options.get(TOKENS.name) or TokenOptions()
-    told = msgspec.structs.replace(chosen, signer=signer)
-    return msgspec.structs.replace(options, controller_options={**options.controller_options, TOKENS.name: told})
+    detail = msgspec.structs.replace(chosen, signer=signer)
+    return msgspec.structs.replace(options, controller_options={**options.controller_options, TOKENS.name: detail})
 
 
 def bundle_of(tls: TlsSettings) -> bytes:

@@ -58,7 +58,7 @@ async def secure_port(
         trust = ClientTrust(env, serving)
         asks = authenticating if not (serving.authentication_skip_lookup or trust.is_complete) else None
         if asks is not None:
-            await _look_up(env, asks, trust, serving)
+            await _lookup(env, asks, trust, serving)
         endpoints = Endpoints(
             pages,
             _authenticator(env, serving, trust, authenticating),
@@ -117,7 +117,7 @@ def _delegate(env: Env, serving: Serving, kubeconfig: str, metrics: RestClientMe
     return Client(transport, env, qps=_DELEGATED_QPS, burst=_DELEGATED_BURST, user_agent=agent, metrics=metrics)
 
 
-async def _look_up(env: Env, client: Client, trust: ClientTrust, serving: Serving) -> None:
+async def _lookup(env: Env, client: Client, trust: ClientTrust, serving: Serving) -> None:
     """Read the cluster's part of the trust once, before the port opens.
 
     A ConfigMap that is not there configures nothing, and ``ClientTrust.follow`` takes it up when it comes. Only what it

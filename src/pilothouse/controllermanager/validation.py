@@ -90,14 +90,14 @@ def _validate_leader_election(election: LeaderElection) -> Iterator[str]:
 
 
 def _validate_versions(parsed: Parsed) -> Iterator[str]:
-    problem, emulated = _minor(parsed["emulated-version"])
-    if problem:
-        yield problem
+    error, emulated = _minor(parsed["emulated-version"])
+    if error:
+        yield error
     elif not _OLDEST_MINOR <= emulated <= MINOR:
         yield f"emulation version 1.{emulated} is not between [1.{_OLDEST_MINOR}, 1.{MINOR}.2]"
-    problem, oldest = _minor(parsed["min-compatibility-version"], default=MINOR - 1)
-    if problem:
-        yield problem
+    error, oldest = _minor(parsed["min-compatibility-version"], default=MINOR - 1)
+    if error:
+        yield error
     elif not _OLDEST_MINOR <= oldest <= max(emulated, MINOR - 1):
         yield f"minCompatibilityVersion version 1.{oldest} is not between [1.{_OLDEST_MINOR}, 1.{emulated}]"
 
@@ -132,8 +132,8 @@ def _validate_serving(parsed: Parsed) -> Iterator[str]:
     for suite in parsed["tls-cipher-suites"]:
         if suite not in CIPHER_SUITES and suite not in INSECURE_CIPHER_SUITES:
             yield f"--tls-cipher-suites: Cipher suite {suite} not supported or doesn't exist"
-    for problem in validate_curves(parsed["tls-curve-preferences"]):
-        yield f"--tls-curve-preferences: {problem}"
+    for error in validate_curves(parsed["tls-curve-preferences"]):
+        yield f"--tls-curve-preferences: {error}"
     for name in ("username-headers", "group-headers", "uid-headers", "extra-headers-prefix", "allowed-names"):
         if any(not value.strip() for value in parsed[f"requestheader-{name}"]):
             yield f'empty value in "requestheader-{name}"'

@@ -5,7 +5,7 @@ command need is imported in a block of its own, at the top of the module that us
 
     with lazy_imports():
         from cryptography import x509
-        from pilothouse.apiserver.handlers import eviction
+        from pilothouse.apiserver.endpoints import eviction
 
 For readers, type checkers and tools that rename these are ordinary import statements. Here each binds a ``LazyModule``:
 its first use (an attribute that is read or set) imports the module and puts it in the place of the proxy, so that every

@@ -81,7 +81,7 @@ class _LoopTime(logging.Filter):
 _loop_time = _LoopTime()
 
 
-class _Told:
+class _LogLine:
     """A message and its values. In the log of whoever knows nothing of values, pytest say, they follow the message."""
 
     __slots__ = ("message", "values")
@@ -114,21 +114,21 @@ class Log:
         """Something that happened, at verbosity ``v``."""
         level = _level(v)
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, _Told(message, values), extra={"values": values}, stacklevel=2)
+            self._logger.log(level, _LogLine(message, values), extra={"values": values}, stacklevel=2)
 
     def warning(self, message: str, /, **values: object) -> None:
         """Something an operator may want to change."""
-        self._logger.warning(_Told(message, values), extra={"values": values}, stacklevel=2)
+        self._logger.warning(_LogLine(message, values), extra={"values": values}, stacklevel=2)
 
     def error(self, message: str, /, *, error: BaseException | None = None, **values: object) -> None:
         """Something that failed; ``error`` is printed as ``err=``."""
         if error is not None:
             values = {"err": str(error) or type(error).__name__, **values}
-        self._logger.error(_Told(message, values), extra={"values": values}, stacklevel=2)
+        self._logger.error(_LogLine(message, values), extra={"values": values}, stacklevel=2)
 
     def exception(self, message: str, /, error: BaseException, **values: object) -> None:
         """An unexpected exception, with its traceback."""
-        self._logger.error(_Told(message, values), exc_info=error, extra={"values": values}, stacklevel=2)
+        self._logger.error(_LogLine(message, values), exc_info=error, extra={"values": values}, stacklevel=2)
 
 
 class KlogFormatter(logging.Formatter):
@@ -168,8 +168,8 @@ class JsonFormatter(logging.Formatter):
 
 
 def _message(record: logging.LogRecord) -> str:
-    told: object = record.msg
-    return told.message if isinstance(told, _Told) else record.getMessage()
+    line: object = record.msg
+    return line.message if isinstance(line, _LogLine) else record.getMessage()
 
 
 def _pairs(values: Mapping[str, object]) -> Iterator[str]:

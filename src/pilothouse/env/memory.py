@@ -42,7 +42,7 @@ def give_back_large_blocks() -> None:
 
 
 _NEW_OBJECTS = 10_000
-_LOOKS = 100
+_CHECKS = 100
 
 
 @contextlib.contextmanager
@@ -60,7 +60,7 @@ def seldom_collecting() -> Iterator[None]:
     if not gc.isenabled() or not 0 < before[0] < _NEW_OBJECTS:
         yield
         return
-    gc.set_threshold(_NEW_OBJECTS, max(before[1], _LOOKS), before[2])
+    gc.set_threshold(_NEW_OBJECTS, max(before[1], _CHECKS), before[2])
     try:
         yield
     finally:

@@ -25,7 +25,7 @@ class TaskGroup:
         self._parent_cancelled_by_us = False
         self._closing = False
         self._failing = False
-        self._wake: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
         self._parent = asyncio.current_task()
@@ -61,8 +61,8 @@ class TaskGroup:
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
-        if not self._tasks and self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        if not self._tasks and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
         if task.cancelled():
             return
         error = task.exception()
@@ -92,15 +92,15 @@ class TaskGroup:
         if error is not None:
             self._fail()
         while self._tasks:
-            self._wake = asyncio.get_running_loop().create_future()
+            self._waiter = asyncio.get_running_loop().create_future()
             try:
-                await self._wake
+                await self._waiter
             except asyncio.CancelledError as cancelled:
                 if not self._parent_cancelled_by_us:
                     propagate_cancel = cancelled
                     self._failing = True
                     self.cancel()
-            self._wake = None
+            self._waiter = None
         self._parent = None
         if propagate_cancel is not None and not self._errors:
             raise propagate_cancel

@@ -171,9 +171,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             waiting = ", ".join(task.get_name() for task in self.tasks)
             raise Stuck(f"nothing can run at {self._time:.3f} s and no timer is set; waiting: {waiting}")
         self._time = timers[0][0]
-        self._wake_due()
+        self._run_due()
 
-    def _wake_due(self) -> None:
+    def _run_due(self) -> None:
         timers = self._timers
         while timers and timers[0][0] <= self._time:
             _when, _count, timer = heapq.heappop(timers)
@@ -187,7 +187,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """Let time pass in which nothing runs, as while somebody keeps a real loop busy. What became due meanwhile runs
         as soon as the caller lets it, in the order in which it was due."""
         self._time += seconds
-        self._wake_due()
+        self._run_due()
 
     # State
 

@@ -110,12 +110,12 @@ def grown(zero: dict[str, Any], new: dict[str, Any], shape: MapType, skip: Colle
 
     Members of the names in ``skip`` are not looked at.
     """
-    places, element = shape.places, shape.element
+    path_elements, element = shape.path_elements, shape.element
     node: FieldSet = {}
     for name, value in new.items():
         if name in skip:
             continue
-        place, type_ = places.get(name) or ("f:" + name, element)
+        place, type_ = path_elements.get(name) or ("f:" + name, element)
         if type_ is None:
             continue
         before = zero.get(name, _ABSENT)
@@ -144,18 +144,18 @@ def _compare_maps(
     added: FieldSet,
     skip: Collection[str] = (),
 ) -> None:
-    places, element = shape.places, shape.element
+    path_elements, element = shape.path_elements, shape.element
     common = 0
     for name, value in new.items():
         before = old.get(name, _ABSENT)
         if before is _ABSENT:
-            place, type_ = places.get(name) or ("f:" + name, element)
+            place, type_ = path_elements.get(name) or ("f:" + name, element)
             if type_ is not None and name not in skip:
                 added[place] = whole(value, type_) if type(value) in _CONTAINERS else LEAF
             continue
         common += 1
         if before != value and name not in skip:
-            place, type_ = places.get(name) or ("f:" + name, element)
+            place, type_ = path_elements.get(name) or ("f:" + name, element)
             if type_ is None:
                 continue
             if type(value) not in _CONTAINERS and type(before) not in _CONTAINERS:
@@ -165,7 +165,7 @@ def _compare_maps(
     if common < len(old):
         for name, value in old.items():
             if name not in new and name not in skip:
-                place, type_ = places.get(name) or ("f:" + name, element)
+                place, type_ = path_elements.get(name) or ("f:" + name, element)
                 if type_ is not None:
                     removed[place] = whole(value, type_)
 
@@ -279,10 +279,10 @@ def whole(value: Any, type_: MergeType) -> FieldSet:
         shape = type_.map
         if not value or shape is None or shape.atomic:
             return LEAF
-        places, element = shape.places, shape.element
+        path_elements, element = shape.path_elements, shape.element
         node: FieldSet = {".": LEAF}
         for name, inner in value.items():
-            found = places.get(name)
+            found = path_elements.get(name)
             # Most values are scalars, and those need no look at their type.
             if found is not None:
                 node[found[0]] = whole(inner, found[1]) if type(inner) in _CONTAINERS else LEAF
@@ -358,14 +358,14 @@ def _list_set(value: list[Any], shape: ListType) -> FieldSet:
 # What is wrong with it ----------------------------------------------------------------------------------------------
 
 
-def problems(value: Any, type_: MergeType, *, duplicates: bool = False) -> list[tuple[str, str]]:
+def all_errors(value: Any, type_: MergeType, *, duplicates: bool = False) -> list[tuple[str, str]]:
     """Where a value does not fit its type: paths, and what is wrong. ``duplicates``: lists may have items twice."""
     found: list[tuple[str, str]] = []
     _check(value, type_, "", duplicates, found)
     return found
 
 
-def problem_text(found: list[tuple[str, str]]) -> str:
+def error_text(found: list[tuple[str, str]]) -> str:
     """Several problems in one text."""
     texts = [f"{path}: {what}" if path else what for path, what in found]
     return texts[0] if len(texts) == 1 else "\n".join(["errors:", *(f"  {text}" for text in texts)])

@@ -2,7 +2,7 @@
 
 A decoder refuses them. What an apply has merged is not decoded but converted (apimachinery
 ``pkg/runtime/converter.go``, ``fromUnstructured``, v0.36), and Go's conversions keep the lowest bits of what is too
-large. ``apiserver.handlers.applying`` comes here with what did not decode.
+large. ``apiserver.endpoints.apply`` comes here with what did not decode.
 """
 
 import operator

@@ -17,7 +17,7 @@ from pilothouse.machinery import field_sets
 from pilothouse.machinery.apply import ApplyConflicts, Filter, Object, Owned, Owners, Versions, apply, update
 from pilothouse.machinery.field_merge import reconciled
 from pilothouse.machinery.field_sets import FieldsError, FieldSet, Path, covers, difference, union
-from pilothouse.machinery.field_walks import compare, field_set, grown, problems
+from pilothouse.machinery.field_walks import all_errors, compare, field_set, grown
 from pilothouse.machinery.merge_types import MergeType
 from pilothouse.machinery.remembered import remembered
 
@@ -509,7 +509,7 @@ def _last_applied_fields(live: Object, versions: Versions) -> FieldSet | None:
     if not isinstance(config, dict) or config.get("apiVersion") != versions.version:
         return None
     type_ = versions.type_of(versions.version)
-    if type_ is None or problems(config, type_) or problems(live, type_):
+    if type_ is None or all_errors(config, type_) or all_errors(live, type_):
         return None
     found = compare(config, live, type_)
     fields = field_set(config, type_)

@@ -18,11 +18,11 @@ Fields = Mapping[str, "MergeType"]
 class MapType:
     """Objects and maps. ``element`` is the type of members that are no field; None when there may be none."""
 
-    __slots__ = ("_make_fields", "atomic", "element", "fields", "places")
+    __slots__ = ("_make_fields", "atomic", "element", "fields", "path_elements")
 
     fields: Fields
     """The fields with types of their own."""
-    places: Mapping[str, tuple[str, "MergeType"]]
+    path_elements: Mapping[str, tuple[str, "MergeType"]]
     """The same, each with its path element."""
 
     def __init__(
@@ -34,10 +34,10 @@ class MapType:
 
     def __getattr__(self, name: str) -> Any:
         # Types refer to each other, so fields are read when first asked for. From then on they are plain attributes.
-        if name not in ("fields", "places"):
+        if name not in ("fields", "path_elements"):
             raise AttributeError(name)
         self.fields = self._make_fields() if self._make_fields is not None else {}
-        self.places = {field: ("f:" + field, type_) for field, type_ in self.fields.items()}
+        self.path_elements = {field: ("f:" + field, type_) for field, type_ in self.fields.items()}
         return getattr(self, name)
 
     def member(self, name: str) -> "MergeType | None":

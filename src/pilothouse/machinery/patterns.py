@@ -30,10 +30,10 @@ _GO_WORDS = {
 
 def _in_go_words(why: str) -> str:
     """RE2 in C++ names the same problems otherwise, and shows where they are without quotes."""
-    problem, _separator, where = why.partition(": ")
-    if problem.startswith("trailing \\"):
-        problem, where = "trailing \\", ""
-    return f"error parsing regexp: {_GO_WORDS.get(problem, problem)}: `{where}`"
+    text_error, _separator, where = why.partition(": ")
+    if text_error.startswith("trailing \\"):
+        text_error, where = "trailing \\", ""
+    return f"error parsing regexp: {_GO_WORDS.get(text_error, text_error)}: `{where}`"
 
 
 @remembered(1024, longest=4096)

@@ -256,15 +256,15 @@ def _delete_in_place(live: list[Any], doomed: list[Any], merge_key: str) -> tupl
 
     Every deletion closes its gap, so that the item that is last at that moment stands there twice.
     """
-    places: dict[Any, list[int]] = {}
+    indexes: dict[Any, list[int]] = {}
     for index, item in enumerate(live):
         if merge_key in item:
-            places.setdefault(_identity(item[merge_key]), []).append(index)
+            indexes.setdefault(_identity(item[merge_key]), []).append(index)
     left: list[Any] = []
     gone: set[int] = set()
     last = len(live) - 1
     for key in doomed:
-        for index in places.get(key, ()):
+        for index in indexes.get(key, ()):
             while last in gone:
                 last -= 1
             left.append(live[last])
@@ -316,12 +316,12 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *
     element = field.type.element or type_
     live, patch = _follow_item_directives(_with_keys(live, field.merge_key, element), patch, field.merge_key)
     merged = list(live)
-    places: dict[Any, int] = {}
+    indexes: dict[Any, int] = {}
     for index, item in enumerate(live):
         if field.merge_key in item:
-            places.setdefault(_identity(item[field.merge_key]), index)
+            indexes.setdefault(_identity(item[field.merge_key]), index)
     for item in patch:
-        index = places.setdefault(_identity(_key_of(item, field.merge_key)), len(merged))
+        index = indexes.setdefault(_identity(_key_of(item, field.merge_key)), len(merged))
         if index == len(merged):
             merged.append(item)
         else:
@@ -370,15 +370,15 @@ def _follow_item_directives(live: list[Any], patch: list[Any], merge_key: str) -
 
 def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequence[Any], merge_key: str) -> list[Any]:
     """``merged`` in the order that the module promises."""
-    patch_places = _places(_keys_of(patch_order, merge_key))
-    live_places = _places(_keys_of(live_order, merge_key))
+    patch_indexes = _indexes(_keys_of(patch_order, merge_key))
+    live_indexes = _indexes(_keys_of(live_order, merge_key))
     keys = _keys_of(merged, merge_key)
-    if _stands_already(keys, patch_places, live_places):
+    if _stands_already(keys, patch_indexes, live_indexes):
         return merged
     from_patch: list[tuple[int, int | None, Any]] = []
     only_live: list[tuple[int, Any]] = []
     for key, item in zip(keys, merged, strict=True):
-        place, live_place = patch_places.get(key), live_places.get(key)
+        place, live_place = patch_indexes.get(key), live_indexes.get(key)
         if place is not None:
             from_patch.append((place, live_place, item))
         else:
@@ -400,16 +400,16 @@ def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequenc
     return result
 
 
-def _stands_already(keys: list[Any], patch_places: dict[Any, int], live_places: dict[Any, int]) -> bool:
+def _stands_already(keys: list[Any], patch_indexes: dict[Any, int], live_indexes: dict[Any, int]) -> bool:
     """Whether all items, given by their keys, were live, in this order, and the patch has those that it names in this
     order too: then there is nothing to sort. So it is with nearly every patch of conditions and the like."""
     last_live = last_patch = -1
     for key in keys:
-        place = live_places.get(key, -1)
+        place = live_indexes.get(key, -1)
         if place <= last_live:
             return False
         last_live = place
-        named = patch_places.get(key)
+        named = patch_indexes.get(key)
         if named is not None:
             if named <= last_patch:
                 return False
@@ -432,12 +432,12 @@ def _key_of(item: Any, merge_key: str) -> Any:
     return item[merge_key]
 
 
-def _places(keys: list[Any]) -> dict[Any, int]:
+def _indexes(keys: list[Any]) -> dict[Any, int]:
     """Where each key stands first."""
-    places: dict[Any, int] = {}
+    indexes: dict[Any, int] = {}
     for index, key in enumerate(keys):
-        places.setdefault(key, index)
-    return places
+        indexes.setdefault(key, index)
+    return indexes
 
 
 _canonical = msgspec.json.Encoder(order="sorted").encode

@@ -85,11 +85,11 @@ def _find_duplicates(value: Any, path: str, errors: dict[str, None]) -> None:
 def _read(body: bytes) -> Any:
     text = body.decode("utf-8", "replace")
     return json.loads(
-        text, object_pairs_hook=_Members, parse_float=_Literal, parse_int=_integer, parse_constant=_refuse
+        text, object_pairs_hook=_Members, parse_float=_Literal, parse_int=_integer, parse_constant=_reject
     )
 
 
-def _refuse(word: str) -> Any:
+def _reject(word: str) -> Any:
     """Python's JSON has words for numbers that are none."""
     raise json.JSONDecodeError("no JSON", word, 0)
 
@@ -133,11 +133,11 @@ class Walk:
         if self._saved is not None:
             raise self._saved
 
-    def _report(self, problems: list[str], what: str, path: str) -> None:
+    def _report(self, all_errors: list[str], what: str, path: str) -> None:
         message = f'{what} field "{path}"'
         if message not in self._seen and len(self.strict_errors) < MAX_STRICT_ERRORS:
             self._seen.add(message)
-            problems.append(path)
+            all_errors.append(path)
             self.strict_errors.append(message)
 
     def _object(

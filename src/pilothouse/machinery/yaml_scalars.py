@@ -79,7 +79,7 @@ def key_text(key: Any) -> str | None:
             return None
 
 
-def key_problem(key: Any, value: Any) -> str:
+def key_error(key: Any, value: Any) -> str:
     """Why ``key_text`` gives none."""
     kind = "%!s(<nil>)" if key is None else "uint64"
     shown = "<nil>" if key is None else f"{key:#x}"
@@ -152,9 +152,9 @@ def _float_key(key: float) -> str:
         single = struct.pack("f", key)
     except OverflowError:
         return ".inf" if key > 0 else "-.inf"
-    places = next(n for n in range(17) if struct.pack("f", float(f"{key:.{n}e}")) == single)
-    shown = f"{key:.{places}e}"
+    decimals = next(n for n in range(17) if struct.pack("f", float(f"{key:.{n}e}")) == single)
+    shown = f"{key:.{decimals}e}"
     exponent = int(shown.partition("e")[2])
     if not -4 <= exponent < _FROM_EXPONENT:
         return shown
-    return f"{float(shown):.{max(0, places - exponent)}f}"
+    return f"{float(shown):.{max(0, decimals - exponent)}f}"

@@ -13,7 +13,7 @@ import yaml
 
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.json_bounds import MAX_DEPTH
-from pilothouse.machinery.yaml_scalars import ScalarError, is_plain_text, key_problem, key_text, resolve, value_shown
+from pilothouse.machinery.yaml_scalars import ScalarError, is_plain_text, key_error, key_text, resolve, value_shown
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FEW, _MANY = 400_000, 4_000_000
@@ -64,8 +64,8 @@ def _described(error: yaml.YAMLError) -> str:
     line = 0 if mark is None else mark.line
     if line and isinstance(error, yaml.scanner.ScannerError):
         line += 1
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
-    return f"line {line}: {problem}" if line else str(problem)
+    text_error = getattr(error, "problem", None) or getattr(error, "reason", None) or error
+    return f"line {line}: {text_error}" if line else str(text_error)
 
 
 class _Frame:
@@ -261,7 +261,7 @@ def _with_text_keys(members: dict[Any, Any]) -> dict[str, Any]:
     for key, value in members.items():
         text = key if type(key) is str else key_text(key[1])
         if text is None:
-            raise YamlError(key_problem(key[1], value))
+            raise YamlError(key_error(key[1], value))
         result[text] = value
     return result
 

@@ -144,7 +144,7 @@ class NodeSimulator:
         if node not in self._index:
             return None
         if self._outages.is_down(node):
-            return ContainerLog(refusal=f'node "{node}" does not answer')
+            return ContainerLog(error=f'node "{node}" does not answer')
         return container_log(pod, container, previous, self._env.now(), commands=self._reads_commands)
 
     def containers(self, pod: Mapping[str, Any], share: Mapping[str, int]) -> Sequence[ContainerUsage] | None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from pilothouse.apiserver.asgi import Receive, Scope, Send
 from pilothouse.apiserver.errors import StatusError
-from pilothouse.apiserver.rendering import failure
+from pilothouse.apiserver.serializers.json import failure
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -24,9 +24,9 @@ def everyone_is_admin(application: App, token: str, hosts: Iterable[str] = ()) -
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope.get("headers")
         if isinstance(headers, list):
-            refusal = _refusal(headers, names)
-            if refusal:
-                await _refuse(refusal, send)
+            error = _check_host(headers, names)
+            if error:
+                await _reject(error, send)
                 return
             if not any(name == b"authorization" for name, _value in headers):
                 scope = {**scope, "headers": [*headers, login]}
@@ -35,7 +35,7 @@ def everyone_is_admin(application: App, token: str, hosts: Iterable[str] = ()) -
     return serve
 
 
-def _refusal(headers: Iterable[tuple[bytes, bytes]], names: Collection[str]) -> str:
+def _check_host(headers: Iterable[tuple[bytes, bytes]], names: Collection[str]) -> str:
     for name, value in headers:
         if name == b"origin":
             return "requests of web pages are not served over plain HTTP"
@@ -63,7 +63,7 @@ def _is_here(host: str, names: Collection[str]) -> bool:
     return True
 
 
-async def _refuse(why: str, send: Send) -> None:
+async def _reject(why: str, send: Send) -> None:
     response = failure(StatusError(403, "Forbidden", why, details={}))
     headers = {**response.headers, "content-length": str(len(response.body))}
     encoded = [(name.encode(), value.encode()) for name, value in headers.items()]

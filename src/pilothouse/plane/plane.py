@@ -121,8 +121,8 @@ class Plane:
         if options is None:
             return None
         if self.cloud is not None:
-            told = {**with_cloud(self.cloud), **options.controller_options}
-            options = msgspec.structs.replace(options, controller_options=told)
+            detail = {**with_cloud(self.cloud), **options.controller_options}
+            options = msgspec.structs.replace(options, controller_options=detail)
         if self.options.on_demand:
             options = msgspec.structs.replace(options, on_demand=True)
         return Manager(

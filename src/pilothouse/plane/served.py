@@ -15,9 +15,9 @@ import msgspec
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.admission.names import WITHOUT_CONTROLLERS
 from pilothouse.apiserver.asgi import Application
-from pilothouse.apiserver.authentication import StaticTokens, TokenLogin
-from pilothouse.apiserver.gateway import Gateway
-from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.authentication.authenticator import StaticTokens, TokenLogin
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.private_files import write_private
@@ -27,7 +27,7 @@ from pilothouse.serving.server import Server
 from pilothouse.storage import MemoryStore, Retention, Store
 
 if TYPE_CHECKING:
-    from pilothouse.apiserver.authentication_config import AuthenticationConfig
+    from pilothouse.apiserver.controllers.cluster_authentication_trust import AuthenticationConfig
     from pilothouse.cel.sandbox import Sandbox
     from pilothouse.plane.plain_http import App
     from pilothouse.serving.certificates import Pair
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 with lazy_imports():
     from cryptography.hazmat.primitives import serialization
 
-    from pilothouse.apiserver import authentication_config
+    from pilothouse.apiserver.controllers import cluster_authentication_trust
     from pilothouse.cel import sandbox
     from pilothouse.plane import plain_http
     from pilothouse.runtime import process_metrics
@@ -108,7 +108,7 @@ class ServedApiServer:
         logins: list[TokenLogin] = [StaticTokens({self.token: ADMIN})]
         if options.token_auth_file:
             logins.append(StaticTokens.read(Path(options.token_auth_file).read_text(encoding="utf-8")))
-        self.gateway = Gateway(
+        self.handler_chain = HandlerChain(
             self.server,
             address=f"{options.host}:{options.port or DEFAULT_PORT}",
             logins=logins,
@@ -121,10 +121,10 @@ class ServedApiServer:
         )
         self._authentication: AuthenticationConfig | None = None
         if self.authority is not None:
-            self._authentication = authentication_config.AuthenticationConfig(self.server, self._trusted)
+            self._authentication = cluster_authentication_trust.AuthenticationConfig(self.server, self._trusted)
             self.server.background["authentication for others"] = self._authentication.run
         self.server.metrics_sources.append(_process_metrics())
-        self._application = Application(env, self.gateway)
+        self._application = Application(env, self.handler_chain)
         self._http = Server(
             self._application if options.secure else self._for_tests(),
             host=options.host,
@@ -160,17 +160,17 @@ class ServedApiServer:
 
     async def start(self) -> None:
         """Listen. Raises ``serving.server.CannotListen``."""
-        await self.gateway.start()
+        await self.handler_chain.start()
         if self._authentication is not None:
             # Before anybody can ask: a manager that starts beside this server ends where it finds none.
             await self._authentication.sync()
         self.server.set_lag(self.options.replica_lag)
         await self._http.start()
-        self.gateway.publish("127.0.0.1" if self.options.host in _ANYWHERE else self.options.host, self.port)
+        self.handler_chain.publish("127.0.0.1" if self.options.host in _ANYWHERE else self.options.host, self.port)
 
     async def stop(self) -> None:
         """Stop listening, end watches cleanly, close the store. Safe to call without ``start``."""
-        self.gateway.stopping()
+        self.handler_chain.stopping()
         await self._application.stop()
         await self._http.stop()
         await self.server.close()

@@ -92,7 +92,7 @@ class Claims(Generic[T]):
         self._on_write = on_write
         self._finalizers = finalizers
         self._checked = False
-        self._refusal: Exception | None = None
+        self._adoption_error: Exception | None = None
 
     async def claim(self, candidates: Iterable[T], *, where: Callable[[T], bool] | None = None) -> list[T]:
         """The candidates that belong to the owner, in their order, adopting and releasing as needed.
@@ -106,14 +106,14 @@ class Claims(Generic[T]):
         for candidate in candidates:
             meta = candidate.metadata
             matches = self._selector.matches(meta.labels) and (where is None or where(candidate))
-            verdict = classify(meta, owner_uid=self._reference.uid, owner_deleting=deleting, matches=matches)
+            decision = classify(meta, owner_uid=self._reference.uid, owner_deleting=deleting, matches=matches)
             try:
-                if verdict is Claim.KEEP:
+                if decision is Claim.KEEP:
                     claimed.append(candidate)
-                elif verdict is Claim.ADOPT:
+                elif decision is Claim.ADOPT:
                     if await self._adopt(meta):
                         claimed.append(candidate)
-                elif verdict is Claim.RELEASE:
+                elif decision is Claim.RELEASE:
                     await self._release(meta)
             except (ApiError, OSError, CannotAdopt) as error:
                 errors.append(error)
@@ -145,14 +145,14 @@ class Claims(Generic[T]):
         if not self._checked:
             self._checked = True
             try:
-                self._refusal = _why_not(self._owner, self._reference.kind, await self._read_live())
+                self._adoption_error = _why_not(self._owner, self._reference.kind, await self._read_live())
             except (ApiError, OSError) as error:
-                self._refusal = error
-        if self._refusal is not None:
+                self._adoption_error = error
+        if self._adoption_error is not None:
             where = f"{child.namespace}/{child.name}" if child.namespace else child.name
             raise CannotAdopt(
-                f"can't adopt {self._kind.kind} {where} ({child.uid}): {self._refusal}"
-            ) from self._refusal
+                f"can't adopt {self._kind.kind} {where} ({child.uid}): {self._adoption_error}"
+            ) from self._adoption_error
 
     def _wrote(self, meta: ObjectMeta) -> None:
         if self._on_write is not None:

@@ -134,13 +134,13 @@ class WorkerPool(Generic[K]):
             except QueueClosed:
                 return
             try:
-                await self._guarded(key)
+                await self._sync_and_recover(key)
             finally:
                 queue.done(key)
             # A reconcile that found nothing to do has not awaited anything; the rest of the program wants its turn.
             await asyncio.sleep(0)
 
-    async def _guarded(self, key: K) -> None:
+    async def _sync_and_recover(self, key: K) -> None:
         try:
             requeue = await self._reconcile(key)
         except (RetryLater, LostLease) as error:

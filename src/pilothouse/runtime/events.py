@@ -96,7 +96,7 @@ class _Group:
         self.messages: dict[str, None] = {}
 
 
-class _Told(msgspec.Struct, frozen=True, gc=False):
+class _Recorded(msgspec.Struct, frozen=True, gc=False):
     """What is to be remembered of an event. Its texts are in the key already; the rest of it would be as much again,
     four thousand times in each component of a busy cluster."""
 
@@ -126,7 +126,7 @@ class Correlator:
     def __init__(self, new_name: "EventNames") -> None:
         self._new_name = new_name
         self._groups: _Lru[_Group] = _Lru(CACHE_ENTRIES)
-        self._seen: _Lru[_Told] = _Lru(CACHE_ENTRIES)
+        self._seen: _Lru[_Recorded] = _Lru(CACHE_ENTRIES)
         self._spam: _Lru[_Bucket] = _Lru(CACHE_ENTRIES)
 
     def correlate(self, event: Occurrence, now: float, at: datetime.datetime) -> Occurrence | None:
@@ -140,7 +140,7 @@ class Correlator:
         passes = self._may_pass((*source, event.type), now)
         if passes and not event.name:
             event = msgspec.structs.replace(event, name=self._new_name.next(about.name, event.last_at))
-        self._seen.put(identity, _Told(event.name, event.first_at, event.count))
+        self._seen.put(identity, _Recorded(event.name, event.first_at, event.count))
         return event if passes else None
 
     def _aggregate(
@@ -216,7 +216,7 @@ class EventRecorder:
         self._log = Log("events")
         self._correlator = Correlator(EventNames(env))
         self._queue: deque[Occurrence] = deque()
-        self._wake: asyncio.Event = asyncio.Event()
+        self._notify: asyncio.Event = asyncio.Event()
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
         self._at_once = at_once
@@ -250,7 +250,7 @@ class EventRecorder:
             )
         )
         self._idle.clear()
-        self._wake.set()
+        self._notify.set()
         if len(self._queue) == ROOM_LIMIT:
             self._room.clear()
         if self._log.enabled(4):
@@ -287,12 +287,12 @@ class EventRecorder:
         if self._at_once == 1:
             await self._follow_queue(self._deliver)
             return
-        places = asyncio.Semaphore(self._at_once)
+        paths = asyncio.Semaphore(self._at_once)
         async with TaskGroup("events") as group:
 
             async def start(event: Occurrence) -> None:
-                await places.acquire()
-                task = group.start(self._deliver_after(self._sending.get(event.name), event, places), name="event")
+                await paths.acquire()
+                task = group.start(self._deliver_after(self._sending.get(event.name), event, paths), name="event")
                 self._sending[event.name] = task
 
             await self._follow_queue(start)
@@ -311,11 +311,11 @@ class EventRecorder:
                     await send(event)
             if not self._sending:
                 self._idle.set()
-            self._wake.clear()
-            await self._wake.wait()
+            self._notify.clear()
+            await self._notify.wait()
 
     async def _deliver_after(
-        self, former: asyncio.Task[None] | None, event: Occurrence, places: asyncio.Semaphore
+        self, former: asyncio.Task[None] | None, event: Occurrence, paths: asyncio.Semaphore
     ) -> None:
         """Deliver it beside others, but not before the last one of its name: that is the same event, counted less."""
         try:
@@ -323,7 +323,7 @@ class EventRecorder:
                 await asyncio.wait([former])
             await self._deliver(event)
         finally:
-            places.release()
+            paths.release()
             if self._sending.get(event.name) is asyncio.current_task():
                 del self._sending[event.name]
             if not self._sending and not self._queue:

@@ -134,7 +134,7 @@ class WorkQueue(Generic[K]):
         if key not in self._processing:
             self._queue.append(key)
             if self._getters:
-                self._wake_one()
+                self._notify_one()
 
     async def get(self) -> K:
         """Wait for the next key and mark it as being worked on.
@@ -154,7 +154,7 @@ class WorkQueue(Generic[K]):
             except asyncio.CancelledError:
                 if getter.done() and not getter.cancelled():
                     if queue:
-                        self._wake_one()  # this wake-up was for a key: hand it on
+                        self._notify_one()  # this wake-up was for a key: hand it on
                 elif getter in self._getters:  # a key that came since has passed it over
                     self._getters.remove(getter)
                 raise
@@ -180,7 +180,7 @@ class WorkQueue(Generic[K]):
         if key in self._dirty:
             self._queue.append(key)
             if self._getters:
-                self._wake_one()
+                self._notify_one()
         elif not self._processing and self._idle is not None and not self._queue:
             self._idle.set_result(None)
             self._idle = None
@@ -248,7 +248,7 @@ class WorkQueue(Generic[K]):
                 self._idle = self._loop.create_future()
             await asyncio.shield(self._idle)
 
-    def _wake_one(self) -> None:
+    def _notify_one(self) -> None:
         getters = self._getters
         while getters:
             getter = getters.popleft()

@@ -156,7 +156,7 @@ def validate_kubelet_client_csr(requested: RequestedNames, usages: Sequence[str]
             return f"{kind} subjectAltNames are not allowed"
     if not requested.common_name.startswith(_NODE_PREFIX):
         return _NO_NODE
-    return _usage_problem(usages, "client auth")
+    return _usage_error(usages, "client auth")
 
 
 def validate_kubelet_serving_csr(requested: RequestedNames, usages: Sequence[str]) -> str | None:
@@ -169,13 +169,13 @@ def validate_kubelet_serving_csr(requested: RequestedNames, usages: Sequence[str
         return "Email subjectAltNames are not allowed"
     if requested.uris:
         return "URI subjectAltNames are not allowed"
-    problem = _usage_problem(usages, "server auth")
-    if problem is None and not requested.common_name.startswith(_NODE_PREFIX):
+    text_error = _usage_error(usages, "server auth")
+    if text_error is None and not requested.common_name.startswith(_NODE_PREFIX):
         return _NO_NODE
-    return problem
+    return text_error
 
 
-def _usage_problem(usages: Sequence[str], purpose: str) -> str | None:
+def _usage_error(usages: Sequence[str], purpose: str) -> str | None:
     # Keys that are not RSA encipher no other keys, so that one may be missing.
     needed = {"digital signature", purpose}
     if set(usages) in (needed, needed | {"key encipherment"}):

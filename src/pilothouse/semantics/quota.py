@@ -151,7 +151,7 @@ class PodEvaluator(Evaluator):
             case "PriorityClass":
                 return scope.allows((obj.get("spec") or {}).get("priorityClassName") or "")
             case "CrossNamespacePodAffinity":
-                return _looks_into_other_namespaces(obj.get("spec") or {})
+                return _selects_other_namespaces(obj.get("spec") or {})
         return False
 
     def lacking(self, required: Sequence[str], obj: Json) -> str:
@@ -221,7 +221,7 @@ def _is_best_effort(pod: Json, *, pod_level: bool) -> bool:
     return True
 
 
-def _looks_into_other_namespaces(spec: Json) -> bool:
+def _selects_other_namespaces(spec: Json) -> bool:
     affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
         terms: Json = affinity.get(kind) or {}

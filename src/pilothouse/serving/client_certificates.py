@@ -40,7 +40,7 @@ class Authorities:
         except ValueError as error:
             raise ValueError(f"the client authority is not a PEM certificate: {error}") from error
 
-    def refusal(self, chain: Sequence[bytes], now: datetime.datetime) -> str | None:
+    def verification_error(self, chain: Sequence[bytes], now: datetime.datetime) -> str | None:
         """Why the certificate, first in the chain as the client sent it (DER), is not believed; None when it is."""
         if not chain:
             return "no certificate was shown"
@@ -50,7 +50,7 @@ class Authorities:
                 costly = _costly(certificate)
                 if costly is not None:
                     return costly
-            return _Search(self._roots, others, now).refusal(leaf)
+            return _Search(self._roots, others, now).verification_error(leaf)
         except (ValueError, TypeError) as error:
             return f"it can't be read: {error}"
 
@@ -67,7 +67,7 @@ class _Search:
         self._signatures = 0.0
         self._reason = "signed by unknown authority"
 
-    def refusal(self, leaf: "x509.Certificate") -> str | None:
+    def verification_error(self, leaf: "x509.Certificate") -> str | None:
         unfit = self._unfit(leaf)
         if unfit is not None:
             return unfit

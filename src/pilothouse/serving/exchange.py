@@ -64,11 +64,11 @@ class Exchange:
         "_begun",
         "_body",
         "_chunked",
+        "_end_sent",
         "_ended",
         "_expected",
         "_head",
         "_size",
-        "_told_end",
         "_waiter",
         "_wants_continue",
         "_wire",
@@ -97,7 +97,7 @@ class Exchange:
         self._body: list[bytes] = []
         self._size = 0
         self._ended = False
-        self._told_end = False
+        self._end_sent = False
         self._waiter: asyncio.Future[None] | None = None
         self._begun = False
         self._head = b""
@@ -112,19 +112,19 @@ class Exchange:
         """A piece of the body. False when no more should be read for now."""
         self._body.append(piece)
         self._size += len(piece)
-        self._wake()
+        self._notify()
         return self._size <= READ_AHEAD
 
     def feed_end(self) -> None:
         """The body is complete."""
         self._ended = True
-        self._wake()
+        self._notify()
 
     def disconnect(self) -> None:
         """The client is gone. A streamed answer is cancelled; any other runs to its end, because half a write helps
         nobody."""
         self.disconnected = True
-        self._wake()
+        self._notify()
         if self.streaming is not None:
             self.streaming.cancel()
 
@@ -158,8 +158,8 @@ class Exchange:
             if not (self._body or self._ended):
                 self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         while not (self.disconnected or self.complete):
-            if self._body or (self._ended and not self._told_end):
-                self._told_end = self._ended
+            if self._body or (self._ended and not self._end_sent):
+                self._end_sent = self._ended
                 body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
                 self._body, self._size = [], 0
                 if not self._ended:
@@ -198,7 +198,7 @@ class Exchange:
         if not more:
             self.complete = True
             self.streaming = None
-            self._wake()
+            self._notify()
             if not self.disconnected:
                 if not self.keep_alive:
                     self._wire.close()
@@ -206,7 +206,7 @@ class Exchange:
 
     # Parts
 
-    def _wake(self) -> None:
+    def _notify(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -57,11 +57,11 @@ class State:
     """What the connections of one server share, and which of them are whose (``limits``)."""
 
     def __init__(
-        self, app: App, clock: Clock, limits: Limits, refuses: Callable[[Peer], str | None] | None = None
+        self, app: App, clock: Clock, limits: Limits, verify: Callable[[Peer], str | None] | None = None
     ) -> None:
         self.app = app
         self.limits = limits
-        self.refuses = refuses
+        self.verify = verify
         """Why a client certificate is not believed, or None; None itself where nobody is asked for one."""
         self.stopping = False
         self.entered: dict[Connection, socket.socket] = {}
@@ -97,7 +97,7 @@ class State:
             self.newcomers.pop(connection, None)
             self.strangers.pop(connection, None)
             self.release_head(connection)
-            self._tell_room()
+            self._resume_writing()
 
     def hold_head(self, connection: "Connection", size: int) -> None:
         """A head that is not complete has so many bytes by now."""
@@ -117,7 +117,7 @@ class State:
             self.strangers.pop(connection, None)
             with contextlib.suppress(OSError):
                 self.entered[connection].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_OF_KNOWN)
-            self._tell_room()
+            self._resume_writing()
 
     def answered(self, connection: "Connection") -> bool:
         """A request on the connection was answered. Says whether it is still a stranger's."""
@@ -132,10 +132,10 @@ class State:
         if len(strangers) > self.limits.strangers:
             _log.info("Closing a connection that nobody has logged in on, to make room", v=2)
             next((one for one in strangers if one.takes_much), next(iter(strangers))).drop()
-        self._tell_room()
+        self._resume_writing()
         return connection in strangers
 
-    def _tell_room(self) -> None:
+    def _resume_writing(self) -> None:
         if self.on_room is not None:
             self.on_room()
 
@@ -304,11 +304,11 @@ class Connection(asyncio.Protocol):
         self._idle_timer = self._loop.call_later(self._idle_seconds, self._close_if_idle)
 
     def _shown(self, peer: Peer | None) -> dict[str, Any]:
-        refuses = self._state.refuses
-        refusal = refuses(peer) if peer is not None and refuses is not None else None
-        if refusal is not None:
-            _log.info("Client certificate is not believed", v=2, err=refusal)
-        return {"peer": peer, "refusal": refusal}
+        verify = self._state.verify
+        verification_error = verify(peer) if peer is not None and verify is not None else None
+        if verification_error is not None:
+            _log.info("Client certificate is not believed", v=2, err=verification_error)
+        return {"peer": peer, "refusal": verification_error}
 
     def connection_lost(self, error: Exception | None) -> None:
         state = self._state
@@ -417,7 +417,7 @@ class Connection(asyncio.Protocol):
             self._wants_continue = True
         self._headers.append((name, value))
         if len(self._headers) > _HEADERS:
-            self._refuse(431, b"Request Header Fields Too Large")
+            self._reject(431, b"Request Header Fields Too Large")
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -475,19 +475,19 @@ class Connection(asyncio.Protocol):
         """As Go's server: one host, or none before HTTP/1.1 (``net/http``, ``conn.readRequest``)."""
         hosts = self._hosts
         if version not in ("1.1", "1.0"):
-            self._refuse(505, b"HTTP Version Not Supported")
+            self._reject(505, b"HTTP Version Not Supported")
         if len(hosts) > 1:
-            self._refuse(400, b"Bad Request: too many Host headers")
+            self._reject(400, b"Bad Request: too many Host headers")
         if not hosts:
             if version != "1.0":
-                self._refuse(400, b"Bad Request: missing required Host header")
+                self._reject(400, b"Bad Request: missing required Host header")
         elif _HOST(hosts[0]) is None:
-            self._refuse(400, b"Bad Request: malformed Host header")
+            self._reject(400, b"Bad Request: malformed Host header")
 
-    def _refuse(self, status: int, phrase: bytes) -> None:
+    def _reject(self, status: int, phrase: bytes) -> None:
         """Stop the parser that called; ``_break_off`` answers."""
         self._fault = (status, phrase)
-        raise _RefusedError
+        raise _RejectedError
 
     def _close_in(self, seconds: float) -> None:
         self._be_on_time()
@@ -569,7 +569,7 @@ class Connection(asyncio.Protocol):
             self._idle_timer = self._loop.call_later(left, self._close_if_idle)
 
 
-class _RefusedError(Exception):
+class _RejectedError(Exception):
     """Stops the parser at a request that is not served."""
 
 

@@ -90,7 +90,7 @@ class Server:
                 self._app,
                 clock,
                 bounds,
-                None if tls is None else lambda peer: tls.refusal(peer, clock.now()),
+                None if tls is None else lambda peer: tls.verification_error(peer, clock.now()),
             )
             self._listener = listener.Listener(listening, state, bounds, tls.context if tls is not None else None)
             self._listener.start()

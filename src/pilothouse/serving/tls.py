@@ -28,7 +28,7 @@ from pilothouse.serving.peer import Peer
 with lazy_imports():
     import tempfile  # not for those whose certificates are files
 
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 
 _log = Log("serving")
 
@@ -112,7 +112,7 @@ class ServerTls:
         self._named = tuple(named)
         self._authorities = Authorities(client_authority) if client_authority else None
         self._files = tuple(source for source in (default, *named) if isinstance(source, Files))
-        self._looked_at = float("-inf")
+        self._checked_at = float("-inf")
         self._stamps: tuple[tuple[int, ...], ...] = ()
         door = _Door(ssl.PROTOCOL_TLS_SERVER)
         door.owner = self
@@ -140,17 +140,17 @@ class ServerTls:
         self._authorities = Authorities(client_authority) if client_authority else None
         self._newest = self._made()
 
-    def refusal(self, peer: Peer, now: datetime.datetime) -> str | None:
+    def verification_error(self, peer: Peer, now: datetime.datetime) -> str | None:
         """Why a client's certificate is not believed, or None."""
         if self._authorities is None:
             return "no client authority"
-        return self._authorities.refusal(peer.chain or (peer.certificate,), now)
+        return self._authorities.verification_error(peer.chain or (peer.certificate,), now)
 
     def newest(self) -> ssl.SSLContext:
         """The context for a connection that begins now."""
         now = asyncio.get_running_loop().time()
-        if self._files and now - self._looked_at >= _LOOK_SECONDS:
-            self._looked_at = now
+        if self._files and now - self._checked_at >= _CHECK_SECONDS:
+            self._checked_at = now
             try:
                 if self.reload():
                     _log.info("Serving certificate reloaded")

@@ -133,9 +133,9 @@ class SqliteFile:
                 raise
 
     def _read(self, connection: sqlite3.Connection) -> list[Record]:
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise DamagedStore(self.path, verdict)
+        (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if result != "ok":
+            raise DamagedStore(self.path, result)
         records: dict[str, Record] = {}
         newest = 0
         for created, revision, key, checksum, value in connection.execute(

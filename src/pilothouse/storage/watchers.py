@@ -35,8 +35,8 @@ class Watcher:
         "_closed",
         "_index",
         "_pending",
+        "_waiter",
         "_waiting",
-        "_wake",
         "capacity",
         "overrun",
         "prefix",
@@ -48,7 +48,7 @@ class Watcher:
         self._pending: list[list[Change]] = [backlog] if backlog else []
         self._waiting = len(backlog)
         self._bytes = size_of(backlog)
-        self._wake: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
         self._closed = False
         self.prefix = prefix
         self.capacity = capacity
@@ -82,12 +82,12 @@ class Watcher:
         """Return once there may be something to ``take``, the watcher has ended, or somebody called ``nudge``."""
         if self._pending or self._closed or self.overrun:
             return
-        assert self._wake is None, "a watcher has one reader"
-        self._wake = asyncio.get_running_loop().create_future()
+        assert self._waiter is None, "a watcher has one reader"
+        self._waiter = asyncio.get_running_loop().create_future()
         try:
-            await self._wake
+            await self._waiter
         finally:
-            self._wake = None
+            self._waiter = None
 
     def nudge(self) -> None:
         """Let a reader that waits in ``changed`` look around."""
@@ -128,9 +128,9 @@ class Watcher:
         self._notify()
 
     def _notify(self) -> None:
-        wake = self._wake
-        if wake is not None and not wake.done():
-            wake.set_result(None)
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
 
 def size_of(changes: list[Change]) -> int:

@@ -28,7 +28,7 @@ from pilothouse.nodes import Profile
 from pilothouse.plane import LocalClients, Plane, PlaneOptions
 from pilothouse.plane.plane import ADMIN
 from pilothouse.storage import MemoryStore
-from pilothouse.testing.beginning import Beginning
+from pilothouse.testing.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import pytest
@@ -77,10 +77,10 @@ class AsyncCluster:
     """
 
     def __init__(
-        self, plane: Plane, beginning: Beginning, *, namespace: str = "default", served: "Served | None" = None
+        self, plane: Plane, snapshot: Snapshot, *, namespace: str = "default", served: "Served | None" = None
     ) -> None:
         self.plane = plane
-        self._beginning = beginning
+        self._snapshot = snapshot
         self.namespace = namespace
         """Where objects without a namespace of their own are looked for and created. Empty is not allowed."""
         self.client: Client = plane.client(agent="pilothouse-testing")
@@ -99,7 +99,7 @@ class AsyncCluster:
 
     def in_namespace(self, name: str) -> "AsyncCluster":
         """The same plane, seen from another namespace."""
-        return AsyncCluster(self.plane, self._beginning, namespace=name, served=self._served)
+        return AsyncCluster(self.plane, self._snapshot, namespace=name, served=self._served)
 
     async def new_namespace(self, prefix: str = "test-") -> "AsyncCluster":
         """Make a namespace of its own, for one test."""
@@ -155,9 +155,9 @@ class AsyncCluster:
         """
         try:
             async with asyncio.timeout(seconds):
-                await self._beginning.restore()
+                await self._snapshot.restore()
         except TimeoutError:
-            left = ", ".join(self._beginning.remains()) or "nothing"
+            left = ", ".join(self._snapshot.remains()) or "nothing"
             raise Timeout(f"the plane is not as at its beginning after {seconds:g} s; what remains: {left}") from None
 
     async def create(self, manifest: Mapping[str, Any] | str) -> Object:
@@ -360,7 +360,7 @@ async def async_plane(
         running = group.start(plane.run(), name="plane")
         try:
             await plane.wait_ready()
-            yield AsyncCluster(plane, Beginning(plane), served=served)
+            yield AsyncCluster(plane, Snapshot(plane), served=served)
         finally:
             running.cancel()
 

@@ -207,7 +207,7 @@ def _hosts(plane: AttackedPlane) -> None:
 
 
 def _tokens(plane: AttackedPlane) -> None:
-    """Tokens with odd parts; other heads are in ``tests/apiserver/test_logins.py``."""
+    """Tokens with odd parts; other heads are in ``tests/apiserver/authentication/test_authenticator.py``."""
     for head in (b'{"alg":"ES256","kid":["a"]}', b'{"alg":"ES256","kid":{}}', b'{"x":' + b"[" * 20_000):
         token = ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in (head, b"{}", b"x" * 64))
         assert plane.ask("GET", "/api/v1/secrets", token=token).status == 401

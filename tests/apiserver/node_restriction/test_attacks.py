@@ -11,7 +11,7 @@ from tests.apiserver.api import STRATEGIC, Answer, Api, pod
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.admission.names import default_plugins
-from pilothouse.apiserver.gateway import Gateway
+from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.controllermanager.options import Options
 from pilothouse.env import Env
 from pilothouse.nodes.stages import load_stages
@@ -30,8 +30,8 @@ WITH_SECRET = [{"name": "v", "secret": {"secretName": "password"}}]
 async def attacked(env: Env, attack: Callable[[Api], Awaitable[Answer]]) -> Answer:
     """The answer to what the node n1 does, in a cluster with a node n2, a pod on each, and a Secret of neither."""
     api = Api(env, ServerOptions(admission_plugins=PLUGINS))
-    gateway = Gateway(api.server, address="", authorization=MODES)
-    await gateway.start()
+    handler_chain = HandlerChain(api.server, address="", authorization=MODES)
+    await handler_chain.start()
     await api.made("/api/v1/nodes", {"metadata": {"name": "n1"}})
     await api.made("/api/v1/nodes", {"metadata": {"name": "n2"}})
     await api.made("/api/v1/namespaces/default/secrets", {"metadata": {"name": "password"}, "data": {"p": "eHg="}})
@@ -177,7 +177,7 @@ async def plane_under_rights(env: Env, **options: Any) -> Plane:
     plugins = default_plugins(authorization=MODES, service_accounts=True)
     store = MemoryStore(env)
     server = ApiServer(env, store, options=ServerOptions(admission_plugins=plugins))
-    await Gateway(server, address="", authorization=MODES).start()
+    await HandlerChain(server, address="", authorization=MODES).start()
     return Plane(env, store, PlaneOptions(nodes=2, **options), server=server)
 
 

@@ -18,7 +18,7 @@ from pilothouse.apiserver.admission.node_restriction.nodes import (
     KUBELET_LABELS,
     modified_labels,
 )
-from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.authentication.identity import Identity
 
 
 def allowed_labels(value: str = "value") -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 from tests.apiserver.api import Object
 from tests.apiserver.node_restriction.writes import EXISTING, Decides, Stored, admit, expect, make_pod
 
-from pilothouse.apiserver.authorization import Attributes
+from pilothouse.apiserver.authorization.authorizer import Attributes
 
 DRIVER, AZURE = "com.example.csi.mydriver", "file.csi.azure.com"
 FOO = ("foo",)

@@ -10,9 +10,9 @@ from tests.apiserver.api import Object
 from pilothouse.apiserver import ApiServer
 from pilothouse.apiserver.admission.chain import Admission
 from pilothouse.apiserver.admission.node_restriction.plugin import NodeRestriction
-from pilothouse.apiserver.authorization import Attributes, Decision, Rule
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes, Decision, Rule
 from pilothouse.apiserver.errors import StatusError
-from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.resources import ResourceInfo, storage_prefix
 from pilothouse.env import Env
 from pilothouse.env.virtual import run

@@ -12,7 +12,7 @@ from tests.apiserver.attacks.attacked_plane import USER_TOKEN
 from tests.apiserver.raw_requests.mutations import change_bytes, change_text, change_value, dump, odd_text, odd_value
 from tests.apiserver.raw_requests.seeds import NAMESPACE, Seed, load
 
-from pilothouse.apiserver.presentation.protobuf import encode_object, has_protobuf
+from pilothouse.apiserver.serializers.protobuf import encode_object, has_protobuf
 
 JSON = "application/json"
 YAML = "application/yaml"

@@ -17,10 +17,10 @@ from pilothouse.api.certificates import (
     CertificateSigningRequestSpec,
     CertificateSigningRequestStatus,
 )
-from pilothouse.apiserver.authentication import Authenticator
-from pilothouse.apiserver.authorization import AlwaysAllow, Attributes, Decision
-from pilothouse.apiserver.identity import Identity
-from pilothouse.apiserver.reviews import register
+from pilothouse.apiserver.authentication.authenticator import Authenticator
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import AlwaysAllow, Attributes, Decision
+from pilothouse.apiserver.endpoints.reviews import register
 from pilothouse.client import Client
 from pilothouse.client.interceptor import Action, Rule, conflict, fail
 from pilothouse.controllers.identity.certificatesigningrequest_approving import DESCRIPTOR

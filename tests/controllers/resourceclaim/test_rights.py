@@ -10,7 +10,7 @@ from tests.controllers.device_taint_eviction import test_component as evictions
 from tests.controllers.node_world import PODS, World
 from tests.controllers.resourceclaim import test_component as claims
 
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 from pilothouse.controllers.devices.device_taint_eviction import DESCRIPTOR as DEVICE_TAINT_EVICTION
 from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR as RESOURCE_CLAIM
 from pilothouse.runtime import Descriptor

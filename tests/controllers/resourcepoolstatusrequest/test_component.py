@@ -19,7 +19,7 @@ from tests.controllers.resourcepoolstatusrequest.pools import (
     slice_doc,
 )
 
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 from pilothouse.client.errors import NotFound
 from pilothouse.client.interceptor import Action, Rule, conflict, fail, lose_answer
 from pilothouse.controllers.devices.resourcepoolstatusrequest import DESCRIPTOR

@@ -7,9 +7,9 @@ from tests.controllers import node_world
 from tests.controllers.storage_version_migrator.test_component import SERVER, UNTIL_DONE, how_it_ended, prepare
 from tests.controllers.storage_version_migrator.widgets import MIGRATIONS, migration, widgets
 
-from pilothouse.apiserver.authorization import Attributes, RbacAuthorizer
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
-from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes, RbacAuthorizer
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR
 from pilothouse.env import Env

@@ -7,10 +7,10 @@ besides the right to the subresource, callers need the verb on ``signers`` of th
 import base64
 import binascii
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
-from pilothouse.apiserver.authorization import Attributes
+from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
+from pilothouse.apiserver.authentication.identity import MASTERS, Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.identity import MASTERS, Identity
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.go_text import quote
 
@@ -38,7 +38,7 @@ class _ForSigners(Plugin):
 
     def _ask(self, write: Admission, verb: str, signer: str, what: str) -> None:
         if not may(self._core, write.identity, verb, signer):
-            raise refused(write, f"user not permitted to {verb} {what} {quote(signer)}")
+            raise new_forbidden(write, f"user not permitted to {verb} {what} {quote(signer)}")
 
 
 def _is_request(write: Admission, operation: str, subresource: str) -> bool:
@@ -106,9 +106,9 @@ class CertificateSubjectRestriction(Plugin):
         try:
             organizations = _organizations(spec.get("request") or "")
         except ValueError as error:
-            raise refused(write, f"failed to parse CSR: {error}") from None
+            raise new_forbidden(write, f"failed to parse CSR: {error}") from None
         if MASTERS in organizations:
-            raise refused(write, f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")
+            raise new_forbidden(write, f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")
 
 
 def _organizations(request: str) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.identity import Identity
+from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
 
@@ -36,7 +36,7 @@ class Admission(msgspec.Struct):
         return self.obj if info.resource == "pods" and not info.group and not self.subresource else None
 
 
-def refused(write: Admission, why: str) -> errors.StatusError:
+def new_forbidden(write: Admission, why: str) -> errors.StatusError:
     """The 403 of a plugin. An object whose name is still to be generated goes by the beginning of its name (apiserver
     ``pkg/admission/errors.go``, v0.36)."""
     meta = {} if write.obj is None else write.obj.get("metadata") or {}

@@ -30,11 +30,11 @@ class DeviceAdminAccess(Plugin):
             return
         where = _status(write.obj, write.old or {}) if write.subresource == "status" else ""
         if write.old is None:
-            where = _wish(write.obj)
+            where = _admin_access_path(write.obj)
         if where and not self._is_labelled(write.namespace):
             name = str(write.obj["metadata"].get("name") or "")
-            problem = field_errors.forbidden(f"{where}.adminAccess", _WHY)
-            raise errors.invalid(write.info.group, write.info.kind, name, [problem])
+            error = field_errors.forbidden(f"{where}.adminAccess", _WHY)
+            raise errors.invalid(write.info.group, write.info.kind, name, [error])
 
     def _is_labelled(self, namespace: str) -> bool:
         record = self._store.staged(_NAMESPACES + namespace)
@@ -42,7 +42,7 @@ class DeviceAdminAccess(Plugin):
         return bool(labels.get(_LABEL) == "true")
 
 
-def _wish(obj: Object) -> str:
+def _admin_access_path(obj: Object) -> str:
     """The first request with such access, by the path that upstream gives it in claims and templates alike."""
     spec = obj.get("spec") or {}
     spec = spec.get("spec") or spec

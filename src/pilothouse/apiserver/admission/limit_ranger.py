@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.quantities import Quantity, parse_quantity
 from pilothouse.semantics.pod_amounts import Amounts, amounts, pod_amounts
@@ -68,10 +68,10 @@ class LimitRanger(Plugin):
             return
         for limits in self._bounded(write):
             assert write.obj is not None, "concerned only with objects"
-            found = pod_problems if write.info.resource == "pods" else claim_problems
-            problems = list(dict.fromkeys(found(write.obj, limits)))
-            if problems:
-                raise refused(write, problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+            found = pod_errors if write.info.resource == "pods" else claim_errors
+            all_errors = list(dict.fromkeys(found(write.obj, limits)))
+            if all_errors:
+                raise new_forbidden(write, all_errors[0] if len(all_errors) == 1 else f"[{', '.join(all_errors)}]")
 
     def _bounded(self, write: Admission) -> list[tuple[Limit, ...]]:
         """The limits of the namespace; refuses an object that would be compared with too many amounts."""
@@ -82,7 +82,7 @@ class LimitRanger(Plugin):
         asked = sum(len(given or ()) for one in containers for given in (one.get("resources") or {}).values())
         amounts_compared = bounds * max(1, len(containers)) + asked * sum(map(len, found))
         if amounts_compared > MOST_AMOUNTS:
-            raise refused(
+            raise new_forbidden(
                 write,
                 f"the limits of its namespace take {amounts_compared} comparisons of amounts, and at most "
                 f"{MOST_AMOUNTS} are made",
@@ -144,7 +144,7 @@ def set_defaults(pod: Object, limits: tuple[Limit, ...]) -> None:
         meta["annotations"] = {**(meta.get("annotations") or {}), ANNOTATION: note}
 
 
-def pod_problems(pod: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
+def pod_errors(pod: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
     """Why the limits refuse the pod."""
     spec: Object = pod.get("spec") or {}
     for limit in limits:
@@ -153,12 +153,12 @@ def pod_problems(pod: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
                 for container in spec.get(field) or ():
                     resources = container.get("resources") or {}
                     asked, most = amounts(resources.get("requests")), amounts(resources.get("limits"))
-                    yield from _problems(limit, asked, most)
+                    yield from _validate(limit, asked, most)
         elif limit.type == "Pod":
-            yield from _problems(limit, pod_amounts(spec, "requests"), pod_amounts(spec, "limits"))
+            yield from _validate(limit, pod_amounts(spec, "requests"), pod_amounts(spec, "limits"))
 
 
-def claim_problems(claim: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
+def claim_errors(claim: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
     """Why the limits refuse the claim. Only its requests count, also against the maximum."""
     asked = amounts((((claim.get("spec") or {}).get("resources")) or {}).get("requests"))
     for limit in limits:
@@ -172,7 +172,7 @@ def claim_problems(claim: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
                     yield f"{usage}, but request is {asked[name]}"
 
 
-def _problems(limit: Limit, asked: Amounts, most: Amounts) -> Iterator[str]:
+def _validate(limit: Limit, asked: Amounts, most: Amounts) -> Iterator[str]:
     yield from _too_small(limit, asked, most)
     for name, bound in _sorted(limit.max):
         usage = f"maximum {name} usage per {limit.type} is {bound}"

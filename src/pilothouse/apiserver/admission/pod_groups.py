@@ -4,7 +4,7 @@ After kubernetes' ``plugin/pkg/admission/scheduling/podgroupprotection`` and ``p
 Both are there only while gate ``GenericWorkload`` is on.
 """
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.storage import Store
@@ -44,12 +44,12 @@ class PodGroupWorkloadExists(Plugin):
         name, wanted = reference.get("workloadName") or "", reference.get("podGroupTemplateName") or ""
         record = self._store.staged(f"{_WORKLOADS}{write.namespace}/{name}")
         if record is None:
-            raise refused(write, f'PodGroup rejected: Workload "{name}" not found')
+            raise new_forbidden(write, f'PodGroup rejected: Workload "{name}" not found')
         workload = decode(record.value)
         if workload["metadata"].get("deletionTimestamp"):
-            raise refused(write, f'PodGroup rejected: Workload "{name}" is being deleted')
+            raise new_forbidden(write, f'PodGroup rejected: Workload "{name}" is being deleted')
         if all(template.get("name") != wanted for template in workload["spec"].get("podGroupTemplates") or ()):
-            raise refused(write, f'PodGroup rejected: PodGroupTemplate "{wanted}" not found in Workload "{name}"')
+            raise new_forbidden(write, f'PodGroup rejected: PodGroupTemplate "{wanted}" not found in Workload "{name}"')
 
 
 def _new_group(write: Admission) -> Object | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
 from pilothouse.apiserver.objects import decode, encode_object
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.env import Env
@@ -126,9 +126,9 @@ class ResourceQuota(Plugin):
                 continue
             lacking = evaluator.lacking(names, obj)
             if lacking:
-                raise refused(write, f"failed quota: {quota.name}: {lacking}")
+                raise new_forbidden(write, f"failed quota: {quota.name}: {lacking}")
             if any(name not in quota.used for name in names):
-                raise refused(write, f"status unknown for quota: {quota.name}, resources: {','.join(names)}")
+                raise new_forbidden(write, f"status unknown for quota: {quota.name}, resources: {','.join(names)}")
             concerned.append(quota)
         if not concerned:
             return []
@@ -136,7 +136,7 @@ class ResourceQuota(Plugin):
         usage = evaluator.usage(obj, now)
         negative = sorted(name for name, amount in usage.items() if amount < _ZERO)
         if negative:
-            raise refused(write, f"quota usage is negative for resource(s): {','.join(negative)}")
+            raise new_forbidden(write, f"quota usage is negative for resource(s): {','.join(negative)}")
         more = usage if old is None else _growth(usage, evaluator.usage(old, now))
         charged = []
         for quota in concerned:
@@ -183,5 +183,5 @@ def _within(write: Admission, quota: Quota, delta: Amounts) -> Amounts:
             ",".join(f"{name}={listed[name]}" for name in exceeded if name in listed)
             for listed in (delta, quota.used, quota.hard)
         )
-        raise refused(write, f"exceeded quota: {quota.name}, requested: {asked}, used: {so_far}, limited: {most}")
+        raise new_forbidden(write, f"exceeded quota: {quota.name}, requested: {asked}, used: {so_far}, limited: {most}")
     return used

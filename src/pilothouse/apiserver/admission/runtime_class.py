@@ -5,7 +5,7 @@ After kubernetes' ``plugin/pkg/admission/runtimeclass/admission.go`` and ``pkg/u
 
 from typing import Any
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.semantics.pod_amounts import amounts
@@ -33,7 +33,7 @@ class RuntimeClass(Plugin):
         fixed = (found.get("overhead") or {}).get("podFixed")
         if fixed:
             if spec.get("overhead") and amounts(spec["overhead"]) != amounts(fixed):
-                raise refused(write, _DIFFERS)
+                raise new_forbidden(write, _DIFFERS)
             spec["overhead"] = dict(fixed)
         scheduling = found.get("scheduling")
         if scheduling:
@@ -47,9 +47,11 @@ class RuntimeClass(Plugin):
         fixed = None if found is None else (found.get("overhead") or {}).get("podFixed")
         if fixed:
             if amounts(spec.get("overhead")) != amounts(fixed):
-                raise refused(write, _DIFFERS)
+                raise new_forbidden(write, _DIFFERS)
         elif spec.get("overhead"):
-            raise refused(write, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+            raise new_forbidden(
+                write, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+            )
 
     def _class(self, write: Admission, spec: Object) -> Object | None:
         name = spec.get("runtimeClassName")
@@ -57,7 +59,7 @@ class RuntimeClass(Plugin):
             return None
         record = self._store.staged(PREFIX + name)
         if record is None:
-            raise refused(write, f'pod rejected: RuntimeClass "{name}" not found')
+            raise new_forbidden(write, f'pod rejected: RuntimeClass "{name}" not found')
         return decode(record.value)
 
 
@@ -73,7 +75,7 @@ def _take_nodes(write: Admission, spec: Object, scheduling: Object) -> None:
     selector = dict(spec.get("nodeSelector") or {})
     for key, value in (scheduling.get("nodeSelector") or {}).items():
         if selector.get(key, value) != value:
-            raise refused(
+            raise new_forbidden(
                 write,
                 f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = "
                 f"{selector[key]}",

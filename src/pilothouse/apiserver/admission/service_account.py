@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
 from pilothouse.apiserver.objects import Object
 from pilothouse.env import Env
 from pilothouse.storage import Store
@@ -68,7 +68,7 @@ class ServiceAccount(Plugin):
             return None
         spec: Object = pod.setdefault("spec", {})
         if _is_mirror(pod):
-            _judge_mirror(write, spec)
+            _validate_mirror_pod(write, spec)
             return None
         name = spec.get("serviceAccountName")
         if not name:
@@ -94,14 +94,14 @@ class ServiceAccount(Plugin):
         spec = pod["spec"]
         if _is_mirror(pod):
             # Once more: a plugin in between may have changed the pod.
-            _judge_mirror(write, spec)
+            _validate_mirror_pod(write, spec)
             return
         name = spec.get("serviceAccountName") or ""
         account = self._find(write.namespace, name)
         if account is None:
             raise _no_account(write, name)
         if account.enforces:
-            _judge_secrets(write, spec, account, name)
+            _validate_secrets(write, spec, account, name)
 
     def _find(self, namespace: str, name: str) -> _Account | None:
         record = self._store.staged(f"{PREFIX}{namespace}/{name}")
@@ -132,7 +132,7 @@ class ServiceAccount(Plugin):
         if not spec.get("imagePullSecrets") and account.image_pull_secrets:
             spec["imagePullSecrets"] = [{"name": secret.name} for secret in account.image_pull_secrets]
         if account.enforces:
-            _judge_secrets(write, spec, account, spec["serviceAccountName"])
+            _validate_secrets(write, spec, account, spec["serviceAccountName"])
 
     def _mount_token(self, spec: Object) -> None:
         volumes = spec.get("volumes") or []
@@ -161,7 +161,7 @@ class ServiceAccount(Plugin):
             raise _no_account(write, name)
         if account.enforces:
             listed = {secret.name for secret in account.secrets or ()}
-            _judge_environment(write, spec, "ephemeralContainers", "ephemeral container", listed, name)
+            _validate_environment(write, spec, "ephemeralContainers", "ephemeral container", listed, name)
 
 
 def _token_volume(name: str) -> Object:
@@ -185,7 +185,7 @@ def _token_volume(name: str) -> Object:
 
 
 def _no_account(write: Admission, name: str) -> Exception:
-    return refused(
+    return new_forbidden(
         write, f'error looking up service account {write.namespace}/{name}: serviceaccount "{name}" not found'
     )
 
@@ -194,16 +194,16 @@ def _is_mirror(pod: Object) -> bool:
     return MIRROR in (pod["metadata"].get("annotations") or {})
 
 
-def _judge_mirror(write: Admission, spec: Object) -> None:
+def _validate_mirror_pod(write: Admission, spec: Object) -> None:
     """What a kubelet runs from a file of its node may use nothing of the cluster."""
     if spec.get("serviceAccountName"):
-        raise refused(write, "a mirror pod may not reference service accounts")
+        raise new_forbidden(write, "a mirror pod may not reference service accounts")
     if any(_secrets(spec)):
-        raise refused(write, "a mirror pod may not reference secrets")
+        raise new_forbidden(write, "a mirror pod may not reference secrets")
     for volume in spec.get("volumes") or ():
         for source in (volume.get("projected") or {}).get("sources") or ():
             if source.get("serviceAccountToken"):
-                raise refused(write, "a mirror pod may not use ServiceAccountToken volume projections")
+                raise new_forbidden(write, "a mirror pod may not use ServiceAccountToken volume projections")
 
 
 _BY_REFERENCE = ("cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
@@ -237,33 +237,33 @@ def _environment_secrets(container: Object) -> Iterator[tuple[str, str]]:
             yield "envFrom", reference.get("name", "")
 
 
-def _judge_secrets(write: Admission, spec: Object, account: _Account, name: str) -> None:
+def _validate_secrets(write: Admission, spec: Object, account: _Account, name: str) -> None:
     listed = {secret.name for secret in account.secrets or ()}
     for volume in spec.get("volumes") or ():
         secret = volume.get("secret")
         if secret is not None and secret.get("secretName", "") not in listed:
-            raise refused(
+            raise new_forbidden(
                 write,
                 f'volume with secret.secretName="{secret.get("secretName", "")}" is not allowed because service '
                 f"account {name} does not reference that secret",
             )
-    _judge_environment(write, spec, "initContainers", "init container", listed, name)
-    _judge_environment(write, spec, "containers", "container", listed, name)
+    _validate_environment(write, spec, "initContainers", "init container", listed, name)
+    _validate_environment(write, spec, "containers", "container", listed, name)
     pulls = {secret.name for secret in account.image_pull_secrets or ()}
     for position, secret in enumerate(spec.get("imagePullSecrets") or ()):
         if secret.get("name", "") not in pulls:
-            raise refused(
+            raise new_forbidden(
                 write,
                 f'imagePullSecrets[{position}].name="{secret.get("name", "")}" is not allowed because service account '
                 f"{name} does not reference that imagePullSecret",
             )
 
 
-def _judge_environment(write: Admission, spec: Object, field: str, what: str, listed: set[str], name: str) -> None:
+def _validate_environment(write: Admission, spec: Object, field: str, what: str, listed: set[str], name: str) -> None:
     for container in spec.get(field) or ():
         for how, secret in _environment_secrets(container):
             if secret not in listed:
-                raise refused(
+                raise new_forbidden(
                     write,
                     f'{what} {container.get("name", "")} with {how} referencing secret.secretName="{secret}" is not '
                     f"allowed because service account {name} does not reference that secret",

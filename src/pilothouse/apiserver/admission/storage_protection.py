@@ -4,7 +4,7 @@ After kubernetes' ``plugin/pkg/admission/storage/storageobjectinuseprotection`` 
 ``plugin/pkg/admission/storage/persistentvolume/resize`` (v1.36).
 """
 
-from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.machinery.quantities import Quantity, parse_quantity
@@ -50,9 +50,9 @@ class PersistentVolumeClaimResize(Plugin):
         if write.operation != "UPDATE" or claim is None or old is None or _size(claim) <= _size(old):
             return
         if (old.get("status") or {}).get("phase") != "Bound":
-            raise refused(write, "Only bound persistent volume claims can be expanded")
+            raise new_forbidden(write, "Only bound persistent volume claims can be expanded")
         if not self._can_grow(claim, old):
-            raise refused(
+            raise new_forbidden(
                 write,
                 "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "
                 "support resize",

@@ -108,17 +108,17 @@ class VolumeBinder:
         key = object_key(claim.metadata)
         if claim.spec.volume_name or SELECTED_NODE in claim.metadata.annotations:
             self._assumed_nodes.pop(key, None)
-        self._wake_pods_of(key)
+        self._activate_pods_of(key)
         self._on_change(claim.metadata.namespace, claim.metadata.name)
 
     def _on_volume(self, volume: PersistentVolume) -> None:
         reference = volume.spec.claim_ref
         if reference is not None:
             self._assumed_volumes.pop(volume.metadata.name, None)
-            self._wake_pods_of(f"{reference.namespace}/{reference.name}")
+            self._activate_pods_of(f"{reference.namespace}/{reference.name}")
         self._on_change("", "")
 
-    def _wake_pods_of(self, claim: str) -> None:
+    def _activate_pods_of(self, claim: str) -> None:
         for uid in self._waiting_pods.get(claim, ()):
             self._wakeups[uid].set()
 
@@ -129,14 +129,14 @@ class VolumeBinder:
 
     def pod_deleted(self, uid: str) -> None:
         """Let the pod stop waiting for its volumes."""
-        wakeup = self._wakeups.get(uid)
-        if wakeup is not None:
-            wakeup.set()
+        activation = self._wakeups.get(uid)
+        if activation is not None:
+            activation.set()
 
     def node_deleted(self) -> None:
         """Let pods check whether the node that they wait for still exists."""
-        for wakeup in self._wakeups.values():
-            wakeup.set()
+        for activation in self._wakeups.values():
+            activation.set()
 
     # Before the decision
 
@@ -224,14 +224,14 @@ class VolumeBinder:
         """Return once all claims are bound. Raises ``BindingError`` if they will not be: the pod is not ``wanted`` any
         more, its node was deleted, the provisioner gave up, or it takes too long."""
         uid = assumed_volumes.uid
-        wakeup = self._wakeups[uid] = asyncio.Event()
+        activation = self._wakeups[uid] = asyncio.Event()
         for claim in assumed_volumes.written:
             self._waiting_pods.setdefault(claim, {})[uid] = None
         try:
             async with asyncio.timeout(BIND_SECONDS):
                 while not self._check_bindings(assumed_volumes, node(), wanted()):
-                    wakeup.clear()
-                    await wakeup.wait()
+                    activation.clear()
+                    await activation.wait()
         except TimeoutError:
             raise BindingError("context deadline exceeded") from None
         finally:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.apiserver.api import Answer, Api, Object
 
-from pilothouse.apiserver.customresources.controller import CustomResources
-from pilothouse.apiserver.customresources.structural import validate_schema
+from pilothouse.apiserver.apiextensions.controller import CustomResources
+from pilothouse.apiserver.apiextensions.structural import validate_schema
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.storage import Record
 

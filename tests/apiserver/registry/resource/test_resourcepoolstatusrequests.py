@@ -12,8 +12,8 @@ import pytest
 from tests.apiserver.api import Api, Object
 
 from pilothouse.apiserver import ApiServer, ServerOptions
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
-from pilothouse.apiserver.presentation import protobuf
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
+from pilothouse.apiserver.serializers import protobuf
 from pilothouse.env import Env, TaskGroup
 
 GATE = "DRAResourcePoolStatus"

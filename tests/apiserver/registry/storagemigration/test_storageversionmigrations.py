@@ -18,9 +18,9 @@ from tests.controllers.storage_version_migrator.widgets import (
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import ApiServer, ServerOptions
-from pilothouse.apiserver.bootstrap_roles import bootstrap_objects
-from pilothouse.apiserver.presentation import protobuf
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 from pilothouse.apiserver.resources import BEHIND_GATES
+from pilothouse.apiserver.serializers import protobuf
 from pilothouse.env import Env, TaskGroup
 from pilothouse.storage import MemoryStore
 

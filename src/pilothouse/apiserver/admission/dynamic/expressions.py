@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import Admission
 from pilothouse.apiserver.admission.dynamic.requests import admission_request, converted
-from pilothouse.apiserver.authorization import Attributes
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.cel import scopes
@@ -69,16 +69,16 @@ class Condition:
         self._text = rewritten or source
         self._gives = tuple(gives)
         self._program: Any = None
-        self._problem = ""
+        self._compile_error = ""
         self.uses = tuple(dict.fromkeys(_VARIABLE.findall(_STRINGS.sub("''", source))))
 
     async def evaluate(self, inputs: "Inputs", budget: Budget) -> Any:
         """Its value. Raises ``ExpressionError`` and ``OutOfBudget``."""
-        if self._program is None and not self._problem:
+        if self._program is None and not self._compile_error:
             async with self.scope.compiling:
                 await self._compile(lambda: inputs.sandbox)
-        if self._problem:
-            raise ExpressionError(self._problem)
+        if self._compile_error:
+            raise ExpressionError(self._compile_error)
         for name in self.uses:
             await inputs.settle(self.scope, name, budget)
         try:
@@ -87,12 +87,12 @@ class Condition:
             raise ExpressionError(f"expression '{self.source}' resulted in error: {error}") from None
 
     async def _compile(self, evaluator: Hire) -> None:
-        if self._program is not None or self._problem:
+        if self._program is not None or self._compile_error:
             return
         try:
             self._program = await self.scope.compile_beside(self._text, self._gives, evaluator)
         except ExpressionError as error:
-            self._problem = f"compilation error: {error}"
+            self._compile_error = f"compilation error: {error}"
         except Busy:
             raise _too_many() from None
         await asyncio.sleep(0)  # a policy may have thousands; others get their turn between them

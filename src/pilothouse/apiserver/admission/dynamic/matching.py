@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission, refused
+from pilothouse.apiserver.admission.chain import Admission, new_forbidden
 from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT, GROUP, Configurations
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
@@ -32,7 +32,7 @@ def may_concern(write: Admission, *configured: Configurations[Any]) -> bool:
     if _is_exempt(write):
         return False
     if not all(each.ready for each in configured):
-        raise refused(write, "not yet ready to handle request")
+        raise new_forbidden(write, "not yet ready to handle request")
     return all(configured)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
 from pilothouse.apiserver.admission.dynamic.adopting import adopt
 from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, bound, by_policy
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
@@ -161,7 +161,7 @@ class MutatingAdmissionPolicy(Plugin):
                 if policy.again and any(changed_by[position + 1 :]):
                     await self._apply(write, policy, bindings[policy.name], failures)
         if failures:
-            raise _refusal(write, failures)
+            raise _status_error(write, failures)
 
     async def _apply(self, write: Admission, policy: Policy, bindings: list[Binding], failures: list[_Failure]) -> bool:
         """Whether the policy has changed the object. What went wrong is added to ``failures``, if that matters."""
@@ -197,8 +197,8 @@ class MutatingAdmissionPolicy(Plugin):
         return changed
 
 
-def _refusal(write: Admission, failures: list[_Failure]) -> errors.StatusError:
+def _status_error(write: Admission, failures: list[_Failure]) -> errors.StatusError:
     """The first failure is the message, all of them are causes (``policy_dispatcher.go``). The code stays 403."""
-    error = refused(write, "")
+    error = new_forbidden(write, "")
     details = {**(error.details or {}), "causes": [{"message": failure.text} for failure in failures]}
     return errors.StatusError(403, failures[0].reason or "Forbidden", failures[0].text, details=details)

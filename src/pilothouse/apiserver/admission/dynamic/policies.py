@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
 from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, bound, by_policy
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import (
@@ -109,22 +109,22 @@ class ValidatingAdmissionPolicy(Plugin):
         accessor = VersionedAttributeAccessor(self._core, write)
         for policy in self._policies.all:
             if policy.name in bindings:
-                denied += [one async for one in self._judge(write, accessor, policy, bindings[policy.name])]
+                denied += [one async for one in self._evaluate(write, accessor, policy, bindings[policy.name])]
         if denied:
-            raise _refusal(write, denied[0])
+            raise _status_error(write, denied[0])
 
-    async def _judge(
+    async def _evaluate(
         self, write: Admission, accessor: VersionedAttributeAccessor, policy: Policy, bindings: list[Binding]
     ) -> AsyncIterator[Decision]:
         for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
             if isinstance(each, Bound):
                 inputs = Inputs(accessor.attributes(each.info), each.parameters)
-                async for decision in self._evaluate(write, policy, each.binding, inputs):
+                async for decision in self._evaluate_binding(write, policy, each.binding, inputs):
                     yield decision
             elif not policy.fails_open:
                 yield Decision(policy.name, each.binding, each.message)
 
-    async def _evaluate(
+    async def _evaluate_binding(
         self, write: Admission, policy: Policy, binding: Binding, inputs: Inputs
     ) -> AsyncIterator[Decision]:
         try:
@@ -193,7 +193,7 @@ def _act(write: Admission, policy: Policy, binding: Binding, message: str, reaso
             _log.info("validation failed", policy=policy.name, binding=binding.name, message=message)
 
 
-def _refusal(write: Admission, decision: Decision) -> errors.StatusError:
-    error = refused(write, decision.text)
+def _status_error(write: Admission, decision: Decision) -> errors.StatusError:
+    error = new_forbidden(write, decision.text)
     details = {**(error.details or {}), "causes": [{"message": decision.text}]}
     return errors.StatusError(_CODES.get(decision.reason, 422), decision.reason, error.message, details=details)

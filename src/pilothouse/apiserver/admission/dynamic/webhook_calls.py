@@ -295,10 +295,10 @@ _STATUSES = {
 }
 
 
-def refused_status(status: int, body: bytes) -> CallError:
+def error_status(status: int, body: bytes) -> CallError:
     """The error of an answer that is no 200 (client-go's ``NewGenericServerResponse``)."""
-    told = _STATUSES.get(status)
-    if told is None:
+    detail = _STATUSES.get(status)
+    if detail is None:
         text = body.decode(errors="replace").strip() or "unknown"
-        told = f"an error on the server ({quote(text)}) has prevented the request from succeeding"
-    return CallError(told)
+        detail = f"an error on the server ({quote(text)}) has prevented the request from succeeding"
+    return CallError(detail)

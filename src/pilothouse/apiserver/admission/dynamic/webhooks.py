@@ -24,8 +24,8 @@ from pilothouse.apiserver.admission.dynamic.requests import admission_request, c
 from pilothouse.apiserver.admission.dynamic.webhook_calls import (
     CallError,
     Send,
+    error_status,
     find_target,
-    refused_status,
     send,
     timed_out,
 )
@@ -107,7 +107,7 @@ class Webhooks(Plugin):
             raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {error}") from None
         write.warnings += [text for text in response.get("warnings") or () if isinstance(text, str)]
         if response.get("allowed") is not True:
-            raise _refusal(webhook.name, response.get("status") or {})
+            raise _status_error(webhook.name, response.get("status") or {})
         return response
 
     async def _call(self, write: Admission, webhook: Webhook, info: ResourceInfo) -> Object:
@@ -124,7 +124,7 @@ class Webhooks(Plugin):
             except TimeoutError:
                 raise timed_out(target) from None
             if not 200 <= status < 300:
-                raise refused_status(status, body)
+                raise error_status(status, body)
         except CallError as error:
             raise CallError(f"failed to call webhook: {error}") from None
         return self._checked(body, uid, api_version)
@@ -164,15 +164,15 @@ def _invalid(why: str) -> CallError:
     return CallError(f"received invalid webhook response: {why}")
 
 
-def _refusal(name: str, status: Object) -> errors.StatusError:
+def _status_error(name: str, status: Object) -> errors.StatusError:
     """The Status in a denial, as a failure that says who denied (``webhook/errors/statuserror.go``)."""
     by = f"admission webhook {quote(name)} denied the request"
-    told = status.get("message") or status.get("reason")
+    detail = status.get("message") or status.get("reason")
     code = status.get("code") or 0
     return errors.StatusError(
         code if isinstance(code, int) and code >= 400 else 400,
         status.get("reason") or "",
-        f"{by}: {told}" if told else f"{by} without explanation",
+        f"{by}: {detail}" if detail else f"{by} without explanation",
         details=status.get("details"),
     )
 

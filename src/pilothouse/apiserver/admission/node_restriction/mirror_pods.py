@@ -1,7 +1,7 @@
 """Which pods a node may create: mirrors of what it runs by itself, which refer to no API object."""
 
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.pod_references import UnknownSource, api_object_reference
+from pilothouse.apiserver.registry.core.pods.references import UnknownSource, api_object_reference
 from pilothouse.machinery.go_text import quote
 
 MIRROR = "kubernetes.io/config.mirror"

@@ -4,13 +4,13 @@ import base64
 from collections.abc import Callable
 
 from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.admission.chain import Admission, Plugin, refused
+from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
 from pilothouse.apiserver.admission.node_restriction.mirror_pods import validate_mirror_pod, validate_references
 from pilothouse.apiserver.admission.node_restriction.nodes import validate_new_node, validate_node_update
 from pilothouse.apiserver.admission.node_restriction.objects import find_object
 from pilothouse.apiserver.admission.node_restriction.token_requests import admit_token_request
+from pilothouse.apiserver.authorization.node_identifier import USER_PREFIX, node_identity
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.node_identifier import USER_PREFIX, node_identity
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.go_text import quote
 from pilothouse.semantics.certificate_requests import (
@@ -49,7 +49,7 @@ class NodeRestriction(Plugin):
         if node_name is None:
             return
         if not node_name:
-            raise refused(write, f"could not determine node from user {quote(write.identity.user)}")
+            raise new_forbidden(write, f"could not determine node from user {quote(write.identity.user)}")
         rule = self._rules.get(write.info.group_resource)
         if rule is not None:
             rule(node_name, write)
@@ -66,7 +66,7 @@ class NodeRestriction(Plugin):
                 self._admit_pod_eviction(node_name, write)
             case other:
                 why = f"unexpected pod subresource {quote(other)}, only 'status' and 'eviction' are allowed"
-                raise refused(write, why)
+                raise new_forbidden(write, why)
 
     def _admit_pod(self, node_name: str, write: Admission) -> None:
         node = f"node {quote(node_name)}"
@@ -75,47 +75,49 @@ class NodeRestriction(Plugin):
                 self._admit_pod_create(node_name, write)
             case "DELETE":
                 if self._node_of_pod(write, write.name) != node_name:
-                    raise refused(write, f"{node} can only delete pods with spec.nodeName set to itself")
+                    raise new_forbidden(write, f"{node} can only delete pods with spec.nodeName set to itself")
             case other:
-                raise refused(write, f'unexpected operation "{other}", {node} can only create and delete mirror pods')
+                raise new_forbidden(
+                    write, f'unexpected operation "{other}", {node} can only create and delete mirror pods'
+                )
 
     def _admit_pod_create(self, node_name: str, write: Admission) -> None:
         pod = _object(write)
         why = validate_mirror_pod(node_name, pod)
         if why:
-            raise refused(write, why)
+            raise new_forbidden(write, why)
         given = pod["metadata"]["ownerReferences"][0].get("uid") or ""
         uid = find_object(self._core.store, "nodes", node_name)["metadata"]["uid"]
         if given != uid:
-            raise refused(write, f"node {node_name} UID mismatch: expected {given} got {uid}")
+            raise new_forbidden(write, f"node {node_name} UID mismatch: expected {given} got {uid}")
         why = validate_references(node_name, pod)
         if why:
-            raise refused(write, why)
+            raise new_forbidden(write, why)
 
     def _admit_pod_status(self, node_name: str, write: Admission) -> None:
         if write.operation != "UPDATE":
-            raise refused(write, f'unexpected operation "{write.operation}"')
+            raise new_forbidden(write, f'unexpected operation "{write.operation}"')
         node, pod, old = f"node {quote(node_name)}", _object(write), _old(write)
         if ((old.get("spec") or {}).get("nodeName") or "") != node_name:
             why = f"{node} can only update pod status for pods with spec.nodeName set to itself"  # noqa: S608  # prose
-            raise refused(write, why)
+            raise new_forbidden(write, why)
         if (pod["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {}):
-            raise refused(write, f"{node} cannot update labels through pod status")
+            raise new_forbidden(write, f"{node} cannot update labels through pod status")
         status, old_status = pod.get("status") or {}, old.get("status") or {}
         # The missing letter is upstream's.
         if (status.get("resourceClaimStatuses") or []) != (old_status.get("resourceClaimStatuses") or []):
-            raise refused(write, f"{node} cannot update resource claim statues")
+            raise new_forbidden(write, f"{node} cannot update resource claim statues")
         if status.get("extendedResourceClaimStatus") != old_status.get("extendedResourceClaimStatus"):
-            raise refused(write, f"{node} cannot update extended resource claim status")
+            raise new_forbidden(write, f"{node} cannot update extended resource claim status")
 
     def _admit_pod_eviction(self, node_name: str, write: Admission) -> None:
         if write.operation != "CREATE":
-            raise refused(write, f"unexpected operation {write.operation}")
+            raise new_forbidden(write, f"unexpected operation {write.operation}")
         name = write.name or (_object(write).get("metadata") or {}).get("name") or ""
         if not name:
-            raise refused(write, "could not determine pod from request data")
+            raise new_forbidden(write, "could not determine pod from request data")
         if self._node_of_pod(write, name) != node_name:
-            raise refused(write, f"node {node_name} can only evict pods with spec.nodeName set to itself")
+            raise new_forbidden(write, f"node {node_name} can only evict pods with spec.nodeName set to itself")
 
     def _node_of_pod(self, write: Admission, name: str) -> str:
         pod = find_object(self._core.store, "pods", name, namespace=write.namespace)
@@ -125,24 +127,24 @@ class NodeRestriction(Plugin):
 
     def _admit_node(self, node_name: str, write: Admission) -> None:
         if write.name != node_name:
-            raise refused(write, f"node {quote(node_name)} is not allowed to modify node {quote(write.name)}")
+            raise new_forbidden(write, f"node {quote(node_name)} is not allowed to modify node {quote(write.name)}")
         why = ""
         if write.operation == "CREATE":
             why = validate_new_node(node_name, _object(write))
         elif write.operation == "UPDATE":
             why = validate_node_update(node_name, _object(write), _old(write))
         if why:
-            raise refused(write, why)
+            raise new_forbidden(write, why)
 
     def _admit_lease(self, node_name: str, write: Admission) -> None:
         if write.namespace != _NODE_LEASES:
-            raise refused(write, f'can only access leases in the "{_NODE_LEASES}" system namespace')
+            raise new_forbidden(write, f'can only access leases in the "{_NODE_LEASES}" system namespace')
         if _name(write) != node_name:
-            raise refused(write, "can only access node lease with the same name as the requesting node")
+            raise new_forbidden(write, "can only access node lease with the same name as the requesting node")
 
     def _admit_csi_node(self, node_name: str, write: Admission) -> None:
         if _name(write) != node_name:
-            raise refused(write, "can only access CSINode with the same name as the requesting node")
+            raise new_forbidden(write, "can only access CSINode with the same name as the requesting node")
 
     def _admit_resource_slice(self, node_name: str, write: Admission) -> None:
         # Of updates the authorizer has seen whose slice it is; a create, and each slice of a collection, only we see.
@@ -153,27 +155,27 @@ class NodeRestriction(Plugin):
         else:
             return
         if (found.get("spec") or {}).get("nodeName") != node_name:
-            raise refused(write, f"can only {verb} ResourceSlice with the same NodeName as the requesting node")
+            raise new_forbidden(write, f"can only {verb} ResourceSlice with the same NodeName as the requesting node")
 
     # On behalf of pods
 
     def _admit_claim(self, node_name: str, write: Admission) -> None:
         if write.subresource != "status":
-            raise refused(write, "may only update PVC status")
+            raise new_forbidden(write, "may only update PVC status")
         if write.operation != "UPDATE":
-            raise refused(write, f'unexpected operation "{write.operation}"')
+            raise new_forbidden(write, f'unexpected operation "{write.operation}"')
         claim, old = _without_own_fields(_object(write)), _without_own_fields(_old(write))
         if claim != old:
-            told = "is not allowed to update fields other than status.quantity and status.conditions"
+            detail = "is not allowed to update fields other than status.quantity and status.conditions"
             diff = field_errors.internal_diff("core.PersistentVolumeClaim", old, claim)
-            raise refused(write, f"node {quote(node_name)} {told}: {diff}")
+            raise new_forbidden(write, f"node {quote(node_name)} {detail}: {diff}")
 
     def _admit_service_account(self, node_name: str, write: Admission) -> None:
         if write.operation == "CREATE" and write.subresource == "token":
             admit_token_request(self._core, node_name, write)
 
     def _admit_pod_certificate_request(self, _node_name: str, write: Admission) -> None:
-        raise refused(write, "PodCertificateRequest feature gate is disabled")
+        raise new_forbidden(write, "PodCertificateRequest feature gate is disabled")
 
     def _admit_certificate_request(self, node_name: str, write: Admission) -> None:
         if write.operation != "CREATE":
@@ -184,9 +186,9 @@ class NodeRestriction(Plugin):
         try:
             requested = requested_names(parse_request(base64.b64decode(spec.get("request") or "")))
         except (UnreadableRequest, ValueError) as error:
-            raise refused(write, f"unable to parse csr: {error}") from None
+            raise new_forbidden(write, f"unable to parse csr: {error}") from None
         if requested.common_name != f"{USER_PREFIX}{node_name}":
-            raise refused(write, f"can only create a node CSR with CN={USER_PREFIX}{node_name}")
+            raise new_forbidden(write, f"can only create a node CSR with CN={USER_PREFIX}{node_name}")
 
 
 def _object(write: Admission) -> Object:

@@ -7,9 +7,9 @@ ServiceAccountNodeAudienceRestriction, on since v1.33).
 
 from collections.abc import Iterator
 
-from pilothouse.apiserver.admission.chain import Admission, refused
+from pilothouse.apiserver.admission.chain import Admission, new_forbidden
 from pilothouse.apiserver.admission.node_restriction.objects import find_object
-from pilothouse.apiserver.authorization import Attributes
+from pilothouse.apiserver.authorization.authorizer import Attributes
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object
@@ -25,29 +25,29 @@ def admit_token_request(core: Core, node_name: str, write: Admission) -> None:
     spec = write.obj.get("spec") or {}
     ref = spec.get("boundObjectRef") or {}
     if (ref.get("apiVersion"), ref.get("kind")) != ("v1", "Pod") or not ref.get("name"):
-        raise refused(write, "node requested token not bound to a pod")
+        raise new_forbidden(write, "node requested token not bound to a pod")
     if not ref.get("uid"):
-        raise refused(write, "node requested token with a pod binding without a uid")
+        raise new_forbidden(write, "node requested token with a pod binding without a uid")
     pod = find_object(core.store, "pods", ref["name"], namespace=write.namespace)
     if ref["uid"] != pod["metadata"]["uid"]:
         why = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. "
-        raise refused(write, f"{why}The object might have been deleted and then recreated")
+        raise new_forbidden(write, f"{why}The object might have been deleted and then recreated")
     if (pod["spec"].get("nodeName") or "") != node_name:
-        raise refused(write, "node requested token bound to a pod scheduled on a different node")
+        raise new_forbidden(write, "node requested token bound to a pod scheduled on a different node")
     why = _validate_audience(core, write, pod, spec.get("audiences") or [])
     if why:
-        raise refused(write, why)
+        raise new_forbidden(write, why)
 
 
 def _validate_audience(core: Core, write: Admission, pod: Object, audiences: list[str]) -> str:
     if len(audiences) > 1:
         return "node may only request 0 or 1 audiences"
     audience = audiences[0] if audiences else ""
-    problems: list[str] = []
-    if _asks_for(core, pod, audience, problems):
+    all_errors: list[str] = []
+    if _asks_for(core, pod, audience, all_errors):
         return ""
-    if problems:
-        listed = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+    if all_errors:
+        listed = all_errors[0] if len(all_errors) == 1 else f"[{', '.join(all_errors)}]"
         return f"error validating audience {quote(audience)}: {listed}"
     asked = Attributes(_VERB, "", "v1", audience, namespace=write.namespace, name=write.name)
     decision = core.authorizer.decide(write.identity, asked)
@@ -59,7 +59,7 @@ def _validate_audience(core: Core, write: Admission, pod: Object, audiences: lis
     return f"{missing}, {user} is not authorized to request tokens for this audience"
 
 
-def _asks_for(core: Core, pod: Object, audience: str, problems: list[str]) -> bool:
+def _asks_for(core: Core, pod: Object, audience: str, all_errors: list[str]) -> bool:
     """Whether a volume of the pod does; what could not be found on the way is added to ``problems``, once each."""
     for volume in pod["spec"].get("volumes") or ():
         if audience in _projected_audiences(volume):
@@ -69,8 +69,8 @@ def _asks_for(core: Core, pod: Object, audience: str, problems: list[str]) -> bo
             if driver and audience in _driver_audiences(core, driver):
                 return True
         except StatusError as error:
-            if error.message not in problems:
-                problems.append(error.message)
+            if error.message not in all_errors:
+                all_errors.append(error.message)
     return False
 
 

@@ -189,7 +189,7 @@ def se_linux_31(_annotations: Annotations, spec: Spec) -> Violation | None:
 
 
 def _se_linux(spec: Spec, allowed: tuple[str, ...]) -> Violation | None:
-    types, told = set(), {}
+    types, detail = set(), {}
 
     def is_bad(one: Mapping[str, Any]) -> bool:
         options = security(one).get("seLinuxOptions") or {}
@@ -198,7 +198,7 @@ def _se_linux(spec: Spec, allowed: tuple[str, ...]) -> Violation | None:
             types.add(kind)
         for field in ("user", "role"):
             if options.get(field):
-                told[field] = f"{field} may not be set"
+                detail[field] = f"{field} may not be set"
         return kind not in allowed or bool(options.get("user") or options.get("role"))
 
     pod = is_bad(spec)
@@ -206,7 +206,7 @@ def _se_linux(spec: Spec, allowed: tuple[str, ...]) -> Violation | None:
     if not pod and not bad:
         return None
     what = [named("type", sorted(types))] if types else []
-    what += [told[field] for field in ("user", "role") if field in told]
+    what += [detail[field] for field in ("user", "role") if field in detail]
     return Violation(
         "seLinuxOptions",
         f"{setters(pod, bad)} set forbidden securityContext.seLinuxOptions: {'; '.join(what)}",

@@ -54,10 +54,8 @@ def options_from(document: Any) -> PodSecurityOptions:
     labels = {
         PREFIX + mode: value or ("latest" if mode.endswith("version") else "privileged") for mode, value in said.items()
     }
-    policy, problems = policy_of(labels, Policy())
-    texts = [
-        str(problem).replace(f"metadata.labels[{PREFIX}", "defaults.").replace("]:", ":", 1) for problem in problems
-    ]
+    policy, all_errors = policy_of(labels, Policy())
+    texts = [str(found).replace(f"metadata.labels[{PREFIX}", "defaults.").replace("]:", ":", 1) for found in all_errors]
     exempt = found.exemptions
     texts += _wrong("namespaces", ((name, dns_label_errors(name)) for name in exempt.namespaces))
     texts += _wrong("runtimeClasses", ((name, dns_subdomain_errors(name)) for name in exempt.runtime_classes))

@@ -122,23 +122,23 @@ class PodSecurity(Plugin):
             return None
         if _MARK not in record.value:
             return None if self._silent else options.defaults
-        policy, _problems = policy_of(_read(record.value).metadata.labels or {}, options.defaults)
+        policy, _validate = policy_of(_read(record.value).metadata.labels or {}, options.defaults)
         return policy
 
     # Namespaces
 
     def _review_namespace(self, write: Admission, namespace: Object) -> None:
         labels, options = namespace["metadata"].get("labels") or {}, self._options
-        policy, problems = policy_of(labels, options.defaults)
+        policy, all_errors = policy_of(labels, options.defaults)
         if write.old is None:
-            if problems:
-                raise _invalid(write, problems)
+            if all_errors:
+                raise _invalid(write, all_errors)
             if write.name in options.exempt_namespaces:
                 self._warn_of_exemption(write, policy, labels)
             return
-        before, old_problems = policy_of(write.old["metadata"].get("labels") or {}, options.defaults)
-        if problems and problems != old_problems:
-            raise _invalid(write, problems)
+        before, old_errors = policy_of(write.old["metadata"].get("labels") or {}, options.defaults)
+        if all_errors and all_errors != old_errors:
+            raise _invalid(write, all_errors)
         new, old = policy.enforce, before.enforce
         if new == old or new.level == "privileged":
             return
@@ -158,13 +158,15 @@ class PodSecurity(Plugin):
             found = _violations(level, pod["metadata"], pod.get("spec") or {})
             if found:
                 names.setdefault(violations.in_short(found), []).append(pod["metadata"]["name"])
-        told = []
+        detail = []
         if len(pods) > _MOST_PODS:
             checked = f"the first {_MOST_PODS} of {len(pods)} existing pods"
-            told.append(f"new PodSecurity enforce level only checked against {checked}")
+            detail.append(f"new PodSecurity enforce level only checked against {checked}")
         if names:
-            told.append(f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{level}"')
-        return told + sorted(f"{_listed(found)}: {what}" for what, found in names.items())
+            detail.append(
+                f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{level}"'
+            )
+        return detail + sorted(f"{_listed(found)}: {what}" for what, found in names.items())
 
     def _warn_of_exemption(self, write: Admission, policy: Policy, labels: Mapping[str, str]) -> None:
         modes = (("enforce", policy.enforce), ("audit", policy.audit), ("warn", policy.warn))
@@ -193,8 +195,8 @@ def _same(one: Policy, other: Policy) -> bool:
     return all(a == b or a.level == b.level == "privileged" for a, b in pairs)
 
 
-def _invalid(write: Admission, problems: ErrorList) -> errors.StatusError:
-    return errors.invalid(write.info.group, write.info.kind, write.name, problems)
+def _invalid(write: Admission, all_errors: ErrorList) -> errors.StatusError:
+    return errors.invalid(write.info.group, write.info.kind, write.name, all_errors)
 
 
 def _matters(pod: Object, old: Object) -> bool:

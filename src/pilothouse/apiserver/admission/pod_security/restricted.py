@@ -55,14 +55,14 @@ def capabilities(_annotations: Annotations, spec: Spec) -> Violation | None:
         if more:
             adding.append(name)
             added.update(more)
-    told = []
+    detail = []
     if keeping:
-        told.append(f'{named("container", keeping)} must set securityContext.capabilities.drop=["ALL"]')
+        detail.append(f'{named("container", keeping)} must set securityContext.capabilities.drop=["ALL"]')
     if adding:
-        told.append(
+        detail.append(
             f"{named('container', adding)} must not include {quoted(sorted(added))} in securityContext.capabilities.add"
         )
-    return Violation("unrestricted capabilities", "; ".join(told)) if told else None
+    return Violation("unrestricted capabilities", "; ".join(detail)) if detail else None
 
 
 _VOLUMES = (

@@ -149,7 +149,7 @@ def validate_match_conditions(conditions: Sequence[Object], path: str, *, params
         if not name:
             errors.append(field_errors.required(f"{where}.name"))
         else:
-            errors += [field_errors.invalid(f"{where}.name", name, told) for told in qualified_name_errors(name)]
+            errors += [field_errors.invalid(f"{where}.name", name, detail) for detail in qualified_name_errors(name)]
             errors += [field_errors.duplicate(f"{where}.name", name)] if name in names else []
         names.append(name)
     return errors

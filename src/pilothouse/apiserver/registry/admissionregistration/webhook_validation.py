@@ -54,9 +54,9 @@ def _validate_fully_qualified_name(name: str, path: str) -> ErrorList:
     """``IsFullyQualifiedName``."""
     if not name:
         return [field_errors.required(path)]
-    told = dns_subdomain_errors(name)
-    if told:
-        return [field_errors.invalid(path, name, ",".join(told))]
+    detail = dns_subdomain_errors(name)
+    if detail:
+        return [field_errors.invalid(path, name, ",".join(detail))]
     if name.count(".") < 2:
         text = "should be a domain with at least three segments separated by dots"
         return [field_errors.invalid(path, name, text)]
@@ -71,8 +71,8 @@ def validate_admission_review_versions(versions: list[str], webhook: str) -> Err
     errors: ErrorList = []
     for position, version in enumerate(versions):
         where = f"{path}[{position}]"
-        told = ["duplicate version"] if version in versions[:position] else dns_1035_label_errors(version)
-        errors += [field_errors.invalid(where, version, text) for text in told]
+        detail = ["duplicate version"] if version in versions[:position] else dns_1035_label_errors(version)
+        errors += [field_errors.invalid(where, version, text) for text in detail]
     if not set(versions) & {"v1", "v1beta1"}:
         errors.append(field_errors.invalid(path, versions, "must include at least one of v1, v1beta1"))
     return errors
@@ -82,14 +82,14 @@ def validate_webhook_service(service: Object, path: str) -> ErrorList:
     """After apiserver's ``pkg/util/webhook/validation.go`` (v0.36), whose caller gives it name and namespace the other
     way round: each is told of as the other."""
     errors = [
-        field_errors.required(f"{path}.{told}")
-        for told, field in (("name", "namespace"), ("namespace", "name"))
+        field_errors.required(f"{path}.{detail}")
+        for detail, field in (("name", "namespace"), ("namespace", "name"))
         if not service.get(field)
     ]
     port, target = service.get("port"), service.get("path") or ""
     if port is not None and not 1 <= port <= 65535:
-        told = "port is not valid: must be between 1 and 65535, inclusive"
-        errors.append(field_errors.invalid(f"{path}.port", port, told))
+        detail = "port is not valid: must be between 1 and 65535, inclusive"
+        errors.append(field_errors.invalid(f"{path}.port", port, detail))
     if target in ("", "/"):
         return errors
     if target == "//":
@@ -99,10 +99,8 @@ def validate_webhook_service(service: Object, path: str) -> ErrorList:
     # Upstream cuts off one byte, of whatever it is a part.
     rest = target.encode()[1:].decode(errors="replace")
     for position, step in enumerate(rest.removesuffix("/").split("/")):
-        told_of = dns_subdomain_errors(step) if step else ()
-        texts = (
-            [f"segment[{position}]: {text}" for text in told_of] if step else [f"segment[{position}] may not be empty"]
-        )
+        texts = [f"segment[{position}]: {text}" for text in dns_subdomain_errors(step)] if step else []
+        texts = texts if step else [f"segment[{position}] may not be empty"]
         errors += [field_errors.invalid(f"{path}.path", target, text) for text in texts]
     return errors
 
@@ -116,8 +114,8 @@ def validate_webhook_url(url: str, path: str) -> ErrorList:
         return [field_errors.required(path, f"url must be a valid URL: {error}{form}")]
     errors: ErrorList = []
     if parts.scheme != "https":
-        told = f"'https' is the only allowed URL scheme{form}"
-        errors.append(field_errors.invalid(path, parts.scheme, told))
+        detail = f"'https' is the only allowed URL scheme{form}"
+        errors.append(field_errors.invalid(path, parts.scheme, detail))
     user, _at, host = parts.netloc.rpartition("@")
     for wrong, value, text in (
         (not host, host, f"host must be specified{form}"),

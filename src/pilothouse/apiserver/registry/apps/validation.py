@@ -72,8 +72,8 @@ def validate_partition(rolling: Object, path: str) -> ErrorList:
 def validate_counts_at_most(status: Object, pairs: Sequence[tuple[str, str, str]]) -> ErrorList:
     """(field, the field that it may not exceed, what that is called): those that do."""
     return [
-        field_errors.invalid(f"status.{field}", status.get(field) or 0, f"cannot be greater than {told}")
-        for field, most, told in pairs
+        field_errors.invalid(f"status.{field}", status.get(field) or 0, f"cannot be greater than {detail}")
+        for field, most, detail in pairs
         if (status.get(field) or 0) > (status.get(most) or 0)
     ]
 
@@ -123,8 +123,10 @@ def validate_labels_of_template(selector: Object | None, template: Object) -> Er
 
 
 def wrong_labels(labels: Object | None) -> FieldError:
-    told = "`selector` does not match template `labels`"
-    return field_errors.invalid("spec.template.metadata.labels", field_errors.internal_value("{}string", labels), told)
+    detail = "`selector` does not match template `labels`"
+    return field_errors.invalid(
+        "spec.template.metadata.labels", field_errors.internal_value("{}string", labels), detail
+    )
 
 
 def validate_endless(template: Object, kind: str) -> ErrorList:
@@ -136,8 +138,8 @@ def validate_endless(template: Object, kind: str) -> ErrorList:
     if policy != "Always":
         errors.append(field_errors.not_supported(f"{path}.restartPolicy", policy, ("Always",)))
     if spec.get("activeDeadlineSeconds") is not None:
-        told = f"activeDeadlineSeconds in {kind} is not Supported"
-        errors.append(field_errors.forbidden(f"{path}.activeDeadlineSeconds", told))
+        detail = f"activeDeadlineSeconds in {kind} is not Supported"
+        errors.append(field_errors.forbidden(f"{path}.activeDeadlineSeconds", detail))
     return errors
 
 

@@ -65,8 +65,8 @@ def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
         elif operator != "Exists":
             errors.append(field_errors.not_supported(f"{where}.operator", operator, _TOLERATION_OPERATORS))
         elif value:
-            told = "value must be empty when `operator` is 'Exists'"
-            errors.append(field_errors.invalid(f"{where}.operator", value, told))
+            detail = "value must be empty when `operator` is 'Exists'"
+            errors.append(field_errors.invalid(f"{where}.operator", value, detail))
         if effect and effect not in _TAINT_EFFECTS:
             errors.append(field_errors.not_supported(f"{where}.effect", effect, _TAINT_EFFECTS))
     return errors
@@ -86,8 +86,7 @@ def validate_csi_driver_name(name: str, path: str) -> ErrorList:
     return errors + [field_errors.invalid(path, name, text) for text in dns_subdomain_errors(name.lower())]
 
 
-Problems = ErrorList
-NameCheck = Callable[[str, str], Problems]
+NameCheck = Callable[[str, str], ErrorList]
 """What is wrong with the name of a resource at a path."""
 
 COUNTED = frozenset(
@@ -173,25 +172,25 @@ def validate_pod_resource_name(name: str, path: str) -> ErrorList:
 
 def validate_resource_requirements(
     resources: Object, path: str, *, names: NameCheck = validate_container_resource_name
-) -> Problems:
+) -> ErrorList:
     """What is wrong with the requests and limits of a container (``ValidateContainerResourceRequirements``), or of what
     may have others."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    problems: ErrorList = []
+    all_errors: ErrorList = []
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             where = f"{path}.{field}[{name}]"
-            problems += names(name, where)
-            problems += validate_resource_quantity(name, amount, where)
+            all_errors += names(name, where)
+            all_errors += validate_resource_quantity(name, amount, where)
             if name.startswith(_HUGE) and not _is_pages(name, amount):
                 text = f"{amount} is not positive integer multiple of {name}"
-                problems.append(field_errors.invalid(where, amount, text))
+                all_errors.append(field_errors.invalid(where, amount, text))
             if field == "requests":
-                problems += _against_limit(name, amount, limits, path)
+                all_errors += _against_limit(name, amount, limits, path)
     named = {*limits, *requests}
     if any(name.startswith(_HUGE) for name in named) and not named & {"cpu", "memory"}:
-        problems.append(field_errors.forbidden(path, "HugePages require cpu or memory"))
-    return problems
+        all_errors.append(field_errors.forbidden(path, "HugePages require cpu or memory"))
+    return all_errors
 
 
 def may_be_overcommitted(name: str) -> bool:
@@ -239,8 +238,8 @@ def non_special_ip_errors(text: str) -> tuple[str, ...]:
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
     return tuple(
-        told.format(text)
-        for trait, told in _NON_SPECIAL_RANGES
+        detail.format(text)
+        for trait, detail in _NON_SPECIAL_RANGES
         if getattr(parsed, trait) and (trait != "is_multicast" or parsed in _LINK_LOCAL_MULTICAST[parsed.version])
     )
 

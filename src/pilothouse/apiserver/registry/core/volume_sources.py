@@ -26,8 +26,7 @@ from pilothouse.apiserver.registry.core.validation import validate_csi_driver_na
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 
-Problems = ErrorList
-Check = Callable[[Object, str], Problems]
+Check = Callable[[Object, str], ErrorList]
 
 _OF_PODS = (
     *("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi"),
@@ -90,53 +89,53 @@ _PORTAL = (
 _ZERO = parse_quantity("0")
 
 
-def validate_volume_source(volume: Object, path: str) -> Problems:
+def validate_volume_source(volume: Object, path: str) -> ErrorList:
     """What is wrong with the sources of a pod's volume."""
-    problems = _validate(volume, path, _OF_PODS, _CHECKS)
+    all_errors = _validate(volume, path, _OF_PODS, _CHECKS)
     if _has_long_portal(volume, volume.get("name") or ""):
-        problems.append(field_errors.invalid(f"{path}.name", volume.get("name") or "", _PORTAL))
-    return problems
+        all_errors.append(field_errors.invalid(f"{path}.name", volume.get("name") or "", _PORTAL))
+    return all_errors
 
 
-def validate_persistent_volume_source(spec: Object, name: str, path: str = "spec") -> Problems:
+def validate_persistent_volume_source(spec: Object, name: str, path: str = "spec") -> ErrorList:
     """What is wrong with the sources of the PersistentVolume of this name."""
-    problems = _validate(spec, path, _OF_VOLUMES, _CHECKS_OF_VOLUMES)
+    all_errors = _validate(spec, path, _OF_VOLUMES, _CHECKS_OF_VOLUMES)
     first = next((source for source in _OF_VOLUMES if spec.get(source) is not None), "")
     if first == "iscsi" and _has_long_portal(spec, name):
         portal = spec["iscsi"].get("targetPortal") or ""
-        problems.append(field_errors.invalid(f"{path}.iscsi.targetportal", portal, _PORTAL))
+        all_errors.append(field_errors.invalid(f"{path}.iscsi.targetportal", portal, _PORTAL))
     if first == "local" and spec.get("nodeAffinity") is None:
-        problems.append(field_errors.required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
-    return problems
+        all_errors.append(field_errors.required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
+    return all_errors
 
 
-def validate_inline_persistent_volume_spec(spec: Object, path: str) -> Problems:
+def validate_inline_persistent_volume_spec(spec: Object, path: str) -> ErrorList:
     """What is wrong with the spec of a volume that stands for one of a pod, in an attachment
     (``ValidatePersistentVolumeSpec`` for inline volumes)."""
     context = "in the context of inline volumes"
-    problems = [
+    all_errors = [
         field_errors.forbidden(f"{path}.{field}", f"may not be specified {context}")
         for field in ("claimRef", "capacity")
         if spec.get(field)
     ]
     if spec.get("csi") is None:
-        problems.append(field_errors.required(f"{path}.csi", f"has to be specified {context}"))
+        all_errors.append(field_errors.required(f"{path}.csi", f"has to be specified {context}"))
     if not spec.get("accessModes"):
-        problems.append(field_errors.required(f"{path}.accessModes"))
-    problems += validate_access_modes(spec, path)
+        all_errors.append(field_errors.required(f"{path}.accessModes"))
+    all_errors += validate_access_modes(spec, path)
     if spec.get("persistentVolumeReclaimPolicy") not in (None, "Retain"):
-        problems.append(
+        all_errors.append(
             field_errors.forbidden(f"{path}.persistentVolumeReclaimPolicy", f"may only be Retain {context}")
         )
     if spec.get("nodeAffinity") is not None:
-        problems.append(field_errors.forbidden(f"{path}.nodeAffinity", f"may not be specified {context}"))
-    problems += validate_persistent_volume_source(spec, "", path)
+        all_errors.append(field_errors.forbidden(f"{path}.nodeAffinity", f"may not be specified {context}"))
+    all_errors += validate_persistent_volume_source(spec, "", path)
     if spec.get("storageClassName"):
-        problems.append(field_errors.forbidden(f"{path}.storageClassName", f"may not be specified {context}"))
+        all_errors.append(field_errors.forbidden(f"{path}.storageClassName", f"may not be specified {context}"))
     if spec.get("volumeMode") not in (None, "Filesystem"):
         text = f"may not specify volumeMode other than Filesystem {context}"
-        problems.append(field_errors.forbidden(f"{path}.volumeMode", text))
-    return problems
+        all_errors.append(field_errors.forbidden(f"{path}.volumeMode", text))
+    return all_errors
 
 
 def _has_long_portal(holder: Object, name: str) -> bool:
@@ -146,238 +145,238 @@ def _has_long_portal(holder: Object, name: str) -> bool:
     return len(f"{name}:{iscsi.get('targetPortal') or ''}".encode()) > 64
 
 
-def _validate(holder: Object, path: str, order: Iterable[str], checks: Mapping[str, Check]) -> Problems:
-    problems: Problems = []
+def _validate(holder: Object, path: str, order: Iterable[str], checks: Mapping[str, Check]) -> ErrorList:
+    all_errors: ErrorList = []
     seen = False
     for name in order:
         given = holder.get(name)
         if given is None:
             continue
         if seen and (name != "flexVolume" or order is _OF_PODS):  # which upstream counts and looks at anyway
-            problems.append(field_errors.forbidden(f"{path}.{_MISSPELT.get(name, name)}", _ONE))
+            all_errors.append(field_errors.forbidden(f"{path}.{_MISSPELT.get(name, name)}", _ONE))
             continue
         seen = True
         where = f"{path}.{'persistentDisk' if name == 'gcePersistentDisk' else name}"
-        problems += _missing(given, where, _NEEDED.get(name, ()))
+        all_errors += _missing(given, where, _NEEDED.get(name, ()))
         if name in checks:
-            problems += checks[name](given, where)
-    return problems if seen else [field_errors.required(path, _NONE)]
+            all_errors += checks[name](given, where)
+    return all_errors if seen else [field_errors.required(path, _NONE)]
 
 
-def _missing(given: Object, where: str, fields: Iterable[str]) -> Problems:
+def _missing(given: Object, where: str, fields: Iterable[str]) -> ErrorList:
     return [field_errors.required(f"{where}.{field}") for field in fields if not given.get(field)]
 
 
 # Files and paths ----------------------------------------------------------------------------------------------------
 
 
-def _steps_back(text: str, field: str) -> Problems:
+def _steps_back(text: str, field: str) -> ErrorList:
     return [field_errors.invalid(field, text, "must not contain '..'")] if ".." in text.split("/") else []
 
 
-def validate_local_descending_path(text: str, field: str) -> Problems:
+def validate_local_descending_path(text: str, field: str) -> ErrorList:
     """What is wrong with a path that leads down from where it is used."""
-    problems = [field_errors.invalid(field, text, "must be a relative path")] if text.startswith("/") else []
-    return problems + _steps_back(text, field)
+    all_errors = [field_errors.invalid(field, text, "must be a relative path")] if text.startswith("/") else []
+    return all_errors + _steps_back(text, field)
 
 
-def _own_path(text: str, field: str) -> Problems:
+def _own_path(text: str, field: str) -> ErrorList:
     """A path below the volume that is not one of the kubelet's own."""
-    problems = validate_local_descending_path(text, field)
+    all_errors = validate_local_descending_path(text, field)
     if text.startswith("..") and not text.startswith("../"):
-        problems.append(field_errors.invalid(field, text, "must not start with '..'"))
-    return problems
+        all_errors.append(field_errors.invalid(field, text, "must not start with '..'"))
+    return all_errors
 
 
-def _mode(given: Object, field: str, where: str) -> Problems:
+def _mode(given: Object, field: str, where: str) -> ErrorList:
     mode = given.get(field)
     return [] if mode is None or 0 <= mode <= 0o777 else [field_errors.invalid(f"{where}.{field}", mode, _FILE_MODE)]
 
 
-def _keys(given: Object, where: str) -> Problems:
-    problems: Problems = []
+def _keys(given: Object, where: str) -> ErrorList:
+    all_errors: ErrorList = []
     for position, item in enumerate(given.get("items") or ()):
         at = f"{where}.items[{position}]"
-        problems += _missing(item, at, ("key", "path"))
-        problems += _own_path(item.get("path") or "", f"{at}.path") + _mode(item, "mode", at)
-    return problems
+        all_errors += _missing(item, at, ("key", "path"))
+        all_errors += _own_path(item.get("path") or "", f"{at}.path") + _mode(item, "mode", at)
+    return all_errors
 
 
-def _host_path(given: Object, where: str) -> Problems:
+def _host_path(given: Object, where: str) -> ErrorList:
     if not given.get("path"):
         return []
-    problems = _steps_back(given["path"], f"{where}.path")
+    all_errors = _steps_back(given["path"], f"{where}.path")
     kind = given.get("type") or ""
     if kind not in _HOST_PATHS:
-        problems.append(field_errors.not_supported(f"{where}.type", kind, _HOST_PATHS))
-    return problems
+        all_errors.append(field_errors.not_supported(f"{where}.type", kind, _HOST_PATHS))
+    return all_errors
 
 
-def _files(given: Object, where: str) -> Problems:
+def _files(given: Object, where: str) -> ErrorList:
     return _mode(given, "defaultMode", where) + _keys(given, where)
 
 
-def _downward_file(item: Object, where: str) -> Problems:
-    problems = _missing(item, where, ("path",)) + _own_path(item.get("path") or "", f"{where}.path")
+def _downward_file(item: Object, where: str) -> ErrorList:
+    all_errors = _missing(item, where, ("path",)) + _own_path(item.get("path") or "", f"{where}.path")
     of_field, of_resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if of_field is not None:
-        problems += validate_object_field_selector(of_field, f"{where}.fieldRef", OF_FILES)
+        all_errors += validate_object_field_selector(of_field, f"{where}.fieldRef", OF_FILES)
         if of_resource is not None:
-            told = "fieldRef and resourceFieldRef can not be specified simultaneously"
-            problems.append(field_errors.invalid(where, "resource", told))
+            detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
+            all_errors.append(field_errors.invalid(where, "resource", detail))
     elif of_resource is not None:
-        problems += validate_container_resource_field_selector(of_resource, f"{where}.resourceFieldRef", in_file=True)
+        all_errors += validate_container_resource_field_selector(of_resource, f"{where}.resourceFieldRef", in_file=True)
     else:
-        problems.append(field_errors.required(where, "one of fieldRef and resourceFieldRef is required"))
-    return problems + _mode(item, "mode", where)
+        all_errors.append(field_errors.required(where, "one of fieldRef and resourceFieldRef is required"))
+    return all_errors + _mode(item, "mode", where)
 
 
-def _downward(given: Object, where: str) -> Problems:
-    problems = _mode(given, "defaultMode", where)
+def _downward(given: Object, where: str) -> ErrorList:
+    all_errors = _mode(given, "defaultMode", where)
     for item in given.get("items") or ():
-        problems += _downward_file(item, where)
-    return problems
+        all_errors += _downward_file(item, where)
+    return all_errors
 
 
 _faultless: list[Object] = [{}]
 """The last projection that nothing was wrong with. Admission gives the same to pods by the thousand."""
 
 
-def _projected(given: Object, where: str) -> Problems:
+def _projected(given: Object, where: str) -> ErrorList:
     if given == _faultless[0]:
         return []
-    problems = _validate_projection(given, where)
-    if not problems:
+    all_errors = _validate_projection(given, where)
+    if not all_errors:
         _faultless[0] = msgspec.json.decode(msgspec.json.encode(given))
-    return problems
+    return all_errors
 
 
-def _validate_projection(given: Object, where: str) -> Problems:
-    problems = _mode(given, "defaultMode", where)
+def _validate_projection(given: Object, where: str) -> ErrorList:
+    all_errors = _mode(given, "defaultMode", where)
     paths: set[str] = set()
     for position, source in enumerate(given.get("sources") or ()):
         at = f"{where}.sources[{position}]"
         for name in ("secret", "configMap"):
             held = source.get(name)
             if held is not None:
-                problems += _missing(held, f"{at}.{name}", ("name",)) + _keys(held, f"{at}.{name}")
-                problems += _once(held.get("items"), paths, where, held.get("name") or "")
+                all_errors += _missing(held, f"{at}.{name}", ("name",)) + _keys(held, f"{at}.{name}")
+                all_errors += _once(held.get("items"), paths, where, held.get("name") or "")
         downward = source.get("downwardAPI")
         if downward is not None:
             for item in downward.get("items") or ():
-                problems += _downward_file(item, f"{at}.downwardAPI") + _once([item], paths, where)
+                all_errors += _downward_file(item, f"{at}.downwardAPI") + _once([item], paths, where)
         if source.get("serviceAccountToken") is not None:
-            problems += _token(source["serviceAccountToken"], f"{at}.serviceAccountToken", where)
+            all_errors += _token(source["serviceAccountToken"], f"{at}.serviceAccountToken", where)
         if sum(found is not None for found in source.values()) > 1:
-            problems.append(field_errors.forbidden(at, "may not specify more than 1 volume type per source"))
-    return problems
+            all_errors.append(field_errors.forbidden(at, "may not specify more than 1 volume type per source"))
+    return all_errors
 
 
-def _once(items: Any, paths: set[str], where: str, name: str | None = None) -> Problems:
-    problems: Problems = []
+def _once(items: Any, paths: set[str], where: str, name: str | None = None) -> ErrorList:
+    all_errors: ErrorList = []
     for item in items or ():
         path = item.get("path") or ""
         if path and path in paths:
             shown = path if name is None else name
-            problems.append(field_errors.invalid(where, shown, "conflicting duplicate paths"))
+            all_errors.append(field_errors.invalid(where, shown, "conflicting duplicate paths"))
         paths.add(path)
-    return problems
+    return all_errors
 
 
-def _token(given: Object, at: str, where: str) -> Problems:
-    problems: Problems = []
+def _token(given: Object, at: str, where: str) -> ErrorList:
+    all_errors: ErrorList = []
     seconds = given.get("expirationSeconds") or 0
     if seconds < 600:
-        told = "may not specify a duration less than 10 minutes"
-        problems.append(field_errors.invalid(f"{at}.expirationSeconds", seconds, told))
+        detail = "may not specify a duration less than 10 minutes"
+        all_errors.append(field_errors.invalid(f"{at}.expirationSeconds", seconds, detail))
     if seconds > 1 << 32:
-        told = "may not specify a duration larger than 2^32 seconds"
-        problems.append(field_errors.invalid(f"{at}.expirationSeconds", seconds, told))
+        detail = "may not specify a duration larger than 2^32 seconds"
+        all_errors.append(field_errors.invalid(f"{at}.expirationSeconds", seconds, detail))
     if not given.get("path"):
-        return [*problems, field_errors.required(f"{where}.path")]
-    return problems + _own_path(given["path"], f"{where}.path")
+        return [*all_errors, field_errors.required(f"{where}.path")]
+    return all_errors + _own_path(given["path"], f"{where}.path")
 
 
 # Disks and what is on the network -----------------------------------------------------------------------------------
 
 
-def _nfs(given: Object, where: str) -> Problems:
+def _nfs(given: Object, where: str) -> ErrorList:
     path = given.get("path") or ""
     return [] if path.startswith("/") else [field_errors.invalid(f"{where}.path", path, "must be an absolute path")]
 
 
 def _iscsi_of(started: str) -> Check:
-    def check(given: Object, where: str) -> Problems:
-        problems: Problems = []
+    def check(given: Object, where: str) -> ErrorList:
+        all_errors: ErrorList = []
         if given.get("iqn"):
-            problems += _qualified(given["iqn"], f"{where}.iqn", started)
+            all_errors += _qualified(given["iqn"], f"{where}.iqn", started)
         if not 0 <= (given.get("lun") or 0) <= 255:
-            problems.append(field_errors.invalid(f"{where}.lun", given["lun"], _BYTE))
+            all_errors.append(field_errors.invalid(f"{where}.lun", given["lun"], _BYTE))
         if (given.get("chapAuthDiscovery") or given.get("chapAuthSession")) and given.get("secretRef") is None:
-            problems.append(field_errors.required(f"{where}.secretRef"))
+            all_errors.append(field_errors.required(f"{where}.secretRef"))
         if given.get("initiatorName") is not None:
-            problems += _qualified(given["initiatorName"], f"{where}.initiatorname", started)
-        return problems
+            all_errors += _qualified(given["initiatorName"], f"{where}.initiatorname", started)
+        return all_errors
 
     return check
 
 
-def _qualified(text: str, field: str, started: str) -> Problems:
+def _qualified(text: str, field: str, started: str) -> ErrorList:
     form = next((pattern for prefix, pattern in _QUALIFIED.items() if text.startswith(prefix)), None)
     if form is None:
         return [field_errors.invalid(field, text, started)]
     return [] if form.search(text) else [field_errors.invalid(field, text, "must be valid format")]
 
 
-def _channel(given: Object, where: str) -> Problems:
+def _channel(given: Object, where: str) -> ErrorList:
     names, ids, lun = given.get("targetWWNs") or [], given.get("wwids") or [], given.get("lun")
-    problems: Problems = []
+    all_errors: ErrorList = []
     if not names and not ids:
-        problems.append(
+        all_errors.append(
             field_errors.required(f"{where}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
         )
     if names and ids:
-        told = "targetWWNs and wwids can not be specified simultaneously"
-        problems.append(field_errors.invalid(f"{where}.targetWWNs", names, told))
+        detail = "targetWWNs and wwids can not be specified simultaneously"
+        all_errors.append(field_errors.invalid(f"{where}.targetWWNs", names, detail))
     if names and lun is None:
-        problems.append(field_errors.required(f"{where}.lun", "lun is required if targetWWNs is specified"))
+        all_errors.append(field_errors.required(f"{where}.lun", "lun is required if targetWWNs is specified"))
     elif names and not 0 <= int(lun or 0) <= 255:
-        problems.append(field_errors.invalid(f"{where}.lun", lun, _BYTE))
-    return problems
+        all_errors.append(field_errors.invalid(f"{where}.lun", lun, _BYTE))
+    return all_errors
 
 
-def _partition(given: Object, where: str) -> Problems:
+def _partition(given: Object, where: str) -> ErrorList:
     partition = given.get("partition") or 0
     if 0 <= partition <= 255:
         return []
     return [field_errors.invalid(f"{where}.partition", partition, "must be between 1 and 255, inclusive")]
 
 
-def _flocker(given: Object, where: str) -> Problems:
+def _flocker(given: Object, where: str) -> ErrorList:
     name, uuid = given.get("datasetName") or "", given.get("datasetUUID") or ""
-    problems: Problems = []
+    all_errors: ErrorList = []
     if not name and not uuid:
-        problems.append(field_errors.required(where, "one of datasetName and datasetUUID is required"))
+        all_errors.append(field_errors.required(where, "one of datasetName and datasetUUID is required"))
     if name and uuid:
-        told = "datasetName and datasetUUID can not be specified simultaneously"
-        problems.append(field_errors.invalid(where, "resource", told))
+        detail = "datasetName and datasetUUID can not be specified simultaneously"
+        all_errors.append(field_errors.invalid(where, "resource", detail))
     if "/" in name:
-        problems.append(field_errors.invalid(f"{where}.datasetName", name, "must not contain '/'"))
-    return problems
+        all_errors.append(field_errors.invalid(f"{where}.datasetName", name, "must not contain '/'"))
+    return all_errors
 
 
-def _quobyte(given: Object, where: str) -> Problems:
+def _quobyte(given: Object, where: str) -> ErrorList:
     registry = given.get("registry") or ""
-    problems: Problems = []
+    all_errors: ErrorList = []
     if not registry:
-        problems.append(field_errors.required(f"{where}.registry", _PAIRS))
+        all_errors.append(field_errors.required(f"{where}.registry", _PAIRS))
     elif len((given.get("tenant") or "").encode()) >= 65:
-        told = "must be a UUID and may not exceed a length of 64 characters"
-        problems.append(field_errors.required(f"{where}.tenant", told))
+        detail = "must be a UUID and may not exceed a length of 64 characters"
+        all_errors.append(field_errors.required(f"{where}.tenant", detail))
     else:
         pairs = [pair for pair in registry.split(",") if not _is_pair(pair)]
-        problems += [field_errors.invalid(f"{where}.registry", registry, _PAIRS) for _pair in pairs]
-    return problems + _missing(given, where, ("volume",))
+        all_errors += [field_errors.invalid(f"{where}.registry", registry, _PAIRS) for _pair in pairs]
+    return all_errors + _missing(given, where, ("volume",))
 
 
 def _is_pair(text: str) -> bool:
@@ -388,50 +387,50 @@ def _is_pair(text: str) -> bool:
     return text.count(":") == 1 and not set(text) & set("[]")
 
 
-def _flex(given: Object, where: str) -> Problems:
+def _flex(given: Object, where: str) -> ErrorList:
     reserved = []
     for key in given.get("options") or ():
         namespace = "." + key.partition("/")[0].lower()
         if namespace.endswith((".kubernetes.io", ".k8s.io")):
             reserved.append(key)
-    told = "kubernetes.io and k8s.io namespaces are reserved"
-    return [field_errors.invalid(f"{where}.options[{key}]", key, told) for key in reserved]
+    detail = "kubernetes.io and k8s.io namespaces are reserved"
+    return [field_errors.invalid(f"{where}.options[{key}]", key, detail) for key in reserved]
 
 
-def _azure_disk(given: Object, where: str) -> Problems:
+def _azure_disk(given: Object, where: str) -> ErrorList:
     caching, kind, uri = given.get("cachingMode"), given.get("kind"), given.get("diskURI") or ""
-    problems: Problems = []
+    all_errors: ErrorList = []
     modes, kinds = ("None", "ReadOnly", "ReadWrite"), ("Dedicated", "Managed", "Shared")
     if caching is not None and caching not in modes:
-        problems.append(field_errors.not_supported(f"{where}.cachingMode", caching, modes))
+        all_errors.append(field_errors.not_supported(f"{where}.cachingMode", caching, modes))
     if kind is not None and kind not in kinds:
-        problems.append(field_errors.not_supported(f"{where}.kind", kind, kinds))
+        all_errors.append(field_errors.not_supported(f"{where}.kind", kind, kinds))
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
         form = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
-        problems.append(field_errors.not_supported(f"{where}.diskURI", uri, (form,), plain=True))
+        all_errors.append(field_errors.not_supported(f"{where}.diskURI", uri, (form,), plain=True))
     if kind is not None and kind != "Managed" and not uri.startswith("https://"):
         form = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
-        problems.append(field_errors.not_supported(f"{where}.diskURI", uri, (form,), plain=True))
-    return problems
+        all_errors.append(field_errors.not_supported(f"{where}.diskURI", uri, (form,), plain=True))
+    return all_errors
 
 
-def _storage_os(given: Object, where: str) -> Problems:
-    problems: Problems = []
+def _storage_os(given: Object, where: str) -> ErrorList:
+    all_errors: ErrorList = []
     for field in ("volumeName", "volumeNamespace"):
         name = given.get(field)
         if name:
-            problems += [field_errors.invalid(f"{where}.{field}", name, text) for text in dns_label_errors(name)]
-    return problems
+            all_errors += [field_errors.invalid(f"{where}.{field}", name, text) for text in dns_label_errors(name)]
+    return all_errors
 
 
-def _driver(given: Object, where: str) -> Problems:
+def _driver(given: Object, where: str) -> ErrorList:
     return validate_csi_driver_name(given.get("driver") or "", f"{where}.driver")
 
 
 def _secret_of(*fields: str, name: str = "secretRef") -> Check:
     """The reference to a secret, which needs these fields where there is one."""
 
-    def check(given: Object, where: str) -> Problems:
+    def check(given: Object, where: str) -> ErrorList:
         reference = given.get(name)
         return [] if reference is None else _missing(reference, f"{where}.{name}", fields)
 
@@ -439,27 +438,27 @@ def _secret_of(*fields: str, name: str = "secretRef") -> Check:
 
 
 def _both(*checks: Check) -> Check:
-    return lambda given, where: [problem for check in checks for problem in check(given, where)]
+    return lambda given, where: [error for check in checks for error in check(given, where)]
 
 
-def _empty(given: Object, where: str) -> Problems:
+def _empty(given: Object, where: str) -> ErrorList:
     limit = given.get("sizeLimit")
     try:
         negative = limit is not None and parse_quantity(str(limit)) < _ZERO
     except QuantityError:
         negative = False  # which its type tells
-    told = "SizeLimit field must be a valid resource quantity"
-    return [field_errors.forbidden(f"{where}.sizeLimit", told)] if negative else []
+    detail = "SizeLimit field must be a valid resource quantity"
+    return [field_errors.forbidden(f"{where}.sizeLimit", detail)] if negative else []
 
 
-def _ephemeral(given: Object, where: str) -> Problems:
+def _ephemeral(given: Object, where: str) -> ErrorList:
     template = given.get("volumeClaimTemplate")
     return (
         [] if template is None else validate_persistent_volume_claim_template(template, f"{where}.volumeClaimTemplate")
     )
 
 
-def _image(given: Object, where: str) -> Problems:
+def _image(given: Object, where: str) -> ErrorList:
     policy = given.get("pullPolicy")
     if policy in _PULL_POLICIES:
         return []
@@ -491,34 +490,34 @@ _CHECKS: Mapping[str, Check] = {
 }
 
 
-def _glusterfs(given: Object, where: str) -> Problems:
+def _glusterfs(given: Object, where: str) -> ErrorList:
     namespace = given.get("endpointsNamespace")
     if namespace is None:
         return []
     field = f"{where}.endpointsNamespace"
     if not namespace:
-        told = "if the endpointnamespace is set, it must be a valid namespace name"
-        return [field_errors.invalid(field, namespace, told)]
+        detail = "if the endpointnamespace is set, it must be a valid namespace name"
+        return [field_errors.invalid(field, namespace, detail)]
     return [field_errors.invalid(field, namespace, text) for text in dns_label_errors(namespace)]
 
 
-def _azure_file(given: Object, where: str) -> Problems:
+def _azure_file(given: Object, where: str) -> ErrorList:
     return [field_errors.required(f"{where}.secretNamespace")] if given.get("secretNamespace") == "" else []
 
 
-def _csi_secrets(given: Object, where: str) -> Problems:
-    problems = _missing(given, where, ("volumeHandle",))
+def _csi_secrets(given: Object, where: str) -> ErrorList:
+    all_errors = _missing(given, where, ("volumeHandle",))
     for use in ("controllerPublish", "controllerExpand", "nodePublish", "nodeExpand"):
         reference = given.get(f"{use}SecretRef")
         if reference is None:
             continue
         at = f"{where}.{use}SecretRef"
-        problems += _missing(reference, at, ("name", "namespace"))
-        for field, told in (("name", dns_subdomain_errors), ("namespace", dns_label_errors)):
+        all_errors += _missing(reference, at, ("name", "namespace"))
+        for field, detail in (("name", dns_subdomain_errors), ("namespace", dns_label_errors)):
             value = reference.get(field)
             if value:
-                problems += [field_errors.invalid(f"{at}.{field}", value, text) for text in told(value)]
-    return problems
+                all_errors += [field_errors.invalid(f"{at}.{field}", value, text) for text in detail(value)]
+    return all_errors
 
 
 _CHECKS_OF_VOLUMES: Mapping[str, Check] = {

@@ -8,16 +8,14 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
-    from pilothouse.apiserver import flow_control
+    from pilothouse.apiserver.registry.flowcontrol import bootstrap
 
 
 @lru_cache(maxsize=1)
 def mandatory() -> dict[str, Object]:
     """The specs that are fixed, by kind and name."""
     # Start objects know what else there is, strategies too.
-    found = {
-        (resource, obj["metadata"]["name"]): obj["spec"] for _group, resource, obj in flow_control.flow_control("")
-    }
+    found = {(resource, obj["metadata"]["name"]): obj["spec"] for _group, resource, obj in bootstrap.flow_control("")}
     return {f"{resource}/{name}": found[resource, name] for resource, name in found if name in ("catch-all", "exempt")}
 
 

@@ -20,7 +20,7 @@ from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.machinery import field_sets, managed_fields, merge_types, scale_fields
 from pilothouse.machinery.apply import ApplyConflicts, Versions
 from pilothouse.machinery.field_sets import FieldSet
-from pilothouse.machinery.field_walks import ItemError, problem_text, problems
+from pilothouse.machinery.field_walks import ItemError, all_errors, error_text
 from pilothouse.machinery.managed_fields import Entries, Writer
 from pilothouse.machinery.merge_types import MergeType
 from pilothouse.machinery.remembered import remembered
@@ -430,7 +430,7 @@ class FieldManager:
         except ItemError:
             if live is None:
                 raise
-            text = problem_text(problems(live, tracker.type, duplicates=True))
+            text = error_text(all_errors(live, tracker.type, duplicates=True))
             meta = live["metadata"]
             kind = f"{'' if info.group else '/'}{info.api_version}, Kind={info.kind}"
             place = f"({meta.get('namespace') or ''}/{meta['name']}; {kind})"

@@ -126,8 +126,8 @@ def validate_conditions(conditions: Sequence[Object], path: str) -> ErrorList:
         if not reason:
             errors.append(field_errors.required(f"{here}.reason"))
         elif not re.fullmatch(_REASON, reason):
-            told = regex_error(_REASON_TEXT, _REASON, _REASON_EXAMPLES)
-            errors.append(field_errors.invalid(f"{here}.reason", reason, told))
+            detail = regex_error(_REASON_TEXT, _REASON, _REASON_EXAMPLES)
+            errors.append(field_errors.invalid(f"{here}.reason", reason, detail))
         errors += [
             field_errors.too_long(f"{here}.{field}", limit)
             for field, limit in (("reason", _MAX_REASON), ("message", _MAX_MESSAGE))

@@ -11,8 +11,8 @@ import msgspec
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.options import read_list_options
+from pilothouse.apiserver.request_info import Query
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.apiserver.routing import Query
 from pilothouse.machinery.fields import FieldSelector, FieldSelectorError, FieldTerm, parse_field_selector
 from pilothouse.machinery.labels import EVERYTHING, Selector, SelectorError, parse_selector
 
@@ -128,7 +128,7 @@ class Selection:
 ALL = Selection(EVERYTHING, None)
 
 
-def read_selection(info: ResourceInfo, query: Query, fields: Fields, refusal: Callable[[str], str]) -> Selection:
+def read_selection(info: ResourceInfo, query: Query, fields: Fields, unsupported: Callable[[str], str]) -> Selection:
     """The selection that a query asks for.
 
     ``fields`` are those the kind supports, ``refusal`` words the answer to any other. Raises the 400s of upstream.
@@ -147,7 +147,7 @@ def read_selection(info: ResourceInfo, query: Query, fields: Fields, refusal: Ca
             if term.path not in fields:
                 # Options are judged before fields are looked up.
                 read_list_options(query, watch=query.flag("watch"))
-                raise errors.bad_request(refusal(term.path))
+                raise errors.bad_request(unsupported(term.path))
         if selector.empty:
             selector = None
     return Selection(labels, selector)

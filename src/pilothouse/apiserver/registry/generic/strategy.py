@@ -8,8 +8,8 @@ dicts that they may change in place; validation only looks.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.field_errors import ErrorList
-from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.selection_predicate import (
     METADATA_FIELDS,
@@ -227,7 +227,7 @@ class Strategy:
 
     # Selecting
 
-    def refuses_field(self, path: str) -> str:
+    def unsupported_field(self, path: str) -> str:
         """The answer to a field selector that the resource does not support."""
         if self.selectable or not self.selectable_namespace:
             return f"field label not supported: {path}"

@@ -53,10 +53,10 @@ def _compile_error(text: str) -> str:
     try:
         program = environment.compile(text, gives=("bool", "dyn"))
     except cel_environment.CompileError as error:
-        told = str(error)
-        if told.startswith("ERROR: "):
-            return f"compilation failed: {told}"
-        return f"must evaluate to bool or the unknown type, not {told}"
+        detail = str(error)
+        if detail.startswith("ERROR: "):
+            return f"compilation failed: {detail}"
+        return f"must evaluate to bool or the unknown type, not {detail}"
     return _TOO_COMPLEX if program.cost(sizes) > _MOST_COST else ""
 
 

@@ -21,7 +21,6 @@ from pilothouse.machinery.names import (
 )
 from pilothouse.machinery.remembered import remembered
 
-Problems = ErrorList
 Item = TypeVar("Item")
 
 LARGEST_JSON = 10 * 1024
@@ -45,53 +44,53 @@ _UID_LENGTHS = {32: re.compile(r"[0-9a-fA-F]{32}"), 38: re.compile(r"\{.*\}"), 4
 
 
 def validate_slice(
-    items: Sequence[Item], most: int, path: str, judge: Callable[[Item, str], Iterable[FieldError]]
-) -> Problems:
+    items: Sequence[Item], most: int, path: str, validate: Callable[[Item, str], Iterable[FieldError]]
+) -> ErrorList:
     """What is wrong with each item; only their number when there are too many."""
     if len(items) > most:
         return [field_errors.too_many(path, len(items), most)]
-    return [problem for position, item in enumerate(items) for problem in judge(item, f"{path}[{position}]")]
+    return [error for position, item in enumerate(items) for error in validate(item, f"{path}[{position}]")]
 
 
 def validate_set(
     items: Sequence[Item],
     most: int,
     path: str,
-    judge: Callable[[Item, str], Iterable[FieldError]],
+    validate: Callable[[Item, str], Iterable[FieldError]],
     key: Callable[[Item], Hashable],
-) -> Problems:
+) -> ErrorList:
     """The same of items that are told apart by a key. A key that is a tuple of pairs is shown as an object."""
-    problems = validate_slice(items, most, path, judge)
+    all_errors = validate_slice(items, most, path, validate)
     if len(items) > most:
-        return problems
+        return all_errors
     seen = set[Hashable]()
     for position, item in enumerate(items):
         found = key(item)
         if found in seen:
             shown = field_errors.shown_struct(found) if isinstance(found, tuple) else found
-            problems.append(field_errors.duplicate(f"{path}[{position}]", shown))
+            all_errors.append(field_errors.duplicate(f"{path}[{position}]", shown))
         seen.add(found)
-    return problems
+    return all_errors
 
 
 def validate_map(
     members: Mapping[str, Any],
     path: str,
-    judge_key: Callable[[str, str], Problems],
-    judge: Callable[[Any, str], Problems] | None = None,
+    validate_key: Callable[[str, str], ErrorList],
+    validate: Callable[[Any, str], ErrorList] | None = None,
     *,
     most: int | None = None,
     longest: int = _LONGEST_KEY,
-) -> Problems:
+) -> ErrorList:
     """What is wrong with keys, which is told of the map, and with members."""
     if most is not None and len(members) > most:
         return [field_errors.too_many(path, len(members), most)]
-    problems: Problems = []
+    all_errors: ErrorList = []
     for name, member in members.items():
-        problems += judge_key(name, path)
-        if judge is not None:
-            problems += judge(member, f"{path}[{_cut(name, longest)}]")
-    return problems
+        all_errors += validate_key(name, path)
+        if validate is not None:
+            all_errors += validate(member, f"{path}[{_cut(name, longest)}]")
+    return all_errors
 
 
 def _cut(text: str, longest: int) -> str:
@@ -104,7 +103,7 @@ def _cut(text: str, longest: int) -> str:
 # Names ---------------------------------------------------------------------------------------------------------------
 
 
-def validate_label(name: str, path: str) -> Problems:
+def validate_label(name: str, path: str) -> ErrorList:
     """Names of devices, requests and counters."""
     return [field_errors.invalid(path, name, text) for text in _label_errors(name)]
 
@@ -114,17 +113,17 @@ def _label_errors(name: str) -> tuple[str, ...]:
     return tuple(dns_label_errors(name))
 
 
-def validate_pool_name(name: str, path: str) -> Problems:
+def validate_pool_name(name: str, path: str) -> ErrorList:
     """Names of pools: subdomains with slashes between them."""
     if not name:
         return [field_errors.required(path)]
-    problems = [field_errors.too_long(path, _LONGEST_POOL)] if len(name.encode()) > _LONGEST_POOL else []
-    return problems + [
+    all_errors = [field_errors.too_long(path, _LONGEST_POOL)] if len(name.encode()) > _LONGEST_POOL else []
+    return all_errors + [
         field_errors.invalid(path, part, text) for part in name.split("/") for text in dns_subdomain_errors(part)
     ]
 
 
-def validate_qualified_name(name: str, path: str) -> Problems:
+def validate_qualified_name(name: str, path: str) -> ErrorList:
     """Names of attributes and capacities, in the domain of the driver or in another one."""
     return [FieldError(path, reason, text) for reason, text in _qualified_name_errors(name)]
 
@@ -132,35 +131,35 @@ def validate_qualified_name(name: str, path: str) -> Problems:
 @remembered(4096)
 def _qualified_name_errors(name: str) -> tuple[tuple[str, str], ...]:
     domain, slash, own = name.partition("/")
-    problems: Problems = []
+    all_errors: ErrorList = []
     if not slash:
-        problems = _validate_c_identifier(domain, "")
+        all_errors = _validate_c_identifier(domain, "")
     elif "/" not in own:  # of more slashes upstream says nothing
         empty = "the domain must not be empty"
-        problems += validate_csi_driver_name(domain, "") if domain else [field_errors.invalid("", "", empty)]
+        all_errors += validate_csi_driver_name(domain, "") if domain else [field_errors.invalid("", "", empty)]
         empty = "the name must not be empty"
-        problems += _validate_c_identifier(own, "") if own else [field_errors.invalid("", "", empty)]
-    return tuple((problem.reason, problem.text) for problem in problems)
+        all_errors += _validate_c_identifier(own, "") if own else [field_errors.invalid("", "", empty)]
+    return tuple((error.reason, error.text) for error in all_errors)
 
 
-def validate_fully_qualified_name(name: str, path: str) -> Problems:
+def validate_fully_qualified_name(name: str, path: str) -> ErrorList:
     """Names of attributes that constraints are about: the domain is a part of them."""
-    problems = validate_qualified_name(name, path)
+    all_errors = validate_qualified_name(name, path)
     if "/" not in name:
         text = "a fully qualified name must be a domain and a name separated by a slash"
-        problems.append(field_errors.invalid(path, name, text))
-    return problems
+        all_errors.append(field_errors.invalid(path, name, text))
+    return all_errors
 
 
-def _validate_c_identifier(name: str, path: str) -> Problems:
-    problems = [field_errors.too_long(path, _LONGEST_ID)] if len(name.encode()) > _LONGEST_ID else []
+def _validate_c_identifier(name: str, path: str) -> ErrorList:
+    all_errors = [field_errors.too_long(path, _LONGEST_ID)] if len(name.encode()) > _LONGEST_ID else []
     if _identifier.fullmatch(name) is None:
-        told = regex_error(_IDENTIFIER_TEXT, _IDENTIFIER, ("my_name", "MY_NAME", "MyName"))
-        problems.append(field_errors.invalid(path, name, told))
-    return problems
+        detail = regex_error(_IDENTIFIER_TEXT, _IDENTIFIER, ("my_name", "MY_NAME", "MyName"))
+        all_errors.append(field_errors.invalid(path, name, detail))
+    return all_errors
 
 
-def validate_uid(uid: str, path: str) -> Problems:
+def validate_uid(uid: str, path: str) -> ErrorList:
     """What is wrong with the id of a share of a device."""
     if _uid.fullmatch(uid) is None:
         form = _UID_LENGTHS.get(len(uid))
@@ -180,16 +179,16 @@ def validate_uid(uid: str, path: str) -> Problems:
 # Configuration, taints and conditions --------------------------------------------------------------------------------
 
 
-def validate_device_configuration(configuration: Object, path: str) -> Problems:
+def validate_device_configuration(configuration: Object, path: str) -> ErrorList:
     """What a driver is told of how to set devices up."""
     opaque = configuration.get("opaque")
     if opaque is None:
         return [field_errors.required(f"{path}.opaque")]
-    problems = validate_csi_driver_name(opaque.get("driver") or "", f"{path}.opaque.driver")
-    return problems + validate_raw_extension(opaque.get("parameters"), f"{path}.opaque.parameters")
+    all_errors = validate_csi_driver_name(opaque.get("driver") or "", f"{path}.opaque.driver")
+    return all_errors + validate_raw_extension(opaque.get("parameters"), f"{path}.opaque.parameters")
 
 
-def validate_raw_extension(value: Any, path: str) -> Problems:
+def validate_raw_extension(value: Any, path: str) -> ErrorList:
     """What is wrong with an object that nobody knows the type of."""
     if value is None:
         return [field_errors.required(path)]
@@ -200,64 +199,64 @@ def validate_raw_extension(value: Any, path: str) -> Problems:
     return []
 
 
-def validate_device_taint(taint: Object, path: str) -> Problems:
+def validate_device_taint(taint: Object, path: str) -> ErrorList:
     """What is wrong with a taint of a device."""
     key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
-    problems = validate_condition_name(key, f"{path}.key")
-    problems += [field_errors.invalid(f"{path}.value", value, text) for text in label_value_errors(value)]
+    all_errors = validate_condition_name(key, f"{path}.key")
+    all_errors += [field_errors.invalid(f"{path}.value", value, text) for text in label_value_errors(value)]
     if not effect:
-        problems.append(field_errors.required(f"{path}.effect"))
+        all_errors.append(field_errors.required(f"{path}.effect"))
     elif effect not in _EFFECTS:
-        problems.append(field_errors.not_supported(f"{path}.effect", effect, _EFFECTS))
-    return problems
+        all_errors.append(field_errors.not_supported(f"{path}.effect", effect, _EFFECTS))
+    return all_errors
 
 
-def validate_device_toleration(toleration: Object, path: str) -> Problems:
+def validate_device_toleration(toleration: Object, path: str) -> ErrorList:
     """What is wrong with a toleration of such taints."""
     key, operator = toleration.get("key") or "", toleration.get("operator") or ""
     value, effect = toleration.get("value") or "", toleration.get("effect") or ""
-    problems = validate_condition_name(key, f"{path}.key") if key else []
+    all_errors = validate_condition_name(key, f"{path}.key") if key else []
     if not operator:
-        problems.append(field_errors.required(f"{path}.operator"))
+        all_errors.append(field_errors.required(f"{path}.operator"))
     elif operator not in _OPERATORS:
-        problems.append(field_errors.not_supported(f"{path}.operator", operator, _OPERATORS))
+        all_errors.append(field_errors.not_supported(f"{path}.operator", operator, _OPERATORS))
     elif operator == "Equal":
-        problems += [field_errors.invalid(f"{path}.value", value, text) for text in label_value_errors(value)]
+        all_errors += [field_errors.invalid(f"{path}.value", value, text) for text in label_value_errors(value)]
     elif value:
-        problems.append(field_errors.invalid(f"{path}.value", value, "must be empty for operator `Exists`"))
+        all_errors.append(field_errors.invalid(f"{path}.value", value, "must be empty for operator `Exists`"))
     if effect and effect not in _EFFECTS:
-        problems.append(field_errors.not_supported(f"{path}.effect", effect, _EFFECTS))
-    return problems
+        all_errors.append(field_errors.not_supported(f"{path}.effect", effect, _EFFECTS))
+    return all_errors
 
 
-def validate_condition_name(name: str, path: str) -> Problems:
+def validate_condition_name(name: str, path: str) -> ErrorList:
     """What is wrong with the name of a label, as conditions have them."""
     return [field_errors.invalid(path, name, text) for text in qualified_name_errors(name)]
 
 
-def validate_device_binding_parameters(holder: Object, path: str) -> Problems:
+def validate_device_binding_parameters(holder: Object, path: str) -> ErrorList:
     """Conditions that must be met before a pod is bound to a node, and those that tell that it cannot be."""
     given = {name: holder.get(name) or [] for name in ("bindingConditions", "bindingFailureConditions")}
-    problems: Problems = []
+    all_errors: ErrorList = []
     for name, conditions in given.items():
-        problems += validate_slice(conditions, _MOST_CONDITIONS, f"{path}.{name}", validate_condition_name)
+        all_errors += validate_slice(conditions, _MOST_CONDITIONS, f"{path}.{name}", validate_condition_name)
     wanted, failures = given.values()
     for name, conditions in given.items():
         for position, condition in enumerate(conditions):
             where = f"{path}.{name}[{position}]"
             if condition in conditions[:position]:
-                problems.append(field_errors.duplicate(where, condition))
+                all_errors.append(field_errors.duplicate(where, condition))
             if conditions is failures and condition in wanted:
                 text = "bindingFailureConditions must not overlap with bindingConditions"
-                problems.append(field_errors.invalid(where, condition, text))
+                all_errors.append(field_errors.invalid(where, condition, text))
     for name, conditions, other in (
         ("bindingConditions", wanted, "bindingFailureConditions"),
         ("bindingFailureConditions", failures, "bindingConditions"),
     ):
         if not conditions and given[other]:
             # Upstream shows the list that is not there.
-            problems.append(field_errors.invalid(f"{path}.{name}", None, f"{name} are required to use {other}"))
-    return problems
+            all_errors.append(field_errors.invalid(f"{path}.{name}", None, f"{name} are required to use {other}"))
+    return all_errors
 
 
 _MOST_REFERENCES = 32
@@ -288,7 +287,7 @@ def validate_request_reference(reference: str, path: str, names: Mapping[str, Se
     parts = reference.split("/")
     if len(parts) > 2:
         return [field_errors.invalid(path, reference, _UNKNOWN)]
-    errors = [problem for part in parts for problem in validate_label(part, path)]
+    errors = [error for part in parts for error in validate_label(part, path)]
     if parts[0] not in names or (len(parts) == 2 and parts[1] not in names[parts[0]]):
         errors.append(field_errors.invalid(path, reference, _UNKNOWN))
     return errors

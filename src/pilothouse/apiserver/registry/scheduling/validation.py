@@ -19,11 +19,11 @@ def validate_unchanged(obj: Object, old: Object, field: str) -> ErrorList:
     return [field_errors.invalid(f"spec.{field}", None, IMMUTABLE)]
 
 
-def validate_names(name: str, path: str, told: Sequence[str]) -> ErrorList:
+def validate_names(name: str, path: str, detail: Sequence[str]) -> ErrorList:
     """``told`` is what is wrong with the name if there is one."""
     if not name:
         return [field_errors.required(path)]
-    return [field_errors.invalid(path, name, text) for text in told]
+    return [field_errors.invalid(path, name, text) for text in detail]
 
 
 def validate_scheduling_policy(policy: Object, path: str) -> ErrorList:
@@ -33,13 +33,13 @@ def validate_scheduling_policy(policy: Object, path: str) -> ErrorList:
     if not given:
         errors.append(field_errors.invalid(path, "", f"must specify one of: {choices}"))
     elif len(given) > 1:
-        told = f"must specify exactly one of: {choices}"
-        errors.append(field_errors.invalid(path, f"{{{', '.join(given)}}}", told))
+        detail = f"must specify exactly one of: {choices}"
+        errors.append(field_errors.invalid(path, f"{{{', '.join(given)}}}", detail))
     if "gang" in given:
         count = policy["gang"].get("minCount") or 0
         if count == 0:
             errors.append(field_errors.required(f"{path}.gang.minCount"))
         elif count < 0:
-            told = "must be greater than or equal to 1"
-            errors.append(field_errors.invalid(f"{path}.gang.minCount", count, told))
+            detail = "must be greater than or equal to 1"
+            errors.append(field_errors.invalid(f"{path}.gang.minCount", count, detail))
     return errors

@@ -36,8 +36,8 @@ class MutatingAdmissionPolicyBindingStrategy(Strategy):
         name, params, matched = spec.get("policyName") or "", spec.get("paramRef"), spec.get("matchResources")
         errors = [] if name else [field_errors.required("spec.policyName")]
         if name:
-            told = dns_subdomain_errors(name)
-            errors += [field_errors.invalid("spec.policyName", name, text) for text in told]
+            detail = dns_subdomain_errors(name)
+            errors += [field_errors.invalid("spec.policyName", name, text) for text in detail]
         errors += _validate_param_ref(params, "spec.paramRef") if params is not None else []
         errors += rules.validate_match_resources(matched, "spec.matchResources") if matched is not None else []
         return errors + self._validate_more(spec)

@@ -76,11 +76,11 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
 def _validate_param_kind(kind: Object, path: str) -> ErrorList:
     version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
     errors = _validate_api_version(version, f"{path}.apiVersion")
-    told = dns_1035_label_errors(name.lower()) if name else []
+    detail = dns_1035_label_errors(name.lower()) if name else []
     if not name:
         errors.append(field_errors.required(f"{path}.kind"))
-    elif told:
-        text = "may have mixed case, but should otherwise match: " + ",".join(told)
+    elif detail:
+        text = "may have mixed case, but should otherwise match: " + ",".join(detail)
         errors.append(field_errors.invalid(f"{path}.kind", name, text))
     return errors
 
@@ -91,12 +91,12 @@ def _validate_api_version(text: str, path: str) -> ErrorList:
     if text.count("/") > 1:
         return [field_errors.invalid(path, text, f"unexpected GroupVersion string: {text}")]
     group, _slash, version = text.rpartition("/")
-    told = dns_subdomain_errors(group) if group else []
-    problems = [field_errors.invalid(path, group, ",".join(told))] if told else []
+    detail = dns_subdomain_errors(group) if group else []
+    all_errors = [field_errors.invalid(path, group, ",".join(detail))] if detail else []
     if not version:
-        return [*problems, field_errors.invalid(path, text, "version must be specified")]
-    told = dns_1035_label_errors(version)
-    return problems + ([field_errors.invalid(path, version, ",".join(told))] if told else [])
+        return [*all_errors, field_errors.invalid(path, text, "version must be specified")]
+    detail = dns_1035_label_errors(version)
+    return all_errors + ([field_errors.invalid(path, version, ",".join(detail))] if detail else [])
 
 
 REGISTRATION = Registration(

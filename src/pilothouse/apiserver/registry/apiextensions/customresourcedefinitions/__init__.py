@@ -1,7 +1,7 @@
 """CustomResourceDefinitions: defaults and validation.
 
 After apiextensions-apiserver's ``pkg/apis/apiextensions/{v1/defaults.go,validation/validation.go}`` and
-``pkg/registry/customresourcedefinition`` (v0.36). What a schema must be like is ``customresources.structural``'s.
+``pkg/registry/customresourcedefinition`` (v0.36). What a schema must be like is ``apiextensions.structural``'s.
 """
 
 from collections.abc import Callable

@@ -10,8 +10,8 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
 
 with lazy_imports():
-    from pilothouse.apiserver.customresources import approval as approvals
-    from pilothouse.apiserver.customresources import field_paths, structural
+    from pilothouse.apiserver.apiextensions import approval as approvals
+    from pilothouse.apiserver.apiextensions import field_paths, structural
     from pilothouse.apiserver.registry.admissionregistration import webhook_validation
 
 
@@ -20,8 +20,8 @@ _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int
 
 
 def validate_custom_resource_definition(obj: Object) -> ErrorList:
-    problems = _validate_custom_resource_definition_spec(obj["spec"]) + _validate_stored_versions(obj)
-    return problems + _validate_approval(obj) + _validate_preserve(obj["spec"])
+    all_errors = _validate_custom_resource_definition_spec(obj["spec"]) + _validate_stored_versions(obj)
+    return all_errors + _validate_approval(obj) + _validate_preserve(obj["spec"])
 
 
 def validate_custom_resource_definition_update(obj: Object, old: Object) -> ErrorList:
@@ -114,19 +114,19 @@ def _validate_custom_resource_definition_spec(spec: Object, unchanged: frozenset
     ]
     preserves = bool(spec.get("preserveUnknownFields"))
     if preserves and any(_has_defaults(_schema(version)) for version in versions):
-        told = "must be false in order to use defaults in the schema"
-        errors.append(field_errors.invalid("spec.preserveUnknownFields", True, told))
-    places = _Paths(versions)
+        detail = "must be false in order to use defaults in the schema"
+        errors.append(field_errors.invalid("spec.preserveUnknownFields", True, detail))
+    positions = _Paths(versions)
     for position, version in enumerate(versions):
-        errors += _validate_version(version, f"spec.versions[{position}]", places, unchanged)
+        errors += _validate_version(version, f"spec.versions[{position}]", positions, unchanged)
     names = [version.get("name") for version in versions]
     if len(set(names)) != len(names):
         errors.append(
             field_errors.invalid("spec.versions", _shown_versions(versions), "must contain unique version names")
         )
     if sum(bool(version.get("storage")) for version in versions) != 1:
-        told = "must have exactly one version marked as storage version"
-        errors.append(field_errors.invalid("spec.versions", _shown_versions(versions), told))
+        detail = "must have exactly one version marked as storage version"
+        errors.append(field_errors.invalid("spec.versions", _shown_versions(versions), detail))
     if names and names[0] and (found := dns_1035_label_errors(names[0])):
         errors.append(field_errors.invalid("spec.version", names[0], ",".join(found)))
     errors += [
@@ -137,13 +137,13 @@ def _validate_custom_resource_definition_spec(spec: Object, unchanged: frozenset
     errors += validate_names(spec["names"], "spec.names")
     if versions:
         errors += _validate_subresources_and_columns(
-            versions[0], "spec", places.shared, unchanged, status=places.status_anywhere
+            versions[0], "spec", positions.shared, unchanged, status=positions.status_anywhere
         )
     conversion = spec.get("conversion") or {}
     if preserves and conversion.get("strategy") != "None":
-        told = "must be None if spec.preserveUnknownFields is true"
+        detail = "must be None if spec.preserveUnknownFields is true"
         shown = field_errors.named(conversion.get("strategy") or "")
-        errors.append(field_errors.invalid("spec.conversion.strategy", shown, told))
+        errors.append(field_errors.invalid("spec.conversion.strategy", shown, detail))
     return errors + _validate_conversion(conversion)
 
 
@@ -178,8 +178,8 @@ def validate_names(names: Object, path: str) -> ErrorList:
         value: str = names.get(field) or ""
         found = dns_1035_label_errors(value.lower()) if value else []
         if found:
-            told = f"may have mixed case, but should otherwise match: {','.join(found)}"
-            errors.append(field_errors.invalid(f"{path}.{field}", value, told))
+            detail = f"may have mixed case, but should otherwise match: {','.join(found)}"
+            errors.append(field_errors.invalid(f"{path}.{field}", value, detail))
     for position, value in enumerate(names.get("shortNames") or ()):
         errors += _validate_label(f"{path}.shortNames[{position}]", value, empty=True)
     if names.get("kind") and names.get("kind") == names.get("listKind"):
@@ -199,7 +199,7 @@ def _validate_label(path: str, value: str | None, *, empty: bool = False) -> Err
 
 def _validate_approval(obj: Object) -> ErrorList:
     approval, where = approvals.approval_of(obj), f"metadata.annotations[{approvals.ANNOTATION}]"
-    if approval is None or not approval.refuses:
+    if approval is None or not approval.invalid:
         return []
     if approval.given:
         return [field_errors.invalid(where, approval.given, approval.message)]
@@ -239,7 +239,7 @@ def _unchanged_schemas(obj: Object, old: Object) -> frozenset[str]:
     )
 
 
-def _validate_version(version: Object, path: str, places: _Paths, unchanged: frozenset[str]) -> ErrorList:
+def _validate_version(version: Object, path: str, positions: _Paths, unchanged: frozenset[str]) -> ErrorList:
     errors = _validate_label(f"{path}.name", version.get("name"), empty=True)
     warning = version.get("deprecationWarning")
     if warning is not None:
@@ -247,7 +247,7 @@ def _validate_version(version: Object, path: str, places: _Paths, unchanged: fro
             field_errors.invalid(f"{path}.deprecationWarning", warning, why)
             for why in _validate_warning(warning, deprecated=bool(version.get("deprecated")))
         ]
-    return errors + _validate_subresources_and_columns(version, path, places.own, unchanged)
+    return errors + _validate_subresources_and_columns(version, path, positions.own, unchanged)
 
 
 def _validate_warning(warning: str, *, deprecated: bool) -> Iterator[str]:
@@ -352,13 +352,13 @@ def _validate_additional_printer_column(version: Object, parent: str) -> ErrorLi
         elif column["type"] not in _COLUMN_TYPES:
             errors.append(field_errors.invalid(f"{where}.type", column["type"], types))
         if column.get("format") and column["format"] not in _COLUMN_FORMATS:
-            told = f"must be one of {','.join(_COLUMN_FORMATS)}"
-            errors.append(field_errors.invalid(f"{where}.format", column["format"], told))
+            detail = f"must be one of {','.join(_COLUMN_FORMATS)}"
+            errors.append(field_errors.invalid(f"{where}.format", column["format"], detail))
         if not path:
             errors.append(field_errors.required(f"{where}.JSONPath"))
         elif not path.startswith("."):
-            told = "must be a simple json path starting with ."
-            errors.append(field_errors.invalid(f"{where}.JSONPath", path, told))
+            detail = "must be a simple json path starting with ."
+            errors.append(field_errors.invalid(f"{where}.JSONPath", path, detail))
     return errors
 
 
@@ -401,9 +401,9 @@ def _validate_selectable_fields(version: Object, schema: Object, parent: str) ->
         if path.partition(".")[0] == "metadata":
             errors.append(field_errors.invalid(where, given, "must not point to fields in metadata"))
         if found.get("type") not in ("string", "boolean", "integer"):
-            told = "must point to a field of type string, boolean or integer. "
-            told += "Enum string fields and strings with formats are allowed."
-            errors.append(field_errors.invalid(where, given, told))
+            detail = "must point to a field of type string, boolean or integer. "
+            detail += "Enum string fields and strings with formats are allowed."
+            errors.append(field_errors.invalid(where, given, detail))
         if path in seen:
             errors.append(field_errors.duplicate(where, given))
         else:
@@ -429,11 +429,11 @@ def _validate_conversion(conversion: Object) -> ErrorList:
         else:
             errors += _validate_webhook_client_config(config, f"{where}.webhookClientConfig")
         return errors + _validate_conversion_review_versions(versions, f"{where}.conversionReviewVersions")
-    told = "should not be set when strategy is not set to Webhook"
+    detail = "should not be set when strategy is not set to Webhook"
     if config is not None:
-        errors.append(field_errors.forbidden(f"{where}.webhookClientConfig", told))
+        errors.append(field_errors.forbidden(f"{where}.webhookClientConfig", detail))
     if versions:
-        errors.append(field_errors.forbidden(f"{where}.conversionReviewVersions", told))
+        errors.append(field_errors.forbidden(f"{where}.conversionReviewVersions", detail))
     return errors
 
 

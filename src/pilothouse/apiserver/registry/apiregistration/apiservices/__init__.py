@@ -56,8 +56,8 @@ class APIServiceStrategy(Strategy):
         if not group and version != "v1":
             text = "only v1 may have an empty group and it better be legacy kube"
             errors.append(field_errors.required("spec.group", text))
-        told = dns_subdomain_errors(group) if group else []
-        errors += [field_errors.invalid("spec.group", group, text) for text in told]
+        detail = dns_subdomain_errors(group) if group else []
+        errors += [field_errors.invalid("spec.group", group, text) for text in detail]
         errors += [field_errors.invalid("spec.version", version, text) for text in dns_1035_label_errors(version)]
         for field, limit in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
             value = spec.get(field) or 0
@@ -89,11 +89,11 @@ def _validate_local(spec: Object) -> ErrorList:
     errors: ErrorList = []
     bundle = base64.b64decode(spec.get("caBundle") or "")
     if bundle:
-        told = "local APIServices may not have a caBundle"
-        errors.append(field_errors.invalid("spec.caBundle", f"{len(bundle)} bytes", told))
+        detail = "local APIServices may not have a caBundle"
+        errors.append(field_errors.invalid("spec.caBundle", f"{len(bundle)} bytes", detail))
     if spec.get("insecureSkipTLSVerify"):
-        told = "local APIServices may not have insecureSkipTLSVerify"
-        errors.append(field_errors.invalid("spec.insecureSkipTLSVerify", True, told))
+        detail = "local APIServices may not have insecureSkipTLSVerify"
+        errors.append(field_errors.invalid("spec.insecureSkipTLSVerify", True, detail))
     return errors
 
 
@@ -104,11 +104,11 @@ def _validate_remote(spec: Object) -> ErrorList:
         field_errors.required(f"spec.service.{field}") for field in ("namespace", "name") if not service.get(field)
     ]
     if not 1 <= service["port"] <= 65535:
-        told = f"port is not valid: {PORT_RANGE}"
-        errors.append(field_errors.invalid("spec.service.port", service["port"], told))
+        detail = f"port is not valid: {PORT_RANGE}"
+        errors.append(field_errors.invalid("spec.service.port", service["port"], detail))
     if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
-        told = "may not be true if caBundle is present"
-        errors.append(field_errors.invalid("spec.insecureSkipTLSVerify", True, told))
+        detail = "may not be true if caBundle is present"
+        errors.append(field_errors.invalid("spec.insecureSkipTLSVerify", True, detail))
     return errors
 
 

@@ -32,8 +32,8 @@ def validate_daemon_set_strategy(strategy: Object) -> ErrorList:
     errors += validate_at_most_all(unavailable, f"{path}.maxUnavailable")
     errors += validate_at_most_all(surge, f"{path}.maxSurge")
     if not is_zero(unavailable) and not is_zero(surge):
-        told = "may not be set when maxUnavailable is non-zero"
-        errors.append(field_errors.invalid(f"{path}.maxSurge", surge, told))
+        detail = "may not be set when maxUnavailable is non-zero"
+        errors.append(field_errors.invalid(f"{path}.maxSurge", surge, detail))
     elif is_zero(unavailable) and is_zero(surge):
         errors.append(field_errors.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
     return errors

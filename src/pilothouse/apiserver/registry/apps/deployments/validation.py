@@ -46,8 +46,8 @@ def validate_deployment(obj: Object) -> ErrorList:
     )
     deadline = spec["progressDeadlineSeconds"]
     if deadline <= (spec.get("minReadySeconds") or 0):
-        told = "must be greater than minReadySeconds"
-        errors.append(field_errors.invalid("spec.progressDeadlineSeconds", deadline, told))
+        detail = "must be greater than minReadySeconds"
+        errors.append(field_errors.invalid("spec.progressDeadlineSeconds", deadline, detail))
     return errors
 
 
@@ -63,7 +63,7 @@ def validate_deployment_status_update(obj: Object, old: Object) -> ErrorList:
         "terminatingReplicas",
         "collisionCount",
     )
-    problems = validate_nonnegative_fields(status, "status", fields) + validate_counts_at_most(
+    all_errors = validate_nonnegative_fields(status, "status", fields) + validate_counts_at_most(
         status,
         (
             ("updatedReplicas", "replicas", "status.replicas"),
@@ -72,4 +72,4 @@ def validate_deployment_status_update(obj: Object, old: Object) -> ErrorList:
             ("availableReplicas", "readyReplicas", "readyReplicas"),
         ),
     )
-    return problems + validate_collision_count(status, old.get("status") or {})
+    return all_errors + validate_collision_count(status, old.get("status") or {})

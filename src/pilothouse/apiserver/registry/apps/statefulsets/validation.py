@@ -29,15 +29,15 @@ def validate_stateful_set_rollout(spec: Object) -> ErrorList:
     errors: ErrorList = []
     policy = spec["podManagementPolicy"]
     if policy not in ("OrderedReady", "Parallel"):
-        told = "must be 'OrderedReady' or 'Parallel'"
-        errors.append(field_errors.invalid("spec.podManagementPolicy", field_errors.named(policy), told))
+        detail = "must be 'OrderedReady' or 'Parallel'"
+        errors.append(field_errors.invalid("spec.podManagementPolicy", field_errors.named(policy), detail))
     strategy = spec["updateStrategy"]
     path, rolling = "spec.updateStrategy", strategy.get("rollingUpdate")
     if strategy["type"] == "OnDelete":
         if rolling is not None:
-            told = "only allowed for updateStrategy 'RollingUpdate'"
+            detail = "only allowed for updateStrategy 'RollingUpdate'"
             shown = field_errors.internal_value("*apps.RollingUpdateStatefulSetStrategy", rolling)
-            errors.append(field_errors.invalid(f"{path}.rollingUpdate", shown, told))
+            errors.append(field_errors.invalid(f"{path}.rollingUpdate", shown, detail))
     elif strategy["type"] == "RollingUpdate":
         errors += validate_partition(rolling or {}, f"{path}.rollingUpdate")
     else:

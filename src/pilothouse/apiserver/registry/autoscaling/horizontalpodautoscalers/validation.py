@@ -66,16 +66,16 @@ def validate_horizontal_pod_autoscaler_spec(spec: Object, before: Object | None)
 
 def _validate_scaled(target: Object, before: Object | None) -> ErrorList:
     path = "spec.scaleTargetRef"
-    problems = _validate_name(target, path, ("kind", "name"))
+    all_errors = _validate_name(target, path, ("kind", "name"))
     known: Object = (before or {}).get("scaleTargetRef") or {}
     version, kind = target.get("apiVersion") or "", target.get("kind")
     if before is not None and version == (known.get("apiVersion") or "") and kind == known.get("kind"):
-        return problems
-    told = _version_text(version)
+        return all_errors
+    detail = _version_text(version)
     # Of the core group only these can be scaled.
-    if not told and not version.rpartition("/")[0] and kind != "ReplicationController":
-        told = _NO_GROUP
-    return problems + ([field_errors.invalid(f"{path}.apiVersion", version, told)] if told else [])
+    if not detail and not version.rpartition("/")[0] and kind != "ReplicationController":
+        detail = _NO_GROUP
+    return all_errors + ([field_errors.invalid(f"{path}.apiVersion", version, detail)] if detail else [])
 
 
 def _version_text(version: str) -> str:
@@ -88,13 +88,13 @@ def _is_about_nothing(metric: Object) -> bool:
     return metric.get("type") == "Object" and _version_text(about.get("apiVersion") or "") != ""
 
 
-def _validate_name(obj: Object, path: str, fields: tuple[str, ...], told: str = "") -> ErrorList:
+def _validate_name(obj: Object, path: str, fields: tuple[str, ...], detail: str = "") -> ErrorList:
     """Names that become parts of paths."""
     errors: ErrorList = []
     for field in fields:
         value = obj.get(field) or ""
         if not value:
-            errors.append(field_errors.required(f"{path}.{field}", told))
+            errors.append(field_errors.required(f"{path}.{field}", detail))
         else:
             errors += [field_errors.invalid(f"{path}.{field}", value, text) for text in path_segment_errors(value)]
     return errors
@@ -132,9 +132,9 @@ def _validate_source(source: str, found: Object, path: str, *, tolerant: bool) -
         about: Object = found.get("describedObject") or {}
         errors += _validate_name(about, f"{path}.describedObject", ("kind", "name"))
         version = about.get("apiVersion") or ""
-        told = "" if tolerant else _version_text(version)
-        if told:
-            errors.append(field_errors.invalid(f"{path}.describedObject.apiVersion", version, told))
+        detail = "" if tolerant else _version_text(version)
+        if detail:
+            errors.append(field_errors.invalid(f"{path}.describedObject.apiVersion", version, detail))
     if source in ("resource", "containerResource"):
         errors += _validate_resource(source, found, path) + _validate_target(target, where)
         if share is None and average is None:
@@ -150,11 +150,11 @@ def _validate_source(source: str, found: Object, path: str, *, tolerant: bool) -
     elif source == "object" and value is None and average is None:
         errors.append(field_errors.required(missing, "must set either a target value or averageValue"))
     elif source == "external" and value is None and average is None:
-        told = "must set either a target value for metric or a per-pod target"
-        errors.append(field_errors.required(missing, told))
+        detail = "must set either a target value for metric or a per-pod target"
+        errors.append(field_errors.required(missing, detail))
     elif source == "external" and value is not None and average is not None:
-        told = "may not set both a target value for metric and a per-pod target"
-        errors.append(field_errors.forbidden(f"{where}.value", told))
+        detail = "may not set both a target value for metric and a per-pod target"
+        errors.append(field_errors.forbidden(f"{where}.value", detail))
     return errors
 
 
@@ -178,8 +178,8 @@ def _validate_target(target: Object, path: str) -> ErrorList:
     if not kind:
         errors.append(field_errors.required(f"{path}.type", "must specify a metric target type"))
     if kind not in _TARGETS:
-        told = "must be either Utilization, Value, or AverageValue"
-        errors.append(field_errors.invalid(f"{path}.type", field_errors.named(kind), told))
+        detail = "must be either Utilization, Value, or AverageValue"
+        errors.append(field_errors.invalid(f"{path}.type", field_errors.named(kind), detail))
     for field in ("value", "averageValue"):
         if target.get(field) is not None and _sign(target[field]) <= 0:
             errors.append(field_errors.invalid(f"{path}.{field}", target[field], "must be positive"))
@@ -225,6 +225,6 @@ def _validate_policy(policy: Object, path: str) -> ErrorList:
         if (policy.get(field) or 0) <= 0:
             errors.append(field_errors.invalid(f"{path}.{field}", policy.get(field) or 0, "must be greater than zero"))
     if period > _LONGEST_PERIOD:
-        told = f"must be less than or equal to {_LONGEST_PERIOD}"
-        errors.append(field_errors.invalid(f"{path}.periodSeconds", period, told))
+        detail = f"must be less than or equal to {_LONGEST_PERIOD}"
+        errors.append(field_errors.invalid(f"{path}.periodSeconds", period, detail))
     return errors

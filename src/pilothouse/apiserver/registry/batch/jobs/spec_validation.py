@@ -70,8 +70,8 @@ def _validate_restart_policy(spec: Object, template: Object, path: str) -> Error
     if policy not in ("OnFailure", "Never"):
         return [field_errors.not_supported(path, policy, ("OnFailure", "Never"))]
     if policy != "Never" and spec.get("podFailurePolicy") is not None:
-        told = 'only "Never" is supported when podFailurePolicy is specified'
-        return [field_errors.invalid(path, policy, told)]
+        detail = 'only "Never" is supported when podFailurePolicy is specified'
+        return [field_errors.invalid(path, policy, detail)]
     return []
 
 
@@ -102,17 +102,17 @@ def _validate_indexed_job(spec: Object, path: str) -> ErrorList:
     if completions is None:
         errors.append(field_errors.required(f"{path}.completions", "when completion mode is Indexed"))
     if parallelism is not None and parallelism > _MOST_INDEXES:
-        told = f"must be less than or equal to {_MOST_INDEXES} when completion mode is Indexed"
-        errors.append(field_errors.invalid(f"{path}.parallelism", parallelism, told))
+        detail = f"must be less than or equal to {_MOST_INDEXES} when completion mode is Indexed"
+        errors.append(field_errors.invalid(f"{path}.parallelism", parallelism, detail))
     if completions is not None and most is not None and most > completions:
-        told = "must be less than or equal to completions"
-        errors.append(field_errors.invalid(f"{path}.maxFailedIndexes", most, told))
+        detail = "must be less than or equal to completions"
+        errors.append(field_errors.invalid(f"{path}.maxFailedIndexes", most, detail))
     if most is not None and most > _MOST_INDEXES:
-        told = f"must be less than or equal to {_MOST_INDEXES}"
-        errors.append(field_errors.invalid(f"{path}.maxFailedIndexes", most, told))
+        detail = f"must be less than or equal to {_MOST_INDEXES}"
+        errors.append(field_errors.invalid(f"{path}.maxFailedIndexes", most, detail))
     if completions is None or completions <= _MOST_INDEXES or spec.get("backoffLimitPerIndex") is None:
         return errors
-    told = (
+    detail = (
         f"must be less than or equal to {_MOST_OF_MANY} when completions are above {_MOST_INDEXES} and used with "
         "backoff limit per index"
     )
@@ -120,9 +120,9 @@ def _validate_indexed_job(spec: Object, path: str) -> ErrorList:
         needed = f"must be specified when completions is above {_MOST_INDEXES}"
         errors.append(field_errors.required(f"{path}.maxFailedIndexes", needed))
     if parallelism is not None and parallelism > _MOST_OF_MANY:
-        errors.append(field_errors.invalid(f"{path}.parallelism", parallelism, told))
+        errors.append(field_errors.invalid(f"{path}.parallelism", parallelism, detail))
     if most is not None and most > _MOST_OF_MANY:
-        errors.append(field_errors.invalid(f"{path}.maxFailedIndexes", most, told))
+        errors.append(field_errors.invalid(f"{path}.maxFailedIndexes", most, detail))
     return errors
 
 
@@ -148,18 +148,18 @@ def _validate_pod_failure_policy(spec: Object, pod: Object, path: str) -> ErrorL
         action, exits, conditions = rule.get("action") or "", rule.get("onExitCodes"), rule.get("onPodConditions")
         errors += _validate_choice(action, f"{where}.action", _ACTIONS)
         if action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
-            told = "requires the backoffLimitPerIndex to be set"
-            errors.append(field_errors.invalid(f"{where}.action", field_errors.named(action), told))
+            detail = "requires the backoffLimitPerIndex to be set"
+            errors.append(field_errors.invalid(f"{where}.action", field_errors.named(action), detail))
         if exits is not None:
             errors += _validate_on_exit_codes(exits, f"{where}.onExitCodes", containers)
         if conditions:
             errors += _validate_on_pod_conditions(conditions, f"{where}.onPodConditions")
         if exits is not None and conditions:
-            told = "specifying both OnExitCodes and OnPodConditions is not supported"
-            errors.append(field_errors.invalid_omitting_value(where, told))
+            detail = "specifying both OnExitCodes and OnPodConditions is not supported"
+            errors.append(field_errors.invalid_omitting_value(where, detail))
         elif exits is None and not conditions:
-            told = "specifying one of OnExitCodes and OnPodConditions is required"
-            errors.append(field_errors.invalid_omitting_value(where, told))
+            detail = "specifying one of OnExitCodes and OnPodConditions is required"
+            errors.append(field_errors.invalid_omitting_value(where, detail))
     return errors
 
 
@@ -167,8 +167,8 @@ def _validate_on_exit_codes(exits: Object, path: str, containers: set[str | None
     operator, container, codes = exits.get("operator") or "", exits.get("containerName"), exits.get("values")
     errors = _validate_choice(operator, f"{path}.operator", _OPERATORS)
     if container is not None and container not in containers:
-        told = "must be one of the container or initContainer names in the pod template"
-        errors.append(field_errors.invalid(f"{path}.containerName", container, told))
+        detail = "must be one of the container or initContainer names in the pod template"
+        errors.append(field_errors.invalid(f"{path}.containerName", container, detail))
     if not codes:
         return [*errors, field_errors.invalid(f"{path}.values", codes, "at least one value is required")]
     if len(codes) > _MOST_EXIT_CODES:
@@ -176,8 +176,8 @@ def _validate_on_exit_codes(exits: Object, path: str, containers: set[str | None
     seen: set[int] = set()
     for position, code in enumerate(codes):
         if operator == "In" and code == 0:
-            told = "must not be 0 for the In operator"
-            errors.append(field_errors.invalid(f"{path}.values[{position}]", code, told))
+            detail = "must not be 0 for the In operator"
+            errors.append(field_errors.invalid(f"{path}.values[{position}]", code, detail))
         if code in seen:
             errors.append(field_errors.duplicate(f"{path}.values[{position}]", code))
         seen.add(code)
@@ -206,8 +206,8 @@ def _validate_success_policy(spec: Object, path: str) -> ErrorList:
         return [field_errors.invalid(path, shown, _NEEDS_INDEXES)]
     errors: ErrorList = []
     if not rules:
-        told = "at least one rules must be specified when the successPolicy is specified"
-        errors.append(field_errors.required(f"{path}.rules", told))
+        detail = "at least one rules must be specified when the successPolicy is specified"
+        errors.append(field_errors.required(f"{path}.rules", detail))
     if len(rules) > _MOST_RULES:
         errors.append(field_errors.too_many(f"{path}.rules", len(rules), _MOST_RULES))
     # Without completions, which are told to be missing, upstream gives up.
@@ -222,16 +222,16 @@ def _validate_success_rule(rule: Object, path: str, completions: int) -> ErrorLi
     indexes, count = rule.get("succeededIndexes"), rule.get("succeededCount")
     named = 0
     if count is None and indexes is None:
-        told = "at least one of succeededCount or succeededIndexes must be specified"
-        return [field_errors.required(path, told)]
+        detail = "at least one of succeededCount or succeededIndexes must be specified"
+        return [field_errors.required(path, detail)]
     if indexes is not None:
         if len(indexes.encode()) > _LONGEST_INDEXES:
             errors.append(field_errors.too_long(f"{path}.succeededIndexes", _LONGEST_INDEXES))
         try:
             named = count_indexes(indexes, completions)
         except IndexesError as error:
-            told = f"error parsing succeededIndexes: {error}"
-            errors.append(field_errors.invalid(f"{path}.succeededIndexes", indexes, told))
+            detail = f"error parsing succeededIndexes: {error}"
+            errors.append(field_errors.invalid(f"{path}.succeededIndexes", indexes, detail))
     if count is None:
         return errors
     errors += validate_nonnegative_fields(rule, path, ("succeededCount",))

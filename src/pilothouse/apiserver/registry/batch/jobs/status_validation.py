@@ -94,8 +94,8 @@ def _validate_ending(status: Object, true: Set[str], changed: Set[str], *, stric
         errors.append(_wrong("cannot set Complete=True and FailureTarget=true conditions"))
     if "Complete" in changed or "completionTime" in changed:
         if end is not None and not complete:
-            told = "cannot set completionTime when there is no Complete=True condition"
-            errors.append(field_errors.invalid("status.completionTime", end, told))
+            text = "cannot set completionTime when there is no Complete=True condition"
+            errors.append(field_errors.invalid("status.completionTime", end, text))
         elif end is None and complete:
             errors.append(
                 field_errors.required("status.completionTime", "completionTime is required for Complete jobs")
@@ -141,16 +141,16 @@ def _validate_index(spec: Object, status: Object, changed: Set[str]) -> ErrorLis
     if "failedIndexes" in changed and failed is not None and completions is not None and limit is not None:
         errors += _unreadable("failedIndexes", failed, completions)
     if "completedIndexes" in changed and completed and spec.get("completionMode") != "Indexed":
-        told = "cannot set non-empty completedIndexes when non-indexed completion mode"
-        errors.append(field_errors.invalid("status.completedIndexes", completed, told))
+        text = "cannot set non-empty completedIndexes when non-indexed completion mode"
+        errors.append(field_errors.invalid("status.completedIndexes", completed, text))
     if "failedIndexes" in changed and failed is not None and limit is None:
-        told = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
-        errors.append(field_errors.invalid("status.failedIndexes", failed, told))
+        text = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
+        errors.append(field_errors.invalid("status.failedIndexes", failed, text))
     if completions is not None and failed is not None:
         both = first_in_both(completed, failed, completions)
         if both is not None:
-            told = f"failedIndexes and completedIndexes overlap at index: {both}"
-            errors.append(field_errors.invalid("status.failedIndexes", failed, told))
+            text = f"failedIndexes and completedIndexes overlap at index: {both}"
+            errors.append(field_errors.invalid("status.failedIndexes", failed, text))
     return errors
 
 
@@ -166,8 +166,8 @@ def _validate_count(status: Object, true: Set[str], changed: Set[str]) -> ErrorL
     errors: ErrorList = []
     terminating, ready = status.get("terminating") or 0, status.get("ready") or 0
     if terminating > 0 and true & _ENDS and (_FINISHED in changed or "terminating" in changed):
-        told = "terminating>0 is invalid for finished job"
-        errors.append(field_errors.invalid("status.terminating", terminating, told))
+        text = "terminating>0 is invalid for finished job"
+        errors.append(field_errors.invalid("status.terminating", terminating, text))
     if ready > (status.get("active") or 0) and ("ready" in changed or "active" in changed):
         errors.append(field_errors.invalid("status.ready", ready, "cannot set more ready pods than active"))
     return errors
@@ -202,13 +202,13 @@ def _validate_status_change(spec: Object, status: Object, before: Object, true: 
     if end is not None and status.get("completionTime") not in (None, end):
         errors.append(field_errors.invalid("status.completionTime", status["completionTime"], IMMUTABLE))
     if start not in (None, status.get("startTime")) and not spec.get("suspend") and not _resumed(status, was):
-        told = "field is immutable for unsuspended job once set"
-        errors.append(field_errors.invalid("status.startTime", status.get("startTime"), told))
+        text = "field is immutable for unsuspended job once set"
+        errors.append(field_errors.invalid("status.startTime", status.get("startTime"), text))
     if _MET in was and _MET not in true:
         errors.append(_wrong("cannot disable the SuccessCriteriaMet=True condition"))
     if "Complete" in was and _MET not in was and _MET in true:
-        told = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
-        errors.append(_wrong(told))
+        text = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
+        errors.append(_wrong(text))
     return errors
 
 

@@ -75,5 +75,5 @@ class JobStrategy(Strategy):
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         return validation.validate_job_status_update(obj, old)
 
-    def refuses_field(self, path: str) -> str:
+    def unsupported_field(self, path: str) -> str:
         return f'field label "{path}" not supported for Job'

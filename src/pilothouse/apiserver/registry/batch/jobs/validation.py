@@ -103,8 +103,8 @@ def _validate_host_name(obj: Object) -> ErrorList:
     last = f"{name}-{spec['completions'] - 1}"
     if not dns_label_errors(last):
         return []
-    told = f"will not able to create pod with invalid DNS label: {last}"
-    return [field_errors.invalid("metadata.name", name, told)]
+    detail = f"will not able to create pod with invalid DNS label: {last}"
+    return [field_errors.invalid("metadata.name", name, detail)]
 
 
 def _validate_completions(spec: Object, before: Object) -> ErrorList:

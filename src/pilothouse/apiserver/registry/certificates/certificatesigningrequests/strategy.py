@@ -1,7 +1,7 @@
 """What writes of CertificateSigningRequests do. After kubernetes' ``pkg/registry/certificates`` (v1.36)."""
 
+from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.field_errors import ErrorList
-from pilothouse.apiserver.identity import Identity
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.events import no_name_errors
 from pilothouse.apiserver.registry.generic.strategy import Strategy

@@ -99,8 +99,8 @@ def _validate_certificate(obj: Object, old: Object) -> ErrorList:
     before, after = ((each.get("status") or {}).get("certificate") or "" for each in (old, obj))
     if after == before or _certificate_text(before):
         return []
-    told = _certificate_text(after)
-    return [field_errors.invalid("status.certificate", "<certificate data>", told)] if told else []
+    text = _certificate_text(after)
+    return [field_errors.invalid("status.certificate", "<certificate data>", text)] if text else []
 
 
 def _certificate_text(encoded: str) -> str:
@@ -114,17 +114,17 @@ def _certificate_text(encoded: str) -> str:
 def _validate_request(encoded: object) -> ErrorList:
     path = "spec.request"
 
-    def refused(why: str) -> ErrorList:
+    def invalid(why: str) -> ErrorList:
         return [field_errors.invalid(path, field_errors.internal_value("bytes", encoded or None), why)]
 
     try:
         pem = base64.b64decode(str(encoded or ""))
     except binascii.Error as error:
-        return refused(str(error))
+        return invalid(str(error))
     try:
         check_signature(parse_request(pem))
     except UnreadableRequest as error:
-        return refused(str(error))
+        return invalid(str(error))
     return []
 
 
@@ -141,8 +141,8 @@ def _validate_signer_name(name: str) -> ErrorList:
     errors = [field_errors.too_long(path, MAX_SUBDOMAIN)] if len(domain.encode()) > MAX_SUBDOMAIN else []
     errors += _validate_part(domain, dns_label_errors, path)
     if "." not in domain:
-        told = "should be a domain with at least two segments separated by dots"
-        errors.append(field_errors.invalid(path, domain, told))
+        text = "should be a domain with at least two segments separated by dots"
+        errors.append(field_errors.invalid(path, domain, text))
     errors += _validate_part(rest, dns_subdomain_errors, path)
     if len(name.encode()) > _LONGEST_SIGNER:
         errors.append(field_errors.too_long(path, _LONGEST_SIGNER))
@@ -152,8 +152,8 @@ def _validate_signer_name(name: str) -> ErrorList:
 def _validate_part(text: str, texts: Callable[[str], list[str]], path: str) -> ErrorList:
     """What is wrong with the first label of a name that is none."""
     for label in text.split("."):
-        if told := texts(label):
-            return [field_errors.invalid(path, text, f"validating label {quote(label)}: {each}") for each in told]
+        if errors := texts(label):
+            return [field_errors.invalid(path, text, f"validating label {quote(label)}: {each}") for each in errors]
     return []
 
 

@@ -43,8 +43,8 @@ class ConfigMapStrategy(Strategy):
         for key in data:
             errors += validate_config_map_key((key,), "data")
             if key in binary:
-                told = "duplicate of key present in binaryData"
-                errors.append(field_errors.invalid(f"data[{key}]", key, told))
+                detail = "duplicate of key present in binaryData"
+                errors.append(field_errors.invalid(f"data[{key}]", key, detail))
         errors += validate_config_map_key(binary, "binaryData")
         size = sum(len(text.encode()) for text in data.values()) + sum(len(text) * 3 // 4 for text in binary.values())
         if size > MAX_DATA:

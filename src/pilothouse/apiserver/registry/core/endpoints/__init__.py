@@ -50,8 +50,8 @@ def validate_protocols(port: Object, path: str) -> ErrorList:
         errors.append(field_errors.not_supported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS))
     protocol = port.get("appProtocol")
     if protocol is not None:
-        told = qualified_name_errors(protocol)
-        errors += [field_errors.invalid(f"{path}.appProtocol", protocol, text) for text in told]
+        detail = qualified_name_errors(protocol)
+        errors += [field_errors.invalid(f"{path}.appProtocol", protocol, text) for text in detail]
     return errors
 
 

@@ -60,7 +60,7 @@ class CoreEventStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return validate_legacy(obj, controller="reportingComponent")
 
-    def refuses_field(self, path: str) -> str:
+    def unsupported_field(self, path: str) -> str:
         return f"field label not supported: {path}"
 
 

@@ -22,10 +22,10 @@ def validate_limit_range(obj: Object) -> ErrorList:
     kinds: list[str] = []
     for position, item in enumerate(obj["spec"].get("limits") or ()):
         path, kind = f"spec.limits[{position}]", item.get("type") or ""
-        told = qualified_name_errors(kind)
-        if not told and "/" not in kind and kind not in _LIMITED:
-            told = ["must be a standard limit type or fully qualified"]
-        errors += [field_errors.invalid(f"{path}.type", kind, text) for text in told]
+        detail = qualified_name_errors(kind)
+        if not detail and "/" not in kind and kind not in _LIMITED:
+            detail = ["must be a standard limit type or fully qualified"]
+        errors += [field_errors.invalid(f"{path}.type", kind, text) for text in detail]
         if kind in kinds:
             errors.append(field_errors.duplicate(f"{path}.type", kind))
         kinds.append(kind)
@@ -92,8 +92,8 @@ def _validate_limits_of(name: str, given: Object, path: str) -> ErrorList:
     amounts = {field: parse_quantity(text) for field, text in given.items()}
     for field, low, high, shown, text in _COMPARED:
         if low in amounts and high in amounts and amounts[low] > amounts[high]:
-            told = text.format(given[low], given[high])
-            errors.append(field_errors.invalid(f"{path}.{field}[{name}]", given[shown], told))
+            detail = text.format(given[low], given[high])
+            errors.append(field_errors.invalid(f"{path}.{field}[{name}]", given[shown], detail))
     ratio = amounts.get(_RATIO)
     if ratio is not None:
         where, text = f"{path}.{_RATIO}[{name}]", given[_RATIO]
@@ -108,8 +108,8 @@ def _validate_limits_of(name: str, given: Object, path: str) -> ErrorList:
     if asked is None or default is None or may_be_overcommitted(name):
         return errors
     if amounts["defaultRequest"] != amounts["default"]:
-        told = f"default value {default} must equal to defaultRequest value {asked} in {name}"
-        errors.append(field_errors.invalid(f"{path}.defaultRequest[{name}]", asked, told))
+        detail = f"default value {default} must equal to defaultRequest value {asked} in {name}"
+        errors.append(field_errors.invalid(f"{path}.defaultRequest[{name}]", asked, detail))
     return errors
 
 

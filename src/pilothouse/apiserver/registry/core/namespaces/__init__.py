@@ -50,8 +50,8 @@ class NamespaceStrategy(Strategy):
 
     def validate(self, obj: Object) -> ErrorList:
         # Upstream leaves out which of them it is.
-        problems = validate_finalizer_name(obj["spec"]["finalizers"], "")
-        return [FieldError("spec.finalizers", problem.reason, problem.text) for problem in problems]
+        all_errors = validate_finalizer_name(obj["spec"]["finalizers"], "")
+        return [FieldError("spec.finalizers", error.reason, error.text) for error in all_errors]
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         obj["spec"] = dict(old.get("spec") or {})
@@ -85,7 +85,7 @@ class NamespaceStrategy(Strategy):
     def may_go(self, obj: Object) -> bool:
         return not obj.get("spec", {}).get("finalizers")
 
-    def refuses_field(self, path: str) -> str:
+    def unsupported_field(self, path: str) -> str:
         return f"field label not supported: {path}"
 
 

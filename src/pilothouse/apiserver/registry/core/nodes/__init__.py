@@ -78,7 +78,7 @@ class NodeStrategy(Strategy):
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         return node_validation.validate_node_status_update(obj, old)
 
-    def refuses_field(self, path: str) -> str:
+    def unsupported_field(self, path: str) -> str:
         return f"field label not supported: {path}"
 
 

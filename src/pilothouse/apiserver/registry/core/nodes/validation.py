@@ -31,8 +31,8 @@ def _validate_pod_cidrs(ranges: Sequence[str | None]) -> ErrorList:
         except ValueError:
             continue
     if len(ranges) > 1 and sorted(families) != [4, 6]:
-        told = "may specify no more than one CIDR for each IP family"
-        errors.append(field_errors.invalid("spec.podCIDRs", [text or "" for text in ranges], told))
+        detail = "may specify no more than one CIDR for each IP family"
+        errors.append(field_errors.invalid("spec.podCIDRs", [text or "" for text in ranges], detail))
     return errors
 
 
@@ -51,8 +51,10 @@ def _validate_declared_features(features: Sequence[str]) -> ErrorList:
     for position, name in enumerate(features):
         path = f"status.declaredFeatures[{position}]"
         if len(name.encode()) > _LONGEST_FEATURE:
-            told = f"must be no more than {_LONGEST_FEATURE} characters"
-            errors.append(field_errors.invalid(path, name, f"invalid feature name {field_errors.shown(name)}: {told}"))
+            detail = f"must be no more than {_LONGEST_FEATURE} characters"
+            errors.append(
+                field_errors.invalid(path, name, f"invalid feature name {field_errors.shown(name)}: {detail}")
+            )
         elif _feature.fullmatch(name) is None:
             errors.append(
                 field_errors.invalid(path, name, f"invalid feature name {field_errors.shown(name)}: {_NO_FEATURE}")
@@ -126,13 +128,13 @@ def validate_node_update(obj: Object, old: Object) -> ErrorList:
     if spec == before:
         return []
     errors: ErrorList = []
-    told = 'node updates may not change {} except from "" to valid'
+    detail = 'node updates may not change {} except from "" to valid'
     ranges, known = spec.get("podCIDRs") or (), before.get("podCIDRs") or ()
     changes = sum(new != was for new, was in zip(ranges, known, strict=False)) if len(ranges) == len(known) else 1
     if known:
-        errors += [field_errors.forbidden("spec.podCIDRs", told.format("podCIDR"))] * changes
+        errors += [field_errors.forbidden("spec.podCIDRs", detail.format("podCIDR"))] * changes
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
-        errors.append(field_errors.forbidden("spec.providerID", told.format("providerID")))
+        errors.append(field_errors.forbidden("spec.providerID", detail.format("providerID")))
     errors += _validate_taints(spec.get("taints") or ())
     if spec.get("externalID") != before.get("externalID"):
         errors.append(field_errors.forbidden("spec.externalID", "may not be updated"))

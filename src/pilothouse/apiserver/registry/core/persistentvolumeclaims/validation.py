@@ -129,14 +129,14 @@ def validate_persistent_volume_claim_update(obj: Object, old: Object) -> ErrorLi
         errors.append(field_errors.forbidden("spec", _IMMUTABLE_CLAIM + diff))
     wanted, was = (_amount(_requests(each)) for each in (spec, before))
     if wanted < was and wanted <= _amount(status.get("capacity") or {}):
-        told = "field can not be less than status.capacity"
-        errors.append(field_errors.forbidden("spec.resources.requests.storage", told))
+        detail = "field can not be less than status.capacity"
+        errors.append(field_errors.forbidden("spec.resources.requests.storage", detail))
     errors += validate_immutable_fields(spec, before, "", {"volumeMode": "*string"})
     has = spec.get(_ATTRIBUTES)
     if not has and has != before.get(_ATTRIBUTES) and status.get("currentVolumeAttributesClassName") is not None:
         what = "nil" if has is None else "empty string"
-        told = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
-        errors.append(field_errors.forbidden(f"spec.{_ATTRIBUTES}", told))
+        detail = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+        errors.append(field_errors.forbidden(f"spec.{_ATTRIBUTES}", detail))
     return errors
 
 
@@ -158,17 +158,17 @@ def validate_persistent_volume_claim_status_update(obj: Object, old: Object) -> 
 
 def _validate_resource(name: str, path: str) -> ErrorList:
     """Of Kubernetes' own resources a claim has storage only (``validatePersistentVolumeClaimResourceKey``)."""
-    told = qualified_name_errors(name)
-    if told:
-        return [field_errors.invalid(path, name, text) for text in told]
+    detail = qualified_name_errors(name)
+    if detail:
+        return [field_errors.invalid(path, name, text) for text in detail]
     is_native = "/" not in name or "kubernetes.io/" in name
     return [field_errors.not_supported(path, name, ("storage",), plain=True)] if is_native and name != "storage" else []
 
 
 def _validate_basic(amounts: Object, path: str) -> ErrorList:
-    told = "must be a valid resource quantity"
+    detail = "must be a valid resource quantity"
     return [
-        field_errors.invalid(f"{path}[{name}]", parse_quantity(str(amount)).value, told)
+        field_errors.invalid(f"{path}[{name}]", parse_quantity(str(amount)).value, detail)
         for name, amount in amounts.items()
         if is_negative(amount)
     ]
@@ -192,20 +192,20 @@ def _validate_data_source(spec: Object, path: str, *, any_group: bool) -> ErrorL
         errors += [field_errors.required(f"{where}.{part}") for part in ("name", "kind") if not source.get(part)]
         group, kind = source.get("apiGroup") or "", source.get("kind") or ""
         if not group and kind != "PersistentVolumeClaim":
-            told = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-            errors.append(field_errors.invalid(where, kind, told))
+            detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+            errors.append(field_errors.invalid(where, kind, detail))
         if group and not any_group:
-            told_of = dns_subdomain_errors(group)
-            errors += [field_errors.invalid(f"{where}.apiGroup", group, text) for text in told_of]
+            texts = dns_subdomain_errors(group)
+            errors += [field_errors.invalid(f"{where}.apiGroup", group, text) for text in texts]
         namespace = source.get("namespace")
         if namespace:
-            told_of = dns_label_errors(namespace)
-            errors += [field_errors.invalid(f"{where}.namespace", namespace, text) for text in told_of]
+            texts = dns_label_errors(namespace)
+            errors += [field_errors.invalid(f"{where}.namespace", namespace, text) for text in texts]
     older, newer = spec.get("dataSource"), spec.get("dataSourceRef")
     if older is not None and newer is not None:
         if newer.get("namespace"):
-            told = "may not be specified when dataSourceRef.namespace is specified"
-            errors.append(field_errors.invalid(path, f"{path}.dataSource", told))
+            detail = "may not be specified when dataSourceRef.namespace is specified"
+            errors.append(field_errors.invalid(path, f"{path}.dataSource", detail))
         elif any((older.get(part) or None) != (newer.get(part) or None) for part in ("apiGroup", "kind", "name")):
             errors.append(field_errors.invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
     return errors

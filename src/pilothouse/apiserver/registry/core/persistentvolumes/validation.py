@@ -67,8 +67,8 @@ def validate_persistent_volume_more(obj: Object) -> ErrorList:
         return []
     if any(obj["spec"].get(source) is not None for source in _MOUNTED_WITH_OPTIONS):
         return []
-    told = "may not specify mount options for this volume type"
-    return [field_errors.forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", told)]
+    detail = "may not specify mount options for this volume type"
+    return [field_errors.forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", detail)]
 
 
 def validate_persistent_volume(obj: Object) -> ErrorList:
@@ -83,8 +83,8 @@ def validate_persistent_volume(obj: Object) -> ErrorList:
         errors.append(field_errors.not_supported("spec.capacity", shown, ("storage",)))
     for name, amount in capacity.items():
         if is_negative(amount):
-            told = "must be a valid resource quantity"
-            errors.append(field_errors.invalid(f"spec.capacity[{name}]", parse_quantity(amount).value, told))
+            detail = "must be a valid resource quantity"
+            errors.append(field_errors.invalid(f"spec.capacity[{name}]", parse_quantity(amount).value, detail))
         if not is_positive(amount):
             errors.append(field_errors.invalid(f"spec.capacity[{name}]", amount, POSITIVE))
     policy = spec.get("persistentVolumeReclaimPolicy")
@@ -98,8 +98,8 @@ def validate_persistent_volume(obj: Object) -> ErrorList:
     errors += validate_persistent_volume_source(spec, obj["metadata"].get("name") or "")
     path = (spec.get("hostPath") or {}).get("path") or ""
     if policy == "Recycle" and path.startswith("/") and normpath(path).strip("/") == "":
-        told = "may not be 'recycle' for a hostPath mount of '/'"
-        errors.append(field_errors.forbidden("spec.persistentVolumeReclaimPolicy", told))
+        detail = "may not be 'recycle' for a hostPath mount of '/'"
+        errors.append(field_errors.forbidden("spec.persistentVolumeReclaimPolicy", detail))
     return errors + _validate_classes(spec)
 
 
@@ -115,18 +115,18 @@ def validate_persistent_volume_update(obj: Object, old: Object) -> ErrorList:
         sources[0]["csi"] = {k: v for k, v in csi.items() if k != "controllerExpandSecretRef"}
     if sources[0] != sources[1]:
         diff = field_errors.internal_diff("core.PersistentVolumeSource", sources[1], sources[0])
-        told = f"spec.persistentvolumesource is immutable after creation\n{diff}"
-        errors.append(field_errors.forbidden("spec.persistentvolumesource", told))
+        detail = f"spec.persistentvolumesource is immutable after creation\n{diff}"
+        errors.append(field_errors.forbidden("spec.persistentvolumesource", detail))
     errors += validate_immutable_fields(spec, before, "", {"volumeMode": "*string"})
     known = before.get("nodeAffinity")
     if known and spec.get("nodeAffinity") not in (known, with_stable_labels(known, spec.get("nodeAffinity"))):
-        told = f"{IMMUTABLE}, except for updating from beta label to GA"
+        detail = f"{IMMUTABLE}, except for updating from beta label to GA"
         shown = field_errors.internal_value("*core.VolumeNodeAffinity", spec.get("nodeAffinity"))
-        errors.append(field_errors.invalid("nodeAffinity", shown, told))
+        errors.append(field_errors.invalid("nodeAffinity", shown, detail))
     name = "volumeAttributesClassName"
     if before.get(name) is not None and spec.get(name) is None:
-        told = "update from non-nil value to nil is forbidden"
-        errors.append(field_errors.forbidden(f"spec.{name}", told))
+        detail = "update from non-nil value to nil is forbidden"
+        errors.append(field_errors.forbidden(f"spec.{name}", detail))
     return errors
 
 

@@ -19,8 +19,8 @@ _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _POSITIVE = "must be greater than zero"
 
 
-def _names(field: str, value: str, told: Iterable[str]) -> ErrorList:
-    return [field_errors.invalid(field, value, text) for text in told]
+def _names(field: str, value: str, detail: Iterable[str]) -> ErrorList:
+    return [field_errors.invalid(field, value, text) for text in detail]
 
 
 def validate_affinity(affinity: Object, path: str) -> ErrorList:
@@ -82,11 +82,11 @@ def _validate_node_selector_term(term: Object, path: str, *, values_too: bool = 
                 field_errors.required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
             )
         elif operator in ("Exists", "DoesNotExist") and values:
-            told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            errors.append(field_errors.forbidden(f"{where}.values", told))
+            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            errors.append(field_errors.forbidden(f"{where}.values", detail))
         elif operator in ("Gt", "Lt") and len(values) != 1:
-            told = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            errors.append(field_errors.required(f"{where}.values", told))
+            detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            errors.append(field_errors.required(f"{where}.values", detail))
         elif operator not in _NODE_OPERATORS:
             errors.append(
                 field_errors.invalid(f"{where}.operator", field_errors.named(operator), "not a valid selector operator")
@@ -109,8 +109,8 @@ def _validate_node_field_selector_requirement(wanted: Object, path: str) -> Erro
             field_errors.invalid(f"{path}.operator", field_errors.named(operator), "not a valid selector operator")
         )
     elif len(values) != 1:
-        told = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        errors.append(field_errors.required(f"{path}.values", told))
+        detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        errors.append(field_errors.required(f"{path}.values", detail))
     if key != "metadata.name":
         return [*errors, field_errors.invalid(f"{path}.key", key, "not a valid field selector key")]
     for at, value in enumerate(values):
@@ -153,8 +153,8 @@ def validate_topology_spread_constraints(constraints: Sequence[Object], path: st
         if least is not None and least <= 0:
             errors.append(field_errors.invalid(f"{where}.minDomains", least, _POSITIVE))
         if least is not None and action != "DoNotSchedule":
-            told = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-            errors.append(field_errors.invalid(f"{where}.minDomains", least, told))
+            detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+            errors.append(field_errors.invalid(f"{where}.minDomains", least, detail))
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             policy = constraint.get(field)
             if policy is not None and policy not in _NODE_POLICIES:

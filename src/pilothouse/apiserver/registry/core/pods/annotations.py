@@ -23,7 +23,7 @@ _COST = "controller.kubernetes.io/pod-deletion-cost"
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
-_TOLD = (MIRROR, _TOLERATIONS, _COST, _SECCOMP_POD, _SECCOMP, _APP_ARMOR)
+_VALIDATED = (MIRROR, _TOLERATIONS, _COST, _SECCOMP_POD, _SECCOMP, _APP_ARMOR)
 _SECCOMP_PROFILES = ("runtime/default", "docker/default", "unconfined")
 _LOCAL = "localhost/"
 _cost = re.compile("-?[0-9]+", re.ASCII)
@@ -33,12 +33,12 @@ Annotations = Mapping[str, str]
 
 def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) -> ErrorList:
     """What is wrong with those of a pod that has this spec."""
-    if not any(key.startswith(_TOLD) for key in annotations):
+    if not any(key.startswith(_VALIDATED) for key in annotations):
         return []
     errors: ErrorList = []
     if MIRROR in annotations and not spec.get("nodeName"):
-        told = "must set spec.nodeName if mirror pod annotation is set"
-        errors.append(field_errors.invalid(f"{path}[{MIRROR}]", annotations[MIRROR], told))
+        detail = "must set spec.nodeName if mirror pod annotation is set"
+        errors.append(field_errors.invalid(f"{path}[{MIRROR}]", annotations[MIRROR], detail))
     if annotations.get(_TOLERATIONS):
         errors += _validate_tolerations_annotation(annotations[_TOLERATIONS], path)
     if not _is_cost(annotations):
@@ -56,8 +56,8 @@ def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) 
         if name not in names:
             errors.append(field_errors.invalid(f"{path}[{key}]", name, "container not found"))
         if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCAL):
-            told = f"invalid AppArmor profile name: {quote(profile)}"
-            errors.append(field_errors.invalid(f"{path}[{key}]", profile, told))
+            detail = f"invalid AppArmor profile name: {quote(profile)}"
+            errors.append(field_errors.invalid(f"{path}[{key}]", profile, detail))
     return errors
 
 
@@ -147,9 +147,9 @@ def _differs(called: str, written: str | None, profile: Object | None, path: str
         case "Localhost":
             same = written.startswith(_LOCAL)
             if same and written.removeprefix(_LOCAL) != profile.get("localhostProfile"):
-                told = f"{called} profile in annotation and field must match"
-                return [field_errors.forbidden(f"{path}.localhostProfile", told)]
+                detail = f"{called} profile in annotation and field must match"
+                return [field_errors.forbidden(f"{path}.localhostProfile", detail)]
         case _:
             same = True
-    told = f"{called} type in annotation and field must match"
-    return [] if same else [field_errors.forbidden(f"{path}.type", told)]
+    detail = f"{called} type in annotation and field must match"
+    return [] if same else [field_errors.forbidden(f"{path}.type", detail)]

@@ -71,10 +71,10 @@ def _all(path: str, value: str, texts: Iterable[str]) -> ErrorList:
 def _validate_key_selector(reference: Object, path: str) -> ErrorList:
     """A key of a ConfigMap or a Secret. A name that is missing is one that is no name."""
     name, key = reference.get("name") or "", reference.get("key") or ""
-    problems = _all(f"{path}.name", name, dns_subdomain_errors(name))
+    all_errors = _all(f"{path}.name", name, dns_subdomain_errors(name))
     if not key:
-        return [*problems, field_errors.required(f"{path}.key")]
-    return problems + _all(f"{path}.key", key, config_key_errors(key))
+        return [*all_errors, field_errors.required(f"{path}.key")]
+    return all_errors + _all(f"{path}.key", key, config_key_errors(key))
 
 
 def _validate_file_key_selector(reference: Object, path: str) -> ErrorList:

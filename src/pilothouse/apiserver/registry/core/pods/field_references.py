@@ -53,8 +53,8 @@ def validate_object_field_selector(reference: Object, path: str, allowed: Sequen
     if why:
         return [field_errors.invalid(f"{path}.fieldPath", asked, f"error converting fieldPath: {why}")]
     if key is not None:
-        told = qualified_name_errors(key.lower() if name == "metadata.annotations" else key)
-        return [field_errors.invalid(path, key, text) for text in told]
+        detail = qualified_name_errors(key.lower() if name == "metadata.annotations" else key)
+        return [field_errors.invalid(path, key, text) for text in detail]
     name = "spec.nodeName" if name == "spec.host" else name
     return (
         [] if name in allowed else [field_errors.not_supported(f"{path}.fieldPath", name, sorted(allowed), plain=True)]

@@ -52,8 +52,8 @@ def validate_label_keys(holder: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     for field, keys in (("matchLabelKeys", matched), ("mismatchLabelKeys", mismatched)):
         if keys and selector is None:
-            told = "must not be specified when labelSelector is not set"
-            errors.append(field_errors.forbidden(f"{path}.{field}", told))
+            detail = "must not be specified when labelSelector is not set"
+            errors.append(field_errors.forbidden(f"{path}.{field}", detail))
             continue
         errors += [
             field_errors.invalid(f"{path}.{field}[{position}]", key, text)
@@ -66,12 +66,12 @@ def validate_label_keys(holder: Object, path: str) -> ErrorList:
         key = expression.get("key") or ""
         if key in matched and key in seen:
             position = max(at for at, other in enumerate(matched) if other == key)
-            told = "exists in both matchLabelKeys and labelSelector"
-            errors.append(field_errors.invalid(f"{path}[{position}]", key, told))
+            detail = "exists in both matchLabelKeys and labelSelector"
+            errors.append(field_errors.invalid(f"{path}[{position}]", key, detail))
         seen.add(key)
-    told = "exists in both matchLabelKeys and mismatchLabelKeys"
+    detail = "exists in both matchLabelKeys and mismatchLabelKeys"
     return errors + [
-        field_errors.invalid(f"{path}.matchLabelKeys[{position}]", key, told)
+        field_errors.invalid(f"{path}.matchLabelKeys[{position}]", key, detail)
         for position, key in enumerate(matched)
         if key in mismatched
     ]

@@ -35,8 +35,8 @@ _LATER_PARTS = frozenset(("runtimeClassName", "overhead", "os", "schedulingGroup
 _USUAL_PREEMPTION = (None, "PreemptLowerPriority")
 
 
-def _names(field: str, value: str, told: Iterable[str]) -> ErrorList:
-    return [field_errors.invalid(field, value, text) for text in told]
+def _names(field: str, value: str, detail: Iterable[str]) -> ErrorList:
+    return [field_errors.invalid(field, value, text) for text in detail]
 
 
 def validate_pod_wide_fields(spec: Object, path: str, *, plain: bool) -> ErrorList:
@@ -105,24 +105,24 @@ def _validate_pod_dns_config(spec: Object, path: str) -> ErrorList:
         if config is None:
             return [field_errors.required(where, "must provide `dnsConfig` when `dnsPolicy` is None")]
         if not config.get("nameservers"):
-            told = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            return [field_errors.required(f"{where}.nameservers", told)]
+            detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+            return [field_errors.required(f"{where}.nameservers", detail)]
     if config is None:
         return []
     errors: ErrorList = []
     servers: Sequence[str] = config.get("nameservers") or ()
     if len(servers) > _MOST_NAMESERVERS:
-        told = f"must not have more than {_MOST_NAMESERVERS} nameservers"
-        errors.append(field_errors.invalid(f"{where}.nameservers", list(servers), told))
+        detail = f"must not have more than {_MOST_NAMESERVERS} nameservers"
+        errors.append(field_errors.invalid(f"{where}.nameservers", list(servers), detail))
     for position, server in enumerate(servers):
         errors += validate_ip_for_legacy_field(server, f"{where}.nameservers[{position}]")
     searches: Sequence[str] = config.get("searches") or ()
     if len(searches) > _MOST_SEARCHES:
-        told = f"must not have more than {_MOST_SEARCHES} search paths"
-        errors.append(field_errors.invalid(f"{where}.searches", list(searches), told))
+        detail = f"must not have more than {_MOST_SEARCHES} search paths"
+        errors.append(field_errors.invalid(f"{where}.searches", list(searches), detail))
     if len(" ".join(searches)) > _MOST_OF_SEARCHES:
-        told = f"must not have more than {_MOST_OF_SEARCHES} characters (including spaces) in the search list"
-        errors.append(field_errors.invalid(f"{where}.searches", list(searches), told))
+        detail = f"must not have more than {_MOST_OF_SEARCHES} characters (including spaces) in the search list"
+        errors.append(field_errors.invalid(f"{where}.searches", list(searches), detail))
     for position, search in enumerate(searches):
         domain = search.removesuffix(".")
         if search != ".":

@@ -63,8 +63,8 @@ def _validate_handler(holder: Object, path: str, kinds: Sequence[str], grace: in
     if not given:
         return [field_errors.required(path, "must specify a handler type")]
     first, more = given[0], given[1:]
-    problems = _validate_one(first, holder[first], f"{path}.{first}", grace)
-    return problems + [
+    all_errors = _validate_one(first, holder[first], f"{path}.{first}", grace)
+    return all_errors + [
         field_errors.forbidden(f"{path}.{kind}", "may not specify more than 1 handler type") for kind in more
     ]
 
@@ -90,8 +90,8 @@ def _validate_http_get_action(handler: Object, path: str) -> ErrorList:
     for header in handler.get("httpHeaders") or ():
         name = header.get("name") or ""
         if not _header.fullmatch(name):
-            told = "a valid HTTP header must consist of alphanumeric characters or '-'"
-            text = regex_error(told, _HEADER, ("X-Header-Name",))
+            detail = "a valid HTTP header must consist of alphanumeric characters or '-'"
+            text = regex_error(detail, _HEADER, ("X-Header-Name",))
             errors.append(field_errors.invalid(f"{path}.httpHeaders", name, text))
     return errors
 
@@ -107,5 +107,5 @@ def _validate_port_num_or_name(port: Any, path: str) -> ErrorList:
 def _validate_sleep_action(seconds: int, path: str, grace: int | None) -> ErrorList:
     if grace is None or 0 <= seconds <= grace:
         return []
-    told = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
-    return [field_errors.invalid(path, seconds, told)]
+    detail = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
+    return [field_errors.invalid(path, seconds, detail)]

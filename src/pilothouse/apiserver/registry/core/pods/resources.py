@@ -42,20 +42,20 @@ def _validate_pod_resource_consistency(spec: Object, whole: Object, path: str) -
     errors: ErrorList = []
     for name, amount in _aggregate(spec, "requests").items():
         if name in requests and amount > parse_quantity(requests[name]):
-            told = f"must be greater than or equal to aggregate container requests of {amount}"
-            errors.append(field_errors.invalid(f"{path}.requests[{name}]", requests[name], told))
+            detail = f"must be greater than or equal to aggregate container requests of {amount}"
+            errors.append(field_errors.invalid(f"{path}.requests[{name}]", requests[name], detail))
     if any(name.startswith(_HUGE) for name in limits):
         for name, amount in _aggregate(spec, "limits").items():
             if name.startswith(_HUGE) and name in limits and amount > parse_quantity(limits[name]):
-                told = f"must be greater than or equal to aggregate container limits of {amount}"
-                errors.append(field_errors.invalid(f"{path}.limits[{name}]", limits[name], told))
+                detail = f"must be greater than or equal to aggregate container limits of {amount}"
+                errors.append(field_errors.invalid(f"{path}.limits[{name}]", limits[name], detail))
     for position, container in enumerate(spec.get("containers") or ()):
         for name, limit in ((container.get("resources") or {}).get("limits") or {}).items():
             if name in limits and parse_quantity(limit) > parse_quantity(limits[name]):
                 # Upstream puts it together in this order.
                 field = f"{path}.containers[{position}][{name}].limits"
-                told = f"must be less than or equal to pod limits of {limits[name]}"
-                errors.append(field_errors.invalid(field, limit, told))
+                detail = f"must be less than or equal to pod limits of {limits[name]}"
+                errors.append(field_errors.invalid(field, limit, detail))
     return errors
 
 
@@ -115,13 +115,13 @@ def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorLi
             seen.add(name)
         given = [field for field in _CLAIMS if claim.get(field) is not None]
         if len(given) != 1:
-            told = (
+            detail = (
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
                 if given
                 else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             )
             shown = field_errors.internal_value("core.PodResourceClaim", claim)
-            errors.append(field_errors.invalid(where, shown, told))
+            errors.append(field_errors.invalid(where, shown, detail))
         errors += [
             field_errors.invalid(f"{where}.{field}", claim[field], text)
             for field in given
@@ -144,8 +144,8 @@ def validate_container_claims(claims: Sequence[Object], path: str, known: frozen
         else:
             key = f"{name}/{request}" if request else name
             if request:
-                told = dns_label_errors(request)
-                errors += [field_errors.invalid(f"{where}.request", request, text) for text in told]
+                detail = dns_label_errors(request)
+                errors += [field_errors.invalid(f"{where}.request", request, text) for text in detail]
             if key in seen:
                 errors.append(field_errors.duplicate(where, key))
             elif not request:

@@ -23,8 +23,8 @@ def validate_container_restart_policy(container: Object, path: str) -> ErrorList
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
     errors: ErrorList = []
     if policy is None and rules:
-        told = "must specify restartPolicy when restart rules are used"
-        errors.append(field_errors.required(f"{path}.restartPolicy", told))
+        detail = "must specify restartPolicy when restart rules are used"
+        errors.append(field_errors.required(f"{path}.restartPolicy", detail))
     elif policy is not None and policy not in _POLICIES:
         errors.append(field_errors.not_supported(f"{path}.restartPolicy", policy, _POLICIES))
     if len(rules) > _MOST_RULES:
@@ -67,16 +67,16 @@ def validate_resize_policy(policies: Sequence[Object], path: str, of_pod: str | 
             elif value not in choices:
                 errors.append(field_errors.not_supported(path, value, choices))
         if of_pod == "Never" and restart != "NotRequired":
-            told = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
-            errors.append(field_errors.invalid(path, field_errors.named(restart), told))
+            detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            errors.append(field_errors.invalid(path, field_errors.named(restart), detail))
     return errors
 
 
 def validate_init_container_resize_policy(container: Object, path: str) -> ErrorList:
     """An init container that ends is not restarted to get other resources."""
-    told = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+    detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
     return [
-        field_errors.invalid(f"{path}.resizePolicy[{position}].restartPolicy", "RestartContainer", told)
+        field_errors.invalid(f"{path}.resizePolicy[{position}].restartPolicy", "RestartContainer", detail)
         for position, policy in enumerate(container.get("resizePolicy") or ())
         if policy.get("restartPolicy") == "RestartContainer"
     ]

@@ -69,8 +69,8 @@ def validate_pod_security_context(spec: Object, path: str) -> ErrorList:
         if not is_id(group)
     ]
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
-        told = "ShareProcessNamespace and HostPID cannot both be enabled"
-        errors.append(field_errors.invalid(f"{where}.shareProcessNamespace", True, told))
+        detail = "ShareProcessNamespace and HostPID cannot both be enabled"
+        errors.append(field_errors.invalid(f"{where}.shareProcessNamespace", True, detail))
     if not context:
         return errors
     errors += _validate_sysctls(spec, f"{where}.sysctls")
@@ -93,8 +93,8 @@ def _validate_sysctls(spec: Object, path: str) -> ErrorList:
         if not name:
             errors.append(field_errors.required(where))
         elif len(name) > _MAX_SYSCTL or _sysctl.match(name) is None:
-            told = f"must have at most {_MAX_SYSCTL} characters and match regex {_SYSCTL}"
-            errors.append(field_errors.invalid(where, name, told))
+            detail = f"must have at most {_MAX_SYSCTL} characters and match regex {_SYSCTL}"
+            errors.append(field_errors.invalid(where, name, detail))
         elif name in seen:
             errors.append(field_errors.duplicate(where, name))
         seen.add(name)
@@ -121,8 +121,8 @@ def validate_host_users(spec: Object, path: str) -> ErrorList:
         return []
     # Two of the fields begin with capital letters upstream.
     shown = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
-    problems = [field_errors.forbidden(f"{path}.{name}", _HOST_USERS) for field, name in shown if spec.get(field)]
-    return problems + [
+    all_errors = [field_errors.forbidden(f"{path}.{name}", _HOST_USERS) for field, name in shown if spec.get(field)]
+    return all_errors + [
         field_errors.forbidden(f"{where}.volumeDevices", _HOST_USERS)
         for where, container in visited(spec, path)
         if container.get("volumeDevices")
@@ -138,18 +138,18 @@ def validate_windows_host_process_pod(spec: Object, path: str) -> ErrorList:
         total += 1
         own = _host_process(container)
         if of_pod is not None and own is not None and of_pod != own:
-            told = f"pod hostProcess value must be identical if both are specified, was {str(of_pod).lower()}"
+            detail = f"pod hostProcess value must be identical if both are specified, was {str(of_pod).lower()}"
             field = f"{where}.securityContext.windowsOptions.hostProcess"
-            errors.append(field_errors.invalid(field, own, told))
+            errors.append(field_errors.invalid(field, own, detail))
         count += bool(of_pod if own is None else own)
     if not count:
         return errors
     if count != total:
-        told = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
-        errors.append(field_errors.invalid(path, "", told))
+        detail = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
+        errors.append(field_errors.invalid(path, "", detail))
     if not spec.get("hostNetwork"):
-        told = "hostNetwork must be true if pod contains any hostProcess containers"
-        errors.append(field_errors.invalid(f"{path}.hostNetwork", False, told))
+        detail = "hostNetwork must be true if pod contains any hostProcess containers"
+        errors.append(field_errors.invalid(f"{path}.hostNetwork", False, detail))
     return errors
 
 
@@ -227,8 +227,8 @@ def validate_security_context(context: Object, path: str, *, host_users: bool) -
     if mount is not None and mount not in _PROC_MOUNTS:
         errors.append(field_errors.not_supported(f"{path}.procMount", mount, _PROC_MOUNTS))
     if mount == "Unmasked" and host_users:
-        told = "`hostUsers` must be false to use `Unmasked`"
-        errors.append(field_errors.invalid(f"{path}.procMount", field_errors.named(mount), told))
+        detail = "`hostUsers` must be false to use `Unmasked`"
+        errors.append(field_errors.invalid(f"{path}.procMount", field_errors.named(mount), detail))
     errors += _validate_seccomp_profile(context.get("seccompProfile"), f"{path}.seccompProfile")
     if context.get("allowPrivilegeEscalation") is False:
         start = "cannot set `allowPrivilegeEscalation` to false and"
@@ -284,8 +284,8 @@ def _validate_app_armor_profile(profile: Object | None, path: str) -> ErrorList:
     if kind not in _PROFILES:
         return [field_errors.not_supported(f"{path}.type", kind, _PROFILES)]
     if kind != "Localhost":
-        told = "can only be set when AppArmor type is Localhost"
-        return [] if local is None else [field_errors.invalid(where, field_errors.named(local), told)]
+        detail = "can only be set when AppArmor type is Localhost"
+        return [] if local is None else [field_errors.invalid(where, field_errors.named(local), detail)]
     errors: ErrorList = []
     if local is None or not local:
         errors.append(field_errors.required(where, "must be set when AppArmor type is Localhost"))
@@ -317,19 +317,17 @@ def _validate_windows_security_context_options(options: Object | None, path: str
         options.get(field) for field in ("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName")
     )
     if name is not None:
-        told = dns_subdomain_errors(name)
-        errors += [
-            field_errors.invalid(f"{path}.gmsaCredentialSpecName", field_errors.named(name), text) for text in told
-        ]
+        where, shown = f"{path}.gmsaCredentialSpecName", field_errors.named(name)
+        errors += [field_errors.invalid(where, shown, text) for text in dns_subdomain_errors(name)]
     if spec is not None and not spec:
-        told_of = "gmsaCredentialSpec cannot be an empty string"
-        errors.append(field_errors.invalid(f"{path}.gmsaCredentialSpec", field_errors.named(spec), told_of))
+        detail = "gmsaCredentialSpec cannot be an empty string"
+        errors.append(field_errors.invalid(f"{path}.gmsaCredentialSpec", field_errors.named(spec), detail))
     elif spec is not None and len(spec.encode()) > _MAX_SPEC_KIB * 1024:
-        told_of = f"gmsaCredentialSpec size must be under {_MAX_SPEC_KIB} KiB"
-        errors.append(field_errors.invalid(f"{path}.gmsaCredentialSpec", field_errors.named(spec), told_of))
+        detail = f"gmsaCredentialSpec size must be under {_MAX_SPEC_KIB} KiB"
+        errors.append(field_errors.invalid(f"{path}.gmsaCredentialSpec", field_errors.named(spec), detail))
     if user is not None:
-        told = [f"runAsUserName{text}" for text in _user_texts(user)]
-        errors += [field_errors.invalid(f"{path}.runAsUserName", field_errors.named(user), text) for text in told]
+        where, shown = f"{path}.runAsUserName", field_errors.named(user)
+        errors += [field_errors.invalid(where, shown, f"runAsUserName{text}") for text in _user_texts(user)]
     return errors
 
 

@@ -36,8 +36,8 @@ def validate_pod_status_fields(pod: Object, old: Object) -> ErrorList:
         where = "status.nominatedNodeName"
         errors += [field_errors.invalid(where, node, text) for text in dns_subdomain_errors(node)]
         if spec.get("nodeName"):
-            told = "may not be set on pods that are already bound to a node"
-            errors.append(field_errors.forbidden(where, told))
+            detail = "may not be set on pods that are already bound to a node"
+            errors.append(field_errors.forbidden(where, detail))
     if (status.get("observedGeneration") or 0) < 0:
         errors.append(field_errors.invalid("status.observedGeneration", status["observedGeneration"], _NOT_NEGATIVE))
     errors += validate_immutable_fields(status, before, "status", {"qosClass": "named"})
@@ -85,8 +85,8 @@ def _validate_container_state_transition(
             continue
         container = next((each for each in containers if each.get("name") == was.get("name")), None)
         if container is None or not runs_again(container, spec.get("restartPolicy"), ended.get("exitCode") or 0):
-            told = "may not be transitioned to non-terminated state"
-            errors.append(field_errors.forbidden(f"status.{field}[{position}].state", told))
+            detail = "may not be transitioned to non-terminated state"
+            errors.append(field_errors.forbidden(f"status.{field}[{position}].state", detail))
     return errors
 
 
@@ -97,15 +97,15 @@ def _validate_resource_claim_statuses(statuses: Sequence[Object], claims: Sequen
     for position, status in enumerate(statuses):
         where, name = f"status.resourceClaimStatuses[{position}]", status.get("name") or ""
         if name not in known:
-            told = "must match the name of an entry in `spec.resourceClaims`"
-            errors.append(field_errors.invalid(f"{where}.name", name, told))
+            detail = "must match the name of an entry in `spec.resourceClaims`"
+            errors.append(field_errors.invalid(f"{where}.name", name, detail))
         if name in seen:
             errors.append(field_errors.duplicate(f"{where}.name", name))
         seen.add(name)
         claim = status.get("resourceClaimName")
         if claim is not None:
-            told_of = dns_subdomain_errors(claim)
-            errors += [field_errors.invalid(f"{where}.resourceClaimName", claim, text) for text in told_of]
+            texts = dns_subdomain_errors(claim)
+            errors += [field_errors.invalid(f"{where}.resourceClaimName", claim, text) for text in texts]
     return errors
 
 
@@ -127,24 +127,23 @@ def _validate_extended_resource_claim_status(status: Object, spec: Object) -> Er
         where = f"{path}.requestMappings[{position}]"
         name, resource, request = key = tuple(mapping.get(part) or "" for part in parts)
         if name not in containers:
-            told = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
-            errors.append(field_errors.invalid(f"{where}.containerName", name, told))
+            detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
+            errors.append(field_errors.invalid(f"{where}.containerName", name, detail))
         elif resource not in ((containers[name].get("resources") or {}).get("requests") or {}):
-            told = (
+            detail = (
                 "must match the extended resource name of an entry in spec.initContainers.resources.requests or "
                 "spec.containers.resources.requests"
             )
-            errors.append(field_errors.invalid(f"{where}.resourceName", resource, told))
-        told_of = dns_label_errors(request)
-        errors += [field_errors.invalid(f"{path}.requestName", request, text) for text in told_of]
+            errors.append(field_errors.invalid(f"{where}.resourceName", resource, detail))
+        errors += [field_errors.invalid(f"{path}.requestName", request, text) for text in dns_label_errors(request)]
         if key in seen:
             errors += [field_errors.duplicate(f"{where}.{part}", value) for part, value in zip(parts, key, strict=True)]
         seen.add(key)
     claim = status.get("resourceClaimName") or ""
     if not claim:
         return [*errors, field_errors.required(f"{path}.resourceClaimName")]
-    told_of = dns_subdomain_errors(claim)
-    return errors + [field_errors.invalid(f"{path}.resourceClaimName", claim, text) for text in told_of]
+    where = f"{path}.resourceClaimName"
+    return errors + [field_errors.invalid(where, claim, text) for text in dns_subdomain_errors(claim)]
 
 
 # Addresses ----------------------------------------------------------------------------------------------------------
@@ -205,8 +204,8 @@ def _validate_container_statuses(status: Object, spec: Object) -> ErrorList:
         for position, each in enumerate(status.get(field) or ()):
             allocated, where = each.get("allocatedResourcesStatus"), f"status.{field}[{position}]"
             if allocated and not of_spec:
-                told = "must not be specified in container status"
-                errors.append(field_errors.forbidden(f"{where}.allocatedResourcesStatus", told))
+                detail = "must not be specified in container status"
+                errors.append(field_errors.forbidden(f"{where}.allocatedResourcesStatus", detail))
             elif allocated:
                 name = each.get("name")
                 own = next((one for one in spec.get(of_spec) or () if one.get("name") == name), None)
@@ -242,13 +241,13 @@ def _validate_allocated_resources_status(resource: Object, container: Object | N
     name = resource.get("name") or ""
     # Statuses of containers that are not there are let pass upstream.
     if container is not None and name not in _asked(container, claims=name.startswith("claim:")):
-        told = (
+        detail = (
             "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
             "'claim:<claimName>' if request is empty"
             if name.startswith("claim:")
             else "must match one of the container's resource requests"
         )
-        errors.append(field_errors.invalid(f"{path}.name", name, told))
+        errors.append(field_errors.invalid(f"{path}.name", name, detail))
     seen: set[str] = set()
     for position, device in enumerate(resource.get("resources") or ()):
         where, health = f"{path}.resources[{position}]", device.get("health") or ""

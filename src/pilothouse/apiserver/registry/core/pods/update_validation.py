@@ -26,8 +26,8 @@ def validate_pod_spec_update(spec: Object, before: Object) -> ErrorList:
     for field in ("containers", "initContainers"):
         if len(spec.get(field) or ()) != len(before.get(field) or ()):
             # Upstream looks no further: the rest could not be compared.
-            told = "pod updates may not add or remove containers"
-            return [*errors, field_errors.forbidden(f"spec.{field}", told)]
+            detail = "pod updates may not add or remove containers"
+            return [*errors, field_errors.forbidden(f"spec.{field}", detail)]
         for position, container in enumerate(spec.get(field) or ()):
             # Images are what of a container may change, so that upstream looks at them once more.
             if not container.get("image"):
@@ -78,8 +78,8 @@ def _put_back_of_gated(same: Object, before: Object) -> ErrorList:
     if chosen != was:
         if any(chosen.get(key) != value for key, value in was.items()):
             shown = field_errors.internal_value("{}string", same.get("nodeSelector"))
-            told = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-            errors.append(field_errors.invalid("spec.nodeSelector", shown, told))
+            detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            errors.append(field_errors.invalid("spec.nodeSelector", shown, detail))
         _put(same, "nodeSelector", before.get("nodeSelector"))
     affinity, old_affinity = same.get("affinity"), before.get("affinity")
     of_nodes, old_of_nodes = ((each or {}).get("nodeAffinity") for each in (affinity, old_affinity))
@@ -108,12 +108,12 @@ def _validate_node_affinity_update(affinity: Object | None, before: Object | Non
     if not known:
         return []
     if len(known) != len(terms):
-        told = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
         shown = field_errors.internal_value("[]core.NodeSelectorTerm", terms or None)
-        return [field_errors.invalid(path, shown, told)]
-    told = "only additions are allowed (no mutations or deletions)"
+        return [field_errors.invalid(path, shown, detail)]
+    detail = "only additions are allowed (no mutations or deletions)"
     return [
-        field_errors.invalid(f"{path}[{position}]", field_errors.internal_value("core.NodeSelectorTerm", term), told)
+        field_errors.invalid(f"{path}[{position}]", field_errors.internal_value("core.NodeSelectorTerm", term), detail)
         for position, (term, was) in enumerate(zip(terms, known, strict=True))
         if not _only_adds(term, was)
     ]

@@ -88,8 +88,8 @@ def validate_pod_template_spec(template: Object, path: str) -> ErrorList:
     if annotations:
         errors += validate_profile_annotations(annotations, spec, f"{path}.spec")
     if spec.get("ephemeralContainers"):
-        told = "ephemeral containers not allowed in pod template"
-        errors.append(field_errors.forbidden(f"{path}.spec.ephemeralContainers", told))
+        detail = "ephemeral containers not allowed in pod template"
+        errors.append(field_errors.forbidden(f"{path}.spec.ephemeralContainers", detail))
     return errors
 
 
@@ -129,8 +129,8 @@ def validate_pod_spec(spec: Object, path: str, *, meta: Object | None = None) ->
             errors += _names(f"{path}.{field}", spec[field], dns_subdomain_errors(spec[field]))
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2147483647:
-        told = "must be between 1 and 2147483647, inclusive"
-        errors.append(field_errors.invalid(f"{path}.activeDeadlineSeconds", deadline, told))
+        detail = "must be between 1 and 2147483647, inclusive"
+        errors.append(field_errors.invalid(f"{path}.activeDeadlineSeconds", deadline, detail))
     for field in ("hostname", "subdomain"):
         if spec.get(field):
             errors += _names(f"{path}.{field}", spec[field], dns_label_errors(spec[field]))
@@ -145,8 +145,8 @@ def validate_pod_spec(spec: Object, path: str, *, meta: Object | None = None) ->
     return errors if plain else errors + validate_file_key_ref_volumes(spec, path)
 
 
-def _names(field: str, value: str, told: Iterable[str]) -> ErrorList:
-    return [field_errors.invalid(field, value, text) for text in told]
+def _names(field: str, value: str, detail: Iterable[str]) -> ErrorList:
+    return [field_errors.invalid(field, value, text) for text in detail]
 
 
 def _validate_claims(claims: Sequence[Object], path: str, meta: Object | None) -> ErrorList:
@@ -158,9 +158,9 @@ def _validate_claims(claims: Sequence[Object], path: str, meta: Object | None) -
 
 def _validate_host_network(containers: Sequence[Object], path: str, *, of_pod: bool) -> ErrorList:
     """In the host's network a container has the host's ports. Templates get theirs when they become pods."""
-    told = "must match `containerPort` when `hostNetwork` is true"
+    detail = "must match `containerPort` when `hostNetwork` is true"
     return [
-        field_errors.invalid(f"{path}[{position}].ports[{at}].hostPort", port.get("hostPort") or 0, told)
+        field_errors.invalid(f"{path}[{position}].ports[{at}].hostPort", port.get("hostPort") or 0, detail)
         for position, container in enumerate(containers)
         for at, port in enumerate(container.get("ports") or ())
         if (of_pod or port.get("hostPort")) and (port.get("hostPort") or 0) != (port.get("containerPort") or 0)
@@ -168,7 +168,7 @@ def _validate_host_network(containers: Sequence[Object], path: str, *, of_pod: b
 
 
 def _validate_volumes(
-    volumes: Sequence[Object], path: str, problems: ErrorList, meta: Object | None
+    volumes: Sequence[Object], path: str, all_errors: ErrorList, meta: Object | None
 ) -> dict[str, bool]:
     """The names of the volumes that there is nothing to be said against, and whether they may be block devices; others
     can't be mounted."""
@@ -180,8 +180,8 @@ def _validate_volumes(
         found = validate_volume_source(volume, where)
         if pod and name and "ephemeral" in volume:
             claim = f"{pod}-{name}"
-            told = [f"PVC name {quote(claim)}: {text}" for text in dns_subdomain_errors(claim)]
-            found += _names(f"{where}.name", name, told)
+            detail = [f"PVC name {quote(claim)}: {text}" for text in dns_subdomain_errors(claim)]
+            found += _names(f"{where}.name", name, detail)
         if not name:
             found.append(field_errors.required(f"{where}.name"))
         else:
@@ -189,11 +189,11 @@ def _validate_volumes(
         if name in right:
             found.append(field_errors.duplicate(f"{where}.name", name))
         if found:
-            problems += found
+            all_errors += found
         else:
             right[name] = not _CLAIMED.isdisjoint(volume)
         if pod and "persistentVolumeClaim" in volume:
-            problems += _validate_own_claims(volume, volumes, pod, where)
+            all_errors += _validate_own_claims(volume, volumes, pod, where)
     return right
 
 
@@ -202,29 +202,29 @@ def _validate_own_claims(volume: Object, volumes: Sequence[Object], pod: str, pa
     name = (volume["persistentVolumeClaim"] or {}).get("claimName") or ""
     if not any(other.get("ephemeral") is not None and f"{pod}-{other.get('name') or ''}" == name for other in volumes):
         return []
-    told = "must not reference a PVC that gets created for an ephemeral volume"
-    return [field_errors.invalid(f"{path}.persistentVolumeClaim.claimName", name, told)]
+    detail = "must not reference a PVC that gets created for an ephemeral volume"
+    return [field_errors.invalid(f"{path}.persistentVolumeClaim.claimName", name, detail)]
 
 
 # Containers
 
 
-def _validate_containers(spec: Object, path: str, volumes: Mapping[str, bool], problems: ErrorList) -> bool:
+def _validate_containers(spec: Object, path: str, volumes: Mapping[str, bool], all_errors: ErrorList) -> bool:
     """All three sorts. Regular containers first: an init container that has the name of one is the one too many.
     Says whether nothing in them rests on the rest of the pod."""
     names: set[str] = set()
     regular, first = spec.get("containers") or (), spec.get("initContainers") or ()
     plain = True
     if not regular:
-        problems.append(field_errors.required(f"{path}.containers"))
+        all_errors.append(field_errors.required(f"{path}.containers"))
     for position, container in enumerate(regular):
         where = f"{path}.containers[{position}]"
-        plain &= _validate_container(container, where, names, volumes, spec, problems)
+        plain &= _validate_container(container, where, names, volumes, spec, all_errors)
         names.add(container.get("name") or "")
-    problems += _check_host_port_conflicts(regular, f"{path}.containers")
+    all_errors += _check_host_port_conflicts(regular, f"{path}.containers")
     for position, container in enumerate(first):
         where = f"{path}.initContainers[{position}]"
-        plain &= _validate_container(container, where, names, volumes, spec, problems, init=True)
+        plain &= _validate_container(container, where, names, volumes, spec, all_errors, init=True)
         if container.get("name"):
             names.add(container["name"])
     later = spec.get("ephemeralContainers") or ()
@@ -234,7 +234,7 @@ def _validate_containers(spec: Object, path: str, volumes: Mapping[str, bool], p
         others = frozenset(names)
         for position, container in enumerate(later):
             where = f"{path}.ephemeralContainers[{position}]"
-            _validate_ephemeral(container, where, names, others, volumes, spec, problems)
+            _validate_ephemeral(container, where, names, others, volumes, spec, all_errors)
             names.add(container.get("name") or "")
     return plain
 
@@ -246,19 +246,19 @@ def _validate_ephemeral(
     others: frozenset[str],
     volumes: Mapping[str, bool],
     spec: Object,
-    problems: ErrorList,
+    all_errors: ErrorList,
 ) -> None:
-    _validate_common(container, path, volumes, spec, problems)
-    problems += validate_image_whitespace(container, path)
+    _validate_common(container, path, volumes, spec, all_errors)
+    all_errors += validate_image_whitespace(container, path)
     if (container.get("name") or "") in names:
-        problems.append(field_errors.duplicate(f"{path}.name", container.get("name") or ""))
+        all_errors.append(field_errors.duplicate(f"{path}.name", container.get("name") or ""))
     target = container.get("targetContainerName")
     if target and target not in others:
-        problems.append(field_errors.not_found(f"{path}.targetContainerName", target))
-    problems += [
+        all_errors.append(field_errors.not_found(f"{path}.targetContainerName", target))
+    all_errors += [
         field_errors.forbidden(f"{path}.{field}", _NOT_OF_LATER) for field in _BARRED_LATER if container.get(field)
     ]
-    problems += [
+    all_errors += [
         field_errors.forbidden(f"{path}.volumeMounts[{position}].{field}", _NOT_OF_LATER)
         for position, mount in enumerate(container.get("volumeMounts") or ())
         for field in ("subPath", "subPathExpr")
@@ -298,7 +298,7 @@ def _validate_container(
     names: set[str],
     volumes: Mapping[str, bool],
     spec: Object,
-    problems: ErrorList,
+    all_errors: ErrorList,
     *,
     init: bool = False,
 ) -> bool:
@@ -308,21 +308,21 @@ def _validate_container(
     text = b"" if "volumeDevices" in container else _encode((init, {**container, "volumeMounts": None}))
     if text in _right:
         if container.get("volumeMounts"):
-            problems += validate_volume_mounts(container, f"{path}.volumeMounts", volumes)
+            all_errors += validate_volume_mounts(container, f"{path}.volumeMounts", volumes)
         if container["name"] in names:
-            problems.append(field_errors.duplicate(f"{path}.name", container["name"]))
+            all_errors.append(field_errors.duplicate(f"{path}.name", container["name"]))
         return True
-    before = len(problems)
-    _validate_common(container, path, volumes, spec, problems)
+    before = len(all_errors)
+    _validate_common(container, path, volumes, spec, all_errors)
     grace = spec.get("terminationGracePeriodSeconds")
     if init:
-        problems += _validate_init_container(container, path, names, grace)
+        all_errors += _validate_init_container(container, path, names, grace)
     else:
-        problems += _validate_name(container, path, names) + validate_lifecycle(container, path, grace)
-        problems += validate_probe(container, path) + validate_container_restart_policy(container, path)
+        all_errors += _validate_name(container, path, names) + validate_lifecycle(container, path, grace)
+        all_errors += validate_probe(container, path) + validate_container_restart_policy(container, path)
     if any(sign in text for sign in _ON_THE_POD):
         return False
-    if text and len(problems) == before and len(text) <= _MAX_RIGHT_SIZE:
+    if text and len(all_errors) == before and len(text) <= _MAX_RIGHT_SIZE:
         if len(_right) >= _MAX_RIGHT:
             _right.clear()
         _right.add(text)
@@ -359,67 +359,69 @@ _ON_THE_POD = (b'"sleep"', b'"resizePolicy"', b'"claims"', b'"procMount"', b'"fi
 
 
 def _validate_common(
-    container: Object, path: str, volumes: Mapping[str, bool], spec: Object, problems: ErrorList
+    container: Object, path: str, volumes: Mapping[str, bool], spec: Object, all_errors: ErrorList
 ) -> None:
     """What all sorts of containers have (``validateContainerCommon``)."""
     name = container.get("name") or ""
     if not name:
-        problems.append(field_errors.required(f"{path}.name"))
+        all_errors.append(field_errors.required(f"{path}.name"))
     else:
-        problems += _names(f"{path}.name", name, dns_label_errors(name))
+        all_errors += _names(f"{path}.name", name, dns_label_errors(name))
     if not container.get("image"):
-        problems.append(field_errors.required(f"{path}.image"))
+        all_errors.append(field_errors.required(f"{path}.image"))
     policy = container.get("terminationMessagePolicy")
     if policy not in _MESSAGE_POLICIES:
-        problems.append(field_errors.not_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES))
+        all_errors.append(field_errors.not_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES))
     if container.get("ports"):
-        _validate_ports(container["ports"], f"{path}.ports", problems)
+        _validate_ports(container["ports"], f"{path}.ports", all_errors)
     if container.get("env"):
-        problems += validate_env(container["env"], f"{path}.env")
+        all_errors += validate_env(container["env"], f"{path}.env")
     if container.get("envFrom"):
-        problems += validate_env_from(container["envFrom"], f"{path}.envFrom")
+        all_errors += validate_env_from(container["envFrom"], f"{path}.envFrom")
     if container.get("volumeMounts"):
-        problems += validate_volume_mounts(container, f"{path}.volumeMounts", volumes)
+        all_errors += validate_volume_mounts(container, f"{path}.volumeMounts", volumes)
     if container.get("volumeDevices"):
-        problems += validate_volume_devices(container, f"{path}.volumeDevices", volumes)
+        all_errors += validate_volume_devices(container, f"{path}.volumeDevices", volumes)
     pull = container.get("imagePullPolicy")
     if pull not in _PULL_POLICIES:
-        problems.append(field_errors.not_supported(f"{path}.imagePullPolicy", pull, _PULL_POLICIES))
+        all_errors.append(field_errors.not_supported(f"{path}.imagePullPolicy", pull, _PULL_POLICIES))
     resources = container.get("resources")
     if resources:
-        problems += validate_resource_requirements(resources, f"{path}.resources")
+        all_errors += validate_resource_requirements(resources, f"{path}.resources")
         if resources.get("claims"):
-            problems += validate_container_claims(resources["claims"], f"{path}.resources.claims", claim_names(spec))
+            all_errors += validate_container_claims(resources["claims"], f"{path}.resources.claims", claim_names(spec))
     if container.get("resizePolicy"):
-        problems += validate_resize_policy(container["resizePolicy"], f"{path}.resizePolicy", spec.get("restartPolicy"))
+        all_errors += validate_resize_policy(
+            container["resizePolicy"], f"{path}.resizePolicy", spec.get("restartPolicy")
+        )
     context = container.get("securityContext")
     if context:
         host_users = spec.get("hostUsers") is not False
-        problems += validate_security_context(context, f"{path}.securityContext", host_users=host_users)
+        all_errors += validate_security_context(context, f"{path}.securityContext", host_users=host_users)
 
 
-def _validate_ports(ports: Iterable[Object], path: str, problems: ErrorList) -> None:
+def _validate_ports(ports: Iterable[Object], path: str, all_errors: ErrorList) -> None:
     names: set[str] = set()
     for position, port in enumerate(ports):
         where = f"{path}[{position}]"
         if port.get("name"):
             name = port["name"]
             found = port_name_errors(name)
-            problems += _names(f"{where}.name", name, found)
+            all_errors += _names(f"{where}.name", name, found)
             if not found and name in names:
-                problems.append(field_errors.duplicate(f"{where}.name", name))
+                all_errors.append(field_errors.duplicate(f"{where}.name", name))
             names.add(name)
         number = port.get("containerPort") or 0
         if not number:
-            problems.append(field_errors.required(f"{where}.containerPort"))
+            all_errors.append(field_errors.required(f"{where}.containerPort"))
         elif not 1 <= number <= 65535:
-            problems.append(field_errors.invalid(f"{where}.containerPort", number, PORT_RANGE))
+            all_errors.append(field_errors.invalid(f"{where}.containerPort", number, PORT_RANGE))
         host = port.get("hostPort") or 0
         if host and not 1 <= host <= 65535:
-            problems.append(field_errors.invalid(f"{where}.hostPort", host, PORT_RANGE))
+            all_errors.append(field_errors.invalid(f"{where}.hostPort", host, PORT_RANGE))
         protocol = port.get("protocol")
         if protocol not in _PROTOCOLS:
-            problems.append(field_errors.not_supported(f"{where}.protocol", protocol, _PROTOCOLS))
+            all_errors.append(field_errors.not_supported(f"{where}.protocol", protocol, _PROTOCOLS))
 
 
 def validate_pod_create(pod: Object) -> ErrorList:
@@ -451,8 +453,8 @@ def validate_pod(obj: Object) -> ErrorList:
     if spec.get("ephemeralContainers"):
         errors.append(field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):
-        told = "cannot be set until all schedulingGates have been cleared"
-        errors.append(field_errors.forbidden("spec.nodeName", told))
+        detail = "cannot be set until all schedulingGates have been cleared"
+        errors.append(field_errors.forbidden("spec.nodeName", detail))
     return errors + validate_profile_annotations(annotations, spec, "spec") if annotations else errors
 
 
@@ -464,5 +466,5 @@ def validate_pod_update(obj: Object, old: Object) -> ErrorList:
 
 
 def validate_pod_status_update(obj: Object, old: Object) -> ErrorList:
-    problems = _validate_annotations_update(obj, old)
-    return problems + validate_pod_status_fields(obj, old)
+    all_errors = _validate_annotations_update(obj, old)
+    return all_errors + validate_pod_status_fields(obj, old)

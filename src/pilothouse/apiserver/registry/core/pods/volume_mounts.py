@@ -33,11 +33,11 @@ def validate_volume_mounts(container: Object, path: str, volumes: Mapping[str, b
             errors.append(field_errors.invalid(f"{where}.mountPath", target, "must be unique"))
         mounted.add(target)
         if any(device.get("name") == name for device in devices):
-            told = "must not already exist in volumeDevices"
-            errors.append(field_errors.invalid(f"{where}.name", name, told))
+            detail = "must not already exist in volumeDevices"
+            errors.append(field_errors.invalid(f"{where}.name", name, detail))
         if any(device.get("devicePath") == target for device in devices):
-            told = "must not already exist as a path in volumeDevices"
-            errors.append(field_errors.invalid(f"{where}.mountPath", target, told))
+            detail = "must not already exist as a path in volumeDevices"
+            errors.append(field_errors.invalid(f"{where}.mountPath", target, detail))
         if len(mount) > 2:
             errors += _validate_rarer_fields(container, mount, path, where)
     return errors
@@ -51,15 +51,15 @@ def _validate_rarer_fields(container: Object, mount: Object, path: str, where: s
         errors += validate_local_descending_path(below, f"{path}.subPath")
     if expanded:
         if below:
-            told = "subPathExpr and subPath are mutually exclusive"
-            errors.append(field_errors.invalid(f"{where}.subPathExpr", expanded, told))
+            detail = "subPathExpr and subPath are mutually exclusive"
+            errors.append(field_errors.invalid(f"{where}.subPathExpr", expanded, detail))
         errors += validate_local_descending_path(expanded, f"{path}.subPathExpr")
     propagation = mount.get("mountPropagation")
     if propagation is not None and propagation not in _PROPAGATIONS:
         errors.append(field_errors.not_supported(f"{path}.mountPropagation", propagation, _PROPAGATIONS))
     if propagation == "Bidirectional" and (container.get("securityContext") or {}).get("privileged") is not True:
-        told = "Bidirectional mount propagation is available only to privileged containers"
-        errors.append(field_errors.forbidden(f"{path}.mountPropagation", told))
+        detail = "Bidirectional mount propagation is available only to privileged containers"
+        errors.append(field_errors.forbidden(f"{path}.mountPropagation", detail))
     recursion, field = mount.get("recursiveReadOnly"), f"{path}.recursiveReadOnly"
     if recursion is not None and recursion not in _RECURSIONS:
         errors.append(field_errors.not_supported(field, recursion, _RECURSIONS))
@@ -67,8 +67,8 @@ def _validate_rarer_fields(container: Object, mount: Object, path: str, where: s
         if not mount.get("readOnly"):
             errors.append(field_errors.forbidden(field, "may only be specified when readOnly is true"))
         if propagation not in (None, "None"):
-            told = "may only be specified when mountPropagation is None or not specified"
-            errors.append(field_errors.forbidden(field, told))
+            detail = "may only be specified when mountPropagation is None or not specified"
+            errors.append(field_errors.forbidden(field, detail))
     return errors
 
 
@@ -88,23 +88,23 @@ def validate_volume_devices(container: Object, path: str, volumes: Mapping[str, 
         if name not in volumes:
             errors.append(field_errors.not_found(f"{where}.name", name))
         elif not volumes[name]:
-            told = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-            errors.append(field_errors.invalid(f"{where}.name", name, told))
+            detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            errors.append(field_errors.invalid(f"{where}.name", name, detail))
         if not place:
             errors.append(field_errors.required(f"{where}.devicePath"))
         if place in paths:
             errors.append(field_errors.invalid(f"{where}.devicePath", place, "must be unique"))
         if ".." in place.split("/"):
-            told = "can not contain backsteps ('..')"
-            errors.append(field_errors.invalid(f"{where}.devicePath", place, told))
+            detail = "can not contain backsteps ('..')"
+            errors.append(field_errors.invalid(f"{where}.devicePath", place, detail))
         else:
             paths.add(place)
         if any(mount.get("name") == name for mount in mounts):
-            told = "must not already exist in volumeMounts"
-            errors.append(field_errors.invalid(f"{where}.name", name, told))
+            detail = "must not already exist in volumeMounts"
+            errors.append(field_errors.invalid(f"{where}.name", name, detail))
         if any(mount.get("mountPath") == place for mount in mounts):
-            told = "must not already exist as a path in volumeMounts"
-            errors.append(field_errors.invalid(f"{where}.devicePath", place, told))
+            detail = "must not already exist as a path in volumeMounts"
+            errors.append(field_errors.invalid(f"{where}.devicePath", place, detail))
         if name:
             names.add(name)
     return errors

@@ -69,7 +69,7 @@ class ReplicationControllerStrategy(Strategy):
     def validate_again(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)
 
-    def refuses_field(self, path: str) -> str:
+    def unsupported_field(self, path: str) -> str:
         return f"field label not supported: {path}"
 
 

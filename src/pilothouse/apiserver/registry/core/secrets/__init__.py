@@ -30,7 +30,7 @@ class SecretStrategy(Strategy):
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         return secret_validation.validate_secret_update(obj, old)
 
-    def refuses_field(self, path: str) -> str:
+    def unsupported_field(self, path: str) -> str:
         return f"field label not supported: {path}"
 
 

@@ -54,7 +54,7 @@ def validate_secret(obj: Object) -> ErrorList:
 
 
 def validate_secret_update(obj: Object, old: Object) -> ErrorList:
-    problems = validate_immutable(obj, old, ("data",))
+    all_errors = validate_immutable(obj, old, ("data",))
     if obj.get("type") != old.get("type"):
-        problems.insert(0, field_errors.invalid("type", obj.get("type"), "field is immutable"))
-    return problems
+        all_errors.insert(0, field_errors.invalid("type", obj.get("type"), "field is immutable"))
+    return all_errors

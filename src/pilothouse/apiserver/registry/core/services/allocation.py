@@ -151,9 +151,9 @@ class ServiceAddresses(Plugin):
                 spec["ipFamilyPolicy"] = before["ipFamilyPolicy"]
             else:
                 spec["ipFamilyPolicy"] = "RequireDualStack" if _has_any_endpoints(spec) else "SingleStack"
-        _refuse(write, service_validation.validate_service_cluster_ips_related_fields(spec, before))
+        _reject(write, service_validation.validate_service_cluster_ips_related_fields(spec, before))
         found = _release_second(spec, before) if before is not None else []
-        _refuse(write, found + _validate_single_stack(spec) + self._infer_families(spec))
+        _reject(write, found + _validate_single_stack(spec) + self._infer_families(spec))
         families: list[str] = spec.setdefault("ipFamilies", [])
         default, is_single = next(iter(self._pools)), spec["ipFamilyPolicy"] == "SingleStack"
         if _has_any_endpoints(spec):
@@ -169,7 +169,7 @@ class ServiceAddresses(Plugin):
             for position, family in enumerate(families)
             if family not in self._pools
         ]
-        _refuse(write, found)
+        _reject(write, found)
         families += [] if families else [default]
         if not is_single and len(families) == 1 and len(self._pools) == 2:
             families.append(_other(families[0]))
@@ -256,10 +256,10 @@ def _init_node_ports(write: Admission, spec: Object, operation: PortAllocation) 
             if not node_port:
                 port["nodePort"] = allocated[number]
             elif node_port != allocated[number]:
-                _refuse_node_port(write, position, node_port, operation.allocate(node_port))
+                _reject_node_port(write, position, node_port, operation.allocate(node_port))
             continue
         if number in asked:
-            _refuse_node_port(write, position, asked[number], operation.allocate(asked[number]))
+            _reject_node_port(write, position, asked[number], operation.allocate(asked[number]))
             port["nodePort"] = asked[number]
         else:
             port["nodePort"] = operation.allocate_next("nodePort")
@@ -277,7 +277,7 @@ def _update_node_ports(write: Admission, spec: Object, before: Object, operation
         if not node_port:
             node_port = port["nodePort"] = operation.allocate_next("nodePort")
         elif node_port not in known and node_port not in allocated:
-            _refuse_node_port(write, position, node_port, operation.allocate(node_port))
+            _reject_node_port(write, position, node_port, operation.allocate(node_port))
             allocated.add(node_port)
         key = (port.get("protocol") or "", node_port)
         if key in seen:
@@ -285,9 +285,9 @@ def _update_node_ports(write: Admission, spec: Object, before: Object, operation
         seen.add(key)
 
 
-def _refuse_node_port(write: Admission, position: int, node_port: int, why: str) -> None:
+def _reject_node_port(write: Admission, position: int, node_port: int, why: str) -> None:
     if why:
-        _refuse(write, [field_errors.invalid(f"spec.ports[{position}].nodePort", node_port, why)])
+        _reject(write, [field_errors.invalid(f"spec.ports[{position}].nodePort", node_port, why)])
 
 
 def _concerns(write: Admission) -> bool:
@@ -347,11 +347,11 @@ def _validate_parent(write: Admission, address: str) -> str:
     return str(errors.invalid(_NETWORKING, "IPAddress", address, found).message) if found else ""
 
 
-def _refuse(write: Admission, found: ErrorList) -> None:
+def _reject(write: Admission, found: ErrorList) -> None:
     if found:
         raise errors.invalid("", "Service", write.name, found)
 
 
 def _not_allocated(write: Admission, spec: Object, why: str) -> errors.StatusError:
-    problem = field_errors.invalid("spec.clusterIPs", spec["clusterIPs"], f"failed to allocate IP{why}")
-    return errors.invalid("", "Service", write.name, [problem])
+    error = field_errors.invalid("spec.clusterIPs", spec["clusterIPs"], f"failed to allocate IP{why}")
+    return errors.invalid("", "Service", write.name, [error])

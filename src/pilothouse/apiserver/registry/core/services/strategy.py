@@ -133,7 +133,7 @@ class ServiceStrategy(Strategy):
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         return validation.validate_load_balancer_status(obj, old)
 
-    def refuses_field(self, path: str) -> str:
+    def unsupported_field(self, path: str) -> str:
         return f"field label not supported: {path}"
 
 

@@ -222,8 +222,8 @@ def _validate_service_port(port: Object, path: str, names: set[str], *, several:
         errors.append(field_errors.not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
     errors += _validate_target_port(f"{path}.targetPort", port.get("targetPort"))
     if port.get("appProtocol") is not None:
-        told = qualified_name_errors(port["appProtocol"])
-        errors += [field_errors.invalid(f"{path}.appProtocol", port["appProtocol"], text) for text in told]
+        detail = qualified_name_errors(port["appProtocol"])
+        errors += [field_errors.invalid(f"{path}.appProtocol", port["appProtocol"], text) for text in detail]
     return errors
 
 
@@ -266,8 +266,8 @@ def _validate_session_affinity(spec: Object) -> ErrorList:
     seconds = ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds") or 0
     if 0 < seconds <= _MOST_STICKY_SECONDS:
         return []
-    told = f"must be greater than 0 and less than {_MOST_STICKY_SECONDS}"
-    return [field_errors.invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, told)]
+    detail = f"must be greater than 0 and less than {_MOST_STICKY_SECONDS}"
+    return [field_errors.invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, detail)]
 
 
 def _validate_load_balancer_class(spec: Object) -> ErrorList:
@@ -318,8 +318,8 @@ def validate_load_balancer_status(obj: Object, old: Object) -> ErrorList:
         elif mode is not None and mode not in _MODES:
             errors.append(field_errors.not_supported(f"{where}.ipMode", mode, _MODES))
         if host:
-            told = [*dns_subdomain_errors(host), *([_NO_ADDRESS] if family_of(host) else [])]
-            errors += [field_errors.invalid(f"{where}.hostname", host, text) for text in told]
+            detail = [*dns_subdomain_errors(host), *([_NO_ADDRESS] if family_of(host) else [])]
+            errors += [field_errors.invalid(f"{where}.hostname", host, text) for text in detail]
     return errors
 
 
@@ -331,13 +331,13 @@ def _validate_service_traffic(spec: Object) -> ErrorList:
     errors: ErrorList = []
     policy = spec.get("externalTrafficPolicy")
     if policy is not None and not is_externally_accessible(spec):
-        told = "may only be set for externally-accessible services"
-        errors.append(field_errors.invalid("spec.externalTrafficPolicy", field_errors.named(policy), told))
+        detail = "may only be set for externally-accessible services"
+        errors.append(field_errors.invalid("spec.externalTrafficPolicy", field_errors.named(policy), detail))
     elif policy is not None and policy not in _TRAFFIC:
         errors.append(field_errors.not_supported("spec.externalTrafficPolicy", policy, _TRAFFIC))
     if spec.get("healthCheckNodePort") and not needs_health_check_port(spec):
-        told = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        errors.append(field_errors.invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], told))
+        detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        errors.append(field_errors.invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], detail))
     elif spec.get("healthCheckNodePort") and not 1 <= spec["healthCheckNodePort"] <= 65535:
         errors.append(field_errors.invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], PORT_RANGE))
     internal = spec.get("internalTrafficPolicy")

@@ -125,9 +125,9 @@ def _address_errors(address: str, kind: str) -> tuple[tuple[str, str], ...]:
 
 def _name_errors(name: str) -> list[tuple[str, str]]:
     """``IsFullyQualifiedDomainName``."""
-    told = dns_subdomain_errors(name)
-    if told:
-        return [(name, ",".join(told))]
+    detail = dns_subdomain_errors(name)
+    if detail:
+        return [(name, ",".join(detail))]
     if "." not in name:
         return [(name, "should be a domain with at least two segments separated by dots")]
     return next(([(label, ",".join(faults))] for label in name.split(".") if (faults := dns_label_errors(label))), [])

@@ -82,8 +82,8 @@ class EventStrategy(Strategy):
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         now, before = renamed(obj, TO_CORE), renamed(old, TO_CORE)
-        problems = validate_series(now.get("series")) if now.get("series") != before.get("series") else []
-        return problems + [
+        all_errors = validate_series(now.get("series")) if now.get("series") != before.get("series") else []
+        return all_errors + [
             field_errors.invalid(SHOWN.get(field, field), field_errors.internal_value(type_, now.get(field)), IMMUTABLE)
             for field, type_ in _FIXED
             if (now.get(field) or None) != (before.get(field) or None)
@@ -104,7 +104,7 @@ class EventStrategy(Strategy):
         del shown["kind"], shown["apiVersion"]
         return encode_object(info, shown)
 
-    def refuses_field(self, path: str) -> str:
+    def unsupported_field(self, path: str) -> str:
         return f"field label not supported: {path}"
 
 

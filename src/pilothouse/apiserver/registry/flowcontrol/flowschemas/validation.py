@@ -30,9 +30,9 @@ def validate_flow_schema(obj: Object) -> ErrorList:
         errors += _validate_policy_rules_with_subjects(rule, f"spec.rules[{position}]")
     fixed = mandatory().get(f"flowschemas/{name}")
     if fixed is not None and spec != fixed:
-        told = f"spec of '{name}' must equal the fixed value"
+        detail = f"spec of '{name}' must equal the fixed value"
         errors.append(
-            field_errors.invalid("spec", field_errors.internal_value("flowcontrol.FlowSchemaSpec", spec), told)
+            field_errors.invalid("spec", field_errors.internal_value("flowcontrol.FlowSchemaSpec", spec), detail)
         )
     return errors
 

@@ -27,17 +27,17 @@ def validate_priority_level_configuration(obj: Object) -> ErrorList:
         return errors
     if name == "exempt":
         if {**spec, "exempt": fixed["exempt"]} != fixed:
-            told = "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"
+            detail = "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"
             errors.append(
                 field_errors.invalid(
-                    "spec", field_errors.internal_value("flowcontrol.PriorityLevelConfigurationSpec", spec), told
+                    "spec", field_errors.internal_value("flowcontrol.PriorityLevelConfigurationSpec", spec), detail
                 )
             )
     elif spec != fixed:
-        told = f"spec of '{name}' must equal the fixed value"
+        detail = f"spec of '{name}' must equal the fixed value"
         errors.append(
             field_errors.invalid(
-                "spec", field_errors.internal_value("flowcontrol.PriorityLevelConfigurationSpec", spec), told
+                "spec", field_errors.internal_value("flowcontrol.PriorityLevelConfigurationSpec", spec), detail
             )
         )
     return errors
@@ -106,20 +106,20 @@ def _validate_queuing_configuration(queuing: Object, path: str) -> ErrorList:
     queues, hand, length = (queuing[field] for field in ("queues", "handSize", "queueLengthLimit"))
     errors: ErrorList = []
 
-    def tell(field: str, value: int, text: str) -> None:
+    def report(field: str, value: int, text: str) -> None:
         errors.append(field_errors.invalid(f"{path}.{field}", value, text))
 
     if length <= 0:
-        tell("queueLengthLimit", length, "must be positive")
+        report("queueLengthLimit", length, "must be positive")
     if queues <= 0:
-        tell("queues", queues, "must be positive")
+        report("queues", queues, "must be positive")
     elif queues > _MOST_QUEUES:
-        tell("queues", queues, f"must not be greater than {_MOST_QUEUES}")
+        report("queues", queues, f"must not be greater than {_MOST_QUEUES}")
     if hand <= 0:
-        tell("handSize", hand, "must be positive")
+        report("handSize", hand, "must be positive")
     elif hand > queues:
-        tell("handSize", hand, f"should not be greater than queues ({queues})")
+        report("handSize", hand, f"should not be greater than queues ({queues})")
     elif math.ceil(math.log2(queues) * hand) > _MOST_BITS:
         text = f"required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {_MOST_BITS}"
-        tell("handSize", hand, text)
+        report("handSize", hand, text)
     return errors

@@ -71,8 +71,8 @@ def _validate_ingress_class_parameters(parameters: Object, path: str) -> ErrorLi
     elif namespace is None:
         errors.append(field_errors.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'"))
     else:
-        told = dns_label_errors(namespace)
-        errors += [field_errors.invalid(f"{path}.namespace", namespace, text) for text in told]
+        detail = dns_label_errors(namespace)
+        errors += [field_errors.invalid(f"{path}.namespace", namespace, text) for text in detail]
     return errors
 
 

@@ -46,8 +46,8 @@ def validate_ingress_status_update(obj: Object, old: Object) -> ErrorList:
         if ip and ip not in before:
             errors += [field_errors.invalid(f"{path}.ip", ip, text) for text in ip_errors(ip)]
         if host:
-            told = [*dns_subdomain_errors(host), *([_NO_ADDRESS] if parse_ip_sloppy(host) is not None else [])]
-            errors += [field_errors.invalid(f"{path}.hostname", host, text) for text in told]
+            detail = [*dns_subdomain_errors(host), *([_NO_ADDRESS] if parse_ip_sloppy(host) is not None else [])]
+            errors += [field_errors.invalid(f"{path}.hostname", host, text) for text in detail]
     return errors
 
 
@@ -87,17 +87,17 @@ def validate_ingress_spec(spec: Object) -> ErrorList:
 def _validate_host(host: str, path: str) -> ErrorList:
     if not host:
         return []
-    problems = [field_errors.invalid(path, host, _NO_ADDRESS)] if parse_ip_sloppy(host) is not None else []
-    return problems + _validate_tls_secret_name(host, path)
+    all_errors = [field_errors.invalid(path, host, _NO_ADDRESS)] if parse_ip_sloppy(host) is not None else []
+    return all_errors + _validate_tls_secret_name(host, path)
 
 
 def _validate_tls_secret_name(host: str, path: str) -> ErrorList:
     if "*" not in host:
         return [field_errors.invalid(path, host, text) for text in dns_subdomain_errors(host)]
-    told = [f"must be no more than {_LONGEST_HOST} characters"] if len(host.encode()) > _LONGEST_HOST else []
+    detail = [f"must be no more than {_LONGEST_HOST} characters"] if len(host.encode()) > _LONGEST_HOST else []
     if _wildcard.fullmatch(host) is None:
-        told.append(regex_error(_WILDCARD_TEXT, _WILDCARD, ("*.example.com",)))
-    return [field_errors.invalid(path, host, text) for text in told]
+        detail.append(regex_error(_WILDCARD_TEXT, _WILDCARD, ("*.example.com",)))
+    return [field_errors.invalid(path, host, text) for text in detail]
 
 
 def _validate_http_ingress_path(entry: Object, path: str) -> ErrorList:

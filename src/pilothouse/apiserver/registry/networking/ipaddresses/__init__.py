@@ -23,8 +23,8 @@ class IPAddressStrategy(Strategy):
         if parent is None:
             return [field_errors.required("spec.parentRef")]
         group, where = parent.get("group") or "", "spec.parentRef.group"
-        told = dns_subdomain_errors(group) if group else []
-        errors = [field_errors.invalid(where, group, text) for text in told]
+        detail = dns_subdomain_errors(group) if group else []
+        errors = [field_errors.invalid(where, group, text) for text in detail]
         for field in ("resource", "name"):
             path = f"spec.parentRef.{field}"
             value = parent.get(field) or ""

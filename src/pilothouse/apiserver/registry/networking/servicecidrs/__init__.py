@@ -33,8 +33,8 @@ class ServiceCIDRStrategy(Strategy):
         ]
         families = [network.version for network in map(parse_cidr_sloppy, cidrs) if network is not None]
         if len(families) == 2 and families[0] == families[1]:
-            told = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
-            errors.append(field_errors.invalid("spec.cidrs", cidrs, told))
+            detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
+            errors.append(field_errors.invalid("spec.cidrs", cidrs, detail))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

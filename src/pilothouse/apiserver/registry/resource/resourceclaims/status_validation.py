@@ -78,13 +78,13 @@ def validate_resource_claim_status(obj: Object, old: Object) -> ErrorList:
         _key,
     )
     if users and allocation is None:
-        told = "may not be specified when `allocated` is not set"
-        errors.append(field_errors.forbidden("status.reservedFor", told))
+        detail = "may not be specified when `allocated` is not set"
+        errors.append(field_errors.forbidden("status.reservedFor", detail))
     elif obj["metadata"].get("deletionTimestamp") and any(
         user not in (before.get("reservedFor") or ()) for user in users
     ):
-        told = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-        errors.append(field_errors.forbidden("status.reservedFor", told))
+        detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+        errors.append(field_errors.forbidden("status.reservedFor", detail))
     if allocation is None:
         return errors
     if before.get("allocation") is None:
@@ -168,13 +168,13 @@ def _validate_allocated_device_status(device: Object, path: str, allocated: Set[
 
 
 def _validate_network(data: Object, path: str) -> ErrorList:
-    problems = [
+    all_errors = [
         field_errors.too_long(f"{path}.{field}", limit)
         for field, limit in _LENGTHS
         if len((data.get(field) or "").encode()) > limit
     ]
     ips = data.get("ips") or []
-    return problems + validate_set(ips, _MOST_ADDRESSES, f"{path}.ips", _validate_address, lambda ip: ip)
+    return all_errors + validate_set(ips, _MOST_ADDRESSES, f"{path}.ips", _validate_address, lambda ip: ip)
 
 
 def _validate_address(text: str, path: str) -> ErrorList:

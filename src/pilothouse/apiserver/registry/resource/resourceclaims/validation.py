@@ -81,16 +81,16 @@ def validate_resource_claim_spec(claim: Object, path: str) -> ErrorList:
 
 def _validate_device_request(request: Object, path: str) -> ErrorList:
     """One wish, or several of which the first that can be had is taken."""
-    problems = validate_label(request.get("name") or "", f"{path}.name")
+    all_errors = validate_label(request.get("name") or "", f"{path}.name")
     exactly, choices = request.get("exactly"), request.get("firstAvailable") or []
     if exactly is not None and choices:
         text = f"{_ONE_KIND}, but multiple fields are set"
-        return [*problems, field_errors.invalid(path, None, text)]
+        return [*all_errors, field_errors.invalid(path, None, text)]
     if exactly is not None:
-        return problems + _validate_device_sub_request(exactly, f"{path}.exactly")
+        return all_errors + _validate_device_sub_request(exactly, f"{path}.exactly")
     if not choices:
-        return [*problems, field_errors.required(path, _ONE_KIND)]
-    return problems + validate_set(
+        return [*all_errors, field_errors.required(path, _ONE_KIND)]
+    return all_errors + validate_set(
         choices,
         _MOST_CHOICES,
         f"{path}.firstAvailable",
@@ -101,13 +101,13 @@ def _validate_device_request(request: Object, path: str) -> ErrorList:
     )
 
 
-def _validate_device_sub_request(wish: Object, path: str) -> ErrorList:
-    class_name, where = wish.get("deviceClassName") or "", f"{path}.deviceClassName"
+def _validate_device_sub_request(request: Object, path: str) -> ErrorList:
+    class_name, where = request.get("deviceClassName") or "", f"{path}.deviceClassName"
     errors = [] if class_name else [field_errors.required(where)]
     if class_name:
         errors += [field_errors.invalid(where, class_name, text) for text in dns_subdomain_errors(class_name)]
-    errors += validate_selectors(wish.get("selectors") or [], f"{path}.selectors")
-    mode, count = wish.get("allocationMode"), wish.get("count") or 0
+    errors += validate_selectors(request.get("selectors") or [], f"{path}.selectors")
+    mode, count = request.get("allocationMode"), request.get("count") or 0
     if mode not in _MODES:
         errors.append(field_errors.not_supported(f"{path}.allocationMode", mode, _MODES))
     elif mode == "All" and count:
@@ -115,16 +115,16 @@ def _validate_device_sub_request(wish: Object, path: str) -> ErrorList:
         errors.append(field_errors.invalid(f"{path}.count", count, text))
     elif mode == "ExactCount" and count <= 0:
         errors.append(field_errors.invalid(f"{path}.count", count, "must be greater than zero"))
-    for position, toleration in enumerate(wish.get("tolerations") or ()):
+    for position, toleration in enumerate(request.get("tolerations") or ()):
         errors += validate_device_toleration(toleration, f"{path}.tolerations[{position}]")
     return errors
 
 
 def _validate_device_constraint(constraint: Object, path: str, names: Mapping[str, Set[str]]) -> ErrorList:
-    problems = validate_request_references(constraint.get("requests") or [], f"{path}.requests", names)
+    all_errors = validate_request_references(constraint.get("requests") or [], f"{path}.requests", names)
     for field in ("matchAttribute", "distinctAttribute"):
         if constraint.get(field) is not None:
-            return problems + validate_fully_qualified_name(constraint[field], f"{path}.{field}")
+            return all_errors + validate_fully_qualified_name(constraint[field], f"{path}.{field}")
     # Upstream's words, which are about another mistake.
     text = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
-    return [*problems, field_errors.required(path, text)]
+    return [*all_errors, field_errors.required(path, text)]

@@ -46,7 +46,7 @@ class ResourceSliceStrategy(Strategy):
             return []
         return slice_validation.validate_resource_slice(spec, before)
 
-    def refuses_field(self, path: str) -> str:
+    def unsupported_field(self, path: str) -> str:
         return f"field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {path}"
 
 

@@ -51,11 +51,11 @@ def _validate_value(values: list[Any], default: Quantity, most: Quantity, path: 
         if before > after
     ]
 
-    def judge(amount: Quantity, where: str) -> ErrorList:
+    def validate(amount: Quantity, where: str) -> ErrorList:
         text = f"option is larger than capacity value: {most}"
         return [field_errors.invalid(where, str(amount), text)] if amount > most else []
 
-    errors += validate_set(amounts, _MOST_VALUES, path, judge, lambda amount: str(amount.value))
+    errors += validate_set(amounts, _MOST_VALUES, path, validate, lambda amount: str(amount.value))
     if default not in amounts:
         text = "default value is not valid according to the requestPolicy"
         errors.append(field_errors.invalid(path, str(default), text))
@@ -70,29 +70,29 @@ def _validate_range(bounds: Object, default_text: Any, most: Quantity, path: str
     high = _amount(bounds["max"]) if bounds.get("max") is not None else None
     errors: ErrorList = []
 
-    def tell(field: str, amount: Quantity, text: str) -> None:
+    def report(field: str, amount: Quantity, text: str) -> None:
         errors.append(field_errors.invalid(f"{path}.{field}", str(amount), text))
 
     if low > most:
-        tell("min", low, f"min is larger than capacity value: {most}")
+        report("min", low, f"min is larger than capacity value: {most}")
     if default < low:
-        tell("default", default, f"default is less than min: {low}")
+        report("default", default, f"default is less than min: {low}")
     if high is not None:
         if low > high:
-            tell("max", low, f"min is larger than max: {high}")
+            report("max", low, f"min is larger than max: {high}")
         if high > most:
-            tell("max", high, f"max is larger than capacity value: {most}")
+            report("max", high, f"max is larger than capacity value: {most}")
         if default > high:
-            tell("default", default, f"default is more than max: {high}")
+            report("default", default, f"default is more than max: {high}")
     if bounds.get("step") is None:
         return errors
     step = _amount(bounds["step"])
     if step.value <= 0:
-        tell("step", step, "must be greater than zero")
+        report("step", step, "must be greater than zero")
         return errors
     if low + step > most:
-        tell("step", step, f"one step {low + step} is larger than capacity value: {most}")
+        report("step", step, f"one step {low + step} is larger than capacity value: {most}")
     for amount in (default, high):
         if amount is not None and (amount.value - low.value) % step.value:
-            tell("step", amount, f"value is not a multiple of a given step ({step}) from ({low})")
+            report("step", amount, f"value is not a multiple of a given step ({step}) from ({low})")
     return errors

@@ -32,7 +32,7 @@ _MOST_TAINTS = 16
 _LONGEST_VALUE = 64
 _LONGEST_LABEL = 63
 _VALUES = ("bool", "int", "string", "version")
-_PLACES = ("nodeName", "nodeSelector", "allNodes")
+_PATHS = ("nodeName", "nodeSelector", "allNodes")
 _NUMBER = r"(?:0|[1-9]\d*)"
 _PRE = r"(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
 _version = re.compile(
@@ -48,8 +48,8 @@ def validate_resource_slice(spec: Object, old: Object | None) -> ErrorList:
     if old is not None:
         errors += validate_immutable_fields(pool, old.get("pool") or {}, "spec.pool", {"name": "string"})
         errors += validate_immutable_fields(spec, old, "spec", {"driver": "string", "nodeName": "*string"})
-    places, chosen = _slice_places(spec)
-    errors += places
+    paths, chosen = _slice_paths(spec)
+    errors += paths
     which = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
     if not chosen:
         errors.append(field_errors.required("spec", which))
@@ -89,9 +89,9 @@ def _validate_pool(pool: Object, path: str) -> ErrorList:
     return errors
 
 
-def _slice_places(spec: Object) -> tuple[ErrorList, list[str]]:
+def _slice_paths(spec: Object) -> tuple[ErrorList, list[str]]:
     """Where all devices are, and by which fields that is said."""
-    errors, chosen = _places(spec, "spec", "must be either unset or set to a non-empty string")
+    errors, chosen = _paths(spec, "spec", "must be either unset or set to a non-empty string")
     terms = (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     if spec.get("nodeSelector") is not None and len(terms) != 1:
         where, text = "spec.nodeSelector.nodeSelectorTerms", "must have exactly one node selector term"
@@ -105,10 +105,10 @@ def _slice_places(spec: Object) -> tuple[ErrorList, list[str]]:
     return errors, chosen
 
 
-def _places(holder: Object, path: str, empty: str) -> tuple[ErrorList, list[str]]:
+def _paths(holder: Object, path: str, empty: str) -> tuple[ErrorList, list[str]]:
     errors: ErrorList = []
     chosen: list[str] = []
-    name, selector, everywhere = (holder.get(field) for field in _PLACES)
+    name, selector, everywhere = (holder.get(field) for field in _PATHS)
     if name:
         chosen.append("`nodeName`")
         errors += [field_errors.invalid(f"{path}.nodeName", name, text) for text in dns_subdomain_errors(name)]
@@ -156,14 +156,14 @@ def _validate_device(device: Object, old: Object | None, path: str, of_its_own: 
 def _validate_place(device: Object, path: str, of_its_own: bool) -> ErrorList:
     """Where a device is that has a place ``of_its_own``."""
     if not of_its_own:
-        if all(device.get(field) is None for field in _PLACES):
+        if all(device.get(field) is None for field in _PATHS):
             return []
         text = (
             "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in "
             "the ResourceSlice spec"
         )
         return [field_errors.invalid(path, None, text)]
-    errors, chosen = _places(device, path, "must not be empty")
+    errors, chosen = _paths(device, path, "must not be empty")
     which = (
         "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to "
         "true in the ResourceSlice spec"
@@ -183,8 +183,8 @@ def _validate_attribute(attribute: Object, path: str) -> ErrorList:
     if version is not None:
         where = f"{path}.version"
         if _version.fullmatch(version) is None:
-            told = "must be a string compatible with semver.org spec 2.0.0"
-            errors.append(field_errors.invalid(where, version, told))
+            detail = "must be a string compatible with semver.org spec 2.0.0"
+            errors.append(field_errors.invalid(where, version, detail))
         if len(version.encode()) > _LONGEST_VALUE:
             errors.append(field_errors.too_long(where, _LONGEST_VALUE))
     given = sum(attribute.get(field) is not None for field in _VALUES)
@@ -197,9 +197,9 @@ def _validate_attribute(attribute: Object, path: str) -> ErrorList:
 def _validate_counters(counters: Object, path: str, field: str) -> ErrorList:
     """Counters that are shared, or that a device takes of."""
     name, members = counters.get(field) or "", counters.get("counters") or {}
-    problems = validate_label(name, f"{path}.{field}") if name else [field_errors.required(f"{path}.{field}")]
+    all_errors = validate_label(name, f"{path}.{field}") if name else [field_errors.required(f"{path}.{field}")]
     if not members:
-        return [*problems, field_errors.required(f"{path}.counters")]
-    return problems + validate_map(
+        return [*all_errors, field_errors.required(f"{path}.counters")]
+    return all_errors + validate_map(
         members, f"{path}.counters", validate_label, most=_MOST_COUNTERS, longest=_LONGEST_LABEL
     )

@@ -30,10 +30,10 @@ class PriorityClassStrategy(Strategy):
         name, value = obj["metadata"].get("name") or "", obj["value"]
         errors: ErrorList = []
         if name.startswith("system-"):
-            told = _reserved_name_error(name, value, obj.get("globalDefault") or False)
-            if told:
+            detail = _reserved_name_error(name, value, obj.get("globalDefault") or False)
+            if detail:
                 reserved = "priority class names with 'system-' prefix are reserved for system use only. error: "
-                errors.append(field_errors.forbidden("metadata.name", reserved + told))
+                errors.append(field_errors.forbidden("metadata.name", reserved + detail))
         elif value > _HIGHEST_USER_PRIORITY:
             text = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
             errors.append(field_errors.forbidden("value", text))

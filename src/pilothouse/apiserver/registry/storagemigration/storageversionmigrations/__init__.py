@@ -31,12 +31,12 @@ class StorageVersionMigrationStrategy(Strategy):
         if not resource:
             errors.append(field_errors.required("spec.resource.resource", "resource is required to be set"))
         else:
-            told = dns_1035_label_errors(resource)
-            if told:
-                errors.append(field_errors.invalid("spec.resource.resource", resource, ",".join(told)))
-        told = dns_subdomain_errors(group) if group else []
-        if told:
-            errors.append(field_errors.invalid("spec.resource.group", group, ",".join(told)))
+            detail = dns_1035_label_errors(resource)
+            if detail:
+                errors.append(field_errors.invalid("spec.resource.resource", resource, ",".join(detail)))
+        detail = dns_subdomain_errors(group) if group else []
+        if detail:
+            errors.append(field_errors.invalid("spec.resource.group", group, ",".join(detail)))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
@@ -52,23 +52,23 @@ class StorageVersionMigrationStrategy(Strategy):
         version, known = status.get("resourceVersion") or "", before.get("resourceVersion") or ""
         errors: ErrorList = []
         if version and compare(version, version) is None:
-            told = f"resource version is not well formed: {version}"
-            errors.append(field_errors.invalid("status.resourceVersion", version, told))
+            detail = f"resource version is not well formed: {version}"
+            errors.append(field_errors.invalid("status.resourceVersion", version, detail))
         conditions = status.get("conditions") or []
         errors += validate_conditions(conditions, "status.conditions")
         if known and version != known:
             errors.append(field_errors.invalid("status.resourceVersion", version, IMMUTABLE))
         if _holds(status, "Succeeded") and _holds(status, "Failed"):
-            told = "Both success and failed conditions cannot be true at the same time"
+            detail = "Both success and failed conditions cannot be true at the same time"
             errors.append(
-                field_errors.invalid("status.conditions", field_errors.internal_value(_CONDITIONS, conditions), told)
+                field_errors.invalid("status.conditions", field_errors.internal_value(_CONDITIONS, conditions), detail)
             )
         for type_, name in (("Succeeded", "Success"), ("Failed", "Failed")):
             if _holds(before, type_) and not _holds(status, type_):
-                told = f"{name} condition cannot be set to false once it is true"
+                detail = f"{name} condition cannot be set to false once it is true"
                 errors.append(
                     field_errors.invalid(
-                        "status.conditions", field_errors.internal_value(_CONDITIONS, conditions), told
+                        "status.conditions", field_errors.internal_value(_CONDITIONS, conditions), detail
                     )
                 )
         return errors

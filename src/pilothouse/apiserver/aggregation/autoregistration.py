@@ -1,0 +1,90 @@
+"""Creates and deletes the APIServices of CustomResourceDefinitions and of groups behind feature gates.
+
+After kube-apiserver's ``crdRegistrationController`` (kubernetes
+``pkg/controlplane/controller/crdregistration/crdregistration_controller.go``, v1.36). Nothing is routed by them here;
+clients look at them to see what is served and by whom.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from pilothouse.apiserver.controllers.bootstrap_objects import stage_object
+from pilothouse.apiserver.controllers.followers import Follower
+from pilothouse.apiserver.controllers.post_start_hooks import api_service
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import with_revision
+from pilothouse.apiserver.resources import BEHIND_GATES, gated, storage_prefix
+from pilothouse.storage import Record, Staged
+
+_GROUP = "apiregistration.k8s.io"
+_DEFINITIONS = storage_prefix("apiextensions.k8s.io", "customresourcedefinitions")
+_SERVICES = storage_prefix(_GROUP, "apiservices")
+_MANAGED = "kube-aggregator.kubernetes.io/automanaged"
+
+
+class _Version(msgspec.Struct, frozen=True):
+    name: str
+    served: bool = False
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    group: str
+    versions: tuple[_Version, ...] = ()
+
+
+class _Definition(msgspec.Struct, frozen=True):
+    spec: _Spec
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str
+    labels: dict[str, str] = {}
+
+
+class _Service(msgspec.Struct, frozen=True):
+    metadata: _Meta
+
+
+_read_definition = msgspec.json.Decoder(_Definition).decode
+_read_service = msgspec.json.Decoder(_Service).decode
+
+
+class GroupServices(Follower):
+    """Keeps the APIServices of custom groups equal to the definitions."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        core.store.follow(_DEFINITIONS, self.notify)
+
+    def stage(self) -> Staged | None:
+        core, staged = self._core, None
+        wanted: dict[str, tuple[str, str]] = {}
+        for record in core.store.list(_DEFINITIONS).records:
+            spec = _read_definition(record.value).spec
+            for version in spec.versions:
+                if version.served:
+                    wanted[f"{version.name}.{spec.group}"] = (spec.group, version.name)
+        for group, name in wanted.values():
+            service = api_service(group, name, core.time.now(), automanaged="true")
+            staged = stage_object(core, _GROUP, "apiservices", service) or staged
+        of_gates = {f"{info.version}.{info.group}" for info in gated(BEHIND_GATES)}
+        for info in gated(core.options.gates):
+            wanted[f"{info.version}.{info.group}"] = (info.group, info.version)
+            service = api_service(info.group, info.version, core.time.now())
+            staged = stage_object(core, _GROUP, "apiservices", service) or staged
+        for record in core.store.list(_SERVICES).records:
+            meta = _read_service(record.value).metadata
+            ours = meta.labels.get(_MANAGED) == "true" or (meta.name in of_gates and _MANAGED in meta.labels)
+            if ours and meta.name not in wanted:
+                current = core.store.staged(record.key)
+                if current is not None:
+                    staged = core.store.stage(current.key, None, expected=current.revision, last=_last_state(current))
+        return staged
+
+
+def _last_state(record: Record) -> Callable[[int], bytes]:
+    def last(revision: int) -> bytes:
+        return with_revision(record.value, record.revision, revision)
+
+    return last

@@ -1,0 +1,116 @@
+"""Sets the condition ``Available`` of APIServices.
+
+After kube-aggregator's ``pkg/controllers/status/{local,remote}`` (v0.36). This server passes no requests on, so that a
+remote one is never available here: at the end of upstream's checks stands that it does not answer.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pilothouse.apiserver.conditions import LOCAL, set_condition
+from pilothouse.apiserver.controllers.followers import Follower
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object, decode, encode_object
+from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.storage import Change, Mismatch, Record, Staged
+
+_GROUP = "apiregistration.k8s.io"
+_RESOURCE = "apiservices"
+_KEYS = storage_prefix(_GROUP, _RESOURCE)
+_SERVICES = storage_prefix("", "services")
+_SLICES = storage_prefix("discovery.k8s.io", "endpointslices")
+_SERVICE_NAME = "kubernetes.io/service-name"
+
+
+class Condition(NamedTuple):
+    """What the condition says but for the time."""
+
+    holds: bool
+    reason: str
+    message: str
+
+
+def available_condition(spec: Object, service: Object | None, slices: Iterable[Object]) -> Condition:
+    """Of an APIService with this spec; ``service`` is the one that it names, and ``slices`` are that one's."""
+    target: Object | None = spec.get("service")
+    if target is None:
+        return Condition(*LOCAL)
+    name, namespace = target.get("name") or "", target.get("namespace") or ""
+    it = f'service/{name} in "{namespace}"'
+    if service is None:
+        return Condition(False, "ServiceNotFound", f"{it} is not present")
+    if (service["spec"].get("type") or "ClusterIP") == "ClusterIP":
+        wanted = target.get("port") or 443
+        ports = [port.get("name") or "" for port in service["spec"].get("ports") or () if port.get("port") == wanted]
+        if not ports:
+            return Condition(False, "ServicePortError", f"{it} is not listening on port {wanted}")
+        known = list(slices)
+        if not known:
+            return Condition(False, "EndpointsNotFound", f"cannot find endpointslices for {it}")
+        if not any(_has_endpoint(found, ports[0]) for found in known):
+            why = f'endpointslices for {it} have no addresses with port name "{ports[0]}"'
+            return Condition(False, "MissingEndpoints", why)
+    return Condition(False, "FailedDiscoveryCheck", f"this API server does not pass requests on, to {it} neither")
+
+
+def _has_endpoint(found: Object, port_name: str) -> bool:
+    ready = any((each.get("conditions") or {}).get("ready") is not False for each in found.get("endpoints") or ())
+    ports = found.get("ports") or ()
+    return ready and any((port.get("name") or "") == port_name and port.get("port") is not None for port in ports)
+
+
+class Availability(Follower):
+    """Keeps the conditions of APIServices, as they change and what remote ones name does."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        info = core.table.find(_GROUP, "v1", _RESOURCE)
+        assert info is not None, "APIServices are built in"
+        self._info = info
+        self._has_remote = False
+        core.store.follow(_KEYS, self.notify)
+        core.store.follow(_SERVICES, self._notify_for_remote)
+        core.store.follow(_SLICES, self._notify_for_remote)
+
+    def _notify_for_remote(self, changes: Sequence[Change]) -> None:
+        # Services come and go by the thousand, and hardly ever is one of them an API server.
+        if self._has_remote:
+            self.notify(changes)
+
+    def stage(self) -> Staged | None:
+        staged = None
+        self._has_remote = False
+        for record in self._core.store.list(_KEYS).records:
+            obj = decode(record.value)
+            target = obj["spec"].get("service")
+            service, slices = None, list[Object]()
+            if target is not None:
+                self._has_remote = True
+                service, slices = self._backend(target.get("namespace") or "", target.get("name") or "")
+            staged = self._note(record, obj, available_condition(obj["spec"], service, slices)) or staged
+        return staged
+
+    def _backend(self, namespace: str, name: str) -> tuple[Object | None, list[Object]]:
+        store = self._core.store
+        record = store.staged(f"{_SERVICES}{namespace}/{name}")
+        found = [decode(each.value) for each in store.list(f"{_SLICES}{namespace}/").records]
+        slices = [each for each in found if (each["metadata"].get("labels") or {}).get(_SERVICE_NAME) == name]
+        return None if record is None else decode(record.value), slices
+
+    def _note(self, record: Record, obj: Object, condition: Condition) -> Staged | None:
+        before: Object = obj.get("status") or {}
+        status = dict(before)
+        set_condition(status, self._core.time.now(), "Available", condition.holds, condition.reason, condition.message)
+        if status == before:
+            return None
+        obj["status"] = status
+        self._core.managed_fields.rewritten(self._info, record.value, obj, "status")
+
+        def make(revision: int) -> bytes:
+            obj["metadata"]["resourceVersion"] = str(revision)
+            return encode_object(self._info, obj)
+
+        try:
+            return self._core.store.stage(record.key, make, expected=record.revision)
+        except Mismatch:
+            return None  # somebody else was quicker; the commit of theirs brings us back

@@ -1,0 +1,6 @@
+"""Custom resources: validation of their definitions, and how they are served.
+
+``schema`` prunes, defaults and validates by a structural schema; ``serving`` makes rows of the resource table out of a
+definition; ``controller`` gives definitions their conditions and removes what is left of deleted ones; ``structural``
+judges the schemas of definitions, and ``rules`` their validation rules in CEL. Conversion webhooks are not called.
+"""

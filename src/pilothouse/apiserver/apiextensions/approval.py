@@ -1,0 +1,47 @@
+"""Protected groups, and the annotation that approves a definition in them.
+
+After apiextensions-apiserver's ``pkg/apihelpers/helpers.go`` and ``pkg/controller/apiapproval`` (v0.36).
+"""
+
+from urllib.parse import urlsplit
+
+import msgspec
+
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.go_text import quote
+
+ANNOTATION = "api-approved.kubernetes.io"
+CONDITION = "KubernetesAPIApprovalPolicyConformant"
+_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """What the annotation says: the condition's status, reason and message."""
+
+    given: str
+    holds: bool
+    reason: str
+    message: str
+
+    @property
+    def invalid(self) -> bool:
+        """Whether a definition like that is invalid."""
+        return self.reason in ("MissingAnnotation", "InvalidAnnotation")
+
+
+def approval_of(definition: Object) -> Approval | None:
+    """The approval of a definition; None where none is needed."""
+    group = (definition.get("spec") or {}).get("group") or ""
+    if not group.endswith((".k8s.io", ".kubernetes.io")) and group not in ("k8s.io", "kubernetes.io"):
+        return None
+    given = (definition["metadata"].get("annotations") or {}).get(ANNOTATION) or ""
+    if not given:
+        why = f"protected groups must have approval annotation {quote(ANNOTATION)}, {_SEE}"
+        return Approval(given, False, "MissingAnnotation", why)
+    if given.startswith("unapproved"):
+        return Approval(given, False, "UnapprovedAnnotation", f"not approved: {quote(given)}")
+    parts = urlsplit(given)
+    if parts.scheme and parts.netloc:
+        return Approval(given, True, "ApprovedAnnotation", f"approved in {given}")
+    why = f"protected groups must have approval annotation {quote(ANNOTATION)} with either a URL or a reason "
+    return Approval(given, False, "InvalidAnnotation", f'{why}starting with "unapproved", {_SEE}')

@@ -1,0 +1,285 @@
+"""Keeps the resource table up to date with stored definitions, and sets their conditions.
+
+The table follows every commit. Conditions are written right after a create or update, before it is answered, so that a
+client that has its 201 finds the resource served (upstream takes some milliseconds, and clients wait for the
+condition). When a definition is deleted, its objects are, by the ordinary rules; the definition goes when the last
+one has gone.
+"""
+
+import asyncio
+
+from pilothouse.api.wire import Request
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.apiextensions.approval import CONDITION, approval_of
+from pilothouse.apiserver.authentication.identity import MASTERS, Identity
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.conditions import set_condition
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints import create, delete, patch, update
+from pilothouse.apiserver.objects import Object, decode, encode_object, read_head, with_revision
+from pilothouse.apiserver.options import DeleteOptions
+from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions import FINALIZER
+from pilothouse.apiserver.request_info import NO_QUERY, RequestInfo
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.serializers.results import ObjectResult, Result
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.storage import Change, Mismatch, Record
+
+with lazy_imports():
+    from pilothouse.apiserver.apiextensions import serving
+
+
+GROUP = "apiextensions.k8s.io"
+RESOURCE = "customresourcedefinitions"
+_PREFIX = f"{GROUP}/{RESOURCE}/"
+_SYSTEM = Identity("system:apiserver", (MASTERS,))
+_NAMES = ("plural", "singular", "shortNames", "kind", "listKind")
+_REASONS = {
+    "plural": "PluralConflict",
+    "singular": "SingularConflict",
+    "shortNames": "ShortNamesConflict",
+    "kind": "KindConflict",
+    "listKind": "ListKindConflict",
+}
+
+
+class CustomResources:
+    """The custom resources of one server."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        info = core.table.find(GROUP, "v1", RESOURCE)
+        assert info is not None, "custom resource definitions are built in"
+        self._info: ResourceInfo = info
+        self._served: dict[str, tuple[str, int, bool, bool]] = {}
+        self._terminating: dict[str, str] = {}
+        """Storage prefix of a resource → its definition that is being deleted."""
+        self._due: dict[str, None] = {}
+        self._notify: asyncio.Future[None] | None = None
+        core.store.on_commit.append(self._follow)
+        for record in core.store.list(_PREFIX).records:
+            self._serve(decode(record.value))
+        for verb in ("create", "update", "patch", "delete", "deletecollection"):
+            core.special[(GROUP, RESOURCE, "", verb)] = self._handle
+        for verb in ("update", "patch"):
+            # What somebody writes there is put right.
+            core.special[(GROUP, RESOURCE, "status", verb)] = self._handle
+
+    # Requests about definitions
+
+    async def _handle(self, core: Core, call: Call) -> Result:
+        """The ordinary handlers, and what has to follow a write before it is answered."""
+        handlers = {
+            "create": create.create,
+            "update": update.update,
+            "patch": patch.patch,
+            "delete": delete.delete,
+            "deletecollection": delete.delete_collection,
+        }
+        result = await handlers[call.asked.verb](core, call)
+        if isinstance(result, ObjectResult):
+            await self.settle(read_head(result.value).metadata.name)
+        else:
+            for name in list(self._terminating.values()):
+                await self.settle(name)
+        return result
+
+    # Following the store
+
+    def _follow(self, changes: list[Change]) -> None:
+        for change in changes:
+            if change.key.startswith(_PREFIX):
+                definition = decode(change.value)
+                if change.type == "DELETED":
+                    self._withdraw(definition)
+                else:
+                    self._serve(definition)
+            elif self._terminating and change.type == "DELETED":
+                prefix = change.key[: change.key.index("/", change.key.index("/") + 1) + 1]
+                if prefix in self._terminating:
+                    self._enqueue(self._terminating[prefix])
+
+    def _serve(self, definition: Object) -> None:
+        meta, spec = definition["metadata"], definition["spec"]
+        name = meta["name"]
+        deleting_now = bool(meta.get("deletionTimestamp"))
+        if deleting_now:
+            self._terminating[f"{spec['group']}/{spec['names']['plural']}/"] = name
+            self._enqueue(name)
+        accepted = serving.is_true(definition, "NamesAccepted") or serving.is_true(definition, "Established")
+        state = (meta["uid"], meta.get("generation") or 0, accepted, deleting_now)
+        if self._served.get(name) != state:
+            was = self._served.get(name)
+            self._served[name] = state
+            infos = serving.versions_of(definition)
+            before = self._core.table.custom(name)
+            self._core.table.set_custom(name, infos)
+            served = [info.version for info in infos]
+            # Upstream takes down the storage of a definition that has changed, and the watches with it.
+            changed = was is not None and was[:2] != state[:2]
+            self._end_watches([info for info in before if changed or info.version not in served])
+
+    def _withdraw(self, definition: Object) -> None:
+        spec, name = definition["spec"], definition["metadata"]["name"]
+        self._terminating.pop(f"{spec['group']}/{spec['names']['plural']}/", None)
+        self._served.pop(name, None)
+        self._end_watches(list(self._core.table.custom(name)))
+        self._core.table.set_custom(name, ())
+
+    def _end_watches(self, infos: list[ResourceInfo]) -> None:
+        gone = {(info.group, info.version, info.resource) for info in infos}
+        for watch, info in list(self._core.watches.items()):
+            if (info.group, info.version, info.resource) in gone:
+                watch.finish()
+
+    # The controller
+
+    def _enqueue(self, name: str) -> None:
+        self._due[name] = None
+        if self._notify is not None and not self._notify.done():
+            self._notify.set_result(None)
+
+    async def run(self) -> None:
+        """Settle definitions as things change, until cancelled."""
+        for record in self._core.store.list(_PREFIX).records:
+            self._due[record.key[len(_PREFIX) :]] = None
+        while True:
+            while self._due:
+                name = next(iter(self._due))
+                del self._due[name]
+                await self.settle(name)
+            self._notify = asyncio.get_running_loop().create_future()
+            await self._notify
+
+    async def settle(self, name: str) -> None:
+        """Bring the conditions of one definition up to date; finish its deletion as far as that is possible."""
+        record = self._record(name)
+        if record is None:
+            return
+        definition = decode(record.value)
+        if definition["metadata"].get("deletionTimestamp"):
+            await self._finish(name, definition)
+            return
+        await self._accept(record, definition)
+
+    def _record(self, name: str) -> Record | None:
+        return self._core.store.staged(_PREFIX + name)
+
+    async def _accept(self, record: Record, definition: Object) -> None:
+        names = definition["spec"]["names"]
+        status: Object = dict(definition.get("status") or {})
+        now = self._core.time.now()
+        if status.get("acceptedNames") != names:
+            accepted, reason, message = self._check_names(definition)
+            good = not reason
+            set_condition(status, now, "NamesAccepted", good, reason or "NoConflicts", message or "no conflicts found")
+            if not good and not serving.is_true(definition, "Established"):
+                set_condition(status, now, "Established", False, "NotAccepted", "not all names are accepted")
+            status["acceptedNames"] = dict(names) if good else accepted
+        if serving.is_true({"status": status}, "NamesAccepted") and not serving.is_true(definition, "Established"):
+            set_condition(
+                status, now, "Established", True, "InitialNamesAccepted", "the initial names have been accepted"
+            )
+        approval = approval_of(definition)
+        if approval is not None:
+            set_condition(status, now, CONDITION, approval.holds, approval.reason, approval.message)
+        if status == definition.get("status"):
+            return
+        await self._write(record, {**definition, "status": status})
+
+    def _check_names(self, definition: Object) -> tuple[Object, str, str]:
+        """The names that may be had; the reason and message of the last conflict."""
+        spec, own = definition["spec"], definition["metadata"]["name"]
+        taken: dict[str, set[str]] = {"resource": set(), "kind": set()}
+        for info in self._core.table:
+            if info.group != spec["group"] or (info.custom is not None and info.custom.definition == own):
+                continue
+            taken["resource"] |= {info.resource, info.singular, *info.short_names}
+            taken["kind"] |= {info.kind, info.list_kind}
+        accepted: Object = {"plural": "", "kind": ""}
+        reason = message = ""
+        for field in _NAMES:
+            wanted = spec["names"].get(field)
+            if not wanted:
+                continue
+            known = taken["kind" if "ind" in field else "resource"]
+            clash = next((name for name in ([wanted] if isinstance(wanted, str) else wanted) if name in known), None)
+            if clash is None:
+                accepted[field] = wanted
+            else:
+                reason, message = _REASONS[field], f'"{clash}" is already in use'
+        return accepted, reason, message
+
+    async def _finish(self, name: str, definition: Object) -> None:
+        """Delete what is left of a definition's objects, then the definition."""
+        if FINALIZER not in (definition["metadata"].get("finalizers") or ()):
+            return
+        spec = definition["spec"]
+        prefix = f"{spec['group']}/{spec['names']['plural']}/"
+        infos = self._core.table.custom(name)
+        if infos:
+            for record in self._core.store.list(prefix).records:
+                await self._delete_instance(infos[0], record)
+        left = bool(self._core.store.count(prefix)) and bool(infos)
+        record_now = self._record(name)
+        if record_now is None or read_head(record_now.value).metadata.uid != definition["metadata"]["uid"]:
+            return  # gone meanwhile, and perhaps made anew
+        definition = decode(record_now.value)
+        status: Object = dict(definition.get("status") or {})
+        now = self._core.time.now()
+        if left:
+            detail = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        elif infos:
+            detail = ("InstanceDeletionCompleted", "removed all instances")
+        else:
+            detail = ("NeverEstablished", "resource was never established")
+        set_condition(status, now, "Terminating", left, *detail)
+        definition["status"] = status
+        meta = definition["metadata"]
+        if not left:
+            meta["finalizers"] = [finalizer for finalizer in meta.get("finalizers") or () if finalizer != FINALIZER]
+            if not meta["finalizers"]:
+                await self._remove(record_now)
+                return
+        if definition != decode(record_now.value):
+            await self._write(record_now, definition)
+
+    async def _delete_instance(self, info: ResourceInfo, record: Record) -> None:
+        head = read_head(record.value).metadata
+        asked = RequestInfo("", NO_QUERY, "delete", True, info=info)
+        strategy = self._core.strategy(info)
+        call = Call(Request("DELETE", ""), asked, info, strategy, _SYSTEM, head.namespace, head.name, [])
+        try:
+            await delete.delete_one(self._core, call, DeleteOptions())
+        except errors.StatusError as error:
+            if error.code not in (404, 409):
+                raise
+
+    async def _write(self, record: Record, definition: Object) -> None:
+        definition["metadata"] = dict(definition["metadata"])
+        self._core.managed_fields.rewritten(self._info, record.value, definition, "status")
+
+        def make(revision: int) -> bytes:
+            definition["metadata"]["resourceVersion"] = str(revision)
+            return encode_object(self._info, definition)
+
+        try:
+            staged = self._core.store.stage(record.key, make, expected=record.revision)
+        except Mismatch:
+            # Somebody else was quicker; the commit of theirs brings us back.
+            self._enqueue(record.key[len(_PREFIX) :])
+            return
+        await self._core.commit(staged)
+
+    async def _remove(self, record: Record) -> None:
+        try:
+            staged = self._core.store.stage(
+                record.key,
+                None,
+                expected=record.revision,
+                last=lambda revision: with_revision(record.value, record.revision, revision),
+            )
+        except Mismatch:
+            self._enqueue(record.key[len(_PREFIX) :])
+            return
+        await self._core.commit(staged)

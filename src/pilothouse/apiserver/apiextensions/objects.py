@@ -1,0 +1,147 @@
+"""Validation of custom objects besides their schema: embedded resources, formats of numbers.
+
+After apiextensions-apiserver's ``pkg/apiserver/schema/objectmeta`` and ``pkg/registry/customresource/validator.go``
+(v0.36).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic import object_meta
+from pilothouse.machinery.names import dns_1035_label_errors, path_segment_errors
+
+Node = Mapping[str, Any]
+EMBEDDED = "x-kubernetes-embedded-resource"
+_LARGEST = (1 << 31) - 1
+
+
+class ScalePaths(msgspec.Struct, frozen=True):
+    """Where the scale subresource finds its numbers (``.spec.replicas``)."""
+
+    spec_replicas: str
+    status_replicas: str
+    label_selector: str = ""
+
+
+def children(value: Any, node: Node, path: str) -> Iterator[tuple[str, Node, Any]]:
+    """Path, schema and value of what is directly inside of a value."""
+    if isinstance(value, dict):
+        properties, additional = node.get("properties") or {}, node.get("additionalProperties")
+        for name, member in value.items():
+            below = properties.get(name)
+            if below is not None:
+                yield (f"{path}.{name}" if path else name), below, member
+            elif isinstance(additional, dict):
+                yield f"{path}[{name}]", additional, member
+    elif isinstance(value, list) and node.get("items"):
+        for position, item in enumerate(value):
+            yield f"{path}[{position}]", node["items"], item
+
+
+def validate_embedded(value: Any, node: Node, path: str = "") -> ErrorList:
+    """What is wrong with kind and metadata of resources inside of a resource."""
+    errors: ErrorList = []
+    for where, below, member in children(value, node, path):
+        if below.get(EMBEDDED) and isinstance(member, dict):
+            errors += _validate_resource(member, where)
+        errors += validate_embedded(member, below, where)
+    return errors
+
+
+def _validate_resource(obj: Object, path: str) -> ErrorList:
+    errors = [field_errors.required(f"{path}.{field}") for field in ("apiVersion", "kind") if field not in obj]
+    if "apiVersion" in obj:
+        detail = api_version_error(obj["apiVersion"])
+        errors += [field_errors.invalid(f"{path}.apiVersion", obj["apiVersion"], detail)] if detail else []
+    if "kind" in obj:
+        detail = kind_error(obj["kind"])
+        errors += [field_errors.invalid(f"{path}.kind", obj["kind"], detail)] if detail else []
+    if obj.get("metadata"):
+        # It is decoded already. A name is not asked for.
+        meta = {**obj["metadata"], "name": obj["metadata"].get("name") or "fakename"}
+        for found in object_meta.validate_object_meta(meta, path_segment_errors, kube_finalizers=False):
+            errors.append(FieldError(f"{path}.{found.field}", found.reason, found.text))
+    return errors
+
+
+def api_version_error(value: Any) -> str:
+    """Why it is no group and version, or ""."""
+    if not isinstance(value, str):
+        return "must be a string"
+    if not value:
+        return "must not be empty"
+    return f"unexpected GroupVersion string: {value}" if value.count("/") > 1 else ""
+
+
+def kind_error(value: Any) -> str:
+    """Why it is no kind, or ""."""
+    if not isinstance(value, str):
+        return "must be a string"
+    if not value:
+        return "must not be empty"
+    found = dns_1035_label_errors(value.lower())
+    return "may have mixed case, but should otherwise match: " + ",".join(found) if found else ""
+
+
+def validate_scale(obj: Object, paths: ScalePaths | None) -> ErrorList:
+    """What the scale subresource could not show."""
+    if paths is None:
+        return []
+    errors: ErrorList = []
+    for path in (paths.spec_replicas, paths.status_replicas):
+        value, trouble = _at(obj, path)
+        if not trouble and value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            trouble = f"{path} accessor error: {_go(value)} is of the type {_go_type(value)}, expected int64"
+        if trouble:
+            errors.append(field_errors.invalid(path, 0, trouble))
+        elif value is not None and value < 0:
+            errors.append(field_errors.invalid(path, value, "should be a non-negative integer"))
+        elif value is not None and value > _LARGEST:
+            errors.append(field_errors.invalid(path, value, f"should be less than or equal to {_LARGEST}"))
+    if paths.label_selector:
+        value, trouble = _at(obj, paths.label_selector)
+        if not trouble and value is not None and not isinstance(value, str):
+            trouble = (
+                f"{paths.label_selector} accessor error: {_go(value)} is of the type {_go_type(value)}, expected string"
+            )
+        if trouble:
+            errors.append(field_errors.invalid(paths.label_selector, "", trouble))
+    return errors
+
+
+def _at(obj: Any, path: str) -> tuple[Any, str]:
+    """What is at a path, and what is in the way."""
+    node, walked = obj, ""
+    for part in path.removeprefix(".").split("."):
+        if not isinstance(node, dict):
+            if node is None:
+                return None, ""
+            wanted = "expected map[string]interface{}"
+            return None, f"{walked}.{part} accessor error: {_go(node)} is of the type {_go_type(node)}, {wanted}"
+        node, walked = node.get(part), f"{walked}.{part}"
+    return node, ""
+
+
+def _go(value: Any) -> str:
+    """A value as Go's ``%v`` prints it, for what occurs."""
+    if value is True or value is False:
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, list):
+        return f"[{' '.join(map(_go, value))}]"
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{name}:{_go(value[name])}' for name in sorted(value))}]"
+    return str(value)
+
+
+def _go_type(value: Any) -> str:
+    for type_, name in ((bool, "bool"), (int, "int64"), (float, "float64"), (str, "string"), (list, "[]interface {}")):
+        if isinstance(value, type_):
+            return name
+    return "map[string]interface {}"

@@ -1,0 +1,78 @@
+"""The estimated cost of a schema's rules, and upstream's errors if it is too high.
+
+After apiextensions-apiserver's ``pkg/apis/apiextensions/validation/{validation,cel_validation}.go`` (v0.36). A rule
+below lists and maps runs once for each of their items, so that its cost is multiplied by their bounds, or by how many
+fit into a request.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+
+Node = Mapping[str, Any]
+
+_ONE_RULE = 10_000_000
+_ALL_RULES = 100_000_000
+_MOST_SHOWN = 4
+_MOST = 2**64 - 1
+_SHARE = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+
+
+def repeats_below(node: Node, above: int | None) -> int | None:
+    """How often at most there is what lies below a node, when the node is there ``above`` times; None for no bound."""
+    factor: int | None = 1
+    if node.get("type") == "object" and node.get("additionalProperties") is not None:
+        factor = node.get("maxProperties")
+    elif node.get("type") == "array":
+        factor = node.get("maxItems")
+    if above is None or factor is None:
+        return None
+    return min(above * max(factor, 0), _MOST)
+
+
+class RuleCosts:
+    """Adds up the rules of a schema. ``known``: the schema was there before, so that single rules are let be."""
+
+    def __init__(self, *, known: bool = False) -> None:
+        self._known = known
+        self._total = 0
+        self._expensive: list[tuple[int, str]] = []
+
+    def rule(self, cost: int, path: str) -> ErrorList:
+        """A rule that costs so much, every time that it runs."""
+        return self._observe("estimated rule cost", cost, path)
+
+    def message(self, cost: int, path: str) -> ErrorList:
+        """The expression of a message."""
+        return self._observe("estimated messageExpression cost", cost, path)
+
+    def _observe(self, what: str, cost: int, path: str) -> ErrorList:
+        cost = min(cost, _MOST)
+        self._total = min(self._total + cost, _MOST)
+        if cost >= _ALL_RULES // 100:
+            self._expensive.append((cost, path))
+        if self._known or cost <= _ONE_RULE:
+            return []
+        return [field_errors.forbidden(path, _exceeds(what, cost, _ONE_RULE))]
+
+    def total(self, path: str) -> ErrorList:
+        """What is wrong with all of them together."""
+        if self._total <= _ALL_RULES:
+            return []
+        shown = sorted(self._expensive, key=lambda found: -found[0])[:_MOST_SHOWN]
+        what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        return [
+            *(field_errors.forbidden(where, _SHARE) for _cost, where in shown),
+            field_errors.forbidden(path, _exceeds(what, self._total, _ALL_RULES)),
+        ]
+
+
+def _exceeds(what: str, cost: int, limit: int) -> str:
+    factor = cost / limit
+    times = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
+    return (
+        f"{what} exceeds budget by factor of {times} (try simplifying the rule, or adding maxItems, maxProperties, and "
+        "maxLength where arrays, maps, and strings are declared)"
+    )

@@ -1,0 +1,313 @@
+"""``x-kubernetes-validations``: compiled once per schema, evaluated on every write.
+
+After apiextensions-apiserver's ``pkg/apiserver/schema/cel/{compilation,validation}.go`` (v0.36). A rule that
+speaks of ``oldSelf`` is a transition rule: it runs only where the old value can be found. A rule that fails on what a
+write has not changed is a warning, unless it is a transition rule.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.apiextensions.field_paths import PathError, resolve
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.cel.limits import COST_EXCEEDED, Budget, EvaluationError, OutOfBudget, elsewhere, evaluate
+from pilothouse.cel.work import Extent, measured
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.go_text import quote
+
+with lazy_imports():
+    from pilothouse.cel import environment as cel_environment
+    from pilothouse.cel import schemas
+
+Node = Mapping[str, Any]
+_RULES = "x-kubernetes-validations"
+_OLD_SELF = re.compile(r"(?<![.\w])oldSelf(?!\w)")
+_STRINGS = re.compile(r"""[rR]?(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.DOTALL)
+_MAX_MESSAGE = 5 * 1024
+_MESSAGE_OUT_OF_BUDGET = (
+    "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
+)
+_MESSAGE_EXCEEDED = "no further validation rules will be run due to call cost exceeds limit for messageExpression"
+
+
+class Absent:
+    """No value, where None is one."""
+
+
+ABSENT = Absent()
+
+
+class Rule(msgspec.Struct):
+    """One rule, compiled, or why it could not be."""
+
+    source: Mapping[str, Any]
+    uses_old_self: bool
+    field_path: str = ""
+    program: Any = None
+    message: Any = None
+    rule_error: str = ""
+    """What is wrong with the rule, in upstream's words."""
+    message_error: str = ""
+
+    @property
+    def text(self) -> str:
+        """What stands for the rule in messages."""
+        return str(self.source.get("message") or self.source.get("rule") or "").strip()
+
+
+class RuleNode(msgspec.Struct):
+    """The rules of one node of a schema and of the nodes below it; nodes without any are not there."""
+
+    node: Node
+    rules: tuple[Rule, ...] = ()
+    convert: Any = None
+    properties: dict[str, "RuleNode"] = {}
+    additional: "RuleNode | None" = None
+    items: "RuleNode | None" = None
+    all_of: tuple["RuleNode", ...] = ()
+
+
+def has_rules(node: Any) -> bool:
+    """Whether there are rules in the schema, at any depth."""
+    if isinstance(node, dict):
+        return bool(node.get(_RULES)) or any(has_rules(below) for below in node.values())
+    return isinstance(node, list) and any(has_rules(below) for below in node)
+
+
+def rule_tree(schema: Node) -> RuleNode | None:
+    """The rules of a whole schema, compiled; None when it has none. Raises ``TakesLong`` on the loop."""
+    if not has_rules(schema):
+        return None
+    encoded = msgspec.json.encode(schema)
+    others = elsewhere.get()
+    if others is not None:
+        others.compiles_here(len(encoded) // 32)  # types are made of all of it
+    return _compiled(encoded)
+
+
+@lru_cache(maxsize=128)
+def _compiled(schema: bytes) -> RuleNode | None:
+    return _tree(msgspec.json.decode(schema), root=True)
+
+
+def _tree(node: Node, *, root: bool, rules: Node | None = None) -> RuleNode | None:
+    """The tree of a node; ``rules`` has the rules when they are not the node's own (allOf)."""
+    given = node if rules is None else rules
+    result = RuleNode(node)
+    if given.get(_RULES):
+        result.rules = tuple(compile_rules(node, given[_RULES], root=root))
+        result.convert = schemas.converter(node, root=root)
+    for name, below in (given.get("properties") or {}).items():
+        spine = (node.get("properties") or {}).get(name)
+        if spine is not None and (found := _below(spine, below)) is not None:
+            result.properties[name] = found
+    for word in ("additionalProperties", "items"):
+        below, spine = given.get(word), node.get(word)
+        if isinstance(below, dict) and isinstance(spine, dict) and (found := _below(spine, below)) is not None:
+            if word == "items":
+                result.items = found
+            else:
+                result.additional = found
+    branches = [_tree(node, root=root, rules=branch) for branch in given.get("allOf") or () if has_rules(branch)]
+    result.all_of = tuple(branch for branch in branches if branch is not None)
+    return result if result.rules or result.properties or result.additional or result.items or result.all_of else None
+
+
+def _below(spine: Node, rules: Node) -> RuleNode | None:
+    if not has_rules(rules):
+        return None
+    return _tree(spine, root=bool(spine.get("x-kubernetes-embedded-resource")), rules=rules)
+
+
+def compile_rules(node: Node, rules: Any, *, root: bool) -> list[Rule]:
+    """The rules at a node, in order."""
+    types = schemas.Types()
+    kind = types.of(node, root=root)
+    if kind is None:
+        raise UntypedNode
+    environment = cel_environment.Environment({"self": kind, "oldSelf": kind}, types.serialized(), optional="oldSelf")
+    return [_compile(environment, node, rule) for rule in rules]
+
+
+class UntypedNode(ValueError):
+    """A rule where the schema does not say what the value is."""
+
+
+def _compile(environment: Any, node: Node, source: Mapping[str, Any]) -> Rule:
+    text, message = source.get("rule") or "", source.get("messageExpression") or ""
+    old = _OLD_SELF.search(_STRINGS.sub("''", text)) is not None
+    rule = Rule(source, old)
+    if not text.strip():
+        return rule
+    maybe = "oldSelf" if source.get("optionalOldSelf") else ""
+    try:
+        rule.program = environment.compile(text, gives=("bool",), maybe=maybe)
+    except cel_environment.CompileError as error:
+        rule.rule_error = _rule_error("compilation failed: ", str(error), "cel expression must evaluate to a bool")
+        return rule
+    if source.get("fieldPath"):
+        try:
+            rule.field_path = resolve(source["fieldPath"].strip(), node)[0]
+        except PathError as error:
+            rule.rule_error = f"failed to parse fieldPath: {error}"
+    if message.strip():
+        try:
+            rule.message = environment.compile(message, gives=("string",), maybe=maybe)
+        except cel_environment.CompileError as error:
+            rule.message_error = _rule_error(
+                "messageExpression compilation failed: ", str(error), "messageExpression must evaluate to a string"
+            )
+    return rule
+
+
+def _rule_error(prefix: str, text: str, wrong_type: str) -> str:
+    return prefix + text if text.startswith("ERROR: ") else wrong_type
+
+
+class Run:
+    """One object held against the rules: ``problems`` refuse it, ``warnings`` do not. Stops at an exceeded limit."""
+
+    def __init__(self) -> None:
+        self.all_errors: ErrorList = []
+        self.warnings: list[str] = []
+        self._stopped = False
+        self._budget = Budget()
+
+    def check(self, tree: RuleNode, value: Any, old: Any = ABSENT, path: str = "") -> None:
+        """Look at a whole object, and at the old one if it is an update."""
+        self._visit(tree, value, old, path, unchanged=not isinstance(old, Absent) and old == value)
+
+    def _visit(self, tree: RuleNode, value: Any, old: Any, path: str, *, unchanged: bool) -> None:
+        """``old`` is absent where it cannot be found; ``unchanged`` speaks of the nearest place where it could."""
+        if value is None or self._stopped:
+            return
+        if not isinstance(old, Absent):
+            unchanged = old == value
+        if tree.rules:
+            self._run(tree, value, old, path, unchanged=unchanged)
+        for branch in tree.all_of:
+            self._visit(branch, value, old, path, unchanged=False)
+        if isinstance(value, list) and tree.items is not None:
+            befores = _correlated(tree.node, old)
+            for position, item in enumerate(value):
+                before = befores.get(_identity(tree.node, item), ABSENT)
+                found = befores or tree.node.get("x-kubernetes-list-type") == "map"
+                self._visit(
+                    tree.items, item, before, f"{path}[{position}]", unchanged=unchanged if not found else False
+                )
+        elif isinstance(value, dict):
+            follows = tree.node.get("x-kubernetes-map-type") != "atomic"
+            known = old if isinstance(old, dict) and follows else {}
+            for name, member in value.items():
+                below = tree.properties.get(name) or tree.additional
+                if below is None:
+                    continue
+                where = f"{path}[{name}]" if name not in tree.properties else f"{path}.{name}" if path else name
+                self._visit(
+                    below, member, known.get(name, ABSENT), where, unchanged=unchanged if not follows else False
+                )
+
+    def _run(self, tree: RuleNode, value: Any, old: Any, path: str, *, unchanged: bool) -> None:
+        def shown(given: Any) -> Any:
+            return given if tree.convert is None or given is None else tree.convert(given)
+
+        has_old = not isinstance(old, Absent) and old is not None
+        values = {"self": shown(value)}
+        extent = measured([value, old]) if has_old else measured(value)
+        for rule in tree.rules:
+            if rule.program is None or (rule.uses_old_self and not has_old and not rule.source.get("optionalOldSelf")):
+                continue
+            given = {**values, "oldSelf": shown(old)} if rule.uses_old_self and has_old else values
+            try:
+                if evaluate(rule.program, given, extent, self._budget) is True:
+                    continue
+            except OutOfBudget as error:
+                self._stop(tree, path, str(error))
+                return
+            except EvaluationError as error:
+                self._failed_to_run(tree, rule, str(error), path)
+                if self._stopped:
+                    return
+                continue
+            where = path
+            if rule.field_path:
+                where = _joined(path, rule.field_path)
+            detail = self._detail(tree, rule, given, extent, path)
+            if self._stopped:
+                return
+            rule_error = _error(where or "<nil>", detail, rule.source.get("reason"))
+            if unchanged and not rule.uses_old_self:
+                self.warnings.append(str(rule_error))
+            else:
+                self.all_errors.append(rule_error)
+
+    def _stop(self, tree: RuleNode, path: str, why: str) -> None:
+        self._stopped = True
+        self.all_errors.append(field_errors.invalid(path or "<nil>", tree.node.get("type") or "", why))
+
+    def _failed_to_run(self, tree: RuleNode, rule: Rule, error: str, path: str) -> None:
+        if error.startswith("no such overload"):
+            text = (
+                f"'{error}': call arguments did not match a supported operator, function or macro signature for rule: "
+            )
+        elif error.startswith("operation cancelled: actual cost limit exceeded"):
+            text = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: "
+            self._stopped = True
+        else:
+            text = f"{error} evaluating rule: "
+        self.all_errors.append(field_errors.invalid(path or "<nil>", tree.node.get("type") or "", text + rule.text))
+
+    def _detail(self, tree: RuleNode, rule: Rule, values: Mapping[str, Any], extent: Extent, path: str) -> str:
+        """What a failed rule says: its message expression's text if that is one line of some, else its message."""
+        if rule.message is not None:
+            try:
+                text = evaluate(rule.message, values, extent, self._budget).strip()
+            except OutOfBudget:
+                self._stop(tree, path, _MESSAGE_OUT_OF_BUDGET)
+                text = ""
+            except EvaluationError as error:
+                if str(error) == COST_EXCEEDED:
+                    source = quote(str(rule.source.get("messageExpression") or ""))
+                    self._stop(tree, path, f"{_MESSAGE_EXCEEDED}: {source}")
+                text = ""
+            if text and "\n" not in text and len(text.encode()) <= _MAX_MESSAGE:
+                return str(text)
+        if rule.source.get("message"):
+            return rule.text
+        return f"failed rule: {rule.text}"
+
+
+def _error(path: str, detail: str, reason: str | None) -> FieldError:
+    """A failed rule as an error of its reason. The value is left out, as upstream does since 1.34."""
+    match reason:
+        case "FieldValueForbidden":
+            return field_errors.forbidden(path, detail)
+        case "FieldValueRequired":
+            return field_errors.required(path, detail)
+        case "FieldValueDuplicate":
+            return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {detail}")
+        case _:
+            return FieldError(path, "FieldValueInvalid", f"Invalid value: {detail}")
+
+
+def _joined(path: str, below: str) -> str:
+    if not path:
+        return below
+    return f"{path}{below}" if below.startswith("[") else f"{path}.{below}"
+
+
+def _identity(node: Node, item: Any) -> str:
+    keys = node.get("x-kubernetes-list-map-keys") or ()
+    return field_errors.shown([item.get(key) for key in keys]) if isinstance(item, dict) else ""
+
+
+def _correlated(node: Node, old: Any) -> dict[str, Any]:
+    """The old items by their keys; nothing for lists that are not maps."""
+    if node.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
+        return {}
+    return {_identity(node, item): item for item in old if isinstance(item, dict)}

@@ -1,0 +1,370 @@
+"""Structural schemas: pruning, defaulting and validation of custom objects.
+
+After apiextensions-apiserver's ``pkg/apiserver/schema/{pruning,defaulting}`` and kube-openapi's
+``pkg/validation/validate``, whose words the messages have (v0.36).
+"""
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.machinery.patterns import PatternError, compiled
+from pilothouse.machinery.string_formats import FORMATS
+
+Node = Mapping[str, Any]
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_LIST_TYPE, _KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
+_OBJECT_FIELDS = ("apiVersion", "kind", "metadata")
+_NOTHING: Node = {}
+
+
+class _Missing:
+    """No value, where None is one."""
+
+
+_MISSING = _Missing()
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def prune(value: Any, node: Node, path: str = "", *, root: bool = True) -> list[str]:
+    """Remove what the schema does not know, in place; the removed fields as ``unknown field "spec.x"``."""
+    removed: list[str] = []
+    if isinstance(value, list):
+        items = node.get("items") or _NOTHING
+        for position, item in enumerate(value):
+            removed += prune(item, items, f"{path}[{position}]", root=False)
+        return removed
+    if not isinstance(value, dict):
+        return removed
+    keeps = bool(node.get(_PRESERVE))
+    whole = root or bool(node.get(_EMBEDDED))
+    properties = node.get("properties") or _NOTHING
+    additional = node.get("additionalProperties")
+    for name in list(value):
+        if whole and name in _OBJECT_FIELDS:
+            continue
+        below = properties.get(name)
+        if below is not None:
+            removed += prune(value[name], below, _join(path, name), root=False)
+        elif isinstance(additional, dict):
+            removed += prune(value[name], additional, _join(path, name), root=False)
+        elif not additional and not keeps:
+            del value[name]
+            removed.append(f'unknown field "{_join(path, name)}"')
+    return removed
+
+
+def apply_defaults(value: Any, node: Node) -> None:
+    """Fill in defaults, top down, in place; nulls that are not allowed give way to the default, or go."""
+    if isinstance(value, dict):
+        properties = node.get("properties") or _NOTHING
+        for name, below in properties.items():
+            present = name in value
+            if present and value[name] is None and not below.get("nullable"):
+                if "default" in below:
+                    value[name] = copy.deepcopy(below["default"])
+                else:
+                    del value[name]
+            elif not present and "default" in below:
+                value[name] = copy.deepcopy(below["default"])
+            if value.get(name) is not None:
+                apply_defaults(value[name], below)
+        additional = node.get("additionalProperties")
+        if isinstance(additional, dict):
+            for name in [name for name in value if name not in properties]:
+                if value[name] is None and not additional.get("nullable"):
+                    del value[name]
+                else:
+                    apply_defaults(value[name], additional)
+    elif isinstance(value, list) and node.get("items"):
+        for item in value:
+            apply_defaults(item, node["items"])
+
+
+def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> ErrorList:
+    """What is wrong with a value. What is the same as in ``old`` is not looked at: it was let in before."""
+    if not isinstance(old, _Missing) and same(value, old):
+        return []
+    errors = _validate_type(value, node, path)
+    # In the order of kube-openapi's validators (``pkg/validation/validate/schema.go``), which all have their say.
+    if value is not None:
+        errors += _validate_junction(value, node, path, old)
+    if isinstance(value, str):
+        errors += _validate_string(value, node, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        errors += _validate_number(value, node, path)
+    elif isinstance(value, list):
+        errors += _validate_list(value, node, path, old if isinstance(old, list) else _MISSING)
+    choices = node.get("enum")
+    if choices and not any(same(value, choice) for choice in choices if choice is not None):
+        # Upstream hands choices on as text. That null is none of them even where it is listed is upstream's, too.
+        text = [choice if isinstance(choice, str) else field_errors.shown(choice) for choice in choices]
+        errors.append(field_errors.not_supported(path, value, text, plain=True))
+    if isinstance(value, dict):
+        errors += _validate_object(value, node, path, old if isinstance(old, dict) else _MISSING)
+    return errors
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON. For Python ``True`` is 1."""
+    if one != other:
+        return False
+    if isinstance(one, dict):
+        return all(same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list):
+        return all(map(same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool)
+
+
+def _validate_type(value: Any, node: Node, path: str) -> ErrorList:
+    wanted = ["integer", "string"] if node.get(_INT_OR_STRING) else [node["type"]] if node.get("type") else []
+    if value is None:
+        return [_wrong_type(path, ",".join(wanted), "null")] if wanted and not node.get("nullable") else []
+    found, detail = _type_of(value)
+    fits = found in wanted or (found == "integer" and "number" in wanted)
+    whole = isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT
+    fits = fits or (whole and "integer" in wanted)
+    format_ = _checked_format(node, wanted)
+    if format_ and not isinstance(value, str | list) and not fits and detail != format_:
+        return [_wrong_type(path, format_, detail)]
+    if format_ and isinstance(value, str | list) and wanted in ([], ["string"]):
+        return []  # the format's own validator looks at texts
+    return [_wrong_type(path, ",".join(wanted), found)] if wanted and not fits else []
+
+
+def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
+    return field_errors.type_invalid(
+        path, found, f"{path} in body must be of type {wanted}: {field_errors.shown(found)}"
+    )
+
+
+def _checked_format(node: Node, wanted: list[str]) -> str:
+    """The format, if upstream does not strip it off values of that type (apiextensions ``validation/formats.go``)."""
+    format_: str = node.get("format") or ""
+    if wanted == ["integer"]:
+        return format_ if format_ in ("int32", "int64") else ""
+    if wanted == ["number"]:
+        return format_ if format_ in ("float", "double") else ""
+    return format_ if wanted in ([], ["string"]) and (format_ in FORMATS or format_ == "password") else ""
+
+
+def _type_of(value: Any) -> tuple[str, str]:
+    """What JSON schema calls a value, and which format Go's value for it has."""
+    match value:
+        case bool():
+            return "boolean", ""
+        case int() if -_MAX_INT <= value < _MAX_INT:
+            return "integer", "int64"
+        case int() | float():
+            return "number", "float64"
+        case str():
+            return "string", ""
+        case dict():
+            return "object", ""
+        case _:
+            return "array", ""
+
+
+_MAX_INT = 1 << 63
+_MAX_EXACT = (1 << 53) - 1
+"""Beyond, a float may stand for another whole number (go-openapi ``swag.IsFloat64AJSONInteger``)."""
+
+
+def _validate_object(value: dict[str, Any], node: Node, path: str, old: Any) -> ErrorList:
+    errors = _validate_count(len(value), node, path, "Properties", "properties")
+    properties = node.get("properties") or _NOTHING
+    additional = node.get("additionalProperties")
+    for name, member in value.items():
+        below = properties.get(name)
+        if below is None:
+            if not isinstance(additional, dict):
+                continue
+            below = additional
+        before = _MISSING if isinstance(old, _Missing) else old.get(name, _MISSING)
+        errors += validate(member, below, _join(path, name), before)
+    for name in node.get("required") or ():
+        if name not in value:
+            errors.append(field_errors.required(_join(path, name)))
+    return errors
+
+
+def _validate_count(count: int, node: Node, path: str, suffix: str, noun: str) -> ErrorList:
+    least, most = node.get("min" + suffix), node.get("max" + suffix)
+    errors = []
+    if least is not None and count < least:
+        errors.append(field_errors.invalid(path, count, f"{path} in body should have at least {least} {noun}"))
+    if most is not None and count > most:
+        errors.append(field_errors.too_many(path, count, most))
+    return errors
+
+
+def _validate_list(value: list[Any], node: Node, path: str, old: Any) -> ErrorList:
+    errors: ErrorList = []
+    items, keys = node.get("items") or _NOTHING, node.get(_KEYS) or ()
+    before: dict[str, Any] = {}
+    if node.get(_LIST_TYPE) == "map" and not isinstance(old, _Missing):
+        before = {_identity(item, keys): item for item in old if isinstance(item, dict)}
+    for position, item in enumerate(value):
+        known = before.get(_identity(item, keys), _MISSING) if before else _MISSING
+        errors += validate(item, items, f"{path}[{position}]", known)
+    return errors + _validate_count(len(value), node, path, "Items", "items")
+
+
+def _identity(item: Any, keys: Any) -> str:
+    """What tells the items of a list of type map apart."""
+    if not isinstance(item, dict):
+        return field_errors.shown({})
+    return field_errors.shown([item.get(key, _NOTHING) for key in keys])
+
+
+def validate_list(value: Any, node: Node, path: str = "") -> ErrorList:
+    """What a list of type set or map has twice (apiextensions ``pkg/apiserver/schema/listtype``)."""
+    errors: ErrorList = []
+    if isinstance(value, list):
+        if node.get(_LIST_TYPE) == "set":
+            errors += _repeated([field_errors.shown(item) for item in value], value, path)
+        elif node.get(_LIST_TYPE) == "map":
+            errors += _repeated_items(value, node.get(_KEYS) or (), path)
+        if node.get("items"):
+            for position, item in enumerate(value):
+                errors += validate_list(item, node["items"], f"{path}[{position}]")
+    elif isinstance(value, dict):
+        properties, additional = node.get("properties") or _NOTHING, node.get("additionalProperties")
+        for name, member in value.items():
+            if name in properties:
+                errors += validate_list(member, properties[name], _join(path, name))
+            elif isinstance(additional, dict):
+                errors += validate_list(member, additional, f"{path}[{name}]")
+    return errors
+
+
+def _repeated_items(items: list[Any], keys: Any, path: str) -> ErrorList:
+    for position, item in enumerate(items):
+        if item is not None and not isinstance(item, dict):
+            why = "must be an object for an array of list-type map"
+            return [field_errors.invalid(f"{path}[{position}]", item, why)]
+    shown = [{key: item[key] for key in keys if key in item} if item else {} for item in items]
+    return _repeated([_identity(item, keys) for item in items], shown, path)
+
+
+def _repeated(identities: list[str], shown: list[Any], path: str) -> ErrorList:
+    """The second of each that is there more than once."""
+    errors: ErrorList = []
+    times: dict[str, int] = {}
+    for position, identity in enumerate(identities):
+        times[identity] = times.get(identity, 0) + 1
+        if times[identity] == 2:
+            errors.append(field_errors.duplicate(f"{path}[{position}]", shown[position]))
+    return errors
+
+
+def _matches(pattern: str, value: str) -> bool:
+    try:
+        return compiled(pattern).search(value) is not None
+    except PatternError:
+        return True  # the definition says so
+
+
+def _validate_string(value: str, node: Node, path: str) -> ErrorList:
+    errors: ErrorList = []
+    most, least, pattern = node.get("maxLength"), node.get("minLength"), node.get("pattern")
+    # The first of these is the only one told.
+    if most is not None and len(value) > most:
+        errors.append(field_errors.too_long(path, most))
+    elif least is not None and len(value) < least:
+        errors.append(field_errors.invalid(path, value, f"{path} in body should be at least {least} chars long"))
+    elif pattern is not None and not _matches(pattern, value):
+        errors.append(field_errors.invalid(path, value, f"{path} in body should match '{pattern}'"))
+    check = FORMATS.get(node.get("format") or "")
+    if check is not None and not check(value):
+        errors.append(
+            field_errors.type_invalid(path, value, f'{path} in body must be of type {node["format"]}: "{value}"')
+        )
+    return errors
+
+
+def _validate_number(value: float, node: Node, path: str) -> ErrorList:
+    errors = _validate_range(value, node, path)
+    least, most, factor = node.get("minimum"), node.get("maximum"), node.get("multipleOf")
+    if factor and not _is_multiple(value, factor):
+        errors.append(field_errors.invalid(path, value, f"{path} in body should be a multiple of {factor}"))
+    if least is not None and (value <= least if node.get("exclusiveMinimum") else value < least):
+        text = f"greater than {least}" if node.get("exclusiveMinimum") else f"greater than or equal to {least}"
+        errors.append(field_errors.invalid(path, value, f"{path} in body should be {text}"))
+    if most is not None and (value >= most if node.get("exclusiveMaximum") else value > most):
+        text = f"less than {most}" if node.get("exclusiveMaximum") else f"less than or equal to {most}"
+        errors.append(field_errors.invalid(path, value, f"{path} in body should be {text}"))
+    return errors
+
+
+_RANGES = {"int32": 1 << 31, "int64": _MAX_INT, "": _MAX_INT}
+_MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
+
+
+def _validate_range(value: float, node: Node, path: str) -> ErrorList:
+    """What does not fit into the number's format (since v1.36). Upstream tells it without a field."""
+    if node.get(_INT_OR_STRING):
+        return []
+    kind = node.get("type") or ""
+    format_ = _checked_format(node, [kind])
+    if kind == "integer":
+        whole = isinstance(value, int) or value.is_integer()
+        fits = whole and -_RANGES[format_] <= value < _RANGES[format_]
+    else:
+        fits = format_ != "float" or abs(value) <= _MAX_FLOAT32
+    if fits:
+        return []
+    what = f"with format {format_}" if format_ else "(default format)"
+    return [_unplaced(f"Checked value must be of type {kind} {what} in {path}")]
+
+
+def _is_multiple(value: float, factor: float) -> bool:
+    if isinstance(value, int) and float(factor).is_integer():
+        return value % int(factor) == 0
+    quotient = 1 / factor * value if factor < 1 else value / factor
+    return abs(quotient) <= _MAX_EXACT and math.isclose(quotient, round(quotient), rel_tol=1e-9)
+
+
+def _validate_junction(value: Any, node: Node, path: str, old: Any) -> ErrorList:
+    """anyOf, oneOf, allOf and not. Upstream reports these without a field."""
+    errors: ErrorList = []
+    for word, text in (
+        ("anyOf", "must validate at least one schema (anyOf)"),
+        ("oneOf", "must validate one and only one schema (oneOf)"),
+    ):
+        branches = node.get(word)
+        if not branches:
+            continue
+        results = [validate(value, below, path, old) for below in branches]
+        valid = sum(not result for result in results)
+        if word == "anyOf" and valid:
+            continue
+        if word == "oneOf" and valid == 1:
+            continue
+        tail = ""
+        if word == "oneOf":
+            tail = ". Found none valid" if not valid else f". Found {valid} valid alternatives"
+        errors.append(_unplaced(f'"{path}" {text}{tail}'))
+        if not valid:
+            errors += sorted(results, key=len)[0]
+    every = [validate(value, below, path, old) for below in node.get("allOf") or ()]
+    if any(every):
+        for found in every:
+            errors += found
+        none = ". None validated" if all(every) else ""
+        errors.append(_unplaced(f'"{path}" must validate all the schemas (allOf){none}'))
+    if node.get("not") is not None and not validate(value, node["not"], path, old):
+        errors.append(_unplaced(f'"{path}" must not validate the schema (not)'))
+    return errors
+
+
+def _unplaced(text: str) -> FieldError:
+    return FieldError("<nil>", "FieldValueInvalid", f'Invalid value: "": {text}')

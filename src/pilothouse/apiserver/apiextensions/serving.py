@@ -1,0 +1,228 @@
+"""Rows of the resource table for a definition."""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api import schema as api_schema
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.apiextensions import schema
+from pilothouse.apiserver.apiextensions.objects import (
+    EMBEDDED,
+    ScalePaths,
+    children,
+    validate_embedded,
+    validate_scale,
+)
+from pilothouse.apiserver.apiextensions.rules import ABSENT, RuleNode, Run, rule_tree
+from pilothouse.apiserver.apiextensions.strategy import CustomStrategy
+from pilothouse.apiserver.endpoints.discovery import version_rank
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.objects import Object, decode, encode
+from pilothouse.apiserver.registry.generic.managed_fields import without_owners
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.apiserver.resources import ResourceInfo, Subresource
+from pilothouse.machinery.bodies import DecodeError, decode_body
+
+_BLOCKING = (
+    "FieldValueRequired",
+    "FieldValueNotSupported",
+    "FieldValueTypeInvalid",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+)
+_UNCHECKED = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
+    "validation"
+)
+_MOST_SEEN, _LARGEST_SEEN = 1024, 32 * 1024
+_READ_WRITE = ("get", "patch", "update")
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+class CustomVersion(msgspec.Struct, frozen=True, eq=False):
+    """What the definition says about one version, beyond its place in the resource table."""
+
+    definition: str
+    storage_version: str
+    openapi: dict[str, Any]
+    printer_columns: tuple[dict[str, Any], ...]
+    scale: ScalePaths | None
+    strategy: Strategy
+    terminating: bool
+    seen: dict[bytes, bytes] = {}
+    """Stored objects and how the schema of today shows them; the last ones that are not large."""
+
+    def fitted(self, value: bytes) -> bytes:
+        """A stored object with today's defaults, and without what the schema does not know any more: it may have been
+        stored under another one (apiextensions ``pkg/apiserver/customresource_handler.go``, the codec of the
+        storage, v0.36)."""
+        shown = self.seen.get(value)
+        if shown is None:
+            obj = decode(value)
+            schema.prune(obj, self.openapi)
+            schema.apply_defaults(obj, self.openapi)
+            text = encode(obj)
+            shown = value if text == value else text
+            if len(value) <= _LARGEST_SEEN:
+                if len(self.seen) >= _MOST_SEEN:
+                    self.seen.clear()
+                self.seen[value] = shown
+        return shown
+
+    def prune(self, obj: Object) -> list[str]:
+        """Remove what the schema does not know; the removed fields in the words of a strict error.
+
+        Raises ``DecodeError`` for metadata that is none, and for what should say of what kind an object is.
+        """
+        unknown = _check_metadata(obj) + sorted(schema.prune(obj, self.openapi))
+        return unknown + self._embedded(obj, self.openapi, "")
+
+    def _embedded(self, value: Any, node: Any, path: str) -> list[str]:
+        """The same for the metadata of resources inside of this one."""
+        removed: list[str] = []
+        for name, below, member in children(value, node, path):
+            if below.get(EMBEDDED) and isinstance(member, dict):
+                for field in ("apiVersion", "kind"):
+                    if not isinstance(member.get(field, ""), str):
+                        raise DecodeError(
+                            str(field_errors.invalid(f"{name}.{field}", member[field], "must be a string"))
+                        )
+                removed += self._embedded_metadata(member, name)
+            removed += self._embedded(member, below, name)
+        return removed
+
+    def _embedded_metadata(self, member: Object, path: str) -> list[str]:
+        if member.get("metadata") is None:
+            return []
+        try:
+            return [text.replace('"metadata.', f'"{path}.metadata.') for text in _check_metadata(member)]
+        except DecodeError as error:
+            given = field_errors.invalid(f"{path}.metadata", member["metadata"], str(error))
+            raise DecodeError(str(given)) from None
+
+
+def _check_metadata(obj: Object) -> list[str]:
+    """Metadata is decoded strictly as ObjectMeta, whatever the schema says."""
+    meta = obj.get("metadata")
+    if meta is None:
+        obj["metadata"] = {}
+        return []
+    definition = api_schema.load().definition(_OBJECT_META)
+    decoded = decode_body(msgspec.json.encode(meta), definition)
+    obj["metadata"] = decoded.document
+    return [f'unknown field "metadata.{name}"' for name in decoded.unknown]
+
+
+def is_true(definition: Object, condition: str) -> bool:
+    """Whether the definition has the condition."""
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(found.get("type") == condition and found.get("status") == "True" for found in conditions)
+
+
+def versions_of(definition: Object) -> tuple[ResourceInfo, ...]:
+    """The rows for the served versions of a definition, in its order; none before its names are accepted."""
+    if not is_true(definition, "NamesAccepted") and not is_true(definition, "Established"):
+        return ()
+    spec = definition["spec"]
+    storage = next(version for version in spec["versions"] if version.get("storage"))
+    stored_as = _row(definition, storage, None)
+    return tuple(
+        stored_as if version is storage else _row(definition, version, stored_as)
+        for version in spec["versions"]
+        if version.get("served")
+    )
+
+
+def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) -> ResourceInfo:
+    spec, names = definition["spec"], definition["spec"]["names"]
+    openapi: dict[str, Any] = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    given = version.get("subresources") or {}
+    subresources: dict[str, Subresource] = {}
+    if "status" in given:
+        subresources["status"] = Subresource("status", names["kind"], "", "", _READ_WRITE)
+    scale = None
+    if given.get("scale"):
+        paths = given["scale"]
+        scale = ScalePaths(paths["specReplicasPath"], paths["statusReplicasPath"], paths.get("labelSelectorPath") or "")
+        subresources["scale"] = Subresource("scale", "Scale", "autoscaling", "v1", _READ_WRITE)
+    selectable = {
+        field["jsonPath"].lstrip("."): tuple(field["jsonPath"].lstrip(".").split("."))
+        for field in version.get("selectableFields") or ()
+    }
+
+    trees: list[RuleNode | None] = []
+    """The rules, once somebody has written an object: nobody may."""
+
+    def validate(obj: Object, old: Object | None, warnings: list[str]) -> ErrorList:
+        if not trees:
+            trees.append(rule_tree(openapi))
+        tree = trees[0]
+        errors = _validate_schema(obj, openapi, old) + validate_scale(obj, scale) + validate_embedded(obj, openapi)
+        if old is None or not schema.validate_list(old, openapi):
+            errors += schema.validate_list(obj, openapi)
+        if tree is None:
+            return errors
+        if any(found.reason in _BLOCKING for found in errors):
+            # Rules may rely on the schema.
+            return [*errors, FieldError("<nil>", "FieldValueInvalid", f"Invalid value: null: {_UNCHECKED}")]
+        run = Run()
+        run.check(tree, without_owners(obj), ABSENT if old is None else without_owners(old))
+        warnings += run.warnings
+        return errors + run.all_errors
+
+    def default(obj: Object) -> None:
+        schema.apply_defaults(obj, openapi)
+
+    strategy = CustomStrategy(
+        status="status" in subresources,
+        selectable=selectable,
+        validate=validate,
+        default=default,
+        terminating=bool(definition["metadata"].get("deletionTimestamp")),
+    )
+    if version.get("deprecated"):
+        strategy.deprecation_warnings = (version.get("deprecationWarning") or _deprecation(spec, version["name"]),)
+    custom = CustomVersion(
+        definition["metadata"]["name"],
+        stored_as.version if stored_as is not None else version["name"],
+        openapi,
+        tuple(version.get("additionalPrinterColumns") or ()),
+        scale,
+        strategy,
+        strategy.terminating,
+    )
+    info = ResourceInfo.make(
+        spec["group"],
+        version["name"],
+        names["plural"],
+        names["kind"],
+        namespaced=spec["scope"] == "Namespaced",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=subresources,
+        singular=names.get("singular") or "",
+        list_kind=names.get("listKind") or "",
+        custom=custom,
+    )
+    strategy.storage = stored_as or info
+    return info
+
+
+def _deprecation(spec: Object, name: str) -> str:
+    """What is said of a deprecated version, and which newer one is named instead."""
+    newer = [
+        other["name"]
+        for other in spec["versions"]
+        if other.get("served") and not other.get("deprecated") and version_rank(other["name"]) < version_rank(name)
+    ]
+    text = f"{spec['group']}/{name} {spec['names']['kind']} is deprecated"
+    return f"{text}; use {spec['group']}/{min(newer, key=version_rank)} {spec['names']['kind']}" if newer else text
+
+
+def _validate_schema(obj: Object, openapi: dict[str, Any], old: Object | None) -> ErrorList:
+    if old is None:
+        return schema.validate(obj, openapi)
+    # What has changed in metadata is not what has changed in the object, and need not change its version.
+    known = {**old, "kind": obj.get("kind"), "apiVersion": obj.get("apiVersion")}
+    return schema.validate(obj, openapi, "", known)

@@ -1,0 +1,122 @@
+"""The strategy of custom resources."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_meta import STANDARD_FINALIZERS
+from pilothouse.apiserver.registry.generic.selection_predicate import Fields
+from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.go_text import quote
+
+_TERMINATING = "create not allowed while custom resource definition is terminating"
+
+
+class _Found(threading.local):
+    """What a validation has found besides errors, until the same thread asks for it."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+
+class CustomStrategy(Strategy):
+    """A custom resource: no unconditional update, generation counts every change outside metadata and status.
+
+    ``storage`` is the version that objects are stored in; whoever makes the strategy sets it.
+    """
+
+    tracked = ("",)
+    allow_unconditional_update = False
+    status_keeps = "metadata"
+    kube_finalizers = False
+    update_steps = ("object meta update", "update")
+    storage: ResourceInfo
+
+    def __init__(
+        self,
+        *,
+        status: bool,
+        selectable: Fields,
+        validate: Callable[[Object, Object | None, list[str]], ErrorList],
+        default: Callable[[Object], None],
+        terminating: bool,
+    ) -> None:
+        self.selectable = selectable
+        self._untracked = ("metadata", "status") if status else ("metadata",)
+        self._validate = validate
+        self._default = default
+        self.terminating = terminating
+        self._found = _Found()
+        super().__init__()
+
+    def set_defaults(self, obj: Object) -> None:
+        self._default(obj)
+
+    def prepare_for_create(self, obj: Object, now: str) -> None:
+        if self.terminating:
+            raise errors.forbidden(self.storage, obj["metadata"].get("name") or "", _TERMINATING)
+
+    def validate(self, obj: Object) -> ErrorList:
+        self._found.warnings = finalizer_warnings(obj["metadata"], {})
+        return self._validate(obj, None, self._found.warnings)
+
+    def validate_update(self, obj: Object, old: Object) -> ErrorList:
+        self._found.warnings = finalizer_warnings(obj["metadata"], old["metadata"])
+        return self._validate(obj, old, self._found.warnings)
+
+    def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
+        self._found.warnings = []
+        return self._validate(obj, old, self._found.warnings)
+
+    def warnings(self, obj: Object) -> Sequence[str]:
+        # Rules that fail on what a write left as it was: the validation just before has found them.
+        found, self._found.warnings = self._found.warnings, []
+        return found
+
+    def changed(self, obj: Object, old: Object) -> bool:
+        return _without(obj, self._untracked) != _without(old, self._untracked)
+
+    def stored_as(self, info: ResourceInfo) -> ResourceInfo:
+        return self.storage
+
+    def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
+        return {name: _written(value) for name, value in obj.items() if name not in ("kind", "apiVersion")}
+
+    def unsupported_field(self, path: str) -> str:
+        return f"field label not supported: {path}"
+
+
+def finalizer_warnings(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
+    """What is said of names of finalizers that others could choose, too."""
+    warnings = []
+    for name in sorted(set(metadata.get("finalizers") or ()) - set(old.get("finalizers") or ())):
+        if "/" not in name and name not in STANDARD_FINALIZERS:
+            path = " including a path (/)" if "." in name else ""
+            warnings.append(
+                f"metadata.finalizers: {quote(name)}: prefer a domain-qualified finalizer name{path} to avoid "
+                "accidental conflicts with other finalizer writers"
+            )
+    return warnings
+
+
+_NO_EXPONENT = 1e21
+
+
+def _written(value: Any) -> Any:
+    """The value as Go writes it: a float that is a whole number has no fraction, so that who reads integers can read
+    it (encoding/json ``floatEncoder``)."""
+    if isinstance(value, dict):
+        return {name: _written(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_written(item) for item in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < _NO_EXPONENT:
+        return int(value)
+    return value
+
+
+def _without(obj: Mapping[str, object], names: tuple[str, ...]) -> dict[str, object]:
+    return {name: value for name, value in obj.items() if name not in names}

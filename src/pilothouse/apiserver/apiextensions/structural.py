@@ -1,0 +1,538 @@
+"""Validation of structural schemas: structure, defaults, CEL rules.
+
+After apiextensions-apiserver's ``pkg/apiserver/schema/validation.go`` (``Structure``),
+``pkg/apis/apiextensions/validation/validation.go`` (``ValidateCustomResourceDefinitionOpenAPISchema``) and
+``pkg/apiserver/schema/defaulting/validation.go`` (v0.36).
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.apiextensions import schema as values
+from pilothouse.apiserver.apiextensions.field_paths import PathError, resolve
+from pilothouse.apiserver.apiextensions.objects import validate_embedded
+from pilothouse.apiserver.apiextensions.rule_costs import RuleCosts, repeats_below
+from pilothouse.apiserver.apiextensions.rules import (
+    ABSENT,
+    Rule,
+    Run,
+    UntypedNode,
+    compile_rules,
+    has_rules,
+    rule_tree,
+)
+from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.patterns import PatternError, compiled
+
+if TYPE_CHECKING:
+    from pilothouse.cel.sizes import Sized
+
+with lazy_imports():
+    from pilothouse.cel import sizes as cel_sizes
+
+
+Node = Mapping[str, Any]
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_LIST_TYPE, _MAP_TYPE, _KEYS = "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
+_RULES = "x-kubernetes-validations"
+_JUNCTIONS = ("allOf", "anyOf", "oneOf")
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_META = ("metadata", "kind", "apiVersion")
+_REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+_NULL: tuple[Any, ...] = (None,)
+_EMPTY_IS_NONE = ("id", "patternProperties", "definitions")
+_UNSUPPORTED = {
+    "id": "id is not supported",
+    "patternProperties": "patternProperties is not supported",
+    "definitions": "definitions is not supported",
+    "dependencies": "dependencies is not supported",
+    "$ref": "$ref is not supported",
+    "additionalItems": "additionalItems is not supported",
+}
+
+
+def validate_schema(schema: Node, path: str, *, known: bool = False) -> ErrorList:
+    """Everything wrong with a schema. Rules are only looked at when the rest is right; of one that is ``known`` from
+    before, a rule may cost more than new ones."""
+    errors = []
+    if schema.get("nullable"):
+        errors.append(field_errors.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    if _is_convertible(schema):
+        structure = sorted([*_structure(schema, path, "root"), *_incomplete(schema, schema, path, path)], key=_text)
+        errors += structure or _defaults(schema, path, root=True)
+    checked = _Schema()
+    checked.visit(schema, path, root=True)
+    errors += checked.all_errors
+    if not errors and checked.names_its_schema:
+        # What else upstream's conversion refuses has been found by then.
+        errors.append(field_errors.invalid(path, "", "OpenAPIV3Schema 'schema' is not supported"))
+    if not errors:
+        rules = _Rules(RuleCosts(known=known))
+        rules.visit(schema, path, "", root=True)
+        errors += rules.all_errors + rules.costs.total(path)
+    if not errors and has_rules(schema):
+        errors += _ruled_defaults(schema, path, root=True)
+    return errors
+
+
+def _is_convertible(node: Any) -> bool:
+    """Whether upstream makes a structural schema of it. (What it is not made of is told of by the second look.)"""
+    if not isinstance(node, Mapping):
+        return not isinstance(node, list)
+    if any(node.get(word) not in (_NOTHING_SAID if word in _EMPTY_IS_NONE else _NULL) for word in _UNSUPPORTED):
+        return False
+    below = [
+        node.get("items"),
+        node.get("additionalProperties"),
+        node.get("not"),
+        *(node.get("properties") or {}).values(),
+    ]
+    below += [branch for junction in _JUNCTIONS for branch in node.get(junction) or ()]
+    return not node.get("$schema") and all(map(_is_convertible, below))
+
+
+def _text(found: FieldError) -> str:
+    return str(found)
+
+
+# Structure
+
+
+def _structure(node: Node, path: str, level: str) -> Iterator[FieldError]:
+    if not isinstance(node, Mapping):
+        return
+    if node.get("type") == "array" and node.get("items") is None:
+        yield field_errors.required(f"{path}.items", "must be specified")
+    if isinstance(node.get("items"), Mapping):
+        yield from _structure(node["items"], f"{path}.items", "item")
+    for name, below in (node.get("properties") or {}).items():
+        yield from _structure(below, f"{path}.properties[{name}]", "field")
+    additional = node.get("additionalProperties")
+    if additional is not None:
+        if level == "root":
+            yield field_errors.forbidden(f"{path}.additionalProperties", "must not be used at the root")
+        if isinstance(additional, Mapping):
+            yield from _structure(additional, f"{path}.additionalProperties", "field")
+    yield from _extensions(node, path)
+    yield from _junctions(node, path, spine=True)
+    yield from _kind(node, path, level)
+    if level == "root" or node.get(_EMBEDDED):
+        yield from _object_fields(node, path, level)
+
+
+def _extensions(node: Node, path: str) -> Iterator[FieldError]:
+    if node.get(_INT_OR_STRING):
+        for word in (_PRESERVE, _EMBEDDED):
+            if node.get(word):
+                yield field_errors.invalid(f"{path}.{word}", True, f"must be false if {_INT_OR_STRING} is true")
+
+
+def _kind(node: Node, path: str, level: str) -> Iterator[FieldError]:
+    kind, where = node.get("type") or "", f"{path}.type"
+    if node.get(_EMBEDDED) and kind != "object":
+        detail = f"must be object if {_EMBEDDED} is true"
+        yield field_errors.invalid(where, kind, detail) if kind else field_errors.required(where, detail)
+    elif not kind and not node.get(_INT_OR_STRING) and not node.get(_PRESERVE):
+        paths = {"root": "at the root", "item": "for specified array items", "field": "for specified object fields"}
+        yield field_errors.required(where, f"must not be empty {paths[level]}")
+    if node.get(_EMBEDDED) and node.get("additionalProperties") is not None:
+        yield field_errors.forbidden(f"{path}.additionalProperties", f"must not be used if {_EMBEDDED} is set")
+    if level == "root" and kind and kind != "object":
+        yield field_errors.invalid(where, kind, "must be object at the root")
+
+
+_PATTERN = "must be a valid regular expression, but isn't: "
+
+
+def _pattern(node: Node, path: str) -> Iterator[FieldError]:
+    if node.get("pattern"):
+        try:
+            compiled(node["pattern"])
+        except PatternError as error:
+            yield field_errors.invalid(f"{path}.pattern", node["pattern"], f"{_PATTERN}{error}")
+
+
+def _object_fields(node: Node, path: str, level: str) -> Iterator[FieldError]:
+    properties = node.get("properties") or {}
+    for name in ("kind", "apiVersion"):
+        if name in properties and properties[name].get("type") != "string":
+            yield field_errors.invalid(
+                f"{path}.properties[{name}].type", properties[name].get("type") or "", "must be string"
+            )
+    if "metadata" in properties:
+        below, where = properties["metadata"], f"{path}.properties[metadata]"
+        if below.get("type") != "object":
+            yield field_errors.invalid(f"{where}.type", below.get("type") or "", "must be object")
+        if level == "root":
+            known = ("type", "properties", "default")
+            extra = [word for word, value in below.items() if word not in known and value not in _NOTHING_SAID]
+            if extra or any(name not in ("name", "generateName") for name in below.get("properties") or ()):
+                yield field_errors.forbidden(
+                    where,
+                    "must not specify anything other than name and generateName, but metadata is implicitly specified",
+                )
+    if node.get(_EMBEDDED) and not node.get(_PRESERVE) and not properties:
+        yield field_errors.required(
+            f"{path}.properties", f"must not be empty if {_EMBEDDED} is true without {_PRESERVE}"
+        )
+
+
+_NOTHING_SAID: tuple[Any, ...] = (None, False, "", [], {})
+_EMPTY = (
+    ("type", "empty"),
+    ("additionalProperties", "undefined"),
+    ("default", "undefined"),
+    ("title", "empty"),
+    ("description", "empty"),
+    ("nullable", "false"),
+    (_PRESERVE, "false"),
+    (_EMBEDDED, "false"),
+    (_INT_OR_STRING, "false"),
+    (_KEYS, "empty"),
+    (_LIST_TYPE, "undefined"),
+    (_MAP_TYPE, "undefined"),
+)
+_INTEGER_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+
+
+def _junctions(node: Node, path: str, *, spine: bool = False, any_of: bool = True) -> Iterator[FieldError]:
+    """What only judges values may not say what they are. Outside of branches (``spine``) the customary ways of writing
+    int-or-string pass, wherever they are. ``any_of`` False: the anyOf is a part of one."""
+    for word in _JUNCTIONS:
+        branches = node.get(word) or ()
+        if word == "anyOf" and (not any_of or (spine and branches == _INTEGER_OR_STRING)):
+            continue
+        for position, branch in enumerate(branches):
+            first = spine and word == "allOf" and position == 0
+            customary = first and branch.get("anyOf") == _INTEGER_OR_STRING
+            yield from _nested(branch, f"{path}.{word}[{position}]", any_of=not customary)
+    if isinstance(node.get("not"), Mapping):
+        yield from _nested(node["not"], f"{path}.not")
+    yield from _pattern(node, path)
+
+
+def _nested(node: Node, path: str, *, any_of: bool = True) -> Iterator[FieldError]:
+    for word, detail in _EMPTY:
+        if node.get(word) not in _NOTHING_SAID:
+            yield field_errors.forbidden(f"{path}.{word}", f"must be {detail} to be structural")
+    if node.get(_RULES):
+        yield field_errors.forbidden(f"{path}.{_RULES}", "must be empty to be structural")
+    for name, below in (node.get("properties") or {}).items():
+        where = f"{path}.properties[{name}]"
+        if name == "metadata":
+            yield field_errors.forbidden(where, "must not be specified in a nested context")
+        yield from _nested(below, where)
+    if isinstance(node.get("items"), Mapping):
+        yield from _nested(node["items"], f"{path}.items")
+    yield from _junctions(node, path, any_of=any_of)
+
+
+def _incomplete(node: Node, checked: Node, path: str, checked_path: str) -> Iterator[FieldError]:
+    """Fields that are judged in allOf, anyOf, oneOf or not must be there outside of them. Upstream looks from the root
+    only (``validateStructuralCompleteness``)."""
+    for word in (*_JUNCTIONS, "not"):
+        branches = checked.get(word) or ()
+        for position, branch in enumerate([branches] if word == "not" and branches else branches):
+            where = f"{checked_path}.{word}" if word == "not" else f"{checked_path}.{word}[{position}]"
+            yield from _missing(node, branch, path, where)
+
+
+def _missing(node: Node, checked: Node, path: str, checked_path: str) -> Iterator[FieldError]:
+    for name, below in (checked.get("properties") or {}).items():
+        spine = (node.get("properties") or {}).get(name)
+        there, here = f"{path}.properties[{name}]", f"{checked_path}.properties[{name}]"
+        if spine is None:
+            yield field_errors.required(there, f"because it is defined in {here}")
+            continue
+        yield from _missing(spine, below, there, here)
+    if isinstance(checked.get("items"), Mapping):
+        if not isinstance(node.get("items"), Mapping):
+            yield field_errors.required(f"{path}.items", f"because it is defined in {checked_path}.items")
+        else:
+            yield from _missing(node["items"], checked["items"], f"{path}.items", f"{checked_path}.items")
+    yield from _incomplete(node, checked, path, checked_path)
+
+
+# Defaults
+
+
+def _defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
+    """A default must itself be valid as it stands, and all of it known. Upstream does not look below
+    additionalProperties."""
+    if node.get("default") is not None and not root:
+        yield from _validate_default(node, f"{path}.default")
+    if isinstance(node.get("items"), Mapping):
+        yield from _defaults(node["items"], f"{path}.items")
+    for name, below in (node.get("properties") or {}).items():
+        if not (root and name in _META):
+            yield from _defaults(below, f"{path}.properties[{name}]")
+
+
+def _validate_default(node: Node, path: str) -> Iterator[FieldError]:
+    default = node["default"]
+    whole = {"properties": {"": node}}
+    if values.prune(copy.deepcopy(default), node, root=bool(node.get(_EMBEDDED))):
+        yield field_errors.invalid(path, default, "must not have unknown fields")
+    embedded = validate_embedded({"": default}, whole)
+    if embedded:
+        for found in embedded:
+            yield FieldError(path + found.field, found.reason, found.text)
+        return
+    for found in values.validate(default, node):
+        # The words name the field as the default sees it, the error's own field says where the default is.
+        dot = "." if found.field[:1] not in ("", "[") else ""
+        field = found.field if found.field == "<nil>" else f"{path}{dot}{found.field}"
+        yield FieldError(field, found.reason, found.text)
+
+
+def _ruled_defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
+    """A default must keep the rules, both where it has been there before and where it comes new."""
+    if node.get("default") is not None and not root and (tree := rule_tree(node)) is not None:
+        default = node["default"]
+        for old in (default, ABSENT):
+            run = Run()
+            run.check(tree, default, old, f"{path}.default")
+            yield from run.all_errors
+            if run.all_errors:
+                break
+    if isinstance(node.get("items"), Mapping):
+        yield from _ruled_defaults(node["items"], f"{path}.items")
+    for name, below in (node.get("properties") or {}).items():
+        if not (root and name in _META):
+            yield from _ruled_defaults(below, f"{path}.properties[{name}]")
+
+
+# The schema's words
+
+
+class _Schema:
+    """The second look, at words and their combinations."""
+
+    def __init__(self) -> None:
+        self.all_errors: ErrorList = []
+        self.names_its_schema = False
+
+    def visit(self, node: Any, path: str, *, root: bool = False, no_default: str = "", in_meta: bool = False) -> None:
+        if not isinstance(node, Mapping):
+            return
+        add = self.all_errors.append
+        self.names_its_schema = self.names_its_schema or bool(node.get("$schema"))
+        if no_default and "default" in node:
+            add(field_errors.forbidden(f"{path}.default", f"must not be set {no_default}"))
+        for word, detail in _UNSUPPORTED.items():
+            if node.get(word) not in (_NOTHING_SAID if word in _EMPTY_IS_NONE else _NULL):
+                add(field_errors.forbidden(f"{path}.{word}", detail))
+        kind = node.get("type") or ""
+        if kind and kind not in _TYPES:
+            add(field_errors.not_supported(f"{path}.type", kind, _TYPES, plain=True))
+        if kind == "null":
+            add(field_errors.forbidden(f"{path}.type", "type cannot be set to null, use nullable as an alternative"))
+        if isinstance(node.get("items"), list):
+            add(field_errors.forbidden(f"{path}.items", "items must be a schema object and not an array"))
+        if in_meta and node.get(_EMBEDDED):
+            add(field_errors.forbidden(f"{path}.{_EMBEDDED}", "must not be used inside of resource meta"))
+        if node.get("uniqueItems"):
+            why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+            add(field_errors.forbidden(f"{path}.uniqueItems", why))
+        self._below(node, path, root=root, no_default=no_default, in_meta=in_meta)
+        if node.get(_PRESERVE) is False:
+            add(field_errors.invalid(f"{path}.{_PRESERVE}", False, "must be true or undefined"))
+        self._lists(node, path, kind)
+        self._rules(node, path)
+
+    def _below(self, node: Node, path: str, *, root: bool, no_default: str, in_meta: bool) -> None:
+        properties, additional = node.get("properties") or {}, node.get("additionalProperties")
+        if additional is not None:
+            if properties and additional is not True:
+                why = "additionalProperties and properties are mutual exclusive"
+                self.all_errors.append(field_errors.forbidden(f"{path}.additionalProperties", why))
+            reason = "inside additionalProperties applying to object metadata" if in_meta else no_default
+            self.visit(additional, f"{path}.additionalProperties", no_default=reason, in_meta=in_meta)
+        for name, below in properties.items():
+            meta = (root or bool(node.get(_EMBEDDED))) and name in _META
+            reason = f"in top-level {name}" if meta and root else no_default
+            self.visit(below, f"{path}.properties[{name}]", no_default=reason, in_meta=in_meta or meta)
+        if node.get("not") is not None:
+            self.visit(node["not"], f"{path}.not", no_default=no_default, in_meta=in_meta)
+        for word in _JUNCTIONS:
+            for position, below in enumerate(node.get(word) or ()):
+                self.visit(below, f"{path}.{word}[{position}]", no_default=no_default, in_meta=in_meta)
+        self.visit(node.get("items"), f"{path}.items", no_default=no_default, in_meta=in_meta)
+
+    def _lists(self, node: Node, path: str, kind: str) -> None:
+        add = self.all_errors.append
+        for word, wanted, choices in (
+            (_MAP_TYPE, "object", ("atomic", "granular")),
+            (_LIST_TYPE, "array", ("atomic", "set", "map")),
+        ):
+            given = node.get(word)
+            if given is None:
+                continue
+            if kind != wanted:
+                detail, where = f"must be {wanted} if {word} is specified", f"{path}.type"
+                add(field_errors.invalid(where, kind, detail) if kind else field_errors.required(where, detail))
+            if given not in choices:
+                add(field_errors.not_supported(f"{path}.{word}", given, choices, plain=True))
+        items, list_type, keys = node.get("items"), node.get(_LIST_TYPE), node.get(_KEYS) or []
+        if list_type == "set" and kind == "array" and isinstance(items, Mapping):
+            detail = f"must be atomic as item of a list with {_LIST_TYPE}=set"
+            if items.get("type") == "array" and items.get(_LIST_TYPE) not in (None, "atomic"):
+                add(field_errors.invalid(f"{path}.items.{_LIST_TYPE}", items[_LIST_TYPE], detail))
+            elif items.get("type") == "object" and items.get(_MAP_TYPE) != "atomic":
+                add(field_errors.invalid(f"{path}.items.{_MAP_TYPE}", items.get(_LIST_TYPE), detail))
+        if keys and list_type != "map":
+            detail, where = f"must be map if {_KEYS} is non-empty", f"{path}.{_LIST_TYPE}"
+            add(
+                field_errors.required(where, detail)
+                if list_type is None
+                else field_errors.invalid(where, list_type, detail)
+            )
+        if list_type == "map":
+            self._map_list(items, keys, path)
+        if list_type in ("map", "set") and isinstance(items, Mapping):
+            if items.get("nullable"):
+                why = f"cannot be nullable when {_LIST_TYPE} is {list_type}"
+                add(field_errors.forbidden(f"{path}.items.nullable", why))
+            if list_type == "map":
+                self._map_keys(items, keys, path)
+
+    def _map_list(self, items: Any, keys: list[str], path: str) -> None:
+        add = self.all_errors.append
+        if not keys:
+            add(field_errors.required(f"{path}.{_KEYS}", f"must not be empty if {_LIST_TYPE} is map"))
+        if not items:
+            add(field_errors.required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map"))
+            return
+        if not isinstance(items, Mapping):
+            return
+        if items.get("type") != "object":
+            detail = f"must be object if parent array's {_LIST_TYPE} is map"
+            add(field_errors.invalid(f"{path}.items.type", items.get("type") or "", detail))
+            return
+        for position, key in enumerate(keys):
+            below = (items.get("properties") or {}).get(key)
+            if below is None:
+                add(field_errors.invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties"))
+            elif below.get("type") in ("array", "object"):
+                detail = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
+                add(field_errors.invalid(f"{path}.items.properties[{key}].type", items["type"], detail))
+            if key in keys[:position]:
+                add(field_errors.invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
+
+    def _map_keys(self, items: Node, keys: list[str], path: str) -> None:
+        """Keys are always there."""
+        add = self.all_errors.append
+        for key in keys:
+            below = (items.get("properties") or {}).get(key)
+            if below is None:
+                continue
+            if key not in (items.get("required") or ()) and below.get("default") is None:
+                detail = f"this property is in {_KEYS}, so it must have a default or be a required property"
+                add(field_errors.required(f"{path}.items.properties[{key}].default", detail))
+            if below.get("nullable"):
+                detail = f"this property is in {_KEYS}, so it cannot be nullable"
+                add(field_errors.forbidden(f"{path}.items.properties[{key}].nullable", detail))
+
+    def _rules(self, node: Node, path: str) -> None:
+        add = self.all_errors.append
+        for position, rule in enumerate(node.get(_RULES) or ()):
+            where = f"{path}.{_RULES}[{position}]"
+            text, message = (rule.get("rule") or "").strip(), (rule.get("message") or "").strip()
+            if not text:
+                add(field_errors.required(f"{where}.rule", "rule is not specified"))
+            elif rule.get("message") and not message:
+                add(field_errors.invalid(f"{where}.message", rule["message"], "must be non-empty if specified"))
+            elif _has_breaks(message):
+                add(field_errors.invalid(f"{where}.message", rule["message"], "must not contain line breaks"))
+            elif _has_breaks(text) and not message:
+                add(field_errors.required(f"{where}.message", "message must be specified if rule contains line breaks"))
+            if rule.get("messageExpression") and not rule["messageExpression"].strip():
+                why = "messageExpression must be non-empty if specified"
+                add(field_errors.required(f"{where}.messageExpression", why))
+            if rule.get("reason") is not None and rule["reason"] not in _REASONS:
+                add(field_errors.not_supported(f"{where}.reason", rule["reason"], _REASONS))
+            given = rule.get("fieldPath") or ""
+            if given and not given.strip():
+                add(field_errors.invalid(f"{where}.fieldPath", given, "must be non-empty if specified"))
+            if _has_breaks(given):
+                add(field_errors.invalid(f"{where}.fieldPath", given, "must not contain line breaks"))
+            if given:
+                try:
+                    resolve(given, node)
+                except PathError:
+                    add(field_errors.invalid(f"{where}.fieldPath", given, "must be a valid path"))
+
+
+def _has_breaks(text: str) -> bool:
+    return "\n" in text or "\r" in text
+
+
+# Rules
+
+
+class _Rules:
+    """The third look: what the compiler says of the rules."""
+
+    def __init__(self, costs: RuleCosts) -> None:
+        self.all_errors: ErrorList = []
+        self.costs = costs
+
+    def visit(self, node: Any, path: str, uncorrelated: str, *, root: bool = False, repeats: int | None = 1) -> None:
+        """``uncorrelated`` is where old values can no longer be found, if anywhere above; ``repeats`` how often an
+        object may have such a value, if there is a bound."""
+        if not isinstance(node, Mapping):
+            return
+        below_repeats = repeats_below(node, repeats)
+        self.visit(
+            node.get("additionalProperties"), f"{path}.additionalProperties", uncorrelated, repeats=below_repeats
+        )
+        for name, below in (node.get("properties") or {}).items():
+            lost = uncorrelated or (path if node.get(_MAP_TYPE) == "atomic" else "")
+            self.visit(below, f"{path}.properties[{name}]", lost, repeats=below_repeats)
+        lost = uncorrelated or ("" if node.get(_LIST_TYPE) == "map" else path)
+        self.visit(node.get("items"), f"{path}.items", lost, repeats=below_repeats)
+        if not node.get(_RULES):
+            return
+        whole = root or bool(node.get(_EMBEDDED))
+        try:
+            compiled = compile_rules(node, node[_RULES], root=whole)
+        except UntypedNode:
+            why = "internal error: failed to retrieve type information for x-kubernetes-validations"
+            self.all_errors.append(FieldError(f"{path}.{_RULES}", "InternalError", f"Internal error: {why}"))
+            return
+        sizes = cel_sizes.sized(node, root=whole)
+        assert sizes is not None, "what has no type has no compiled rules"
+        for position, rule in enumerate(compiled):
+            where = f"{path}.{_RULES}[{position}]"
+            self._cost(rule, where, sizes, repeats)
+            self._compiled(rule, where, uncorrelated)
+
+    def _cost(self, rule: Rule, path: str, sizes: "Sized", repeats: int | None) -> None:
+        if rule.program is not None:
+            times = sizes.repeats if repeats is None else repeats
+            self.all_errors += self.costs.rule(rule.program.cost(sizes.size) * times, f"{path}.rule")
+        if rule.message is not None:
+            self.all_errors += self.costs.message(rule.message.cost(sizes.size), f"{path}.messageExpression")
+
+    def _compiled(self, rule: Rule, path: str, uncorrelated: str) -> None:
+        for field, detail in (("rule", rule.rule_error), ("messageExpression", rule.message_error)):
+            if detail:
+                shown = field_errors.internal_value("apiextensions.ValidationRule", rule.source)
+                self.all_errors.append(field_errors.invalid(f"{path}.{field}", shown, detail))
+        if rule.uses_old_self:
+            if uncorrelated:
+                why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
+                self.all_errors.append(field_errors.invalid(f"{path}.rule", rule.source.get("rule"), why))
+        elif rule.source.get("optionalOldSelf") is not None:
+            self.all_errors.append(
+                field_errors.invalid(
+                    f"{path}.optionalOldSelf",
+                    rule.source["optionalOldSelf"],
+                    "may not be set if oldSelf is not used in rule",
+                )
+            )

@@ -1,0 +1,1 @@
+"""Who sends a request: authenticators and the tokens they accept."""

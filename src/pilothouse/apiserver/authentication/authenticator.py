@@ -1,0 +1,151 @@
+"""Authentication: bearer tokens, client certificates, service account tokens, anonymous requests.
+
+``asgi`` asks with the request's headers and the certificate that was verified. Bad credentials are refused and
+never taken for anonymous (apiserver ``pkg/authentication``, v0.36).
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Protocol
+
+from pilothouse.apiserver.authentication.identity import ALL_AUTHENTICATED, ANONYMOUS, Identity
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    import csv
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509 import oid
+
+_UID_OID = "1.3.6.1.4.1.57683.2"
+
+
+class TokenLogin(Protocol):
+    """One kind of bearer token."""
+
+    def identity(self, token: str) -> Identity | None:
+        """Whose token this is, or None if it is not a valid one of this kind."""
+        ...
+
+
+def unauthorized() -> StatusError:
+    """401: credentials were given and are not good, or are needed and were not given."""
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+class StaticTokens:
+    """Tokens that are known beforehand."""
+
+    def __init__(self, tokens: Mapping[str, Identity]) -> None:
+        self._tokens = dict(tokens)
+
+    @staticmethod
+    def read(text: str) -> "StaticTokens":
+        """The tokens of a ``--token-auth-file``: lines of token, user, uid and, quoted, groups.
+
+        Raises ``ValueError`` for a line with fewer than three columns.
+        """
+        tokens: dict[str, Identity] = {}
+        for row in csv.reader(text.splitlines(), skipinitialspace=True):
+            if not row:
+                continue
+            if len(row) < 3:
+                raise ValueError(f"a token line needs token, user and uid, this one has {len(row)} columns")
+            token, user, uid, *groups = row
+            tokens[token] = Identity(user, tuple(g for g in groups[0].split(",") if g) if groups else (), uid)
+        return StaticTokens(tokens)
+
+    def identity(self, token: str) -> Identity | None:
+        """Whose token this is."""
+        return self._tokens.get(token)
+
+
+@lru_cache(maxsize=1024)
+def certificate_identity(certificate: bytes) -> Identity | None:
+    """The user (common name) and groups (organizations) of a certificate in DER or PEM; None without a name that can
+    be read.
+
+    The chain has been verified; whether the certificate is meant for clients is checked here.
+    """
+    try:
+        return _certificate_identity(certificate)
+    except ValueError:
+        return None
+
+
+def _certificate_identity(certificate: bytes) -> Identity | None:
+    if certificate.lstrip().startswith(b"-----BEGIN"):
+        parsed = x509.load_pem_x509_certificate(certificate)
+    else:
+        parsed = x509.load_der_x509_certificate(certificate)
+    try:
+        usages = parsed.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return None
+    if (
+        oid.ExtendedKeyUsageOID.CLIENT_AUTH not in usages
+        and oid.ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE not in usages
+    ):
+        return None
+    names = parsed.subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)
+    if not names or not names[0].value:
+        return None
+    groups = [str(part.value) for part in parsed.subject.get_attributes_for_oid(oid.NameOID.ORGANIZATION_NAME)]
+    uids = parsed.subject.get_attributes_for_oid(x509.ObjectIdentifier(_UID_OID))
+    digest = parsed.fingerprint(hashes.SHA256()).hex()
+    return Identity(
+        str(names[0].value),
+        tuple(groups),
+        str(uids[0].value) if uids else "",
+        {"authentication.kubernetes.io/credential-id": (f"X509SHA256={digest}",)},
+    )
+
+
+class Authenticator:
+    """Tries certificate, then tokens. ``logins`` are asked in order."""
+
+    def __init__(self, logins: Iterable[TokenLogin] = (), *, anonymous: bool = True) -> None:
+        self.logins = list(logins)
+        self._anonymous = anonymous
+
+    def token_identity(self, token: str) -> Identity | None:
+        """Whose token this is, group system:authenticated included."""
+        for login in self.logins:
+            identity = login.identity(token)
+            if identity is not None:
+                return authenticated(identity)
+        return None
+
+    def identity(self, headers: Mapping[str, str], certificate: bytes | None = None) -> Identity:
+        """Who sends a request with these headers over a connection with this verified certificate.
+
+        Raises ``StatusError`` 401.
+        """
+        if certificate is not None:
+            identity = certificate_identity(certificate)
+            if identity is not None:
+                return authenticated(identity)
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and token.strip():
+            identity = self.token_identity(token.strip())
+            if identity is None:
+                raise unauthorized()
+            return identity
+        if not self._anonymous:
+            raise unauthorized()
+        return ANONYMOUS
+
+
+@lru_cache(maxsize=1024)
+def _with_group(user: str, groups: tuple[str, ...]) -> tuple[str, ...]:
+    return groups if ALL_AUTHENTICATED in groups else (*groups, ALL_AUTHENTICATED)
+
+
+def authenticated(identity: Identity) -> Identity:
+    """The identity with the group that everybody gets who logged in."""
+    groups = _with_group(identity.user, identity.groups)
+    if groups is identity.groups:
+        return identity
+    return Identity(identity.user, groups, identity.uid, identity.extra)

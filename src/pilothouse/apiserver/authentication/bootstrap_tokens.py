@@ -1,0 +1,69 @@
+"""Authenticates bootstrap tokens, which are stored in Secrets.
+
+After kubernetes' ``plugin/pkg/auth/authenticator/token/bootstrap/bootstrap.go`` and cluster-bootstrap's
+``token/{api,util}`` (v1.36).
+"""
+
+import base64
+import binascii
+import datetime
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.semantics.bootstrap_tokens import (
+    EXPIRATION,
+    FOR_LOGIN,
+    GROUPS,
+    NAMESPACE,
+    SECRET_TYPE,
+    TOKEN_ID,
+    TOKEN_SECRET,
+    seconds_left,
+)
+
+FindSecret = Callable[[str, str], Mapping[str, Any] | None]
+"""The stored Secret: (namespace, name)."""
+
+_FORM = r"([a-z0-9]{6})\.([a-z0-9]{16})"
+_EXTRA_GROUP = r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]"
+_GROUP = "system:bootstrappers"
+
+
+class BootstrapTokens:
+    """Logs in with ``<id>.<secret>`` as Secrets kube-system/bootstrap-token-<id> allow it."""
+
+    def __init__(self, find: FindSecret, now: Callable[[], datetime.datetime]) -> None:
+        self._find = find
+        self._now = now
+
+    def identity(self, token: str) -> Identity | None:
+        """Whose token this is."""
+        match = re.fullmatch(_FORM, token)
+        if match is None:
+            return None
+        id_, secret = match.groups()
+        stored = self._find(NAMESPACE, f"bootstrap-token-{id_}")
+        if stored is None or stored["metadata"].get("deletionTimestamp") or stored.get("type") != SECRET_TYPE:
+            return None
+        data = _texts(stored.get("data") or {})
+        if not hmac.compare_digest(data.get(TOKEN_SECRET, "").encode(), secret.encode()) or data.get(TOKEN_ID) != id_:
+            return None
+        if seconds_left(data.get(EXPIRATION, ""), self._now()) == 0 or data.get(FOR_LOGIN) != "true":
+            return None
+        extra = [group for group in data.get(GROUPS, "").split(",") if group]
+        if not all(re.fullmatch(_EXTRA_GROUP, group) for group in extra):
+            return None
+        return Identity(f"system:bootstrap:{id_}", tuple(sorted({_GROUP, *extra})))
+
+
+def _texts(data: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in data.items():
+        try:
+            found[key] = base64.b64decode(value).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            continue  # a value that is no text is none of a token's
+    return found

@@ -1,0 +1,24 @@
+"""The user of a request: name, groups, UID and extra, as authentication found them."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+ALL_AUTHENTICATED = "system:authenticated"
+MASTERS = "system:masters"
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """A user as Kubernetes knows one."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = {}
+
+    def is_in(self, group: str) -> bool:
+        """Whether the user belongs to the group."""
+        return group in self.groups
+
+
+ANONYMOUS = Identity("system:anonymous", ("system:unauthenticated",))

@@ -1,0 +1,370 @@
+"""Authorization modes AlwaysAllow and RBAC, and their union.
+
+Follows kubernetes' ``plugin/pkg/auth/authorizer/rbac/rbac.go`` and ``pkg/registry/rbac/validation/rule.go`` (v1.36).
+Roles and bindings are read from storage and kept, compiled, until one of them changes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from pilothouse.apiserver.authentication.identity import MASTERS, Identity
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.request_info import RequestInfo
+
+RBAC_GROUP = "rbac.authorization.k8s.io"
+_SELECTING = ("list", "watch", "deletecollection")
+_REMEMBERED = 10_000
+_LONGEST_REMEMBERED = 1024
+"""How many decisions are kept, and how many characters a question may have whose answer is: 10 MB in all."""
+
+
+class Attributes(msgspec.Struct, frozen=True, gc=False):
+    """What is to be decided. A path that is no resource has only ``path`` and ``verb``."""
+
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    field_selector: str = ""
+    """Of lists, watches and deletecollections, as it was sent; not of watches by the deprecated ``watch/`` prefix. RBAC
+    does not look at it."""
+
+    @staticmethod
+    def of(info: RequestInfo) -> "Attributes":
+        """The attributes of a request."""
+        if not info.resource_request:
+            return Attributes(info.verb, path=info.path)
+        selects = info.verb in _SELECTING and not info.watch_prefix
+        selector = info.query.first("fieldSelector") if selects else ""
+        return Attributes(
+            info.verb,
+            info.group,
+            info.version,
+            info.resource,
+            info.subresource,
+            info.namespace,
+            info.name,
+            field_selector=selector,
+        )
+
+    @property
+    def full_resource(self) -> str:
+        """``pods/log``."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """Allowed or not, and why; refusals tell of roles that could not be found.
+
+    ``error`` says why an authorizer could not decide; those here always can.
+    """
+
+    allowed: bool
+    reason: str = ""
+    error: str = ""
+
+
+class Rule(msgspec.Struct, frozen=True, rename="camel"):
+    """A ``PolicyRule``."""
+
+    verbs: tuple[str, ...] = ()
+    api_groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    resource_names: tuple[str, ...] = ()
+    non_resource_urls: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
+
+    def allows(self, asked: Attributes) -> bool:
+        """Whether this rule alone allows it."""
+        if "*" not in self.verbs and asked.verb not in self.verbs:
+            return False
+        if asked.path:
+            return any(_path_matches(url, asked.path) for url in self.non_resource_urls)
+        return (
+            ("*" in self.api_groups or asked.group in self.api_groups)
+            and self._covers(asked)
+            and (not self.resource_names or asked.name in self.resource_names)
+        )
+
+    def _covers(self, asked: Attributes) -> bool:
+        resources = self.resources
+        if "*" in resources or asked.full_resource in resources:
+            return True
+        return bool(asked.subresource) and f"*/{asked.subresource}" in resources
+
+
+def _path_matches(url: str, path: str) -> bool:
+    return url in ("*", path) or (url.endswith("*") and path.startswith(url[:-1]))
+
+
+class Decider(Protocol):
+    """Decides about requests."""
+
+    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+        """Whether the user may do that."""
+        ...
+
+
+class Authorizer(Decider, Protocol):
+    """Also tells what a user may do at all."""
+
+    def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
+        """Everything the user may do in a namespace and outside of namespaces, and what could not be found out."""
+        ...
+
+
+_EVERYTHING = [
+    Rule(verbs=("*",), api_groups=("*",), resources=("*",)),
+    Rule(verbs=("*",), non_resource_urls=("*",)),
+]
+
+
+class AlwaysAllow:
+    """``--authorization-mode=AlwaysAllow``."""
+
+    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+        """Yes."""
+        return Decision(allowed=True)
+
+    def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
+        """Everything."""
+        return _EVERYTHING, ""
+
+
+class _Subject(msgspec.Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class _RoleRef(msgspec.Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Binding(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: _Meta
+    role_ref: _RoleRef = _RoleRef()
+    subjects: tuple[_Subject, ...] | None = None
+
+
+class _Role(msgspec.Struct, frozen=True):
+    metadata: _Meta
+    rules: tuple[Rule, ...] | None = None
+
+
+_decode_binding = msgspec.json.Decoder(_Binding).decode
+_decode_role = msgspec.json.Decoder(_Role).decode
+
+
+class _Granted(msgspec.Struct, frozen=True):
+    """One rule that somebody has, and through which binding."""
+
+    rule: Rule
+    why: str
+
+
+ListResource = Callable[[str], Iterable[bytes]]
+"""All stored objects of one resource of the RBAC group."""
+
+
+class Union:
+    """Several authorizers in order: the first that allows decides. What the others said is told together."""
+
+    def __init__(self, authorizers: Sequence[Decider], rules: Authorizer | None) -> None:
+        self._authorizers = tuple(authorizers)
+        self._rules = rules
+
+    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+        """Whether one of them allows it; system:masters are allowed everything before any is asked."""
+        if MASTERS in identity.groups:
+            return Decision(allowed=True)
+        reasons: list[str] = []
+        for authorizer in self._authorizers:
+            decision = authorizer.decide(identity, asked)
+            if decision.allowed:
+                return decision
+            if decision.reason:
+                reasons.append(decision.reason)
+        return Decision(allowed=False, reason="\n".join(reasons))
+
+    def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
+        """The rules of those that have any to tell."""
+        if self._rules is None:
+            return [], "node authorizer does not support user rule resolution"
+        return self._rules.rules(identity, namespace)
+
+
+class RbacAuthorizer:
+    """``--authorization-mode=RBAC``, with system:masters above it.
+
+    ``list_resource`` reads the stored objects of ``roles``, ``clusterroles``, ``rolebindings`` or
+    ``clusterrolebindings``. Whoever stores them calls ``changed`` after each change of one.
+    """
+
+    def __init__(self, list_resource: ListResource) -> None:
+        self._list = list_resource
+        self._known: _Compiled | None = None
+        self._decisions: dict[tuple[str, tuple[str, ...], Attributes], Decision] = {}
+
+    def changed(self) -> None:
+        """Forget what was read."""
+        self._known = None
+        self._decisions.clear()
+
+    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+        """Whether a rule of a role that is bound to the user, or to a group of theirs, allows it."""
+        if MASTERS in identity.groups:
+            return Decision(allowed=True)
+        key = (identity.user, identity.groups, asked)
+        found = self._decisions.get(key)
+        if found is None:
+            found = self._decide(identity, asked)
+            if _length(identity, asked) <= _LONGEST_REMEMBERED:
+                if len(self._decisions) >= _REMEMBERED:
+                    self._decisions.clear()
+                self._decisions[key] = found
+        return found
+
+    def _decide(self, identity: Identity, asked: Attributes) -> Decision:
+        errors: list[str] = []
+        for granted in self._compiled().granted(identity, "" if asked.path else asked.namespace, errors):
+            if granted.rule.allows(asked):
+                return Decision(allowed=True, reason=f"RBAC: allowed by {granted.why}")
+        return Decision(allowed=False, reason=_shown_errors(errors))
+
+    def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
+        """The rules of every role bound to the user there."""
+        errors: list[str] = []
+        found = [granted.rule for granted in self._compiled().granted(identity, namespace, errors)]
+        return found, _joined(errors)
+
+    def role_rules(self, kind: str, namespace: str, name: str) -> list[Rule] | None:
+        """The rules of a ``Role`` in the namespace or of a ``ClusterRole``; None if there is none of that name."""
+        return self._compiled().role_rules(kind, namespace, name)
+
+    def _compiled(self) -> "_Compiled":
+        if self._known is None:
+            self._known = _Compiled(self._list)
+        return self._known
+
+
+def _length(identity: Identity, asked: Attributes) -> int:
+    return len(identity.user) + sum(map(len, identity.groups)) + sum(map(len, msgspec.structs.astuple(asked)))
+
+
+def _joined(errors: Sequence[str]) -> str:
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
+
+
+def _shown_errors(errors: Sequence[str]) -> str:
+    return f"RBAC: {_joined(errors)}" if errors else ""
+
+
+class _Compiled:
+    """Roles by name, and bindings by subject."""
+
+    def __init__(self, list_resource: ListResource) -> None:
+        self._cluster_roles = {role.metadata.name: role for role in map(_decode_role, list_resource("clusterroles"))}
+        self._roles = {
+            (role.metadata.namespace, role.metadata.name): role for role in map(_decode_role, list_resource("roles"))
+        }
+        self._cluster_bindings = _by_subject(map(_decode_binding, list_resource("clusterrolebindings")))
+        self._bindings: dict[str, dict[tuple[str, str], list[tuple[_Binding, str]]]] = {}
+        by_namespace: dict[str, list[_Binding]] = {}
+        for value in list_resource("rolebindings"):
+            binding = _decode_binding(value)
+            by_namespace.setdefault(binding.metadata.namespace, []).append(binding)
+        for namespace, bindings in by_namespace.items():
+            self._bindings[namespace] = _by_subject(bindings)
+
+    def granted(self, identity: Identity, namespace: str, errors: list[str]) -> Iterator[_Granted]:
+        """Every rule the user has, cluster-wide ones first. What cannot be resolved is added to ``errors``."""
+        for binding, subject in _matching(self._cluster_bindings, identity):
+            name = binding.role_ref.name
+            why = f'ClusterRoleBinding "{binding.metadata.name}" of ClusterRole "{name}" to {subject}'
+            yield from self._rules(self._cluster_roles.get(name), f'clusterrole.{RBAC_GROUP} "{name}"', why, errors)
+        if not namespace:
+            return
+        for binding, subject in _matching(self._bindings.get(namespace, {}), identity):
+            kind, name = binding.role_ref.kind, binding.role_ref.name
+            role = self._cluster_roles.get(name) if kind == "ClusterRole" else self._roles.get((namespace, name))
+            why = f'RoleBinding "{binding.metadata.name}/{namespace}" of {kind} "{name}" to {subject}'
+            yield from self._rules(role, f'{kind.lower()}.{RBAC_GROUP} "{name}"', why, errors)
+
+    def role_rules(self, kind: str, namespace: str, name: str) -> list[Rule] | None:
+        """The rules of one role."""
+        role = self._cluster_roles.get(name) if kind == "ClusterRole" else self._roles.get((namespace, name))
+        return None if role is None else list(role.rules or ())
+
+    @staticmethod
+    def _rules(role: _Role | None, shown: str, why: str, errors: list[str]) -> Iterator[_Granted]:
+        if role is None:
+            errors.append(f"{shown} not found")
+            return
+        for rule in role.rules or ():
+            yield _Granted(rule, why)
+
+
+def _by_subject(bindings: Iterable[_Binding]) -> dict[tuple[str, str], list[tuple[_Binding, str]]]:
+    found: dict[tuple[str, str], list[tuple[_Binding, str]]] = {}
+    for binding in bindings:
+        for subject in binding.subjects or ():
+            if subject.kind == "ServiceAccount":
+                namespace = subject.namespace or binding.metadata.namespace
+                key = ("User", f"system:serviceaccount:{namespace}:{subject.name}")
+                shown = f'ServiceAccount "{subject.name}/{namespace}"'
+            else:
+                key = (subject.kind, subject.name)
+                shown = f'{subject.kind} "{subject.name}"'
+            found.setdefault(key, []).append((binding, shown))
+    return found
+
+
+def _matching(
+    bindings: Mapping[tuple[str, str], list[tuple[_Binding, str]]], identity: Identity
+) -> Iterator[tuple[_Binding, str]]:
+    yield from bindings.get(("User", identity.user), ())
+    for group in identity.groups:
+        yield from bindings.get(("Group", group), ())
+
+
+def forbidden(identity: Identity, asked: Attributes, reason: str = "") -> StatusError:
+    """403 in upstream's words."""
+    if asked.path:
+        why = _harmless(f'User "{identity.user}" cannot {asked.verb} path "{asked.path}"')
+        message, details = f"forbidden: {why}", dict[str, Any]()
+    else:
+        scope = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+        why = (
+            f'User "{identity.user}" cannot {asked.verb} resource "{asked.full_resource}" '
+            f'in API group "{asked.group}" {scope}'
+        )
+        why = _harmless(why)
+        qualified = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+        subject = f'{qualified} "{asked.name}"' if asked.name else qualified
+        message = f"{subject} is forbidden: {why}"
+        details = {}
+        if asked.name:
+            details["name"] = asked.name
+        if asked.group:
+            details["group"] = asked.group
+        details["kind"] = asked.resource
+    if reason:
+        message = f"{message}: {reason}"
+    return StatusError(403, "Forbidden", message, details=details)
+
+
+def _harmless(text: str) -> str:
+    """Without what would look like HTML."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,168 @@
+"""The roles and bindings of v1.36.2's bootstrap policy (``data/rbac.json``), and those of feature gates.
+
+``bootstrap`` hands out what is missing: absent objects whole, and for those that are there the rules and subjects that
+they lack; what somebody added stays (kubernetes ``pkg/registry/rbac/rest/storage_rbac.go``, v1.36).
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.packaged import packaged
+from pilothouse.apiserver.authorization.authorizer import RBAC_GROUP, Rule
+
+_KINDS = {
+    "clusterroles": "ClusterRole",
+    "clusterrolebindings": "ClusterRoleBinding",
+    "roles": "Role",
+    "rolebindings": "RoleBinding",
+}
+_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
+_BEHIND_GATES: dict[str, tuple[str, list[dict[str, list[str]]]]] = {
+    # As KEP-5677 has it (v1.36). The controller sends no events.
+    "DRAResourcePoolStatus": (
+        "resourcepoolstatusrequest-controller",
+        [
+            {
+                "verbs": ["delete", "get", "list", "watch"],
+                "apiGroups": ["resource.k8s.io"],
+                "resources": ["resourcepoolstatusrequests"],
+            },
+            {
+                "verbs": ["patch", "update"],
+                "apiGroups": ["resource.k8s.io"],
+                "resources": ["resourcepoolstatusrequests/status"],
+            },
+            {
+                "verbs": ["get", "list", "watch"],
+                "apiGroups": ["resource.k8s.io"],
+                "resources": ["resourceclaims", "resourceslices"],
+            },
+            {"verbs": ["create", "patch", "update"], "apiGroups": ["", "events.k8s.io"], "resources": ["events"]},
+        ],
+    ),
+    # plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go, v1.36. Applying to an object that is gone
+    # counts as creating it, and ends in a conflict over its uid.
+    "StorageVersionMigrator": (
+        "storage-version-migrator-controller",
+        [
+            {"verbs": ["create", "list", "patch"], "apiGroups": ["*"], "resources": ["*"]},
+            {"verbs": ["get"], "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"]},
+            {
+                "verbs": ["patch"],
+                "apiGroups": ["apiextensions.k8s.io"],
+                "resources": ["customresourcedefinitions/status"],
+            },
+            {
+                "verbs": ["update"],
+                "apiGroups": ["storagemigration.k8s.io"],
+                "resources": ["storageversionmigrations/status"],
+            },
+        ],
+    ),
+    "GenericWorkload": (
+        "podgroup-protection-controller",
+        [
+            {
+                "verbs": ["get", "list", "update", "watch"],
+                "apiGroups": ["scheduling.k8s.io"],
+                "resources": ["podgroups"],
+            },
+            {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods"]},
+        ],
+    ),
+}
+"""The controller that a gate switches on, and what it may do."""
+_MORE_RULES: dict[str, dict[str, list[dict[str, list[str]]]]] = {
+    # plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go, v1.36.
+    "GenericWorkload": {
+        "system:aggregate-to-view": [
+            {
+                "verbs": ["get", "list", "watch"],
+                "apiGroups": ["scheduling.k8s.io"],
+                "resources": ["podgroups", "podgroups/status", "workloads"],
+            }
+        ],
+        "system:aggregate-to-edit": [
+            {
+                "verbs": ["create", "delete", "deletecollection", "patch", "update"],
+                "apiGroups": ["scheduling.k8s.io"],
+                "resources": ["podgroups", "workloads"],
+            }
+        ],
+        "system:kube-scheduler": [
+            {"verbs": ["get", "list", "watch"], "apiGroups": ["scheduling.k8s.io"], "resources": ["podgroups"]},
+            {"verbs": ["patch", "update"], "apiGroups": ["scheduling.k8s.io"], "resources": ["podgroups/status"]},
+        ],
+    },
+}
+"""What a gate adds to the rules of other roles."""
+
+
+@cache
+def _table() -> dict[str, dict[str, dict[str, Any]]]:
+    text = packaged("apiserver/data/rbac.json")
+    return msgspec.json.decode(text, type=dict[str, dict[str, dict[str, Any]]])
+
+
+def bootstrap_objects(gates: Iterable[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(resource, object) for every role and binding, roles before bindings. Objects are the caller's to change.
+    ``gates`` are those that are on beyond the defaults."""
+    gates = tuple(gates)
+    more = _of_gates(gates)
+    for resource, kind in _KINDS.items():
+        for key, entry in (*_table()[resource].items(), *more.get(resource, {}).items()):
+            namespace, _, name = key.rpartition("/")
+            metadata: dict[str, Any] = {"name": name}
+            if namespace:
+                metadata["namespace"] = namespace
+            for field in ("labels", "annotations"):
+                if field in entry:
+                    metadata[field] = dict(entry[field])
+            rest = {name: value for name, value in entry.items() if name not in ("labels", "annotations")}
+            if resource == "clusterroles":
+                added = [rule for gate in gates for rule in _MORE_RULES.get(gate, {}).get(name, ())]
+                rest = {**rest, "rules": [*(rest.get("rules") or ()), *added]} if added else rest
+            fresh = msgspec.json.decode(msgspec.json.encode(rest))
+            yield resource, {"kind": kind, "apiVersion": f"{RBAC_GROUP}/v1", "metadata": metadata, **fresh}
+
+
+def _of_gates(gates: Iterable[str]) -> dict[str, dict[str, dict[str, Any]]]:
+    roles: dict[str, dict[str, Any]] = {}
+    bindings: dict[str, dict[str, Any]] = {}
+    usual = {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}, "annotations": {_UPDATE: "true"}}
+    for gate in gates:
+        if gate in _BEHIND_GATES:
+            account, rules = _BEHIND_GATES[gate]
+            name = f"system:controller:{account}"
+            roles[name] = {**usual, "rules": rules}
+            bindings[name] = {
+                **usual,
+                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}],
+                "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": name},
+            }
+    return {"clusterroles": roles, "clusterrolebindings": bindings}
+
+
+@cache
+def node_rules() -> tuple[Rule, ...]:
+    """What nodes may do that is the same for all of them: the role system:node."""
+    return tuple(msgspec.convert(_table()["clusterroles"]["system:node"]["rules"], list[Rule]))
+
+
+def reconciled(stored: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] | None:
+    """The stored object with what it lacks, or None if it lacks nothing or is not to be touched.
+
+    A binding whose roleRef differs cannot be repaired and is left alone.
+    """
+    annotations = stored["metadata"].get("annotations") or {}
+    if annotations.get(_UPDATE) == "false" or stored.get("roleRef") != wanted.get("roleRef"):
+        return None
+    changed = dict(stored)
+    for field in ("rules", "subjects"):
+        missing = [item for item in wanted.get(field) or () if item not in (stored.get(field) or ())]
+        if missing:
+            changed[field] = [*(stored.get(field) or ()), *missing]
+    return changed if changed != stored else None

@@ -1,0 +1,191 @@
+"""Rejects roles and bindings that grant more than their writer may do (privilege escalation).
+
+Runs as the last admission plugin that may change objects, which is where upstream's policy-based storage asks
+(kubernetes ``pkg/registry/rbac/{role,clusterrole,rolebinding,clusterrolebinding}/policybased`` and
+``pkg/registry/rbac/validation``, v1.36). Who may ``escalate`` roles or ``bind`` one is let through.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.authentication.identity import MASTERS
+from pilothouse.apiserver.authorization.authorizer import RBAC_GROUP, Attributes, Authorizer, RbacAuthorizer, Rule
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.go_text import quote
+
+_ROLES = ("roles", "clusterroles")
+_BINDINGS = ("rolebindings", "clusterrolebindings")
+_ALL_RESOURCES = Rule(verbs=("*",), api_groups=("*",), resources=("*",))
+_ALL_PATHS = Rule(verbs=("*",), non_resource_urls=("*",))
+_AGGREGATION = "must have cluster-admin privileges to use the aggregationRule"
+_FIELDS = (
+    ("APIGroups", "api_groups"),
+    ("Resources", "resources"),
+    ("NonResourceURLs", "non_resource_urls"),
+    ("ResourceNames", "resource_names"),
+    ("Verbs", "verbs"),
+)
+_LISTS = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
+
+
+class NoEscalation(Plugin):
+    """Refuses roles and bindings that give more than their writer has. ``rbac`` knows who has what; ``authorizer``
+    says who may give more."""
+
+    def __init__(self, rbac: RbacAuthorizer, authorizer: Authorizer) -> None:
+        self._rbac = rbac
+        self._authorizer = authorizer
+
+    def admit(self, write: Admission) -> None:
+        if write.info.group != RBAC_GROUP or write.obj is None or MASTERS in write.identity.groups:
+            return
+        if write.old is not None and _differ_for_the_collector_only(write.obj, write.old):
+            return
+        if write.info.resource in _ROLES:
+            self._check_role(write, write.obj)
+        elif write.info.resource in _BINDINGS:
+            self._check_binding(write, write.obj)
+
+    def _check_role(self, write: Admission, obj: Object) -> None:
+        resource, namespace = write.info.resource, write.namespace
+        # The name in the path is asked about, which a create has not.
+        name = write.name if write.operation == "UPDATE" else ""
+        if self._may(write, Attributes("escalate", RBAC_GROUP, "*", resource, "", namespace, name)):
+            return
+        self._confirm(write, obj, rules_of(obj))
+        if obj.get("aggregationRule") or (write.old or {}).get("aggregationRule"):
+            try:
+                self._confirm(write, obj, [_ALL_RESOURCES, _ALL_PATHS])
+            except StatusError:
+                raise errors.forbidden(write.info, _name(obj), _AGGREGATION) from None
+
+    def _check_binding(self, write: Admission, obj: Object) -> None:
+        reference = obj.get("roleRef") or {}
+        kind, name = reference.get("kind") or "", reference.get("name") or ""
+        resource = {"ClusterRole": "clusterroles", "Role": "roles"}.get(kind)
+        group = reference.get("apiGroup") or ""
+        if resource is None:
+            raise errors.plain(f"unsupported role reference kind: {quote(kind)}")
+        if self._may(write, Attributes("bind", group, "*", resource, "", write.namespace, name)):
+            return
+        rules = self._rbac.role_rules(kind, write.namespace, name)
+        if rules is None:
+            raise StatusError(
+                404,
+                "NotFound",
+                f"{resource}.{RBAC_GROUP} {quote(name)} not found",
+                details={"name": name, "group": RBAC_GROUP, "kind": resource},
+            )
+        self._confirm(write, obj, rules)
+
+    def _may(self, write: Admission, asked: Attributes) -> bool:
+        return self._authorizer.decide(write.identity, asked).allowed
+
+    def _confirm(self, write: Admission, obj: Object, rules: Iterable[Rule]) -> None:
+        """Raise 403 unless the writer has all of that."""
+        identity = write.identity
+        owned, error = self._rbac.rules(identity, write.namespace)
+        missing = [rule for rule in _parts(rules) if not any(_covers(mine, rule) for mine in owned)]
+        if not missing:
+            return
+        groups = " ".join(map(quote, identity.groups))
+        listed = "\n".join(sorted(dict.fromkeys(map(_shown, _compact(missing)))))
+        why = (
+            f"user {quote(identity.user)} (groups=[{groups}]) is attempting to grant RBAC permissions "
+            f"not currently held:\n{listed}"
+        )
+        if error:
+            why += f"; resolution errors: [{error}]"
+        raise errors.forbidden(write.info, _name(obj), why)
+
+
+def _name(obj: Object) -> str:
+    return str((obj.get("metadata") or {}).get("name") or "")
+
+
+def rules_of(obj: Object) -> list[Rule]:
+    """The rules of a role as a client sent it."""
+    plain: list[dict[str, Any]] = [
+        {field: rule[field] for field in _LISTS if rule.get(field)} for rule in obj.get("rules") or ()
+    ]
+    return msgspec.convert(plain, list[Rule])
+
+
+def _differ_for_the_collector_only(obj: Object, old: Object) -> bool:
+    """Whether nothing but owner references and finalizers differs: what garbage collection has to be able to do."""
+    return _without_owners(obj) == _without_owners(old)
+
+
+def _without_owners(obj: Object) -> Object:
+    apart = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
+    meta = {field: value for field, value in obj["metadata"].items() if field not in apart and value}
+    return {**{field: value for field, value in obj.items() if value is not None}, "metadata": meta}
+
+
+def _parts(rules: Iterable[Rule]) -> Iterator[Rule]:
+    """The rules taken apart: one verb, one group, one resource, at most one name each."""
+    for rule in rules:
+        for verb in rule.verbs:
+            for url in rule.non_resource_urls:
+                yield Rule(verbs=(verb,), non_resource_urls=(url,))
+        for group in rule.api_groups:
+            for resource in rule.resources:
+                for verb in rule.verbs:
+                    if not rule.resource_names:
+                        yield Rule((verb,), (group,), (resource,))
+                    for name in rule.resource_names:
+                        yield Rule((verb,), (group,), (resource,), (name,))
+
+
+def _covers(mine: Rule, part: Rule) -> bool:
+    """Whether one rule gives all that one part does."""
+    if not _has(mine.verbs, part.verbs):
+        return False
+    if part.non_resource_urls:
+        return all(_path_covered(mine.non_resource_urls, url) for url in part.non_resource_urls)
+    if not _has(mine.api_groups, part.api_groups):
+        return False
+    if not all(_resource_covered(mine.resources, resource) for resource in part.resources):
+        return False
+    if not mine.resource_names:
+        return True
+    return bool(part.resource_names) and all(name in mine.resource_names for name in part.resource_names)
+
+
+def _has(mine: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+    return "*" in mine or all(value in mine for value in wanted)
+
+
+def _resource_covered(mine: tuple[str, ...], resource: str) -> bool:
+    if "*" in mine or resource in mine:
+        return True
+    _, separator, subresource = resource.partition("/")
+    return bool(separator) and f"*/{subresource}" in mine
+
+
+def _path_covered(mine: tuple[str, ...], url: str) -> bool:
+    return any(own == url or (own.endswith("*") and url.startswith(own.rstrip("*"))) for own in mine)
+
+
+def _compact(parts: Iterable[Rule]) -> Iterator[Rule]:
+    """Parts about the same resource put together again, for people to read."""
+    joined: dict[tuple[Any, ...], list[str]] = {}
+    for part in parts:
+        if part.non_resource_urls:
+            yield part
+        else:
+            joined.setdefault((part.api_groups, part.resources, part.resource_names), []).extend(part.verbs)
+    for (groups, resources, names), verbs in joined.items():
+        yield Rule(tuple(verbs), groups, resources, names)
+
+
+def _shown(rule: Rule) -> str:
+    parts = [
+        f"{label}:[{' '.join(map(quote, values))}]" for label, field in _FIELDS if (values := getattr(rule, field))
+    ]
+    return f"{{{', '.join(parts)}}}"

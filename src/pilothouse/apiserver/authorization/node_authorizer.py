@@ -1,0 +1,233 @@
+"""Authorization mode Node: a node may read what the pods bound to it need.
+
+After kubernetes' ``plugin/pkg/auth/authorizer/node/{node_authorizer,graph}.go`` and ``pkg/api/pod/util.go`` (v1.36).
+Upstream keeps a graph; here the pods of the node that asks are looked at, which an index finds.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes, Decision, Rule
+from pilothouse.apiserver.authorization.node_identifier import node_identity
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.registry.core.pods.references import claim_names, config_map_names, secret_names
+from pilothouse.apiserver.registry.generic.selection_predicate import Selection
+from pilothouse.machinery.fields import FieldSelector, FieldSelectorError, FieldTerm, parse_field_selector
+from pilothouse.machinery.labels import EVERYTHING
+
+_MIRROR = "kubernetes.io/config.mirror"
+_READ = ("get", "list", "watch")
+_OWN = ("get", "create", "update", "patch", "delete")
+_LEASES = "kube-node-lease"
+
+References = dict[str, set[tuple[str, str]]]
+"""By resource: (namespace, name) of what a node's pods refer to."""
+
+
+class NodeAuthorizer:
+    """Answers for nodes, and has no opinion about anybody else. ``rules`` are those of the role system:node."""
+
+    def __init__(self, core: Core, rules: Callable[[], Iterable[Rule]]) -> None:
+        self._core = core
+        self._rules = rules
+        self._authorizers: dict[tuple[str, str], Callable[[str, Attributes], str]] = {
+            ("", "secrets"): self._read,
+            ("", "configmaps"): self._read,
+            ("", "persistentvolumeclaims"): self._claim,
+            ("", "persistentvolumes"): self._get,
+            ("resource.k8s.io", "resourceclaims"): self._get,
+            ("storage.k8s.io", "volumeattachments"): self._get,
+            ("", "serviceaccounts"): self._account,
+            ("coordination.k8s.io", "leases"): self._lease,
+            ("storage.k8s.io", "csinodes"): self._csi_node,
+            ("resource.k8s.io", "resourceslices"): self._slice,
+            ("", "nodes"): self._node,
+            ("", "pods"): self._pod,
+        }
+
+    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+        """Whether the node may do that."""
+        node = node_identity(identity)
+        if node is None:
+            return Decision(allowed=False)
+        if not node:
+            return Decision(allowed=False, reason=f'unknown node for user "{identity.user}"')
+        authorize = None if asked.path else self._authorizers.get((asked.group, asked.resource))
+        if authorize is None:
+            return Decision(any(rule.allows(asked) for rule in self._rules()))
+        why = authorize(node, asked)
+        return Decision(allowed=not why, reason="" if why == _SILENT else why)
+
+    # One for each kind of resource: "" allows, anything else says why not.
+
+    def _read(self, node: str, asked: Attributes) -> str:
+        if asked.verb not in _READ:
+            return "can only read resources of this type"
+        if asked.subresource:
+            return "cannot read subresource"
+        if not asked.namespace:
+            return "can only read namespaced object of this type"
+        return self._related(node, asked)
+
+    def _get(self, node: str, asked: Attributes) -> str:
+        if asked.verb != "get":
+            return "can only get individual resources of this type"
+        return "cannot get subresource" if asked.subresource else self._related(node, asked)
+
+    def _claim(self, node: str, asked: Attributes) -> str:
+        if asked.subresource != "status":
+            return self._get(node, asked)
+        if asked.verb not in ("get", "update", "patch"):
+            return "can only get/update/patch this type"
+        return self._related(node, asked)
+
+    def _account(self, node: str, asked: Attributes) -> str:
+        if not asked.subresource:
+            return self._get(node, asked)
+        if asked.verb != "create" or not asked.name:
+            return "can only create tokens for individual service accounts"
+        if asked.subresource != "token":
+            return "can only create token subresource of service account"
+        return self._related(node, asked)
+
+    def _lease(self, node: str, asked: Attributes) -> str:
+        if asked.verb not in _OWN:
+            return "can only get, create, update, patch, or delete a node lease"
+        if asked.namespace != _LEASES:
+            return f'can only access leases in the "{_LEASES}" system namespace'
+        # The name in the body of a create is admission's to look at.
+        if asked.verb != "create" and asked.name != node:
+            return "can only access node lease with the same name as the requesting node"
+        return ""
+
+    def _csi_node(self, node: str, asked: Attributes) -> str:
+        if asked.subresource:
+            return "cannot authorize CSINode subresources"
+        if asked.verb not in _OWN:
+            return "can only get, create, update, patch, or delete a CSINode"
+        if asked.verb != "create" and asked.name != node:
+            return "can only access CSINode with the same name as the requesting node"
+        return ""
+
+    def _slice(self, node: str, asked: Attributes) -> str:
+        if asked.subresource:
+            return "cannot authorize ResourceSlice subresources"
+        if asked.verb in ("list", "watch", "deletecollection"):
+            if _selected(asked, "spec.nodeName") == node:
+                return ""
+            return "can only list/watch/deletecollection resourceslices with spec.nodeName field selector"
+        if asked.verb == "create":
+            return ""
+        if asked.verb not in ("get", "update", "patch", "delete"):
+            return "can only the verbs get, create, update, patch, or delete a ResourceSlice"
+        found = self._object("resource.k8s.io", "resourceslices", "", asked.name)
+        own = found is not None and (found.get("spec") or {}).get("nodeName") == node
+        return "" if own else _unrelated(node)
+
+    def _node(self, node: str, asked: Attributes) -> str:
+        if asked.subresource == "status":
+            return "" if asked.verb in ("update", "patch") else _SILENT
+        if asked.subresource:
+            return _SILENT
+        if asked.verb in ("create", "update", "patch"):
+            return ""  # which one is admission's to look at
+        if asked.verb not in _READ:
+            return _SILENT
+        # By name, so that a node can look for itself before it is there.
+        if asked.name == node:
+            return ""
+        if not asked.name:
+            return f"node '{node}' cannot read all nodes, only its own Node object"
+        return f"node '{node}' cannot read '{asked.name}', only its own Node object"
+
+    def _pod(self, node: str, asked: Attributes) -> str:
+        if asked.subresource:
+            allowed = {"status": ("update", "patch"), "eviction": ("create",)}.get(asked.subresource, ())
+            return "" if asked.verb in allowed else _SILENT
+        if asked.verb == "get":
+            return self._get(node, asked)
+        if asked.verb in ("list", "watch"):
+            if _selected(asked, "spec.nodeName") == node:
+                return ""
+            return "can only list/watch pods with spec.nodeName field selector"
+        return "" if asked.verb in ("create", "delete") else _SILENT
+
+    # What belongs together
+
+    def _related(self, node: str, asked: Attributes) -> str:
+        if not asked.name:
+            return "No Object name found"
+        if asked.resource == "volumeattachments":
+            found = self._object("storage.k8s.io", "volumeattachments", "", asked.name)
+            related = found is not None and (found.get("spec") or {}).get("nodeName") == node
+        elif asked.resource == "persistentvolumes":
+            found = self._object("", "persistentvolumes", "", asked.name)
+            claim = ((found or {}).get("spec") or {}).get("claimRef") or {}
+            key = (claim.get("namespace") or "", claim.get("name") or "")
+            related = self._refers(node, "persistentvolumeclaims", key)
+        else:
+            related = self._refers(node, asked.resource, (asked.namespace, asked.name))
+        return "" if related else _unrelated(node)
+
+    def _refers(self, node: str, resource: str, key: tuple[str, str]) -> bool:
+        return any(key in references(pod).get(resource, ()) for pod in self._pods(node))
+
+    def _pods(self, node: str) -> Iterator[Object]:
+        core = self._core
+        info = core.table.find("", "v1", "pods")
+        assert info is not None, "pods are built in"
+        selection = Selection(EVERYTHING, FieldSelector((FieldTerm("spec.nodeName", "=", node),)))
+        for key in core.attributes.candidates(info.prefix, core.strategy(info).attributes, selection) or ():
+            record = core.store.get(key)
+            if record is not None:
+                yield decode(record.value)
+
+    def _object(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
+        info = self._core.table.find(group, "v1", resource)
+        record = self._core.store.get(info.key(namespace, name)) if info is not None else None
+        return None if record is None else decode(record.value)
+
+
+_SILENT = "-"
+"""Not allowed, and nothing is said about it."""
+
+
+def _unrelated(node: str) -> str:
+    return f"no relationship found between node '{node}' and this object"
+
+
+def _selected(asked: Attributes, field: str) -> str:
+    try:
+        return parse_field_selector(asked.field_selector).exact(field) or ""
+    except FieldSelectorError:
+        return ""
+
+
+def references(pod: Object) -> References:
+    """What a node must read to run the pod. A mirror of what the node runs by itself refers to nothing but itself."""
+    meta, spec = pod["metadata"], pod.get("spec") or {}
+    namespace = meta.get("namespace") or ""
+    names: dict[str, set[str]] = {"pods": {meta["name"]}}
+    if _MIRROR not in (meta.get("annotations") or {}):
+        for resource, name in _named(pod, spec):
+            if name:
+                names.setdefault(resource, set()).add(name)
+    return {resource: {(namespace, name) for name in found} for resource, found in names.items()}
+
+
+def _named(pod: Object, spec: Object) -> Iterator[tuple[str, str]]:
+    yield "serviceaccounts", spec.get("serviceAccountName") or ""
+    for resource, names in (
+        ("secrets", secret_names(spec)),
+        ("configmaps", config_map_names(spec)),
+        ("persistentvolumeclaims", claim_names(pod["metadata"]["name"], spec)),
+    ):
+        for name in names:
+            yield resource, name
+    for claim in spec.get("resourceClaims") or ():
+        yield "resourceclaims", claim.get("resourceClaimName") or ""
+    status = pod.get("status") or {}
+    for claim in status.get("resourceClaimStatuses") or ():
+        yield "resourceclaims", claim.get("resourceClaimName") or ""
+    yield "resourceclaims", (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName") or ""

@@ -1,0 +1,13 @@
+"""The node name of a user (kubernetes ``pkg/auth/nodeidentifier/default.go``, v1.36)."""
+
+from pilothouse.apiserver.authentication.identity import Identity
+
+USER_PREFIX = "system:node:"
+GROUP = "system:nodes"
+
+
+def node_identity(identity: Identity) -> str | None:
+    """The name of the node that the identity is of, empty if it names none; None for anybody else."""
+    if not identity.user.startswith(USER_PREFIX) or GROUP not in identity.groups:
+        return None
+    return identity.user.removeprefix(USER_PREFIX)

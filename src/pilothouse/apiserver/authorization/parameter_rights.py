@@ -1,0 +1,92 @@
+"""Nobody reads by a policy what he may not read himself: parameters of policies and bindings are held against the
+writer's own rights.
+
+After ``authz.go`` in kubernetes' ``pkg/registry/admissionregistration/{validating,mutating}admissionpolicy{,binding}``
+(v1.36), where it is the last part of the validation: the refusal is a 422. System:masters are not asked.
+"""
+
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.admission.chain import Admission, Plugin
+from pilothouse.apiserver.authentication.identity import MASTERS, Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.resources import storage_prefix
+
+_GROUP = "admissionregistration.k8s.io"
+_POLICIES = ("validatingadmissionpolicies", "mutatingadmissionpolicies")
+_OF_BINDINGS = {
+    "validatingadmissionpolicybindings": "validatingadmissionpolicies",
+    "mutatingadmissionpolicybindings": "mutatingadmissionpolicies",
+}
+
+
+class ParameterRights(Plugin):
+    """Refuses policies whose kind of parameters, and bindings whose parameters, their writer may not get."""
+
+    concerns = frozenset(f"{resource}.{_GROUP}" for resource in (*_POLICIES, *_OF_BINDINGS))
+
+    def __init__(self, core: Core, authorizer: Authorizer) -> None:
+        self._core = core
+        self._authorizer = authorizer
+
+    def review(self, write: Admission) -> None:
+        if write.obj is None or write.subresource or MASTERS in write.identity.groups:
+            return
+        spec, before = write.obj.get("spec") or {}, (write.old or {}).get("spec") or {}
+        if write.info.resource in _POLICIES:
+            kind = spec.get("paramKind")
+            if kind is not None and kind != before.get("paramKind"):
+                self._authorize_policy(write, kind)
+            return
+        reference = spec.get("paramRef")
+        if reference is not None and _parameters_of(spec) != _parameters_of(before):
+            self._authorize_binding(write, spec, reference)
+
+    def _authorize_policy(self, write: Admission, kind: Object) -> None:
+        if self._may_get(write.identity, kind, "*", "*"):
+            return
+        text = (
+            f'user {_shown(write.identity)} must have "get" permission on all objects of the referenced paramKind '
+            f"(kind={kind.get('kind') or ''}, apiVersion={kind.get('apiVersion') or ''})"
+        )
+        _reject(write, "spec.paramKind", text)
+
+    def _authorize_binding(self, write: Admission, spec: Object, reference: Object) -> None:
+        policies = storage_prefix(_GROUP, _OF_BINDINGS[write.info.resource])
+        record = self._core.store.staged(policies + (spec.get("policyName") or ""))
+        kind = (decode(record.value).get("spec") or {}).get("paramKind") if record is not None else None
+        namespace, name = reference.get("namespace") or "", reference.get("name") or ""
+        if not self._may_get(write.identity, kind, namespace, name):
+            text = f'user {_shown(write.identity)} does not have "get" permission on the object referenced by paramRef'
+            _reject(write, "spec.paramRef", text)
+
+    def _may_get(self, identity: Identity, kind: Object | None, namespace: str, name: str) -> bool:
+        """Where the kind is not known, all of its group and version is asked about, or everything."""
+        group, version, resource = "*", "*", "*"
+        if kind is not None:
+            group, _slash, version = (kind.get("apiVersion") or "").rpartition("/")
+            found = (info.resource for info in self._core.table if _is_of(info.api_version, info.kind, kind))
+            resource = next(found, "*")
+        asked = Attributes("get", group, version, resource, "", namespace, name)
+        return self._authorizer.decide(identity, asked).allowed
+
+
+def _is_of(api_version: str, name: str, kind: Object) -> bool:
+    return (api_version, name) == (kind.get("apiVersion"), kind.get("kind"))
+
+
+def _parameters_of(spec: Object) -> tuple[object, object]:
+    return spec.get("policyName"), spec.get("paramRef")
+
+
+def _reject(write: Admission, field: str, text: str) -> None:
+    assert write.obj is not None, "what is refused has been sent"
+    name = str(write.obj["metadata"].get("name") or "")
+    raise errors.invalid(write.info.group, write.info.kind, name, [field_errors.forbidden(field, text)])
+
+
+def _shown(identity: Identity) -> str:
+    """A user as Go prints one."""
+    extra = " ".join(f"{name}:[{' '.join(values)}]" for name, values in sorted(identity.extra.items()))
+    return f"&{{{identity.user} {identity.uid} [{' '.join(identity.groups)}] map[{extra}]}}"

@@ -1,0 +1,86 @@
+"""Field and label selectors of access reviews (AuthorizeWithSelectors).
+
+After kubernetes' ``pkg/apis/authorization/validation`` and ``pkg/registry/authorization/util`` (v1.36). Only the node
+authorizer looks at field selectors, nobody here at label selectors; both are checked and what cannot be read is told.
+"""
+
+from typing import Any
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.machinery.fields import FieldSelectorError, parse_field_selector
+from pilothouse.machinery.labels import SelectorError, parse_selector
+from pilothouse.machinery.names import label_value_errors, qualified_name_errors
+
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+def validate_selector_attribute(resource: dict[str, Any], path: str) -> ErrorList:
+    """What is wrong with ``fieldSelector`` and ``labelSelector`` of ``resourceAttributes``."""
+    errors: ErrorList = []
+    for field in ("fieldSelector", "labelSelector"):
+        selector = resource.get(field)
+        if selector is None:
+            continue
+        where, raw, wanted = f"{path}.{field}", selector.get("rawSelector"), selector.get("requirements")
+        if raw and wanted:
+            text = "may not specified at the same time as requirements"
+            errors.append(field_errors.invalid(f"{where}.rawSelector", raw, text))
+        if not raw and not wanted:
+            text = f"when {where} is specified, requirements or rawSelector is required"
+            errors.append(field_errors.required(f"{where}.requirements", text))
+        for position, requirement in enumerate(wanted or ()):
+            at = f"{where}.requirements[{position}]"
+            errors += _validate_requirement(requirement, at, is_label=field == "labelSelector")
+    return errors
+
+
+def _validate_requirement(requirement: dict[str, Any], path: str, *, is_label: bool) -> ErrorList:
+    key, operator, values = requirement.get("key") or "", requirement.get("operator"), requirement.get("values")
+    errors: ErrorList = []
+    if not is_label and not key:
+        errors.append(field_errors.required(f"{path}.key", "must be specified"))
+    if operator in ("In", "NotIn") and not values:
+        text = "must be specified when `operator` is 'In' or 'NotIn'"
+        errors.append(field_errors.required(f"{path}.values", text))
+    elif operator in ("Exists", "DoesNotExist") and values:
+        text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        errors.append(field_errors.forbidden(f"{path}.values", text))
+    if is_label:
+        errors += [field_errors.invalid(f"{path}.key", key, text) for text in qualified_name_errors(key)]
+        errors += [
+            field_errors.invalid(f"{path}.values[{position}]", value, text)
+            for position, value in enumerate(values or ())
+            for text in label_value_errors(value)
+        ]
+    return errors
+
+
+def unread_selectors(resource: dict[str, Any]) -> str:
+    """What is said of selectors that could not be read, and therefore narrow nothing."""
+    detail: list[str] = []
+    for field, parse in (("fieldSelector", parse_field_selector), ("labelSelector", parse_selector)):
+        selector = resource.get(field) or {}
+        raw, wanted = selector.get("rawSelector"), selector.get("requirements") or ()
+        unknown = sum(requirement.get("operator") not in _OPERATORS for requirement in wanted)
+        if raw:
+            try:
+                parse(raw)
+            except (FieldSelectorError, SelectorError):
+                detail.append(f"spec.resourceAttributes.{field} ignored due to parse error")
+        elif unknown:
+            part = "partially ignored" if unknown < len(wanted) else "ignored"
+            detail.append(f"spec.resourceAttributes.{field} {part} due to parse error")
+    return "; ".join(detail)
+
+
+def field_selector_text(resource: dict[str, Any]) -> str:
+    """The field selector as a list would send it, as far as it can be said so."""
+    selector = resource.get("fieldSelector") or {}
+    if selector.get("rawSelector"):
+        return str(selector["rawSelector"])
+    return ",".join(
+        f"{requirement.get('key')}={requirement['values'][0]}"
+        for requirement in selector.get("requirements") or ()
+        if requirement.get("operator") == "In" and len(requirement.get("values") or ()) == 1
+    )

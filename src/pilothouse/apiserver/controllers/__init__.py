@@ -1,0 +1,1 @@
+"""Objects that the server itself maintains, as upstream's ``pkg/controlplane/controller``."""

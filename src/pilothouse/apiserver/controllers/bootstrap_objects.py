@@ -1,0 +1,269 @@
+"""Objects that every cluster has from its start: namespaces, Services, endpoints, roles, flow schemas.
+
+``stage_objects`` are those that a request may need, there once the server is constructed; ``stage_presented`` the rest,
+when it runs; ``stage_roles`` those of RBAC. Each stages one batch, which is committed once. What is there already is
+left alone, apart from roles, which get back what they lack.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from functools import cache
+
+import msgspec
+
+from pilothouse.apiserver.authorization.authorizer import RBAC_GROUP
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects, reconciled
+from pilothouse.apiserver.controllers import post_start_hooks
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object, encode_object
+from pilothouse.apiserver.registry.core.services.address_pools import family_of, first_address, ranges_of
+from pilothouse.apiserver.registry.core.services.allocation import OWN_RANGE
+from pilothouse.apiserver.registry.flowcontrol import bootstrap
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.storage import Staged
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_NETWORKING = "networking.k8s.io"
+
+
+def stage_objects(core: Core) -> Staged | None:
+    """Stage what is missing of them; the last write, with whose commit all are visible, or None if none is missing."""
+    staged = None
+    for name in NAMESPACES:
+        staged = stage_object(core, "", "namespaces", {"metadata": {"name": name}}) or staged
+    address = first_address(core.options.service_range)
+    service = stage_object(
+        core,
+        "",
+        "services",
+        {
+            "metadata": {
+                "name": "kubernetes",
+                "namespace": "default",
+                "labels": {"component": "apiserver", "provider": "kubernetes"},
+            },
+            "spec": {
+                "clusterIP": address,
+                "clusterIPs": [address],
+                "ipFamilies": [family_of(address)],
+                "ipFamilyPolicy": "SingleStack",
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": core.options.secure_port}],
+            },
+        },
+    )
+    return service or staged
+
+
+def stage_presented(core: Core) -> Staged | None:
+    """Stage what nobody waits for: classes, flow control, APIServices, the range of services. As ``stage_objects``."""
+    now = core.time.now()
+    staged = _stage_own_range(core)
+    staged = stage_object(core, *post_start_hooks.token_tracking(now[:10])) or staged
+    return _stage_templates(core, _presented_templates(core)) or staged
+
+
+def keep_objects(core: Core) -> None:
+    """From now on, have the namespaces of the start, the service ``kubernetes`` and the ServiceCIDR of the server's own
+    range come back when they are deleted (kubernetes' ``pkg/controlplane/controller/{systemnamespaces,
+    kubernetesservice,defaultservicecidr}``, v1.36). They come with the deletion; upstream looks
+    every few seconds, and somebody else may have the service's address by then."""
+    namespaces = {_info(core, "", "namespaces").key("", name) for name in NAMESPACES}
+    service = _info(core, "", "services").key("default", "kubernetes")
+    keep(core, {*namespaces, service}, lambda: stage_objects(core))
+    keep(core, {OWN_RANGE}, lambda: _stage_own_range(core))
+
+
+def keep(core: Core, keys: Collection[str], stage: Callable[[], object]) -> None:
+    """From now on, ``stage`` anew what is deleted under one of these keys."""
+
+    def follow(staged: Staged) -> None:
+        if staged.record is None and staged.change.key in keys:
+            stage()
+
+    core.store.on_stage.append(follow)
+
+
+def _stage_own_range(core: Core) -> Staged | None:
+    cidr = {
+        "metadata": {"name": "kubernetes"},
+        "spec": {"cidrs": [str(network) for network in ranges_of(core.options.service_range)]},
+        "status": {
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "lastTransitionTime": core.time.now(),
+                    "reason": "",
+                    "message": "Kubernetes default Service CIDR is ready",
+                }
+            ]
+        },
+    }
+    return stage_object(core, _NETWORKING, "servicecidrs", cidr)
+
+
+def stage_endpoints(core: Core, address: str, port: int) -> Staged | None:
+    """Stage where the service ``kubernetes`` leads: to this server."""
+    family = "IPv6" if ":" in address else "IPv4"
+    endpoints = {
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+        },
+        "subsets": [
+            {"addresses": [{"ip": address}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]},
+        ],
+    }
+    slice_ = {
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"kubernetes.io/service-name": "kubernetes"},
+        },
+        "addressType": family,
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    }
+    first = stage_current(core, "", "endpoints", endpoints)
+    return stage_current(core, "discovery.k8s.io", "endpointslices", slice_) or first
+
+
+def keep_endpoints(core: Core, address: str, port: int) -> None:
+    """From now on, have them come back when they are deleted (``pkg/controlplane/reconcilers``, v1.36)."""
+    kinds = (("", "endpoints"), ("discovery.k8s.io", "endpointslices"))
+    keys = {_info(core, group, resource).key("default", "kubernetes") for group, resource in kinds}
+    keep(core, keys, lambda: stage_endpoints(core, address, port))
+
+
+def stage_roles(core: Core) -> Staged | None:
+    """Stage the roles and bindings that are missing, and the rules and subjects that those that are there lack."""
+    templates = _role_templates(core)
+    present = {key for key, _text in templates if core.store.staged(key) is not None}
+    staged = _stage_templates(core, templates)
+    if not present:
+        return staged
+    for resource, wanted in bootstrap_objects(core.options.gates):
+        info = _info(core, RBAC_GROUP, resource)
+        meta = wanted["metadata"]
+        record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
+        if record is None or record.key not in present:
+            continue
+        changed = reconciled(msgspec.json.decode(record.value), wanted)
+        if changed is not None:
+            core.managed_fields.rewritten(info, record.value, changed)
+            staged = _write(core, info, changed, expected=record.revision)
+    return staged
+
+
+def stage_current(core: Core, group: str, resource: str, wanted: Object) -> Staged | None:
+    """Stage an object that must say exactly this, apart from its metadata; None if it does."""
+    info = _info(core, group, resource)
+    meta = wanted["metadata"]
+    record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
+    if record is None:
+        return stage_object(core, group, resource, wanted)
+    known: Object = msgspec.json.decode(record.value)
+    changed = {**known, **{field: value for field, value in wanted.items() if field != "metadata"}}
+    if changed == known:
+        return None
+    core.managed_fields.rewritten(info, record.value, changed)
+    return _write(core, info, changed, expected=record.revision)
+
+
+def _info(core: Core, group: str, resource: str) -> ResourceInfo:
+    info = core.table.find(group, "v1", resource)
+    assert info is not None, f"{resource} are built in"
+    return info
+
+
+def stage_object(core: Core, group: str, resource: str, obj: Object) -> Staged | None:
+    """Stage one object as the server's own; None if there is one of that name."""
+    info = _info(core, group, resource)
+    meta = obj["metadata"]
+    if core.store.staged(info.key(meta.get("namespace", ""), meta["name"])) is not None:
+        return None
+    _complete(core, info, obj, core.env.uid(), core.time.now())
+    return _write(core, info, obj, expected=0)
+
+
+def _complete(core: Core, info: ResourceInfo, obj: Object, uid: str, now: str) -> None:
+    """Make an object of the server's own what it is to be in storage."""
+    strategy, meta = core.strategy(info), obj["metadata"]
+    meta["uid"] = uid
+    meta["creationTimestamp"] = now
+    if strategy.tracked and strategy.generation_on_create:
+        meta["generation"] = 1
+    strategy.set_defaults(obj)
+    core.managed_fields.stage_created(info, obj)
+    strategy.prepare_for_create(obj, now)
+    strategy.finish(obj)
+
+
+# Objects that are the same in every server ---------------------------------------------------------------------------
+
+_UID, _TIME, _REVISION = "@uid@", "@time@", "@revision@"
+
+_Template = tuple[str, bytes]
+"""A key, and the stored object with marks for what differs from server to server. A test session starts hundreds of
+servers, and each has the same two hundred objects."""
+
+
+@cache
+def _made(kind: str) -> list[_Template]:
+    return []
+
+
+def _role_templates(core: Core) -> list[_Template]:
+    gates = core.options.gates
+    made = _made(f"roles with {' '.join(gates)}")
+    if not made:
+        made += _templates(core, ((RBAC_GROUP, resource, obj) for resource, obj in bootstrap_objects(gates)))
+    return made
+
+
+def _presented_templates(core: Core) -> list[_Template]:
+    made = _made("presented")
+    if not made:
+        entries = (
+            *post_start_hooks.priority_classes(),
+            *bootstrap.flow_control(_TIME),
+            *post_start_hooks.api_services(_TIME),
+        )
+        made += _templates(core, entries)
+    return made
+
+
+def _templates(core: Core, entries: Iterable[post_start_hooks.Entry]) -> list[_Template]:
+    found = []
+    for group, resource, obj in entries:
+        info, meta = _info(core, group, resource), obj["metadata"]
+        _complete(core, info, obj, _UID, _TIME)
+        meta["resourceVersion"] = _REVISION
+        found.append((info.key(meta.get("namespace", ""), meta["name"]), encode_object(info, obj)))
+    return found
+
+
+def _stage_templates(core: Core, templates: Iterable[_Template]) -> Staged | None:
+    """Stage those that are not there."""
+    staged: Staged | None = None
+    now = core.time.now().encode()
+    for key, text in templates:
+        if core.store.staged(key) is not None:
+            continue
+        known = text.replace(_UID.encode(), core.env.uid().encode()).replace(_TIME.encode(), now)
+
+        def make(revision: int, known: bytes = known) -> bytes:
+            return known.replace(_REVISION.encode(), b"%d" % revision, 1)
+
+        staged = core.store.stage(key, make, expected=0)
+    return staged
+
+
+def _write(core: Core, info: ResourceInfo, obj: Object, *, expected: int) -> Staged:
+    meta = obj["metadata"]
+
+    def make(revision: int) -> bytes:
+        meta["resourceVersion"] = str(revision)
+        return encode_object(info, obj)
+
+    return core.store.stage(info.key(meta.get("namespace", ""), meta["name"]), make, expected=expected)

@@ -1,0 +1,84 @@
+"""Publishes the client CA in the ConfigMap ``kube-system/extension-apiserver-authentication``,
+for programs that authenticate their clients with it (a manager's secure port, extension servers).
+
+After kube-apiserver's ``controlplane/controller/clusterauthenticationtrust`` (v1.36), which writes by its loopback
+client, too. Front proxies (``requestheader-*``) are not known to this server, so that it says nothing of them and
+leaves what others say.
+"""
+
+import asyncio
+import re
+
+import msgspec
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.server import ApiServer
+from pilothouse.env import Log
+from pilothouse.storage import Change
+
+NAMESPACE = "kube-system"
+NAME = "extension-apiserver-authentication"
+CHECK_SECONDS = 60.0
+"""How often it is looked at although nobody seems to have changed it."""
+
+_PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_KEY = f"/configmaps/{NAMESPACE}/{NAME}"
+_HEADERS = {"content-type": "application/json"}
+_BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+_log = Log("apiserver")
+
+
+class AuthenticationConfig:
+    """Keeps the ConfigMap. Authorities that are in it already stay: another server's may be among them."""
+
+    def __init__(self, server: ApiServer, authority: bytes) -> None:
+        """``authority`` is PEM. Whoever makes this calls ``sync`` at the start and has ``run`` run."""
+        self._transport = server.transport("system:apiserver", ("system:masters",), user_agent="pilothouse-apiserver")
+        self._authority = authority.decode("ascii", "replace")
+        self._changed = asyncio.Event()
+        server.store.follow("/configmaps/", self._follow)
+
+    def _follow(self, changes: list[Change]) -> None:
+        if any(change.key == _KEY for change in changes):
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Put right what others make of it, until cancelled."""
+        while True:
+            self._changed.clear()
+            await self.sync()
+            try:
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def sync(self) -> None:
+        """Look once, and write what is missing. A refusal is logged: the next look comes."""
+        found = await self._ask("GET", f"{_PATH}/{NAME}")
+        if found.status == 404:
+            meta = {"name": NAME, "namespace": NAMESPACE}
+            wanted = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": self._data({})}
+            answer = await self._ask("POST", _PATH, wanted)
+        else:
+            stored: Object = msgspec.json.decode(found.body)
+            data = self._data(stored.get("data") or {})
+            if found.status != 200 or data == stored.get("data"):
+                return
+            answer = await self._ask("PUT", f"{_PATH}/{NAME}", {**stored, "data": data})
+        if answer.status >= 400:
+            _log.warning("Cannot write who signs clients' certificates", answer=answer.body.decode(errors="replace"))
+
+    def _data(self, stored: dict[str, str]) -> dict[str, str]:
+        known = _BLOCK.findall(stored.get("client-ca-file", ""))
+        missing = [block for block in _BLOCK.findall(self._authority) if block not in known]
+        if known and not missing:
+            return stored
+        return {**stored, "client-ca-file": "".join(f"{block}\n" for block in (*known, *missing))}
+
+    async def _ask(self, method: str, path: str, body: Object | None = None) -> Response:
+        return await self._transport.request(
+            Request(method, path, _HEADERS, b"" if body is None else msgspec.json.encode(body))
+        )

@@ -1,0 +1,68 @@
+"""Deletes Events one hour after their last write; upstream uses leases of etcd.
+
+An event's hour begins anew with every write to it (upstream ``pkg/registry/core/event/storage``, TTL on create and
+update).
+"""
+
+import asyncio
+import heapq
+
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints.update import remove
+from pilothouse.storage import Change, Mismatch
+
+_PREFIX = "/events/"
+_SWEEP_SECONDS = 10.0
+
+
+class EventExpiry:
+    """Removes events an hour after their last write, within ten seconds. Costs nothing while there are none."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._due: list[tuple[float, int, str]] = []
+        self._notify: asyncio.Future[None] | None = None
+        self._loaded = False
+        core.store.follow(_PREFIX, self._follow)
+
+    def _follow(self, changes: list[Change]) -> None:
+        if not self._loaded:
+            return
+        for change in changes:
+            if change.type != "DELETED":
+                self._add(change.key, change.revision)
+
+    def _add(self, key: str, revision: int) -> None:
+        due = self._core.env.monotonic() + self._core.options.event_ttl_seconds
+        heapq.heappush(self._due, (due, revision, key))
+        if self._notify is not None and not self._notify.done():
+            self._notify.set_result(None)
+
+    async def run(self) -> None:
+        """Sweep until cancelled. What was stored before the start counts from the start."""
+        self._loaded = True
+        for record in self._core.store.list(_PREFIX).records:
+            self._add(record.key, record.revision)
+        loop = asyncio.get_running_loop()
+        while True:
+            if not self._due:
+                self._notify = loop.create_future()
+                await self._notify
+                continue
+            wait = self._due[0][0] - loop.time()
+            if wait > 0:
+                # A little late, so that one sweep takes many.
+                await asyncio.sleep(wait + _SWEEP_SECONDS)
+            await self._sweep(loop.time())
+
+    async def _sweep(self, now: float) -> None:
+        due, store = self._due, self._core.store
+        while due and due[0][0] <= now:
+            _when, revision, key = heapq.heappop(due)
+            record = store.staged(key)
+            if record is None or record.revision != revision:
+                continue
+            try:
+                await remove(self._core, record)
+            except Mismatch:
+                continue

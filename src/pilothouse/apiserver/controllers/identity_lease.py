@@ -1,0 +1,49 @@
+"""Renews the Lease that identifies this API server among several.
+
+After kube-apiserver's ``StartKubeAPIServerIdentityLease`` (kubernetes ``pkg/controlplane/apiserver/server.go``, v1.36):
+kube-system/apiserver-<hash of the host's name>, an hour long, renewed every ten seconds.
+"""
+
+import asyncio
+import base64
+import hashlib
+import socket  # noqa: TID251  # the name of the host
+
+from pilothouse.apiserver.controllers.bootstrap_objects import stage_current
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object
+from pilothouse.machinery.times import format_micro_time
+
+_RENEW_SECONDS = 10.0
+_SECONDS = 3600
+
+
+def server_name(host: str) -> str:
+    """``apiserver-`` and something that is the same for the host's next server."""
+    digest = hashlib.sha256(host.encode()).digest()[:16]
+    return "apiserver-" + base64.b32encode(digest).decode().rstrip("=").lower()
+
+
+async def keep_lease(core: Core, address: str) -> None:
+    """Write the lease now and every ten seconds; ``address`` is where other servers would reach this one."""
+    host = socket.gethostname()
+    name = server_name(host)
+    holder = f"{name}_{core.env.uid()}"
+    while True:
+        wanted: Object = {
+            "metadata": {
+                "name": name,
+                "namespace": "kube-system",
+                "labels": {"apiserver.kubernetes.io/identity": "kube-apiserver", "kubernetes.io/hostname": host},
+                "annotations": {"kubernetes.io/peer-advertise-address": address},
+            },
+            "spec": {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": _SECONDS,
+                "renewTime": format_micro_time(core.env.now()),
+            },
+        }
+        staged = stage_current(core, "coordination.k8s.io", "leases", wanted)
+        if staged is not None:
+            await core.commit(staged)
+        await asyncio.sleep(_RENEW_SECONDS)

@@ -1,0 +1,257 @@
+"""Serves metrics.k8s.io/v1beta1 from simulated nodes, for ``kubectl top`` and autoscalers.
+
+In a cluster this is metrics-server, behind an APIService. Here the server answers itself, from the pods and nodes that
+it stores and from whoever runs them (``api.usage.Metering``). Shapes, tables and the role are metrics-server's (v0.8,
+``pkg/api``, ``manifests/base``). A load on a workload as a whole, annotated at the last of the owners of its pods, is
+shared by those of its pods that are ready: more pods, less for each.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.usage import Metering, Usage
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.controllers.bootstrap_objects import stage_object
+from pilothouse.apiserver.controllers.post_start_hooks import api_service
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.options import check_numbers
+from pilothouse.apiserver.registry.generic.selection_predicate import Selection, read_selection
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.serializers.results import ListResult, ObjectResult
+from pilothouse.machinery.quantities import BINARY, Quantity, QuantityError, parse_quantity
+from pilothouse.machinery.times import format_time
+from pilothouse.storage import Record
+
+GROUP, VERSION = "metrics.k8s.io", "v1beta1"
+WINDOW = "15s"
+LOADS = {
+    "cpu": "simulated.pilothouse.dev/cpu-load",
+    "memory": "simulated.pilothouse.dev/memory-load",
+}
+_OWNERS = 4
+"""So far up a chain of owners a load is looked for: pod, ReplicaSet, Deployment, and what may own that."""
+_RBAC = "rbac.authorization.k8s.io"
+_READER = "system:aggregated-metrics-reader"
+
+INFOS = (
+    ResourceInfo.make(GROUP, VERSION, "nodes", "NodeMetrics", namespaced=False, verbs=("get", "list")),
+    ResourceInfo.make(GROUP, VERSION, "pods", "PodMetrics", namespaced=True, verbs=("get", "list")),
+)
+
+
+class ResourceMetrics:
+    """Serves metrics.k8s.io on one core from the moment it is made; ``publish`` tells the cluster."""
+
+    def __init__(self, core: Core, metering: Metering) -> None:
+        self._core = core
+        self._metering = metering
+        core.table.set_virtual(INFOS)
+        core.virtual[GROUP, "nodes", ""] = self._nodes
+        core.virtual[GROUP, "pods", ""] = self._pods
+        nodes, pods = core.table.find("", "v1", "nodes"), core.table.find("", "v1", "pods")
+        assert nodes is not None, "nodes are built in"
+        assert pods is not None, "pods are built in"
+        self._stored = {"nodes": nodes, "pods": pods}
+
+    async def publish(self) -> None:
+        """Have the APIService, and the role that lets everybody who may view pods view this too."""
+        core = self._core
+        rule = {"apiGroups": [GROUP], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}
+        labels = {f"{_RBAC}/aggregate-to-{role}": "true" for role in ("admin", "edit", "view")}
+        staged = stage_object(
+            core, "apiregistration.k8s.io", "apiservices", api_service(GROUP, VERSION, core.time.now())
+        )
+        staged = (
+            stage_object(
+                core, _RBAC, "clusterroles", {"metadata": {"name": _READER, "labels": labels}, "rules": [rule]}
+            )
+            or staged
+        )
+        if staged is not None:
+            await core.commit(staged)
+
+    async def _pods(self, core: Core, call: Call) -> ObjectResult | ListResult:
+        info, stored = call.info, self._stored["pods"]
+        shares = _Shares(core)
+        if call.asked.verb == "get":
+            record = core.store.get(stored.key(call.namespace, call.name))
+            if record is None:
+                raise errors.not_found(stored, call.name)
+            found = self._pod_metrics(info, record, shares)
+            if found is None:
+                raise errors.not_found(info, f"{call.namespace}/{call.name}")
+            return ObjectResult(200, info, found)
+        values = [self._pod_metrics(info, record, shares) for record in _selected(core, call, stored)]
+        return ListResult(info, [value for value in values if value is not None], core.store.revision)
+
+    def _pod_metrics(self, info: ResourceInfo, record: Record, shares: "_Shares") -> bytes | None:
+        pod: Object = msgspec.json.decode(record.value)
+        used = self._metering.containers(pod, shares.of(pod))
+        if not used:
+            return None
+        containers = [{"name": each.name, "usage": _shown(each.usage)} for each in used]
+        return self._metrics(info, pod, {"containers": containers})
+
+    async def _nodes(self, core: Core, call: Call) -> ObjectResult | ListResult:
+        info, stored = call.info, self._stored["nodes"]
+        if call.asked.verb == "get":
+            record = core.store.get(stored.key("", call.name))
+            if record is None:
+                raise errors.not_found(stored, call.name)
+            records: Iterable[Record] = (record,)
+        else:
+            records = _selected(core, call, stored)
+        used = self._used_by_pods()
+        values = []
+        for each in records:
+            node: Object = msgspec.json.decode(each.value)
+            name = node["metadata"]["name"]
+            own = self._metering.node(name)
+            if own is not None:
+                pods = used.get(name, _NOTHING)
+                total = Usage(own.cpu + pods.cpu, own.memory + pods.memory)
+                values.append(self._metrics(info, node, {"usage": _shown(total)}))
+        if call.asked.verb == "get":
+            if not values:
+                raise errors.not_found(info, call.name)
+            return ObjectResult(200, info, values[0])
+        return ListResult(info, values, core.store.revision)
+
+    def _used_by_pods(self) -> dict[str, Usage]:
+        """What the pods of each node use."""
+        core, totals = self._core, dict[str, Usage]()
+        shares = _Shares(core)
+        for record in core.store.list(self._stored["pods"].list_prefix("")).records:
+            pod: Object = msgspec.json.decode(record.value)
+            node = (pod.get("spec") or {}).get("nodeName") or ""
+            for each in self._metering.containers(pod, shares.of(pod)) or ():
+                known = totals.get(node, _NOTHING)
+                totals[node] = Usage(known.cpu + each.usage.cpu, known.memory + each.usage.memory)
+        return totals
+
+    def _metrics(self, info: ResourceInfo, of: Object, what: Mapping[str, Any]) -> bytes:
+        now = format_time(self._core.env.now())
+        known = of["metadata"]
+        meta = {"name": known["name"]}
+        if info.namespaced:
+            meta["namespace"] = known["namespace"]
+        meta["creationTimestamp"] = now
+        if known.get("labels"):
+            meta["labels"] = known["labels"]
+        return info.head + msgspec.json.encode({"metadata": meta, "timestamp": now, "window": WINDOW, **what})[1:]
+
+
+_NOTHING = Usage(0, 0)
+
+
+def _shown(usage: Usage) -> dict[str, str]:
+    return {"cpu": str(Quantity(usage.cpu, -3)), "memory": str(Quantity(usage.memory, 0, BINARY))}
+
+
+def _selected(core: Core, call: Call, stored: ResourceInfo) -> list[Record]:
+    """The stored objects that the request is about, by key."""
+    check_numbers(call.asked.query)
+    strategy = core.strategy(stored)
+    selection: Selection = read_selection(stored, call.asked.query, strategy.fields, strategy.unsupported_field)
+    namespace = call.namespace if stored.namespaced else ""
+    records = core.store.list(stored.list_prefix(namespace)).records
+    if selection.empty:
+        return records
+    attributes = core.attributes.of
+    return [each for each in records if selection.matches(attributes(stored.prefix, strategy.attributes, each))]
+
+
+class _Shares:
+    """Each pod's part of the load on its workload, worked out once per workload and request."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._kinds = {(info.api_version, info.kind): info for info in core.table}
+        self._tops: dict[str, tuple[str, dict[str, int]]] = {}
+        self._ready: dict[str, dict[str, int]] = {}
+
+    def of(self, pod: Object) -> Mapping[str, int]:
+        """Empty for a pod without a loaded workload, or one that takes no work."""
+        owner = _controller(pod)
+        if owner is None or not _takes_work(pod):
+            return {}
+        top, loads = self._top(owner, pod["metadata"]["namespace"])
+        if not loads:
+            return {}
+        ready = self._ready_of(pod["metadata"]["namespace"])
+        return {resource: load // ready[top] for resource, load in loads.items()}
+
+    def _top(self, owner: Object, namespace: str) -> tuple[str, dict[str, int]]:
+        """The uid of whoever is at the top of the chain that this owner is in, and the loads on it.
+
+        Those further down do not count: a ReplicaSet keeps the annotations that its Deployment had once.
+        """
+        known = self._tops.get(owner["uid"])
+        if known is not None:
+            return known
+        top, loads, above = owner["uid"], dict[str, int](), owner
+        for _step in range(_OWNERS):
+            found = self._find(above, namespace)
+            if found is None:
+                break
+            top, loads = above["uid"], _loads(found)
+            following = _controller(found)
+            if following is None:
+                break
+            above = following
+        self._tops[owner["uid"]] = top, loads
+        return top, loads
+
+    def _find(self, owner: Object, namespace: str) -> Object | None:
+        info = self._kinds.get((owner.get("apiVersion") or "", owner.get("kind") or ""))
+        record = None if info is None else self._core.store.get(info.key(namespace, owner["name"]))
+        if record is None:
+            return None
+        found: Object = msgspec.json.decode(record.value)
+        return found if found["metadata"].get("uid") == owner["uid"] else None
+
+    def _ready_of(self, namespace: str) -> dict[str, int]:
+        """How many pods take work, by the uid of the top of their chain."""
+        counts = self._ready.get(namespace)
+        if counts is None:
+            counts = self._ready[namespace] = {}
+            pods = self._core.table.find("", "v1", "pods")
+            assert pods is not None, "pods are built in"
+            for record in self._core.store.list(pods.list_prefix(namespace)).records:
+                pod: Object = msgspec.json.decode(record.value)
+                owner = _controller(pod)
+                if owner is not None and _takes_work(pod):
+                    top, _loaded = self._top(owner, namespace)
+                    counts[top] = counts.get(top, 0) + 1
+        return counts
+
+
+def _controller(obj: Object) -> Object | None:
+    for each in obj["metadata"].get("ownerReferences") or ():
+        if each.get("controller"):
+            found: Object = each
+            return found
+    return None
+
+
+def _takes_work(pod: Object) -> bool:
+    status = pod.get("status") or {}
+    return not pod["metadata"].get("deletionTimestamp") and any(
+        each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or ()
+    )
+
+
+def _loads(obj: Object) -> dict[str, int]:
+    annotations = obj["metadata"].get("annotations") or {}
+    found = {}
+    for resource, key in LOADS.items():
+        try:
+            quantity = parse_quantity(annotations[key])
+        except (KeyError, QuantityError):
+            continue  # nobody said so, or nobody can tell what
+        found[resource] = max(quantity.milli_value if resource == "cpu" else quantity.value, 0)
+    return found

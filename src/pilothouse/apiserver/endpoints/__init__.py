@@ -1,0 +1,1 @@
+"""The handlers of each verb: functions of a ``Core`` and a ``Call``; discovery, health and metrics."""

@@ -1,0 +1,211 @@
+"""Server-side apply: PATCH with the complete intent of one field manager.
+
+The body is a configuration of the object, in YAML or JSON. ``machinery.managed_fields`` merges it into what is stored;
+what comes out goes the way of every write, a create where nothing is stored. After apiserver's
+``pkg/endpoints/handlers/patch.go`` (``applyPatcher``, v0.36).
+"""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.schema import Definition, definition_of
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints.create import create_object
+from pilothouse.apiserver.endpoints.object_names import wrong_name, wrong_namespace
+from pilothouse.apiserver.endpoints.request_objects import check_patched
+from pilothouse.apiserver.endpoints.update import change
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.options import WriteOptions
+from pilothouse.apiserver.serializers.bodies import check_size
+from pilothouse.apiserver.serializers.results import ObjectResult
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.bodies import DecodeError, convert_document, decode_untyped
+from pilothouse.machinery.field_walks import all_errors, error_text
+from pilothouse.machinery.go_numbers import ConversionError, fit_numbers
+from pilothouse.machinery.merge_types import MergeType
+
+with lazy_imports():
+    from pilothouse.machinery import yaml_text
+
+
+async def apply(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
+    """PATCH of an object, or of its status, with a configuration."""
+    info = call.info
+    config, repeated = await core.long_work.run(call.size, read_config, call)
+    if core.store.staged(call.key) is None and not call.asked.subresource:
+        return await _create(core, call, config, repeated, options)
+
+    def applied(live: Object, known: bytes) -> tuple[Object, bytes]:
+        new, owners = core.managed_fields.applied(call, live, known, config, options)
+        if twice is not None:
+            raise twice
+        return _checked(call, new, options, config), owners
+
+    twice = note_duplicates(call, options, repeated)
+    type_ = core.managed_fields.tracker(info, call.asked.subresource).type
+    await core.long_work.run(call.size, check_config, config, info.api_version, info.kind, type_)
+    return await change(core, call, _unused, options, applied=applied)
+
+
+def _unused(_live: Object) -> Object:
+    raise AssertionError("what an apply makes of an object, it makes knowing who owns what")
+
+
+async def _create(core: Core, call: Call, config: Object, repeated: list[str], options: WriteOptions) -> ObjectResult:
+    info = call.info
+    type_ = core.managed_fields.tracker(info).type
+    await core.long_work.run(call.size, check_config, config, info.api_version, info.kind, type_)
+    new, owners = await core.long_work.run(call.size, core.managed_fields.applied, call, None, b"", config, options)
+    new = _placed(call, new)
+    twice = note_duplicates(call, options, repeated)
+    if twice is not None:
+        raise twice
+    new = await core.long_work.run(call.size, _checked, call, new, options, config)
+    meta: Object = new["metadata"]
+    if meta.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
+        raise errors.conflict(info, call.name, why)
+    meta.pop("resourceVersion", None)  # where there is nothing no version is wrong
+    return await create_object(core, call, new, options, owners=owners)
+
+
+# The configuration --------------------------------------------------------------------------------------------------
+
+
+def read_config(call: Call) -> tuple[Object, list[str]]:
+    """The configuration in the body of the call, and what is said of the keys that it has twice."""
+    body = call.request.body
+    check_size(body)
+    try:
+        document, repeated = _decode(body)
+    except ValueError as error:
+        raise errors.bad_request(f"error decoding YAML: {error}") from None
+    if not isinstance(document, dict):
+        shown = {list: "array", str: "string", bool: "bool", type(None): "null"}.get(type(document), "number")
+        if document is None:
+            return {}, repeated
+        raise errors.bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+            f"{shown} into Go value of type map[string]interface {{}}"
+        )
+    return document, repeated
+
+
+def _decode(body: bytes) -> tuple[Any, list[str]]:
+    if body[:1] == b"{":
+        try:
+            document, twice = decode_untyped(body)
+        except DecodeError:
+            pass  # It may be YAML in braces.
+        else:
+            if not twice:
+                return document, []
+    try:
+        document, repeated = yaml_text.read_yaml(body)
+    except yaml_text.YamlError as error:
+        raise ValueError(f"error converting YAML to JSON: {error}") from None
+    # An alias is a value of its own from here on.
+    return msgspec.json.decode(msgspec.json.encode(document, order="sorted")), repeated
+
+
+def note_duplicates(call: Call, options: WriteOptions, repeated: list[str]) -> StatusError | None:
+    """Keys that the body has twice: an error, warnings or nothing, as the client wants it.
+
+    The error is returned: it comes after whatever else is wrong.
+    """
+    if options.field_validation == "Ignore" or not repeated:
+        return None
+    if options.field_validation == "Warn":
+        call.warnings += repeated
+        return None
+    listed = "".join(f"\n  {line}" for line in repeated)
+    return errors.bad_request(
+        f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{listed}"
+    )
+
+
+def check_config(config: Object, api_version: str, kind: str, type_: MergeType) -> None:
+    """Refuse what is no configuration of an object of that kind."""
+    said_version, said_kind = config.get("apiVersion") or "", config.get("kind") or ""
+    if (said_version, said_kind) != (api_version, kind):
+        raise errors.bad_request(f"invalid object type: {_kind_text(said_version, said_kind)}")
+    meta = config.get("metadata")
+    if isinstance(meta, dict) and isinstance(meta.get("managedFields"), list):
+        raise errors.bad_request("metadata.managedFields must be nil")
+    found = all_errors(config, type_)
+    if found:
+        raise errors.plain(
+            f"failed to create typed patch object ({_place_text(config)}; {_kind_text(said_version, said_kind)}): "
+            f"{error_text(found)}"
+        )
+
+
+def _kind_text(version: Any, kind: Any) -> str:
+    text = str(version)
+    return f"{text if '/' in text else '/' + text}, Kind={kind}"
+
+
+def _place_text(config: Object) -> str:
+    meta = config.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    return f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
+
+
+def _placed(call: Call, new: Object) -> Object:
+    """A new object with the name that the URL has, when the configuration gave it none."""
+    meta = dict(new.get("metadata") or {})
+    meta.setdefault("name", call.name)
+    if call.info.namespaced:
+        meta.setdefault("namespace", call.namespace)
+    return {**new, "metadata": meta}
+
+
+def _checked(call: Call, new: Object, options: WriteOptions, config: Object) -> Object:
+    """What the merge of ``config`` has made, as an object of the kind: canonical, and still the one that the URL
+    names."""
+    info = call.info
+    meta = new.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    if not info.namespaced:
+        if "namespace" in meta:
+            meta = {field: value for field, value in meta.items() if field != "namespace"}
+            new = {**new, "metadata": meta}
+    elif meta.get("namespace") != call.namespace:
+        raise wrong_namespace()
+    name = meta.get("name") or ""
+    if name != call.name:
+        raise wrong_name(call, name)
+    quiet = msgspec.structs.replace(options, field_validation="Ignore")
+    definition = None if info.custom is not None else definition_of(info.group, info.version, info.kind)
+    try:
+        return check_patched(call, quiet, new, definition)
+    except StatusError as error:
+        if error.code != 422:
+            raise
+        why = error.message.rpartition('": ')[2]
+        try:
+            fitting = new if definition is None else fit_numbers(new, definition)
+        except ConversionError as number:
+            fitting, why = new, str(number)
+        if fitting is not new:
+            return _checked(call, fitting, options, config)
+        if definition is not None:
+            why = _conversion_error(new, definition) or why
+        kind = _kind_text(info.api_version, info.kind)
+        raise errors.plain(
+            f"failed to convert new object ({_place_text(config)}; {kind}) to proper version: "
+            f"unable to convert unstructured object to {kind}: {why}"
+        ) from None
+
+
+def _conversion_error(obj: Object, definition: Definition) -> str:
+    """What Go's conversion of untyped objects says is wrong, "" where it takes the object."""
+    try:
+        convert_document(obj, definition)
+    except DecodeError as error:
+        return error.message
+    return ""

@@ -1,0 +1,91 @@
+"""exec, attach, port-forward and proxy: rejected with an explanation, since there are no processes.
+
+Everything that upstream checks before it turns to a kubelet is checked here too
+(``pkg/registry/core/pod/strategy.go``, ``pkg/registry/core/{service,node}/storage``, v1.36), in its words.
+"""
+
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints.logs import check_node, container_of, stored_pod
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.serializers.results import RawResult
+from pilothouse.storage import Record
+
+
+async def connect_pod(core: Core, call: Call) -> RawResult:
+    """exec, attach and portforward."""
+    pod = stored_pod(core, call)
+    what = call.asked.subresource
+    if call.asked.query.first("dryRun"):
+        raise errors.bad_request("dryRun is not supported")
+    if what != "portforward":
+        container_of(pod, call.name, call.asked.query.first("container"))
+    node = (pod.get("spec") or {}).get("nodeName")
+    if not node:
+        raise errors.bad_request(f"pod {call.name} does not have a host assigned")
+    check_node(core, node)
+    if "upgrade" not in call.request.headers.get("connection", "").lower():
+        raise errors.bad_request("Upgrade request required")
+    raise _no_process(what, f'pod "{call.name}" runs on the simulated node "{node}"')
+
+
+async def proxy_pod(core: Core, call: Call) -> RawResult:
+    """pods/[SCHEME:]NAME[:PORT]/proxy."""
+    _scheme, name, _port = _split(call.name)
+    one = Call(call.request, call.asked, call.info, call.strategy, call.identity, call.namespace, name)
+    pod = stored_pod(core, one)
+    if not (pod.get("status") or {}).get("podIP"):
+        raise errors.bad_request("address not allowed")
+    raise _unreachable(f'pod "{name}" is simulated and listens on no port')
+
+
+async def proxy_service(core: Core, call: Call) -> RawResult:
+    """services/[SCHEME:]NAME[:PORT]/proxy."""
+    _scheme, name, _port = _split(call.name)
+    _stored(core, call.info, call.namespace, name)
+    slices = core.table.find("discovery.k8s.io", "v1", "endpointslices")
+    assert slices is not None, "endpoint slices are built in"
+    label = b'"kubernetes.io/service-name":' + field_errors.shown(name).encode()
+    for record in core.store.list(slices.list_prefix(call.namespace)).records:
+        if label in record.value and b'"ready":true' in record.value:
+            raise _unreachable(f'the endpoints of service "{name}" are simulated and listen on no port')
+    raise StatusError(503, "ServiceUnavailable", f'no endpoints available for service "{name}"')
+
+
+async def proxy_node(core: Core, call: Call) -> RawResult:
+    """nodes/[SCHEME:]NAME[:PORT]/proxy."""
+    _scheme, name, _port = _split(call.name)
+    _stored(core, call.info, "", name)
+    raise _unreachable(f'node "{name}" is simulated and has no kubelet that listens')
+
+
+def _stored(core: Core, info: ResourceInfo, namespace: str, name: str) -> Record:
+    record = core.store.get(info.key(namespace, name))
+    if record is None:
+        raise errors.not_found(info, name)
+    return record
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """Scheme, name and port of what a proxy path names (apimachinery ``util/net.SplitSchemeNamePort``)."""
+    parts = text.split(":")
+    match parts:
+        case [name]:
+            return "", name, ""
+        case [name, port]:
+            return "", name, port
+        case [scheme, name, port] if scheme in ("", "http", "https"):
+            return scheme, name, port
+    raise errors.bad_request(f"invalid pod request {field_errors.shown(text)}")
+
+
+def _no_process(what: str, where: str) -> StatusError:
+    return StatusError(
+        501, "NotImplemented", f"{what} is not possible: {where}, where no process is behind a container", details={}
+    )
+
+
+def _unreachable(why: str) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", f"error trying to reach service: {why}")

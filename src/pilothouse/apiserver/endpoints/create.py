@@ -1,0 +1,168 @@
+"""create: the name comes from the client, or is generated."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints.object_names import ensure_namespace_matches
+from pilothouse.apiserver.endpoints.request_objects import read_object
+from pilothouse.apiserver.objects import Object, encode_object
+from pilothouse.apiserver.options import WriteOptions, read_write_options
+from pilothouse.apiserver.registry.generic import object_meta
+from pilothouse.apiserver.registry.generic.managed_fields import put_entries, remember_size
+from pilothouse.apiserver.registry.generic.validation import validate_create
+from pilothouse.apiserver.serializers.results import ObjectResult
+from pilothouse.machinery import resource_versions
+from pilothouse.machinery.names import generated_name
+from pilothouse.storage import Mismatch
+
+_NAME_ATTEMPTS = 8
+_SERVER_FIELDS = ("uid", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+async def create(core: Core, call: Call) -> ObjectResult:
+    """POST to a collection."""
+    options = read_write_options(call.asked.query, "CreateOptions")
+    obj = await core.long_work.run(call.size, read_object, call, options)
+    return await create_object(core, call, obj, options)
+
+
+async def create_object(
+    core: Core, call: Call, obj: Object, options: WriteOptions, *, owners: bytes | None = None
+) -> ObjectResult:
+    """Make ``obj``, which is the call's to change, a stored object. ``owners`` are its managedFields when known."""
+    info, strategy = call.info, call.strategy
+    meta: Object = obj.setdefault("metadata", {})
+    ensure_namespace_matches(call, meta)
+    revision = meta.pop("resourceVersion", None) or ""
+    for field in _SERVER_FIELDS:
+        meta.pop(field, None)
+    sent = meta.pop("managedFields", None)
+    meta["uid"] = core.env.uid()
+    meta["creationTimestamp"] = core.time.now()
+    obj["kind"], obj["apiVersion"] = info.kind, info.api_version
+    await core.long_work.run(call.size, _complete, core, call, obj, options, sent, owners)
+
+    write = Admission(
+        operation="CREATE",
+        info=info,
+        namespace=call.namespace,
+        name=meta.get("name") or "",
+        identity=call.identity,
+        obj=obj,
+        dry_run=options.dry_run,
+        warnings=call.warnings,
+    )
+    await core.admission.admit(write)
+    generated = not meta.get("name") and bool(meta.get("generateName"))
+    if generated:
+        meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
+    write.name = meta.get("name") or ""  # which a kind may still give in its own way
+    core.admission.allot(write)
+
+    has_status = "status" in info.subresources
+    if has_status and not strategy.keeps_status_on_create:
+        obj.pop("status", None)
+    if strategy.tracked:
+        if strategy.generation_on_create:
+            meta["generation"] = 1
+        else:
+            meta.pop("generation", None)
+    strategy.drop_disabled_fields(obj, None)
+    strategy.note_requester(obj, call.identity)
+    strategy.stamp(obj, core.time.now())
+    strategy.prepare_for_create(obj, core.time.now())
+    call.warnings += object_meta.without_duplicate_owners(meta, admitted=True)
+    call.warnings += await core.long_work.run(call.size, _check, call, obj)
+    write.name = meta["name"]
+    await core.admission.review(write)
+    if revision and _is_revision(revision) and not options.dry_run:
+        # Only the storage looks at it, and only at what it can read (apiserver pkg/storage/etcd3/store.go, v0.36).
+        raise errors.plain("resourceVersion should not be set on objects to be created")
+    if options.dry_run and revision:
+        meta["resourceVersion"] = revision  # nobody looks at it, nor puts another in its place
+    strategy.finish(obj)
+    return await _store(core, call, obj, options, generated=generated)
+
+
+def _complete(core: Core, call: Call, obj: Object, options: WriteOptions, sent: Any, owners: bytes | None) -> None:
+    """Fill in defaults, and note who owns what. ``sent`` is the managedFields that the body had."""
+    call.strategy.set_defaults(obj)
+    if owners is None:
+        call.warnings += object_meta.without_duplicate_owners(obj["metadata"], admitted=False)
+        core.managed_fields.created(call, obj, options, sent)
+    else:
+        put_entries(obj, owners)
+
+
+def _check(call: Call, obj: Object) -> Iterable[str]:
+    """Warnings about a new object; raises 422 for what is wrong with it."""
+    found = validate_create(call.strategy, obj)
+    if found:
+        group, name = call.strategy.error_group(call.info), obj["metadata"].get("name") or ""
+        raise errors.invalid(group, call.info.kind, name, found)
+    return call.strategy.warnings(obj)
+
+
+def created_part(call: Call, obj: Object) -> Admission:
+    """The write that a POST to a subresource is: ``obj`` is of a kind of its own (an Eviction, a TokenRequest), and
+    says which in ``kind`` and ``apiVersion``."""
+    return Admission(
+        operation="CREATE",
+        info=call.info,
+        namespace=call.namespace,
+        name=call.name,
+        identity=call.identity,
+        subresource=call.asked.subresource,
+        obj=obj,
+        dry_run=bool(call.asked.query.get("dryRun")),
+        warnings=call.warnings,
+    )
+
+
+def _is_revision(text: str) -> bool:
+    try:
+        return resource_versions.parse(text) != 0
+    except ValueError:
+        return False
+
+
+async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, generated: bool) -> ObjectResult:
+    info, store, strategy = call.info, core.store, call.strategy
+    stored_as = strategy.stored_as(info)
+    stored = strategy.to_storage(info, obj)
+    meta = stored["metadata"]
+
+    def make(revision: int) -> bytes:
+        meta["resourceVersion"] = str(revision)
+        value = encode_object(stored_as, stored)
+        remember_size(value, meta)
+        return value
+
+    for attempt in range(_NAME_ATTEMPTS):
+        key = info.key(call.namespace, meta["name"])
+        if options.dry_run:
+            taken = store.staged(key)
+            if taken is None:
+                shown = core.view(info, encode_object(stored_as, stored))
+                return ObjectResult(201, info, shown, tuple(call.warnings))
+        else:
+            try:
+                staged = store.stage(key, make, expected=0)
+            except Mismatch as mismatch:
+                taken = mismatch.current
+            else:
+                value = await core.commit(staged)
+                return ObjectResult(201, info, core.view(info, value), tuple(call.warnings))
+        assert taken is not None, "a create only fails on an object that is there"
+        being_deleted = b'"deletionTimestamp":"' in taken.value
+        if not generated:
+            if not meta.get("generateName"):
+                raise errors.already_exists(info, meta["name"], being_deleted=being_deleted)
+            break
+        if attempt < _NAME_ATTEMPTS - 1:
+            meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
+    raise errors.no_unique_name(info, meta["name"], being_deleted=being_deleted)

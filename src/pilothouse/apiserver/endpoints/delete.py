@@ -1,0 +1,304 @@
+"""delete and deletecollection: preconditions, propagation, grace, finalizers.
+
+After apiserver's ``pkg/registry/rest/delete.go`` and ``pkg/registry/generic/registry/store.go`` (v0.36).
+"""
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints.get import list_objects, selection_of
+from pilothouse.apiserver.endpoints.update import read_stored, remove
+from pilothouse.apiserver.objects import (
+    Object,
+    encode_object,
+    format_seconds,
+    next_generation,
+    ordered_metadata,
+    parse_seconds,
+)
+from pilothouse.apiserver.options import DeleteOptions, check_numbers, read_delete_options
+from pilothouse.apiserver.serializers.bodies import JSON_TYPES, YAML_TYPES, check_size, read_document, read_text
+from pilothouse.apiserver.serializers.results import ListResult, ObjectResult, Result, StatusResult
+from pilothouse.machinery.times import add_seconds
+from pilothouse.storage import Mismatch, Record
+
+_ATTEMPTS = 5
+
+
+def read_options(call: Call) -> DeleteOptions:
+    """The options of a DELETE, from body or query."""
+    body = call.request.body
+    if body:
+        check_size(body)
+        content_type = call.content_type
+        if content_type in YAML_TYPES:
+            body = read_text(body, content_type, "DeleteOptions")[0]
+        elif content_type not in JSON_TYPES:
+            read_document(body, content_type, "DeleteOptions")
+    return read_delete_options(call.asked.query, body)
+
+
+async def delete(core: Core, call: Call) -> Result:
+    """DELETE of one object."""
+    options = await core.long_work.run(call.size, read_options, call)
+    info, strategy = call.info, call.strategy
+    if strategy.delete_warning and options.propagation_policy is None and options.orphan_dependents is None:
+        call.warnings.append(strategy.delete_warning)
+    value, gone = await delete_one(core, call, options)
+    code = 202 if not gone and options.orphan_dependents is False else 200
+    warnings = tuple(call.warnings)
+    if gone and not strategy.return_deleted_object:
+        meta = read_stored_meta(value)
+        details = {"name": call.name, "kind": info.resource, "uid": meta}
+        if info.group:
+            details = {"name": call.name, "group": info.group, "kind": info.resource, "uid": meta}
+        return StatusResult(code, msgspec.json.encode(errors.success(details)), warnings)
+    return ObjectResult(code, info, core.view(info, value), warnings)
+
+
+class _Uid(msgspec.Struct):
+    uid: str = ""
+
+
+class _WithUid(msgspec.Struct):
+    metadata: _Uid
+
+
+_read_uid = msgspec.json.Decoder(_WithUid).decode
+
+
+def read_stored_meta(value: bytes) -> str:
+    """The uid of a stored object."""
+    return _read_uid(value).metadata.uid
+
+
+async def delete_one(core: Core, call: Call, options: DeleteOptions) -> tuple[bytes, bool]:
+    """Delete, or begin to: the object as it now is (or last was), and whether it is gone."""
+    for _attempt in range(_ATTEMPTS):
+        record = core.store.staged(call.key)
+        if record is None:
+            raise errors.not_found(call.info, call.name)
+        obj = read_stored(core, call, record)
+        check_preconditions(call, obj, options)
+        write = Admission(
+            operation="DELETE",
+            info=call.info,
+            namespace=call.namespace,
+            name=call.name,
+            identity=call.identity,
+            old=obj,
+            dry_run=options.is_dry_run,
+            warnings=call.warnings,
+        )
+        admission = core.admission_of(call)
+        await admission.admit(write)
+        await admission.review(write)
+        try:
+            return await _delete(core, call, record, obj, options)
+        except Mismatch:
+            continue
+    raise errors.modified(call.info, call.name)
+
+
+def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None:
+    """Refuse when the object is not the one that the caller means."""
+    wanted = options.preconditions
+    if wanted is None:
+        return
+    meta = obj["metadata"]
+    for what, given, there in (
+        ("UID", wanted.uid, meta["uid"]),
+        ("ResourceVersion", wanted.resource_version, meta["resourceVersion"]),
+    ):
+        if given is None or given == there:
+            continue
+        if call.strategy.checks_delete_preconditions:
+            why = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {there}"
+            raise errors.conflict(call.info, call.name, why)
+        so = "deleted and then recreated" if what == "UID" else "modified"
+        raise _mismatch(
+            call,
+            f"the {what} in the precondition ({given}) does not match the {what} in record ({there}). The object might "
+            f"have been {so}",
+        )
+
+
+def _mismatch(call: Call, why: str) -> errors.StatusError:
+    """The 409 of a precondition. It names the kind where all others name the resource."""
+    info, group = call.info, call.strategy.error_group(call.info)
+    details = (
+        {"name": call.name, "group": group, "kind": info.kind} if group else {"name": call.name, "kind": info.kind}
+    )
+    kind = f"{info.kind}.{group}" if group else info.kind
+    return errors.StatusError(
+        409, "Conflict", f'Operation cannot be fulfilled on {kind} "{call.name}": {why}', details=details
+    )
+
+
+def wanted_finalizers(call: Call, obj: Object, options: DeleteOptions) -> list[str]:
+    """The finalizers after the deletion has been asked for; the garbage collector's two follow the propagation
+    policy."""
+    finalizers: list[str] = list(obj["metadata"].get("finalizers") or ())
+    if not call.strategy.garbage_collected:
+        return finalizers
+    policy = options.propagation_policy
+    if options.orphan_dependents is not None:
+        policy = "Orphan" if options.orphan_dependents else call.strategy.unorphaned
+    if policy is None:
+        for name in finalizers:
+            if name in ("orphan", "foregroundDeletion"):
+                return finalizers
+        policy = "Orphan" if call.strategy.orphans_by_default else "Background"
+    wanted = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}.get(policy, "")
+    kept = [name for name in finalizers if name not in ("orphan", "foregroundDeletion") or name == wanted]
+    if wanted and wanted not in kept:
+        kept.append(wanted)
+    return kept
+
+
+async def _delete(core: Core, call: Call, record: Record, obj: Object, options: DeleteOptions) -> tuple[bytes, bool]:
+    strategy, meta = call.strategy, obj["metadata"]
+    step = strategy.begin_delete(obj, core.time.now())
+    if step == "wait":
+        return record.value, False
+    grace: int | None = None
+    if step == "" and strategy.graceful:
+        grace, pending = _begin_grace(core, call, obj, options)
+        if pending:
+            return record.value, False
+    finalizers = list(meta["finalizers"]) if step == "mark only" else wanted_finalizers(call, obj, options)
+    if step == "" and grace is None:
+        if not finalizers:
+            if options.is_dry_run:
+                return record.value, True
+            return await remove(core, record), True
+        _mark_as_deleting(core, call, meta)
+    meta["finalizers"] = finalizers
+    goes = step == "" and not finalizers and not grace
+    marked = await _write(core, call, record, obj, options)
+    if not goes:
+        return marked.value, False
+    if options.is_dry_run:
+        return marked.value, True
+    # A pod that may go at once is first seen with a grace period of zero, then removed.
+    return await _remove_marked(core, call, marked), True
+
+
+async def _remove_marked(core: Core, call: Call, marked: Record) -> bytes:
+    """Who waits for the mark, a kubelet, may be quicker: then the pod is gone as was asked for, and that is no error.
+
+    ``ignoreNotFound`` in apiserver's generic/registry/store.go (v0.36; kubernetes/kubernetes#19403).
+    """
+    record = marked
+    for _attempt in range(_ATTEMPTS):
+        try:
+            return await remove(core, record)
+        except Mismatch as mismatch:
+            newest = mismatch.current
+            if newest is None or read_stored_meta(newest.value) != read_stored_meta(marked.value):
+                return marked.value
+            record = newest
+    raise errors.modified(call.info, call.name)
+
+
+def _begin_grace(core: Core, call: Call, obj: Object, options: DeleteOptions) -> tuple[int | None, bool]:
+    """Set or shorten the grace period (``rest.BeforeDelete``).
+
+    The period that counts from now on, None when there is nothing graceful left to do; and whether a deletion under
+    way goes on unchanged.
+    """
+    meta = obj["metadata"]
+    requested = options.grace_period_seconds
+    if requested is not None and requested < 0:
+        requested = 1
+    if not meta.get("deletionTimestamp"):
+        grace = call.strategy.grace_period(obj, requested)
+        meta["deletionTimestamp"] = core.time.after(grace)
+        meta["deletionGracePeriodSeconds"] = grace
+        if meta.get("generation"):
+            meta["generation"] = next_generation(meta)
+        return grace, False
+    current: int = meta.get("deletionGracePeriodSeconds") or 0
+    if not current:
+        return None, False
+    if requested is None or requested >= current:
+        return current, True
+    # The old deadline less the old period is when the deletion began; the new period counts from there too, but ends no
+    # earlier than now.
+    began = add_seconds(parse_seconds(meta["deletionTimestamp"]), -current)
+    deadline = add_seconds(began, requested)
+    meta["deletionTimestamp"] = format_seconds(max(deadline, core.env.now()))
+    meta["deletionGracePeriodSeconds"] = requested
+    return requested, False
+
+
+def _mark_as_deleting(core: Core, call: Call, meta: Object) -> None:
+    """Without grace, an object whose finalizers keep it is marked as of now."""
+    now = core.time.now()
+    if not meta.get("deletionTimestamp") and meta.get("generation") and call.strategy.raises_generation_on_delete:
+        meta["generation"] = next_generation(meta)
+    if not meta.get("deletionTimestamp") or meta["deletionTimestamp"] > now:
+        meta["deletionTimestamp"] = now
+    meta["deletionGracePeriodSeconds"] = 0
+
+
+async def _write(core: Core, call: Call, record: Record, obj: Object, options: DeleteOptions) -> Record:
+    """Store what has become of the object; the same record when nothing has."""
+    meta = obj["metadata"] = ordered_metadata(obj["metadata"])
+    if obj == read_stored(core, call, record):
+        return record
+    if options.is_dry_run:
+        return Record(record.key, encode_object(call.info, obj), record.revision, record.created)
+    strategy = call.strategy
+    stored, stored_as = strategy.to_storage(call.info, obj), strategy.stored_as(call.info)
+    meta = stored["metadata"]
+
+    def make(revision: int) -> bytes:
+        meta["resourceVersion"] = str(revision)
+        return encode_object(stored_as, stored)
+
+    staged = core.store.stage(record.key, make, expected=record.revision)
+    await core.commit(staged)
+    assert staged.record is not None, "an update leaves a record"
+    return staged.record
+
+
+async def delete_collection(core: Core, call: Call) -> Result:
+    """DELETE of a collection: each selected object by the rules of a single delete."""
+    check_numbers(call.asked.query)
+    selection_of(core, call)  # upstream reads the selectors first
+    options = await core.long_work.run(call.size, read_options, call)
+    page = await list_objects(core, call)
+    assert isinstance(page, ListResult), "a list answers a list"
+    deleted: list[bytes] = []
+    for value in page.values:
+        name, namespace = _place_of(value)
+        one = Call(call.request, call.asked, call.info, call.strategy, call.identity, namespace, name)
+        # What is answered is the list as it was read (apiserver pkg/registry/generic/registry/store.go, v0.36).
+        deleted.append(value)
+        try:
+            await delete_one(core, one, options)
+        except errors.StatusError as error:
+            if error.code != 404:
+                raise
+    return ListResult(call.info, deleted, page.revision, page.continue_, page.remaining, tuple(call.warnings))
+
+
+class _Place(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+class _Placed(msgspec.Struct):
+    metadata: _Place
+
+
+_read_place = msgspec.json.Decoder(_Placed).decode
+
+
+def _place_of(value: bytes) -> tuple[str, str]:
+    place = _read_place(value).metadata
+    return place.name, place.namespace

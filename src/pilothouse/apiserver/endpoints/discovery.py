@@ -1,0 +1,280 @@
+"""Discovery: aggregated discovery v2 and the older documents per group.
+
+Functions over a ``ResourceTable``; ``Discovery`` keeps what it made until the table changes. Shapes and order are those
+of kube-apiserver v1.36.2.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.resources import ResourceInfo, ResourceTable, Subresource
+from pilothouse.apiserver.serializers import negotiation
+from pilothouse.apiserver.serializers.json import JSON_HEADERS
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.serializers import protobuf
+
+
+_encode = msgspec.json.Encoder().encode
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_STORED_AS = {
+    ("autoscaling", "HorizontalPodAutoscaler"): "autoscaling/v2/HorizontalPodAutoscaler",
+    ("events.k8s.io", "Event"): "/v1/Event",
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): "apiextensions.k8s.io/v1beta1/CustomResourceDefinition",
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): (
+        "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"
+    ),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): (
+        "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicyBinding"
+    ),
+}
+"""Kinds that v1.36 stores in another version than the one they are shown in."""
+_VERBS_OF_CUSTOM = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+_VERBS_OF_GOING = ("delete", "deletecollection", "get", "list", "watch")
+_VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?$")
+
+
+def version_rank(version: str) -> tuple[Any, ...]:
+    """Sorts versions as Kubernetes does: GA before beta before alpha, then the higher one, then all else by name."""
+    match = _VERSION.match(version)
+    if match is None:
+        return (1, version)
+    major, stage, minor = match.groups()
+    return (0, {None: 0, "beta": 1, "alpha": 2}[stage], -int(major), -int(minor or 0))
+
+
+def storage_version_hash(group: str, version: str, kind: str) -> str:
+    """Changes when the version in which a kind is stored does."""
+    text = f"{group}/{version}/{kind}"
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
+
+
+def _stored_hash(info: ResourceInfo) -> str:
+    if "get" not in info.verbs or info.resource == "componentstatuses":
+        return ""
+    if info.custom is not None:
+        version = getattr(info.custom, "storage_version", "") or info.version
+        return storage_version_hash(info.group, version, info.kind)
+    group, version, kind = _STORED_AS.get((info.group, info.kind), f"{info.group}/{info.version}/{info.kind}").split(
+        "/"
+    )
+    return storage_version_hash(group, version, kind)
+
+
+def groups(table: Iterable[ResourceInfo]) -> dict[str, dict[str, list[ResourceInfo]]]:
+    """Group → version → resources. Built-in groups keep the table's order; custom ones follow by name."""
+    built_in: dict[str, dict[str, list[ResourceInfo]]] = {}
+    custom: dict[str, dict[str, list[ResourceInfo]]] = {}
+    for info in table:
+        known = custom if info.custom is not None and info.group not in built_in else built_in
+        known.setdefault(info.group, {}).setdefault(info.version, []).append(info)
+    found = dict(built_in)
+    for group in sorted(custom):
+        versions = custom[group]
+        found[group] = {
+            version: sorted(versions[version], key=lambda info: info.resource)
+            for version in sorted(versions, key=version_rank)
+        }
+    return found
+
+
+def _verbs(info: ResourceInfo) -> list[str]:
+    """The verbs as listed: those of a custom resource in apiextensions-apiserver's order, fewer while it goes."""
+    if info.custom is None:
+        return list(info.verbs)
+    return list(_VERBS_OF_GOING if info.custom.terminating else _VERBS_OF_CUSTOM)
+
+
+def _subresources(info: ResourceInfo) -> list[tuple[str, Subresource]]:
+    """Built-in ones by name; a custom resource's status before its scale."""
+    if info.custom is not None:
+        return list(info.subresources.items())
+    return sorted(info.subresources.items())
+
+
+def _aggregated_entry(info: ResourceInfo) -> dict[str, Any]:
+    # Built-in entries leave group and version empty where they are the document's own, custom ones carry them.
+    own = (info.group, info.version) if info.custom is not None else ("", "")
+    entry: dict[str, Any] = {
+        "resource": info.resource,
+        "responseKind": {"group": own[0], "version": own[1], "kind": info.kind},
+        "scope": "Namespaced" if info.namespaced else "Cluster",
+        "singularResource": info.singular,
+        "verbs": _verbs(info),
+    }
+    if info.short_names:
+        entry["shortNames"] = list(info.short_names)
+    if info.categories:
+        entry["categories"] = list(info.categories)
+    if info.subresources:
+        entry["subresources"] = [
+            {
+                "subresource": name,
+                "responseKind": {"group": sub.group or own[0], "version": sub.version or own[1], "kind": sub.kind},
+                "verbs": list(sub.verbs),
+            }
+            for name, sub in _subresources(info)
+        ]
+    return entry
+
+
+def aggregated(table: Iterable[ResourceInfo], *, core: bool) -> dict[str, Any]:
+    """The document of ``/api`` (``core``) or ``/apis``."""
+    items = []
+    for group, versions in groups(table).items():
+        if (group == "") != core:
+            continue
+        items.append(
+            {
+                "metadata": {"name": group} if group else {},
+                "versions": [
+                    {
+                        "version": version,
+                        "resources": [_aggregated_entry(info) for info in infos],
+                        "freshness": "Current",
+                    }
+                    for version, infos in versions.items()
+                ],
+            }
+        )
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": items,
+    }
+
+
+def resource_list(group: str, version: str, infos: Iterable[ResourceInfo]) -> dict[str, Any]:
+    """``APIResourceList`` of one group and version."""
+    entries: list[dict[str, Any]] = []
+    for info in infos:
+        entry: dict[str, Any] = {
+            "name": info.resource,
+            "singularName": info.singular,
+            "namespaced": info.namespaced,
+            "kind": info.kind,
+            "verbs": _verbs(info),
+        }
+        if info.short_names:
+            entry["shortNames"] = list(info.short_names)
+        if info.categories:
+            entry["categories"] = list(info.categories)
+        if stored := _stored_hash(info):
+            entry["storageVersionHash"] = stored
+        entries.append(entry)
+        for name, sub in _subresources(info):
+            entry = {"name": f"{info.resource}/{name}", "singularName": "", "namespaced": info.namespaced}
+            if sub.group or sub.version:
+                entry["group"] = sub.group
+                entry["version"] = sub.version
+            entry["kind"] = sub.kind
+            entry["verbs"] = list(sub.verbs)
+            entries.append(entry)
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": entries,
+    }
+
+
+def group_entry(group: str, versions: Iterable[str]) -> dict[str, Any]:
+    """One group of ``APIGroupList``."""
+    listed = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": listed, "preferredVersion": listed[0]}
+
+
+class Discovery:
+    """Answers ``/api``, ``/apis`` and what is directly below them."""
+
+    def __init__(self, table: ResourceTable, address: str) -> None:
+        self._table = table
+        self._address = address
+        self._generation = -1
+        self._groups: dict[str, dict[str, list[ResourceInfo]]] = {}
+        self._aggregated: dict[bool, tuple[bytes, str]] = {}
+
+    def answer(self, request: Request, path: str) -> Response | None:
+        """The response for a path, or None if it is not discovery's.
+
+        An unknown group is 404 in plain text, and so is an unknown version of a group of custom resources.
+        """
+        parts = [part for part in path.split("/") if part]
+        if not parts or parts[0] not in ("api", "apis") or len(parts) > 1 + (parts[0] == "apis") + 1:
+            return None
+        if request.method != "GET":
+            raise errors.method_not_allowed()
+        self._refresh()
+        core = parts[0] == "api"
+        if len(parts) == 1:
+            return self._root(request, core=core)
+        if core:
+            if parts[1] not in self._groups[""]:
+                raise errors.no_such_resource()
+            return _shown(request, resource_list("", parts[1], self._groups[""][parts[1]]))
+        versions = self._groups.get(parts[1])
+        if versions is None or not parts[1]:
+            raise errors.PlainNotFound
+        if len(parts) == 2:
+            return _shown(request, {"kind": "APIGroup", "apiVersion": "v1", **group_entry(parts[1], versions)})
+        if parts[2] not in versions:
+            raise errors.no_such_resource() if self._table.is_built_in(parts[1]) else errors.PlainNotFound
+        return _shown(request, resource_list(parts[1], parts[2], versions[parts[2]]))
+
+    def _refresh(self) -> None:
+        if self._generation != self._table.generation:
+            self._generation = self._table.generation
+            self._groups = groups(self._table)
+            self._aggregated.clear()
+
+    def _root(self, request: Request, *, core: bool) -> Response:
+        for clause in negotiation.parse_accept(request.headers.get("accept", "")):
+            if clause.parameter("as") == "APIGroupDiscoveryList":
+                if clause.media == negotiation.JSON and clause.parameter("v") == "v2":
+                    return self._aggregated_root(request, core=core)
+                continue
+            break
+        if core:
+            document: dict[str, Any] = {
+                "kind": "APIVersions",
+                "versions": list(self._groups[""]),
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address}],
+            }
+        else:
+            listed = [group_entry(group, versions) for group, versions in self._groups.items() if group]
+            document = {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
+        return _shown(request, document)
+
+    def _aggregated_root(self, request: Request, *, core: bool) -> Response:
+        made = self._aggregated.get(core)
+        if made is None:
+            body = _encode(aggregated(self._table, core=core))
+            made = self._aggregated[core] = body, f'"{hashlib.sha512(body).hexdigest().upper()}"'
+        body, etag = made
+        headers = {"etag": etag, "vary": "Accept", "cache-control": "public"}
+        if request.headers.get("if-none-match", "") == etag:
+            return Response(304, headers)
+        return Response(200, {**headers, "content-type": AGGREGATED}, body)
+
+
+def _shown(request: Request, document: dict[str, Any]) -> Response:
+    """A legacy document as JSON or, for callers who insist, protobuf."""
+    try:
+        choice = negotiation.choose(request.headers.get("accept", ""), protobuf=True, table=False)
+    except negotiation.NotAcceptable as error:
+        raise StatusError(406, "NotAcceptable", str(error), details={}) from None
+    if choice.media == negotiation.PROTOBUF and not choice.transform:
+        body = protobuf.encode_object({"apiVersion": "v1", **document})
+        return Response(200, {**JSON_HEADERS, "content-type": negotiation.PROTOBUF}, body)
+    return Response(200, JSON_HEADERS, _encode(document))

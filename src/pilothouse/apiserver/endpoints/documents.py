@@ -1,0 +1,136 @@
+"""Paths that are not resources: discovery, OpenAPI, health, version, metrics, the issuer's keys.
+
+``ApiServer`` hands requests for paths that are no resources to ``Documents.answer`` once they are authorised. A server
+with a ``HandlerChain`` issues tokens too, and then has the issuer's documents as well.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.endpoints.discovery import Discovery
+from pilothouse.apiserver.endpoints.healthz import Health
+from pilothouse.apiserver.endpoints.metrics import RequestMetrics
+from pilothouse.apiserver.endpoints.version import version_response
+from pilothouse.apiserver.errors import PlainNotFound
+from pilothouse.apiserver.request_info import RequestInfo
+from pilothouse.apiserver.resources import ResourceTable
+from pilothouse.apiserver.serializers.json import JSON_HEADERS
+from pilothouse.env.lazy import lazy_imports
+
+if TYPE_CHECKING:
+    from pilothouse.apiserver.openapi.documents import OpenApi
+
+with lazy_imports():
+    from pilothouse.apiserver.openapi import documents as openapi
+
+
+_PATHS = (
+    "/",
+    "/api",
+    "/apis",
+    "/apis/",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/metrics/slis",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/readyz",
+    "/version",
+)
+_OPENAPI = "/openapi/"
+_ISSUER = "/.well-known/openid-configuration"
+_KEYS = "/openid/v1/jwks"
+_FOR_AN_HOUR = "public, max-age=3600"
+_WITH_HEAD = ("", "/metrics", "/metrics/slis")
+
+
+class TokenIssuer(Protocol):
+    """What a token issuer says of itself (``service_account_tokens``, which is not imported for its weight)."""
+
+    def discovery(self, address: str) -> dict[str, Any]:
+        """The OpenID provider configuration."""
+        ...
+
+    def key_set(self) -> dict[str, Any]:
+        """The public keys as a JSON web key set."""
+        ...
+
+
+class Documents:
+    """The paths of one server that are no resources. ``address`` is where callers reach it (``host:port``)."""
+
+    def __init__(
+        self,
+        table: ResourceTable,
+        *,
+        address: str,
+        health: Health | None = None,
+        metrics: RequestMetrics | None = None,
+        tokens: TokenIssuer | None = None,
+    ) -> None:
+        self._table = table
+        self._address = address
+        self._health = health or Health()
+        self._metrics = metrics or RequestMetrics()
+        self._tokens = tokens
+        self._discovery = Discovery(table, address)
+        self._openapi: OpenApi | None = None
+
+    def answer(self, request: Request, info: RequestInfo) -> Response:
+        """The document at a path. Raises ``PlainNotFound`` where there is none, ``StatusError`` 405 and 406."""
+        path = info.path
+        response = (
+            self._discovery.answer(request, path)
+            or self._health.answer(path, info.query)
+            or (self._described().answer(request, path, info.query) if path.startswith(_OPENAPI) else None)
+        )
+        if response is not None:
+            return response
+        make = self._find(path.rstrip("/"))
+        # Of these, only what is not about the API itself has a head alone (go-restful knows no HEAD, Go's mux does).
+        if request.method != "GET" and (request.method != "HEAD" or path.rstrip("/") not in _WITH_HEAD):
+            raise errors.method_not_allowed()
+        return make()
+
+    def _described(self) -> "OpenApi":
+        if self._openapi is None:
+            self._openapi = openapi.OpenApi(self._table)
+        return self._openapi
+
+    def _find(self, path: str) -> Callable[[], Response]:
+        match path:
+            case "/version":
+                return version_response
+            case "/metrics" | "/metrics/slis":
+                return self._metrics.response
+            case "":
+                return self._index
+        if self._tokens is not None and path in (_ISSUER, _KEYS):
+            return self._issuer if path == _ISSUER else self._keys
+        raise PlainNotFound
+
+    def _issuer(self) -> Response:
+        assert self._tokens is not None, "only a server that issues tokens has this path"
+        headers = {"content-type": "application/json", "cache-control": _FOR_AN_HOUR}
+        return Response(200, headers, msgspec.json.encode(self._tokens.discovery(self._address)))
+
+    def _keys(self) -> Response:
+        assert self._tokens is not None, "only a server that issues tokens has this path"
+        headers = {"content-type": "application/jwk-set+json", "cache-control": _FOR_AN_HOUR}
+        return Response(200, headers, msgspec.json.encode(self._tokens.key_set()))
+
+    def _index(self) -> Response:
+        paths = {*_PATHS, *((_ISSUER, _KEYS) if self._tokens is not None else ())}
+        for info in self._table:
+            if info.group:
+                paths |= {f"/apis/{info.group}", f"/apis/{info.group}/{info.version}"}
+            else:
+                paths.add(f"/api/{info.version}")
+        body = msgspec.json.encode({"paths": sorted(paths)})
+        return Response(200, JSON_HEADERS, msgspec.json.format(body, indent=2))

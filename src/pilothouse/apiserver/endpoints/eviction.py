@@ -1,0 +1,366 @@
+"""pods/eviction: deletes a pod if its disruption budgets allow it.
+
+After kubernetes' ``pkg/registry/core/pod/storage/eviction.go`` (v1.36). The disruption controller keeps a budget's
+status; an eviction takes one of its ``disruptionsAllowed`` and notes the pod in ``disruptedPods``, so that the
+controller does not count it as healthy until it sees it gone.
+"""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.meta import LabelSelector
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints.create import created_part
+from pilothouse.apiserver.endpoints.delete import check_preconditions, delete_one
+from pilothouse.apiserver.endpoints.request_objects import read_built_in
+from pilothouse.apiserver.endpoints.update import change, read_stored
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.objects import Object, decode
+from pilothouse.apiserver.options import (
+    NO_OPTIONS,
+    DeleteOptions,
+    Preconditions,
+    read_delete_options,
+    read_write_options,
+)
+from pilothouse.apiserver.request_info import NO_QUERY
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.serializers.bodies import check_size, read_document
+from pilothouse.apiserver.serializers.results import StatusResult
+from pilothouse.machinery.labels import SelectorError, selector_from
+
+GROUP = "policy"
+MAX_DISRUPTED_PODS = 2000
+_ATTEMPTS = 20
+_PAUSE_SECONDS = 0.5
+_TRY_AGAIN_SECONDS = 10
+_VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
+_SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+_SERVER = Identity("system:apiserver", ("system:masters",))
+"""Who writes the budget: as upstream, the server's own client."""
+
+
+async def evict(core: Core, call: Call) -> StatusResult:
+    """POST of pods/NAME/eviction."""
+    sent = await core.long_work.run(call.size, _read, call)
+    write = created_part(call, sent)
+    await core.admission.admit(write)
+    if sent["metadata"].get("name") != call.name:
+        raise errors.bad_request("name in URL does not match name in Eviction object")
+    options = _delete_options(call, sent)
+    await core.admission.review(write)
+    # From here on the pod's metadata and status are written, as through pods/status.
+    asked = msgspec.structs.replace(call.asked, subresource="status", query=NO_QUERY)
+    one = msgspec.structs.replace(call, asked=asked, admitted=True)
+    pod = _pod(core, one)
+    attempts = 1 if _revision(options) else _ATTEMPTS
+    for attempt in range(attempts):
+        if not _needs_no_budget(pod):
+            break
+        conditional = options
+        if _insists_on_state(pod) and not _revision(options):
+            conditional = _with_revision(options, pod)
+        try:
+            await _mark_and_delete(core, one, conditional)
+        except StatusError as error:
+            if error.code != 409 or attempt == attempts - 1:
+                raise
+            await asyncio.sleep(_PAUSE_SECONDS)
+            pod = _pod(core, one)
+            continue
+        return _evicted(one)
+    await _evict_within_budget(core, one, pod, options)
+    return _evicted(one)
+
+
+def _evicted(call: Call) -> StatusResult:
+    return StatusResult(201, msgspec.json.encode(errors.success(code=201)), tuple(call.warnings))
+
+
+async def _evict_within_budget(core: Core, call: Call, pod: Object, options: DeleteOptions) -> None:
+    budgets = _budgets(core, call, pod)
+    if len(budgets) > 1:
+        raise errors.plain(_SEVERAL)
+    if not budgets:
+        await _mark_and_delete(core, call, options)
+        return
+    info, budget = budgets[0]
+    name: str = budget["metadata"]["name"]
+    if not _is_ready(pod) and _lets_unhealthy_go(budget):
+        try:
+            await _mark_and_delete(core, call, _with_revision(options, pod))
+        except StatusError as error:
+            if error.code == 409 and not _revision(options):
+                # The pod has changed meanwhile and may be healthy now.
+                raise _still_processed(name) from None
+            raise
+        return
+    await _charge(core, call, info, name, options)
+    await _mark_and_delete(core, call, options)
+
+
+# What was asked
+
+
+def _read(call: Call) -> Object:
+    body = call.request.body
+    check_size(body)
+    document = read_document(body, call.content_type, "Eviction")
+    if document.get("apiVersion") == "policy/v1beta1" and document.get("kind") == "Eviction":
+        # kubectl before v1.22 and drains of that age; the two versions have the same fields.
+        document["apiVersion"] = "policy/v1"
+        headers = {**call.request.headers, "content-type": "application/json"}
+        request = msgspec.structs.replace(call.request, headers=headers, body=msgspec.json.encode(document))
+        call = msgspec.structs.replace(call, request=request)
+    options = read_write_options(call.asked.query, "CreateOptions")
+    sent = read_built_in(call, options, call.info, GROUP, "v1", "Eviction")
+    return {**sent, "kind": "Eviction", "apiVersion": "policy/v1", "metadata": sent.get("metadata") or {}}
+
+
+def _delete_options(call: Call, sent: Object) -> DeleteOptions:
+    """The options of the deletion; a dry run may be asked for in the query, in the body, or in both alike."""
+    own = sent.get("deleteOptions")
+    wanted = call.asked.query.get("dryRun")
+    if own is None:
+        return DeleteOptions(dry_run=wanted)
+    options = read_delete_options(NO_QUERY, msgspec.json.encode(own))
+    if not options.dry_run:
+        options.dry_run = wanted
+    elif wanted and wanted != options.dry_run:
+        raise errors.plain(
+            f"Non-matching dry-run options in request and content: [{' '.join(wanted)}] and "
+            f"[{' '.join(options.dry_run)}]"
+        )
+    return options
+
+
+def _revision(options: DeleteOptions) -> str:
+    found = options.preconditions
+    return (found.resource_version or "") if found is not None else ""
+
+
+def _with_revision(options: DeleteOptions, pod: Object) -> DeleteOptions:
+    """The same deletion, of the pod as it was seen."""
+    known = options.preconditions or Preconditions()
+    seen = msgspec.structs.replace(known, resource_version=pod["metadata"]["resourceVersion"])
+    return msgspec.structs.replace(options, preconditions=seen)
+
+
+# The pod
+
+
+def _pod(core: Core, call: Call) -> Object:
+    record = core.store.staged(call.key)
+    if record is None:
+        raise errors.not_found(call.info, call.name)
+    return read_stored(core, call, record)
+
+
+def _phase(pod: Object) -> str:
+    phase: str = (pod.get("status") or {}).get("phase") or ""
+    return phase
+
+
+def _needs_no_budget(pod: Object) -> bool:
+    """Whether the disruption is there already (or no service yet to disrupt)."""
+    return _phase(pod) in ("Pending", "Succeeded", "Failed") or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _insists_on_state(pod: Object) -> bool:
+    """Whether the pod could become one that needs a budget: then only the pod as it was seen may go."""
+    return _phase(pod) not in ("Succeeded", "Failed") and not pod["metadata"].get("deletionTimestamp")
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
+
+
+async def _mark_and_delete(core: Core, call: Call, options: DeleteOptions) -> None:
+    """Note on the pod why it goes, then delete it, with what the options demand holding for both."""
+    if not options.is_dry_run:
+
+        def marked(pod: Object) -> Object:
+            _check(call, pod, options)
+            _add_target(pod, core.time.now())
+            return pod
+
+        result = await change(core, call, marked, NO_OPTIONS, tracked=False)
+        if _revision(options):
+            options = _with_revision(options, decode(result.value))
+    await delete_one(core, call, options)
+
+
+def _check(call: Call, pod: Object, options: DeleteOptions) -> None:
+    """The preconditions, in the words of an update: a DELETE names the kind, this the resource."""
+    try:
+        check_preconditions(call, pod, options)
+    except StatusError as error:
+        raise errors.conflict(call.info, call.name, error.message.partition('": ')[2]) from None
+
+
+def _add_target(pod: Object, now: str) -> None:
+    _put_condition(
+        pod.setdefault("status", {}),
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": now,
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        },
+    )
+
+
+def _put_condition(status: Object, new: Object) -> None:
+    """Put a condition in the place of the one of its type, or at the end. Its time changes with its status only."""
+    conditions: list[Any] = list(status.get("conditions") or ())
+    for position, old in enumerate(conditions):
+        if old.get("type") == new["type"]:
+            if old.get("status") == new["status"]:
+                new["lastTransitionTime"] = old.get("lastTransitionTime")
+            conditions[position] = new
+            break
+    else:
+        conditions.append(new)
+    status["conditions"] = conditions
+
+
+# The budget
+
+
+def _budgets(core: Core, call: Call, pod: Object) -> list[tuple[ResourceInfo, Object]]:
+    """The budgets of the namespace that select the pod."""
+    info = core.table.find(GROUP, "v1", "poddisruptionbudgets")
+    assert info is not None, "disruption budgets are built in"
+    labels = pod["metadata"].get("labels") or {}
+    found = []
+    for record in core.store.list(info.list_prefix(call.namespace)).records:
+        budget = decode(record.value)
+        selector = (budget.get("spec") or {}).get("selector")
+        if selector is None:
+            continue
+        try:
+            matches = selector_from(msgspec.convert(selector, LabelSelector)).matches(labels)
+        except (SelectorError, msgspec.ValidationError):
+            # One that nobody can read guards nothing; the disruption controller reports it.
+            continue
+        if matches:
+            found.append((info, budget))
+    return found
+
+
+def _lets_unhealthy_go(budget: Object) -> bool:
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    desired = status.get("desiredHealthy") or 0
+    return desired > 0 and (status.get("currentHealthy") or 0) >= desired
+
+
+async def _charge(core: Core, call: Call, info: ResourceInfo, name: str, options: DeleteOptions) -> None:
+    """Take one disruption out of the budget."""
+    asked = msgspec.structs.replace(
+        call.asked,
+        group=GROUP,
+        resource=info.resource,
+        name=name,
+        info=info,
+        subresource="status",
+        sub=info.subresources["status"],
+    )
+    own = Call(call.request, asked, info, core.strategy(info), _SERVER, call.namespace, name, [])
+
+    def charged(budget: Object) -> Object:
+        _take_one(info, budget, call.name, core.time.now())
+        return budget
+
+    for attempt in range(_ATTEMPTS):
+        record = core.store.staged(own.key)
+        if record is None:
+            raise errors.not_found(info, name)
+        if options.is_dry_run:
+            charged(read_stored(core, own, record))
+            return
+        try:
+            await change(core, own, charged, NO_OPTIONS)
+        except StatusError as error:
+            if error.code != 409:
+                raise
+            if attempt == _ATTEMPTS - 1:
+                raise errors.timeout(f'couldn\'t update PodDisruptionBudget "{name}" due to conflicts') from None
+            await asyncio.sleep(_PAUSE_SECONDS)
+        else:
+            return
+
+
+def _take_one(info: ResourceInfo, budget: Object, pod: str, now: str) -> None:
+    meta, status = budget["metadata"], budget.setdefault("status", {})
+    name: str = meta["name"]
+    if (status.get("observedGeneration") or 0) < (meta.get("generation") or 0):
+        raise _still_processed(name)
+    allowed = status.get("disruptionsAllowed") or 0
+    if allowed < 0:
+        raise _forbidden(name, "pdb disruptions allowed is negative")
+    disrupted: Object = dict(status.get("disruptedPods") or {})
+    if len(disrupted) > MAX_DISRUPTED_PODS:
+        raise _forbidden(name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller")
+    if not allowed:
+        raise _too_many_requests(name, _why_not(name, status), 0)
+    status["disruptionsAllowed"] = allowed - 1
+    if allowed == 1:
+        _set_insufficient(status, meta.get("generation") or 0, now)
+    disrupted[pod] = now
+    status["disruptedPods"] = disrupted
+
+
+def _why_not(name: str, status: Object) -> str:
+    condition: Object = next(
+        (found for found in status.get("conditions") or () if found.get("type") == "DisruptionAllowed"), {}
+    )
+    reason, message = condition.get("reason") or "", condition.get("message") or ""
+    current, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
+    if reason == "SyncFailed":
+        return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
+    if current <= desired:
+        return f"The disruption budget {name} needs {desired} healthy pods and has {current} currently"
+    detail = f"The disruption budget {name} does not allow evicting pods currently"
+    return f"{detail} ({reason}): {message}" if reason else f"{detail}: {message}" if message else detail
+
+
+def _set_insufficient(status: Object, generation: int, now: str) -> None:
+    _put_condition(
+        status,
+        {
+            "type": "DisruptionAllowed",
+            "status": "False",
+            "observedGeneration": generation,
+            "lastTransitionTime": now,
+            "reason": "InsufficientPods",
+            "message": "",
+        },
+    )
+
+
+def _too_many_requests(name: str, why: str, retry_after: int) -> StatusError:
+    details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": why}]}
+    if retry_after:
+        details["retryAfterSeconds"] = retry_after
+    return StatusError(429, "TooManyRequests", _VIOLATES, details=details)
+
+
+def _still_processed(name: str) -> StatusError:
+    why = f"The disruption budget {name} is still being processed by the server."
+    return _too_many_requests(name, why, _TRY_AGAIN_SECONDS)
+
+
+def _forbidden(name: str, why: str) -> StatusError:
+    # The resource is written in the singular upstream.
+    details = {"name": name, "group": GROUP, "kind": "poddisruptionbudget"}
+    return StatusError(403, "Forbidden", f'poddisruptionbudget.policy "{name}" is forbidden: {why}', details=details)

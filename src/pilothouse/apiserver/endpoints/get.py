@@ -1,0 +1,228 @@
+"""get and list, with paging, selectors and upstream's rules about resource versions."""
+
+import asyncio
+import base64
+
+import msgspec
+
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.options import ListOptions, check_numbers, read_list_options
+from pilothouse.apiserver.registry.generic.selection_predicate import Selection, read_selection
+from pilothouse.apiserver.serializers.results import ListResult, ObjectResult
+from pilothouse.machinery import resource_versions
+from pilothouse.machinery.structs import Int64
+from pilothouse.storage import Compacted, Record
+
+FUTURE_WAIT_SECONDS = 3.0
+_CONTINUE_VERSION = "meta.k8s.io/v1"
+_TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
+_TOO_OLD_CONTINUE = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+async def get(core: Core, call: Call) -> ObjectResult:
+    """One object, not older than the resource version asked for."""
+    wanted = call.asked.query.first("resourceVersion")
+    if wanted and wanted != "0":
+        await wait_for(core, parse_revision(wanted, cached=call.info.resource != "events"))
+    record = core.store.get(call.key)
+    if record is None:
+        raise errors.not_found(call.info, call.name)
+    return ObjectResult(200, call.info, core.view(call.info, record.value))
+
+
+def parse_revision(text: str, *, cached: bool = True) -> int:
+    """A resource version in a get or watch; raises the plain 500 that upstream answers."""
+    try:
+        return resource_versions.parse(text)
+    except ValueError as error:
+        why = f'resourceVersion: Invalid value: "{text}": {error}'
+    if not cached:
+        # Nobody keeps a cache of them, and the storage says it in its own way (apiserver pkg/storage/etcd3, v0.36).
+        raise errors.bad_request(f"invalid resource version: {why}")
+    raise errors.plain(why)
+
+
+async def wait_for(core: Core, revision: int) -> None:
+    """Wait a little for a revision that is still to come; raises the 504 that clients retry."""
+    if revision <= core.store.revision:
+        return
+    try:
+        async with asyncio.timeout(FUTURE_WAIT_SECONDS):
+            await core.store.reached(revision)
+    except TimeoutError:
+        raise errors.too_large_resource_version(revision, core.store.revision) from None
+
+
+def selection_of(core: Core, call: Call) -> Selection:
+    """The selectors of a list, watch or deletecollection."""
+    strategy = call.strategy
+    selection = read_selection(call.info, call.asked.query, strategy.fields, strategy.unsupported_field)
+    name = call.asked.name
+    if not name or selection.name == name:
+        return selection
+    if selection.by_fields:
+        raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
+    # The deprecated watch/ prefix names its object in the path (apiserver pkg/endpoints/handlers/get.go, v0.36).
+    return selection.of_name(name)
+
+
+async def list_objects(core: Core, call: Call) -> ListResult:
+    """A page of objects in key order, or all of them."""
+    check_numbers(call.asked.query)
+    selection = selection_of(core, call)
+    options = read_list_options(call.asked.query, watch=False)
+    # A field selector may fix the namespace (apiserver pkg/registry/generic/registry/store.go, ListPredicate, v1.36).
+    namespace = call.namespace or (call.info.namespaced and selection.exact("metadata.namespace")) or ""
+    prefix = call.info.list_prefix(namespace)
+    after, revision = await _start(core, options, prefix, single=_is_single(call, selection))
+    info, store = call.info, core.store
+    if options.resource_version == "0" and info.resource != "events":
+        # The cache answers, and pays no heed to a limit then (pkg/storage/cacher/cacher.go, computeListLimit).
+        options = msgspec.structs.replace(options, limit=0)
+    limit = options.limit
+    if selection.empty:
+        try:
+            page = store.list(prefix, after=after, limit=limit, revision=revision)
+        except Compacted as gone:
+            raise _expired(core, options, after, prefix) from gone
+        records, more, remaining = page.records, page.more, page.remaining if page.more else None
+        revision = page.revision
+    else:
+        records, more, revision = _select(core, call, selection, options, prefix, after, revision)
+        remaining = None
+    continue_ = ""
+    if more:
+        continue_ = encode_token(revision, records[-1].key[len(prefix) :])
+    head = info.head
+    values = [record.value for record in records]
+    if values and (info.custom is not None or not values[0].startswith(head)):
+        values = [core.view(info, value) for value in values]
+    return ListResult(info, values, revision, continue_, remaining, tuple(call.warnings))
+
+
+def _is_single(call: Call, selection: Selection) -> bool:
+    """Whether at most one object can be meant. In all namespaces there can be several of one name."""
+    return bool(selection.name) and bool(call.namespace or not call.info.namespaced)
+
+
+def _select(
+    core: Core, call: Call, selection: Selection, options: ListOptions, prefix: str, after: str, revision: int
+) -> tuple[list[Record], bool, int]:
+    """The selected records beyond ``after``, at most the limit; whether there are more; the revision they are of."""
+    store, reader, info = core.store, call.strategy.attributes, call.info
+    limit = options.limit
+    now = not revision or revision == store.revision
+    records: list[Record]
+    if now and (keys := keys_selected(core, call, selection)) is not None:
+        found = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
+        records, revision = ([record for record in found if record.key > after] if after else found), store.revision
+    else:
+        try:
+            page = store.list(prefix, after=after, revision=revision)
+        except Compacted as gone:
+            raise _expired(core, options, after, prefix) from gone
+        records, revision = page.records, page.revision
+    attributes_of = core.attributes.of
+    resource = info.prefix
+    selected: list[Record] = []
+    for record in records:
+        attributes = attributes_of(resource, reader, record) if now else reader.read(record.value)
+        if selection.matches(attributes):
+            selected.append(record)
+            if limit and len(selected) == limit:
+                if _is_single(call, selection):
+                    return selected, False, revision  # upstream gets that one, it does not list
+                # Whether what is left matches is not looked at (apiserver pkg/storage/cacher/cacher.go, v0.36).
+                left = store.list(prefix, after=record.key, limit=1, revision=revision).records
+                return selected, bool(left), revision
+    return selected, False, revision
+
+
+def keys_selected(core: Core, call: Call, selection: Selection) -> list[str] | None:
+    """The keys that can match as things are now, when something is quicker than looking at all of them."""
+    if selection.name and (call.namespace or not call.info.namespaced):
+        return [call.info.key(call.namespace, selection.name)]
+    keys = core.attributes.candidates(call.info.prefix, call.strategy.attributes, selection)
+    return None if keys is None else list(keys)
+
+
+async def _start(core: Core, options: ListOptions, prefix: str, *, single: bool = False) -> tuple[str, int]:
+    """The key to begin after, and the revision to list at; 0 for the newest. ``single``: one name is asked for."""
+    wanted = options.resource_version
+    if options.continue_:
+        revision, start = decode_token(options.continue_)
+        if wanted and wanted != "0":
+            raise errors.bad_request("specifying resource version is not allowed when using continue")
+        # A token of another server may be of a revision to come (``shouldDelegateExactRV``, apiserver
+        # pkg/storage/cacher/cacher.go v0.36).
+        await wait_for(core, revision)
+        return prefix + start, max(revision, 0)
+    if not wanted or wanted == "0":
+        return "", 0
+    number = parse_revision(wanted, cached=False)
+    await wait_for(core, number)
+    # Without a match, a limit makes N mean exactly N, but for one name ("legacy case" in ``ValidateListOptions``,
+    # apiserver pkg/storage/interfaces.go v0.36).
+    exact = options.match == "Exact" or (not options.match and options.limit > 0 and not single)
+    return "", number if exact else 0
+
+
+def _expired(core: Core, options: ListOptions, after: str, prefix: str) -> StatusError:
+    if not options.continue_:
+        return errors.expired(_TOO_OLD_LIST)
+    return errors.expired(_TOO_OLD_CONTINUE, continue_=encode_token(-1, after[len(prefix) :]))
+
+
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+class _Token(msgspec.Struct):
+    v: str = ""
+    rv: Int64 = 0
+    start: str = ""
+
+
+def encode_token(revision: int, key: str) -> str:
+    """A continue token: go on after ``key`` (relative to the list's prefix), as of ``revision``; -1 for as of then."""
+    text = msgspec.json.encode(_Token(_CONTINUE_VERSION, revision, f"/{key}\0"))
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+
+
+def decode_token(token: str) -> tuple[int, str]:
+    """The revision and relative key of a continue token. Raises the 400s of upstream."""
+    at = next((i for i, character in enumerate(token) if character not in _ALPHABET), -1)
+    if at < 0 and len(token) % 4 == 1:
+        at = len(token) - 1
+    if at >= 0:
+        why = f"illegal base64 data at input byte {at}"
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+    text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    try:
+        parsed = msgspec.json.decode(text, type=_Token)
+    except (msgspec.DecodeError, ValueError) as error:
+        why = str(error)
+        if text[:1] not in b"{":
+            shown = field_errors.shown(chr(text[0]))[1:-1]
+            why = f"invalid character '{shown}' looking for beginning of value"
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}") from None
+    why = ""
+    start = parsed.start if parsed.start.startswith("/") else "/" + parsed.start
+    if parsed.v != _CONTINUE_VERSION:
+        why = f"server does not recognize this encoded version {parsed.v}"
+    elif not parsed.rv:
+        why = f"incorrect encoded start resourceVersion (version {_CONTINUE_VERSION})"
+    elif not parsed.start:
+        why = f"encoded start key empty (version {_CONTINUE_VERSION})"
+    elif any(step in ("", ".", "..") for step in start[1:].split("/")):
+        why = parsed.start  # it would lead out of what is listed
+    if why:
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+    return parsed.rv, start[1:].rstrip("\0")

@@ -1,0 +1,96 @@
+"""``/healthz``, ``/livez`` and ``/readyz``.
+
+Checks are functions that return whether all is well. Upstream's names are there, since its tests ask for them: each
+stands for the part of this server that does that work, and those that have no counterpart report that nothing is amiss.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import unquote
+
+from pilothouse.api.wire import Response
+from pilothouse.apiserver.errors import PlainNotFound
+
+Check = Callable[[], bool]
+_TEXT = {
+    "content-type": "text/plain; charset=utf-8",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-cache, private",
+}
+
+_HOOKS = (
+    "start-apiserver-admission-initializer",
+    "generic-apiserver-start-informers",
+    "start-apiextensions-informers",
+    "start-apiextensions-controllers",
+    "crd-informer-synced",
+    "start-system-namespaces-controller",
+    "start-cluster-authentication-info-controller",
+    "start-service-ip-repair-controllers",
+    "rbac/bootstrap-roles",
+    "scheduling/bootstrap-system-priority-classes",
+    "bootstrap-controller",
+    "start-kube-aggregator-informers",
+    "apiservice-registration-controller",
+    "apiservice-status-local-available-controller",
+    "apiservice-status-remote-available-controller",
+    "kube-apiserver-autoregistration",
+    "apiservice-openapi-controller",
+)
+
+
+def _well() -> bool:
+    return True
+
+
+class Health:
+    """The checks of one server.
+
+    ``started`` tells whether the objects that a server creates at start-up are there; ``storage`` whether the store
+    takes writes; ``serving`` turns False once the server is told to stop, and only ``/readyz`` minds.
+    """
+
+    def __init__(self, *, started: Check = _well, storage: Check = _well, serving: Check = _well) -> None:
+        hooks: dict[str, Check] = {f"poststarthook/{name}": _well for name in _HOOKS}
+        for name in ("rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes", "bootstrap-controller"):
+            hooks[f"poststarthook/{name}"] = started
+        basic: dict[str, Check] = {"ping": _well, "log": _well}
+        rest = {**hooks, "loopback-serving-certificate": _well, "autoregister-completion": _well}
+        live = {**basic, "etcd": storage, **rest}
+        self._checks: Mapping[str, Mapping[str, Check]] = {
+            "healthz": live,
+            "livez": live,
+            "readyz": {**basic, "informer-sync": storage, **rest, "shutdown": serving},
+        }
+
+    def answer(self, path: str, query: Mapping[str, Sequence[str]]) -> Response | None:
+        """The response for a path, or None if it is not about health. An unknown check is 404."""
+        endpoint, slash, single = path.removeprefix("/").partition("/")
+        checks = self._checks.get(endpoint)
+        if checks is None:
+            return None
+        if slash:
+            check = checks.get(unquote(single))
+            if check is None:
+                raise PlainNotFound
+            if check():
+                return Response(200, _TEXT, b"ok")
+            return Response(500, _TEXT, b"internal server error: reason withheld\n")
+        excluded = list(query.get("exclude", ()))
+        lines: list[str] = []
+        failed = False
+        for name, check in checks.items():
+            if name in excluded:
+                lines.append(f"[+]{name} excluded: ok")
+            elif check():
+                lines.append(f"[+]{name} ok")
+            else:
+                failed = True
+                lines.append(f"[-]{name} failed: reason withheld")
+        if unknown := [name for name in excluded if name not in checks]:
+            quoted = ", ".join(f'"{name}"' for name in sorted(unknown))
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
+        if failed:
+            return Response(500, _TEXT, "\n".join([*lines, f"{endpoint} check failed\n"]).encode())
+        if "verbose" in query:
+            return Response(200, _TEXT, "\n".join([*lines, f"{endpoint} check passed\n"]).encode())
+        return Response(200, _TEXT, b"ok")

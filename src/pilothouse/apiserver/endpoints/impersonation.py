@@ -1,0 +1,201 @@
+"""Impersonation: the ``Impersonate-*`` headers, and the authorization they need.
+
+Follows apiserver's ``pkg/endpoints/filters/impersonation`` (v1.36). Besides the old way, one verb ``impersonate``,
+there are modes (ConstrainedImpersonation) that also ask whether the caller may do just this request on somebody's
+behalf; they are tried first, and when all fail the first refusal is told.
+"""
+
+from collections.abc import Iterator, Mapping
+from urllib.parse import unquote
+
+import msgspec
+
+from pilothouse.apiserver.authentication.identity import ALL_AUTHENTICATED, ANONYMOUS, MASTERS, Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer, forbidden
+from pilothouse.apiserver.errors import StatusError, bad_request
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.generic import meta_validation
+
+
+SEPARATOR = "\n"
+"""What repeated impersonation headers are joined by: nothing that a value can contain."""
+PREFIX = "impersonate-"
+_EXTRA = "impersonate-extra-"
+_GROUP = "authentication.k8s.io"
+_NODE = "system:node:"
+_ACCOUNT = "system:serviceaccount:"
+_NODE_NAME = "authentication.kubernetes.io/node-name"
+_UNAUTHENTICATED = ANONYMOUS.groups[0]
+_MANY = 4
+
+
+def wanted_user(headers: Mapping[str, str]) -> Identity | None:
+    """Who the headers ask to be, just as they say it; None if they do not ask. Raises 400 if they name no user."""
+    user, uid = headers.get("impersonate-user", ""), headers.get("impersonate-uid", "")
+    groups = tuple(headers["impersonate-group"].split(SEPARATOR)) if "impersonate-group" in headers else ()
+    extra = {
+        unquote(name.removeprefix(_EXTRA)): tuple(value.split(SEPARATOR))
+        for name, value in headers.items()
+        if name.startswith(_EXTRA)
+    }
+    if user:
+        return Identity(user, groups, uid, extra)
+    if uid or groups or extra:
+        raise bad_request(f"requested {_go(uid, groups, extra)} without impersonating a user name")
+    return None
+
+
+def _go(uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]) -> str:
+    """The user as Go's ``%#v`` prints it."""
+    shown_extra = "map[string][]string(nil)"
+    if extra:
+        pairs = ", ".join(f"{quote(key)}:{_go_list(extra[key])}" for key in sorted(extra))
+        shown_extra = f"map[string][]string{{{pairs}}}"
+    return f'&user.DefaultInfo{{Name:"", UID:{quote(uid)}, Groups:{_go_list(groups)}, Extra:{shown_extra}}}'
+
+
+def _go_list(values: tuple[str, ...]) -> str:
+    return f"[]string{{{', '.join(map(quote, values))}}}" if values else "[]string(nil)"
+
+
+def impersonate(caller: Identity, wanted: Identity, asked: Attributes, authorizer: Authorizer) -> Identity:
+    """The user in whose name the request goes on. Raises ``StatusError`` 403."""
+    first_error: StatusError | None = None
+    for mode in _modes(caller, wanted):
+        try:
+            return _Check(mode, caller, authorizer).impersonate(wanted, asked)
+        except StatusError as error:
+            first_error = first_error or error
+    assert first_error is not None, "the old way always applies"
+    raise first_error
+
+
+def _modes(caller: Identity, wanted: Identity) -> Iterator[str]:
+    """The modes that apply, the narrowest first; "" is the old way."""
+    bare = not (wanted.uid or wanted.groups or wanted.extra)
+    node, account = _node_of(wanted.user), _account_of(wanted.user)
+    if node and bare:
+        if _account_of(caller.user) and caller.extra.get(_NODE_NAME) == (node,):
+            yield "associated-node"
+        yield "arbitrary-node"
+    if account and bare:
+        yield "serviceaccount"
+    if not node and not account:
+        yield "user-info"
+    yield ""
+
+
+def _node_of(user: str) -> str:
+    name = user.removeprefix(_NODE)
+    return name if name != user and not dns_subdomain_errors(name) else ""
+
+
+def _account_of(user: str) -> tuple[str, str] | None:
+    namespace, separator, name = user.removeprefix(_ACCOUNT).partition(":")
+    if not user.startswith(_ACCOUNT) or not separator or dns_label_errors(namespace) or dns_subdomain_errors(name):
+        return None
+    return namespace, name
+
+
+class _Check:
+    """One mode's questions to the authorizer."""
+
+    def __init__(self, mode: str, caller: Identity, authorizer: Authorizer) -> None:
+        self._mode = mode
+        self._caller = caller
+        self._authorizer = authorizer
+        self._verb = f"impersonate:{mode}" if mode else "impersonate"
+        self._group = _GROUP if mode else ""
+
+    def impersonate(self, wanted: Identity, asked: Attributes) -> Identity:
+        if self._mode:
+            self._ask(msgspec.structs.replace(asked, verb=f"impersonate-on:{self._mode}:{asked.verb}"))
+        groups = self._user(wanted)
+        if wanted.uid:
+            self._ask(self._attributes("uids", wanted.uid, group=_GROUP))
+        self._groups(wanted.groups)
+        self._extra(wanted.extra)
+        if wanted.user == ANONYMOUS.user:
+            added = _UNAUTHENTICATED
+        else:
+            added = "" if _UNAUTHENTICATED in groups else ALL_AUTHENTICATED
+        if added and added not in groups:
+            groups = (*groups, added)
+        return Identity(wanted.user, groups, wanted.uid, wanted.extra)
+
+    def _attributes(self, resource: str, name: str, *, group: str | None = None, subresource: str = "") -> Attributes:
+        # Of the groups the older one is the empty one; extras and uids have always had a group.
+        chosen = self._group if group is None else group
+        return Attributes(self._verb, chosen, "v1", resource, subresource, "", name)
+
+    def _ask(self, asked: Attributes) -> None:
+        decision = self._authorizer.decide(self._caller, asked)
+        if not decision.allowed:
+            raise forbidden(self._caller, asked, decision.reason)
+
+    def _user(self, wanted: Identity) -> tuple[str, ...]:
+        """Ask about the name; the groups that come with it, or that were asked for."""
+        asked, groups = self._attributes("users", wanted.user), wanted.groups
+        node, account = _node_of(wanted.user), _account_of(wanted.user)
+        if self._mode and node:
+            name = "*" if self._mode == "associated-node" else node
+            asked, groups = self._attributes("nodes", name), ("system:nodes",)
+        if account is not None:
+            namespace, name = account
+            asked = msgspec.structs.replace(asked, resource="serviceaccounts", namespace=namespace, name=name)
+            groups = groups or ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+        self._ask(asked)
+        return groups
+
+    def _groups(self, groups: tuple[str, ...]) -> None:
+        if self._mode:
+            if "" in groups:
+                self._reject(self._attributes("groups", ""), "impersonating the empty string group is not allowed")
+            if MASTERS in groups:
+                text = "impersonating the system:masters group is not allowed"
+                self._reject(self._attributes("groups", MASTERS), text)
+            if len(groups) >= _MANY and self._may(self._attributes("groups", "*")):
+                return
+        for group in groups:
+            self._ask(self._attributes("groups", group))
+
+    def _extra(self, extra: Mapping[str, tuple[str, ...]]) -> None:
+        if self._mode and extra:
+            key_error = _extra_error(extra)
+            if key_error:
+                self._reject(self._attributes("userextras", "", group=_GROUP), key_error)
+            many = len(extra) >= _MANY or sum(map(len, extra.values())) >= _MANY
+            if many and self._may(self._attributes("userextras", "*", group=_GROUP, subresource="*")):
+                return
+        for key in sorted(extra):
+            for value in extra[key]:
+                self._ask(self._attributes("userextras", value, group=_GROUP, subresource=key))
+
+    def _may(self, asked: Attributes) -> bool:
+        return self._authorizer.decide(self._caller, asked).allowed
+
+    def _reject(self, asked: Attributes, why: str) -> None:
+        raise forbidden(self._caller, asked, why)
+
+
+def _extra_error(extra: Mapping[str, tuple[str, ...]]) -> str:
+    for key in sorted(extra):
+        if not key:
+            return "impersonating the empty string key in extra is not allowed"
+        key_error = _key_error(key)
+        if key_error:
+            return f"impersonating an invalid key in extra is not allowed: {key_error}"
+        if key != key.lower():
+            return f"impersonating a non-lowercase key in extra is not allowed: {quote(key)}"
+        if "" in extra[key]:
+            return "impersonating the empty string value in extra is not allowed"
+    return ""
+
+
+def _key_error(key: str) -> str:
+    all_errors = meta_validation.validate_domain_prefixed_path(key, "extra.key")
+    return str(all_errors[0]) if all_errors else ""

@@ -1,0 +1,42 @@
+"""Checks name and namespace of an object against those of the URL.
+
+After apiserver v0.36 ``pkg/endpoints/handlers/rest.go`` (``checkName``) and ``pkg/registry/rest/meta.go``
+(``EnsureObjectNamespaceMatchesRequestNamespace``). The handlers check before they do anything else with a body.
+"""
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.objects import Object
+
+
+def check_name(call: Call, meta: Object) -> None:
+    """The body of a PUT, or what a patch makes, must be about the object that the URL names."""
+    ensure_namespace_matches(call, meta)
+    name = meta.get("name") or ""
+    if not name:
+        raise errors.bad_request(
+            f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != call.name:
+        raise wrong_name(call, name)
+
+
+def ensure_namespace_matches(call: Call, meta: Object) -> None:
+    """The body gets the namespace of the URL if it says none. It must not say another one."""
+    if not call.info.namespaced:
+        meta.pop("namespace", None)
+    elif meta.get("namespace") in (None, ""):
+        meta["namespace"] = call.namespace
+    elif meta["namespace"] != call.namespace:
+        raise wrong_namespace()
+
+
+def wrong_name(call: Call, name: str) -> StatusError:
+    """The answer to a body of that name."""
+    return errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+
+
+def wrong_namespace() -> StatusError:
+    """The answer to a body of another namespace."""
+    return errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")

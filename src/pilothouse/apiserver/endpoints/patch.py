@@ -1,0 +1,240 @@
+"""patch: JSON patch, merge patch, strategic merge patch; server-side apply is in ``apply``."""
+
+import re
+from collections.abc import Callable, Collection
+from functools import cache, partial
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.schema import Definition, definition_of
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints.apply import apply as server_side_apply
+from pilothouse.apiserver.endpoints.object_names import check_name
+from pilothouse.apiserver.endpoints.patched_text import (
+    json_patched_text,
+    merge_patched_text,
+    sort_untyped,
+    strategic_patch_text,
+)
+from pilothouse.apiserver.endpoints.request_objects import check_patched, check_patched_kind
+from pilothouse.apiserver.endpoints.update import Wanted, change
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.options import WriteOptions, read_write_options
+from pilothouse.apiserver.registry.generic.managed_fields import split
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.serializers.bodies import check_size
+from pilothouse.apiserver.serializers.results import ObjectResult
+from pilothouse.machinery.bodies import DecodeError, decode_untyped
+from pilothouse.machinery.json_patch import apply_json_patch
+from pilothouse.machinery.merge_patch import apply_merge_patch
+from pilothouse.machinery.patches import PatchError
+from pilothouse.machinery.strategic_merge import apply_strategic_merge
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+_WHOLE_METADATA = re.compile(rb'"(?:path|from)"\s*:\s*"(?:/metadata)?"').search
+
+
+async def patch(core: Core, call: Call) -> ObjectResult:
+    """PATCH of an object, or of its status."""
+    options = read_patch_options(call)
+    if call.content_type == APPLY_PATCH:
+        return await server_side_apply(core, call, options)
+    owners = partial(stored_owners, core, call)
+    apply = await core.long_work.run(call.size, patch_function, call, call.info, options, owners=owners)
+    with_owners = names_owners(call)
+    shares_rest = call.asked.subresource == "status" and call.info.custom is None and not with_owners
+    return await change(core, call, apply, options, with_owners=with_owners, shares_rest=shares_rest)
+
+
+def stored_owners(core: Core, call: Call) -> list[Any]:
+    """The managedFields of the object that a call is about, as it is stored now."""
+    record = core.store.staged(call.key)
+    entries = b"" if record is None else split(core.view(call.info, record.value))[1]
+    return msgspec.json.decode(entries, type=list[Any]) if entries else []
+
+
+def names_owners(call: Call) -> bool:
+    """Whether a patch is, or may be, about managedFields. Those are not decoded for any other."""
+    body = call.request.body
+    return b"managedFields" in body or (call.content_type == JSON_PATCH and _WHOLE_METADATA(body) is not None)
+
+
+def read_patch_options(call: Call) -> WriteOptions:
+    """The options of a PATCH; what is allowed depends on its type."""
+    kind = "ApplyOptions" if call.content_type == APPLY_PATCH else "PatchOptions"
+    return read_write_options(call.asked.query, kind)
+
+
+def patch_function(
+    call: Call,
+    info: ResourceInfo,
+    options: WriteOptions,
+    *,
+    kind: str = "",
+    owners: Callable[[], list[Any]] = list,
+) -> Wanted:
+    """What the body of the call does to an object; ``kind`` when that is not the resource's own (a Scale).
+
+    ``owners`` reads the managedFields that a refusal shows, if the object comes without.
+    """
+    body, content_type = call.request.body, call.content_type
+    check_size(body)
+    if content_type == STRATEGIC_MERGE_PATCH and info.custom is not None:
+        raise errors.unsupported_media_type(
+            "the body of the request was in an unknown format - accepted media types include: "
+            f"{JSON_PATCH}, {MERGE_PATCH}, {APPLY_PATCH}"
+        )
+    if content_type not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH):
+        raise errors.unsupported_media_type("415: Unsupported Media Type", details={})
+    document, twice = _read_patch(body, "" if content_type == STRATEGIC_MERGE_PATCH else _PREFIX)
+    _check_shape(content_type, document, strictly=options.field_validation != "Ignore")
+    if content_type == JSON_PATCH:
+        document = [operation or {} for operation in document]
+        twice = [f"json patch {text}" for text in (*twice, *_unknown_in_operations(document))]
+    if options.field_validation == "Ignore":
+        twice = []
+    definition = _definition(info, kind)
+    touched = _touched(content_type, document)
+    untyped = () if definition is None else _untyped_fields(definition)
+
+    def apply(old: Object) -> Object:
+        before, uid = (old.get("kind") or "", old.get("apiVersion") or ""), old["metadata"].get("uid")
+        try:
+            if content_type == JSON_PATCH:
+                result = apply_json_patch(old, document)
+            elif content_type == MERGE_PATCH:
+                result = apply_merge_patch(old, document)
+            else:
+                assert definition is not None, "a strategic merge patch is refused for custom resources"
+                result = apply_strategic_merge(old, document, definition)
+        except PatchError as error:
+            raise _status_error(error) from None
+        if untyped and isinstance(result, dict):
+            sort_untyped(result, old, document, untyped)
+        strategic = document if content_type == STRATEGIC_MERGE_PATCH else None
+        shown = None if definition is None else lambda: _shown(content_type, old, document, owners)
+        if strategic is None and isinstance(result, dict):
+            check_patched_kind(info, result, *before, shown)
+        # What its types don't allow is told before whose object it is.
+        result = check_patched(call, options, _shaped(result, before), definition, touched, strategic, twice, shown)
+        check_name(call, result["metadata"])
+        if kind and result["metadata"].get("uid") not in (None, "", uid):
+            uid_error = field_errors.invalid("metadata.uid", result["metadata"]["uid"], "field is immutable")
+            # Upstream validates the metadata of an update in two places, and lists the cause twice.
+            raise errors.invalid(info.group, info.kind, call.name, [uid_error, uid_error])
+        return result
+
+    return apply
+
+
+def _shown(content_type: str, old: Object, document: Any, owners: Callable[[], list[Any]]) -> str:
+    """How a refusal shows what a patch has made of an object."""
+    if content_type == STRATEGIC_MERGE_PATCH:
+        return strategic_patch_text(old, document)
+    meta = old["metadata"]
+    if "managedFields" not in meta and (entries := owners()):
+        old = {**old, "metadata": {**meta, "managedFields": entries}}
+    return (merge_patched_text if content_type == MERGE_PATCH else json_patched_text)(old, document)
+
+
+def _read_patch(body: bytes, prefix: str) -> tuple[Any, list[str]]:
+    """The patch, and in the words of a strict error what is in it twice."""
+    try:
+        return decode_untyped(body)
+    except DecodeError as error:
+        raise errors.bad_request(f"{prefix}{error}") from None
+
+
+def _unknown_in_operations(document: list[Object]) -> list[str]:
+    """Members of a JSON patch's operations that mean nothing, as strict errors."""
+    return [
+        f'unknown field "[{position}].{name}"'
+        for position, operation in enumerate(document)
+        for name in operation
+        if name not in ("op", "from", "path", "value")
+    ]
+
+
+def _check_shape(content_type: str, document: Any, *, strictly: bool) -> None:
+    """Merge patches are objects, JSON patches lists of operations (apiserver ``handlers/patch.go``, v0.36).
+
+    ``strictly``: also what operations are made of is looked at, as upstream does unless fieldValidation is Ignore.
+    """
+    prefix = "" if content_type == STRATEGIC_MERGE_PATCH or (content_type == JSON_PATCH and not strictly) else _PREFIX
+    if content_type == JSON_PATCH:
+        found = _not_operations(document, strictly=strictly)
+    else:
+        found = None if isinstance(document, dict) else (document, "value of type map[string]interface {}")
+    if found is not None:
+        wrong, place = found
+        raise errors.bad_request(f"{prefix}json: cannot unmarshal {_json_type(wrong)} into Go {place}")
+
+
+_PREFIX = "error decoding patch: "
+
+
+def _not_operations(document: Any, *, strictly: bool) -> tuple[Any, str] | None:
+    """The first value that can't be part of a JSON patch, and where it should have fitted."""
+    if not isinstance(document, list):
+        return document, f"value of type {'[]handlers.jsonPatchOp' if strictly else 'jsonpatch.Patch'}"
+    for operation in document:
+        if operation is None:
+            continue  # the zero operation, which is of no known kind
+        if not isinstance(operation, dict):
+            return operation, f"value of type {'handlers.jsonPatchOp' if strictly else 'jsonpatch.Operation'}"
+        for name, value in operation.items() if strictly else ():
+            if name in ("op", "path", "from") and not isinstance(value, str | None):
+                return value, f"struct field jsonPatchOp.{name} of type string"
+    return None
+
+
+def _json_type(value: Any) -> str:
+    """What encoding/json calls a value."""
+    for kind, name in ((bool, "bool"), (str, "string"), (list, "array"), (dict, "object")):
+        if isinstance(value, kind):
+            return name
+    return "number"
+
+
+def _touched(content_type: str, document: Any) -> Collection[str]:
+    """The members of the object that a patch is about; empty when only its effect can tell."""
+    if content_type == JSON_PATCH or not isinstance(document, dict) or any(name[:1] == "$" for name in document):
+        return ()
+    return document.keys()
+
+
+def _definition(info: ResourceInfo, kind: str) -> Definition | None:
+    if kind == "Scale":
+        return definition_of("autoscaling", "v1", "Scale")
+    return None if info.custom is not None else definition_of(info.group, info.version, info.kind)
+
+
+@cache
+def _untyped_fields(definition: Definition) -> tuple[str, ...]:
+    return tuple(field.name for field in definition.fields.values() if field.type.name == "any")
+
+
+def _status_error(error: PatchError) -> errors.StatusError:
+    details: dict[str, Any] | None = {} if error.code == 422 else None
+    return errors.StatusError(error.code, error.reason, error.message, details=details)
+
+
+def _shaped(result: Any, before: tuple[Any, Any]) -> Object:
+    """What a patch has made, as an object of the same kind."""
+    if not isinstance(result, dict):
+        raise errors.invalid("", "", "", [field_errors.invalid("patch", result, "the result is not an object")])
+    meta = result.get("metadata")
+    if meta is not None and not isinstance(meta, dict):
+        return result  # which its type tells
+    if meta is None:
+        meta = result["metadata"] = {}
+    if (result.get("kind"), result.get("apiVersion")) != before:
+        result["kind"], result["apiVersion"] = before
+    return result

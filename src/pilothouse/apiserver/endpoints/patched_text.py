@@ -1,0 +1,132 @@
+"""The text of a patched object in errors of JSON and merge patches.
+
+Upstream patches the JSON of the versioned object (apiserver ``pkg/endpoints/handlers/patch.go``, v1.36) with
+gopkg.in/evanphx/json-patch.v4, which decodes only what a patch is about: there members come sorted, everywhere else in
+the order in which Go declares and prints them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.serializers.protobuf_table import FieldRow, message_of, table
+from pilothouse.machinery.go_text import compact_json, print_value
+from pilothouse.machinery.json_patch import apply_json_patch
+from pilothouse.machinery.merge_patch import apply_merge_patch
+
+
+def sort_untyped(result: Object, before: Object, patch: Any, fields: Sequence[str]) -> None:
+    """Sort the members in fields without a type as the patch library leaves them: what they hold is stored as text."""
+    for name in fields:
+        if name in result:
+            if isinstance(patch, list):
+                for operation in patch:
+                    way = _parts(operation["path"])[:-1]
+                    if way[:1] == [name]:
+                        result[name] = _sorted_on_way(result[name], way[1:])
+            elif name in patch:
+                result[name] = _sorted_by_merge(result[name], before.get(name), patch[name])
+
+
+def merge_patched_text(original: Object, patch: Mapping[str, Any]) -> str:
+    """``original``, of a built-in kind, after a merge patch that can be applied to it."""
+    before = in_go_order(original)
+    return compact_json(_sorted_by_merge(apply_merge_patch(before, patch), before, patch))
+
+
+def json_patched_text(original: Object, operations: Sequence[Mapping[str, Any]]) -> str:
+    """The same after a JSON patch."""
+    result = in_go_order(original)
+    for operation in operations:
+        if operation["op"] in ("move", "copy"):
+            result = _sorted_on_way(result, _parts(operation["from"])[:-1])
+        result = _sorted_on_way(apply_json_patch(result, [operation]), _parts(operation["path"])[:-1])
+    return compact_json(result)
+
+
+def in_go_order(obj: Object) -> Object:
+    """An object of a built-in kind with its members as Go prints them: those of structs as declared, of maps sorted."""
+    message = message_of(obj["apiVersion"], obj["kind"])
+    assert message is not None, "built-in kinds have a protobuf form"
+    head = {name: obj[name] for name in ("kind", "apiVersion")}
+    return {**head, **_ordered(obj, message)}
+
+
+def _ordered(value: Any, message: str) -> Any:
+    rows = table().messages.get(message)
+    if rows is None or not isinstance(value, dict):
+        return value
+    known = _ordered_members(value, rows)
+    return {**known, **{name: inner for name, inner in value.items() if name not in known}}
+
+
+def _ordered_members(value: Object, rows: Sequence[FieldRow]) -> Object:
+    found: Object = {}
+    for row in rows:
+        if row.inlined:
+            found |= _ordered_members(value, table().messages[row.type])
+        elif row.name in value:
+            inner = value[row.name]
+            if row.is_map and isinstance(inner, dict):
+                found[row.name] = {name: _ordered(inner[name], row.type) for name in sorted(inner)}
+            elif row.repeated and isinstance(inner, list):
+                found[row.name] = [_ordered(item, row.type) for item in inner]
+            else:
+                found[row.name] = _ordered(inner, row.type)
+    return found
+
+
+def _sorted_by_merge(result: Any, before: Any, patch: Any) -> Any:
+    """``result`` with the members sorted wherever a merge patch has looked or put something."""
+    merged = isinstance(before, dict)
+    if isinstance(result, list) and isinstance(patch, list) and len(result) == len(patch) and not merged:
+        return [_sorted_by_merge(item, None, sent) for item, sent in zip(result, patch, strict=True)]
+    if not (isinstance(result, dict) and isinstance(patch, dict)):
+        return result
+    return {
+        name: _sorted_by_merge(result[name], before.get(name) if merged else None, patch[name])
+        if name in patch
+        else result[name]
+        for name in sorted(result)
+    }
+
+
+def _parts(path: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+
+
+def _sorted_on_way(value: Any, parts: Sequence[str]) -> Any:
+    """``value`` with the members sorted of each object on the way to a place."""
+    first, rest = (parts[0], parts[1:]) if parts else ("", ())
+    if isinstance(value, dict):
+        return {
+            name: _sorted_on_way(value[name], rest) if parts and name == first else value[name]
+            for name in sorted(value)
+        }
+    if isinstance(value, list) and first.isdigit() and int(first) < len(value):
+        position = int(first)
+        return [*value[:position], _sorted_on_way(value[position], rest), *value[position + 1 :]]
+    return value
+
+
+def strategic_patch_text(original: Object, patch: Any) -> str:
+    """A strategic merge patch after its application to ``original``: refusals show it, not the object."""
+    return print_value(_followed(original, patch))
+
+
+_ORDER = "$setElementOrder/"
+
+
+def _followed(original: Any, patch: Any) -> Any:
+    """The patch without what its application takes out of it, wherever it meets an object: markers of replacements,
+    orders of elements with their lists (apimachinery ``pkg/util/strategicpatch/patch.go``, v1.36)."""
+    if not (isinstance(patch, dict) and isinstance(original, dict)):
+        return patch
+    if patch.get("$patch") == "replace":
+        return {name: value for name, value in patch.items() if name != "$patch"}
+    ordered = {name.removeprefix(_ORDER) for name in patch if name.startswith(_ORDER)}
+    return {
+        name: _followed(original.get(name), value)
+        for name, value in patch.items()
+        if name not in ordered and not name.startswith(_ORDER) and name != "$retainKeys"
+    }

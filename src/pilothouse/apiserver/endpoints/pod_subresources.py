@@ -1,0 +1,277 @@
+"""pods/ephemeralcontainers and pods/resize.
+
+After kubernetes' ``pkg/registry/core/pod/strategy.go`` (``podEphemeralContainersStrategy``, ``podResizeStrategy``) and
+``ValidatePodEphemeralContainersUpdate``, ``ValidatePodResize`` in ``pkg/apis/core/validation`` (v1.36). Whatever else a
+body changes is dropped without a word, but for other containers of a resize.
+"""
+
+from pilothouse.apiserver import field_errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints.object_names import check_name
+from pilothouse.apiserver.endpoints.patch import patch_function, read_patch_options
+from pilothouse.apiserver.endpoints.request_objects import read_object
+from pilothouse.apiserver.endpoints.update import Part, Wanted, change
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object, next_generation
+from pilothouse.apiserver.options import WriteOptions, read_write_options
+from pilothouse.apiserver.registry.core.pods.validation import qos_class, validate_pod_spec
+from pilothouse.apiserver.registry.generic.strategy import Step
+from pilothouse.apiserver.serializers.results import ObjectResult
+
+_MIRROR = "kubernetes.io/config.mirror"
+_RESIZABLE = ("cpu", "memory")
+
+
+async def update_ephemeral_containers(core: Core, call: Call) -> ObjectResult:
+    """PUT of pods/NAME/ephemeralcontainers."""
+    return await _put(core, call, _EPHEMERAL)
+
+
+async def patch_ephemeral_containers(core: Core, call: Call) -> ObjectResult:
+    """PATCH of pods/NAME/ephemeralcontainers."""
+    return await _patch(core, call, _EPHEMERAL)
+
+
+async def update_resize(core: Core, call: Call) -> ObjectResult:
+    """PUT of pods/NAME/resize."""
+    return await _put(core, call, _RESIZE)
+
+
+async def patch_resize(core: Core, call: Call) -> ObjectResult:
+    """PATCH of pods/NAME/resize."""
+    return await _patch(core, call, _RESIZE)
+
+
+async def _put(core: Core, call: Call, part: Part) -> ObjectResult:
+    options = read_write_options(call.asked.query, "UpdateOptions")
+    sent = await core.long_work.run(call.size, read_object, call, options)
+    meta: Object = sent.setdefault("metadata", {})
+    check_name(call, meta)
+    revision = meta.get("resourceVersion") or ""
+    return await _write(core, call, lambda _old: read_object(call, options), options, part, revision)
+
+
+async def _patch(core: Core, call: Call, part: Part) -> ObjectResult:
+    options = read_patch_options(call)
+    wanted = await core.long_work.run(call.size, patch_function, call, call.info, options)
+    return await _write(core, call, wanted, options, part, None)
+
+
+async def _write(
+    core: Core, call: Call, wanted: Wanted, options: WriteOptions, part: Part, revision: str | None
+) -> ObjectResult:
+    return await change(core, call, wanted, options, revision=revision, part=part)
+
+
+def _only(obj: Object, old: Object, spec: Object) -> None:
+    """Make ``obj`` the stored pod with another spec."""
+    meta = {**old["metadata"], "resourceVersion": obj["metadata"]["resourceVersion"]}
+    if "managedFields" in obj["metadata"]:
+        meta["managedFields"] = obj["metadata"]["managedFields"]
+    obj["metadata"] = meta
+    obj["spec"] = spec
+    obj["status"] = old["status"]
+    if spec != old["spec"]:
+        meta["generation"] = next_generation(old["metadata"])
+
+
+def _is_static(pod: Object) -> bool:
+    return _MIRROR in (pod["metadata"].get("annotations") or {})
+
+
+# Ephemeral containers
+
+
+def _prepare_ephemeral_containers(obj: Object, old: Object) -> None:
+    wanted: list[Object] = (obj.get("spec") or {}).get("ephemeralContainers") or []
+    spec = {name: value for name, value in old["spec"].items() if name != "ephemeralContainers"}
+    if wanted:
+        spec["ephemeralContainers"] = wanted
+    _only(obj, old, spec)
+
+
+def _validate_ephemeral_containers(obj: Object, old: Object) -> ErrorList:
+    """``ValidatePodEphemeralContainersUpdate``."""
+    spec: Object = obj["spec"]
+    if _is_static(old):
+        return [field_errors.forbidden("[]", "static pods do not support ephemeral containers")]
+    errors = validate_pod_spec(spec, "spec", meta=old["metadata"]) if spec != old["spec"] else []
+    path = "spec.ephemeralContainers"
+    by_name = {container.get("name"): container for container in spec.get("ephemeralContainers") or ()}
+    for container in old["spec"].get("ephemeralContainers") or ():
+        name = container["name"]
+        if name not in by_name:
+            errors.append(
+                field_errors.forbidden(
+                    path, f"existing ephemeral containers {field_errors.shown(name)} may not be removed\n"
+                )
+            )
+        elif by_name[name] != container:
+            diff = field_errors.internal_diff("core.EphemeralContainer", container, by_name[name])
+            detail = f"existing ephemeral containers {field_errors.shown(name)} may not be changed\n{diff}"
+            errors.append(field_errors.forbidden(path, detail))
+    return errors
+
+
+_STEPS: tuple[Step, ...] = ("object meta update", "object meta", "update")
+_EPHEMERAL = Part(_prepare_ephemeral_containers, _validate_ephemeral_containers, _STEPS)
+
+
+# Resize
+
+
+def _prepare_resize(obj: Object, old: Object) -> None:
+    """Only resources change (``dropNonResizeUpdates``). Of containers that are added, removed, renamed or in another
+    order all is left as sent, for the validation to refuse."""
+    sent, before = obj.get("spec") or {}, old["spec"]
+    if any(len(sent.get(field) or ()) != len(before.get(field) or ()) for field in _CONTAINERS):
+        obj["spec"] = sent
+        obj["metadata"]["generation"] = next_generation(old["metadata"])
+        return
+    spec = dict(before)
+    for field in _CONTAINERS:
+        if spec.get(field):
+            spec[field] = _resized(spec[field], sent[field])
+    spec.pop("resources", None)
+    if sent.get("resources") is not None:
+        spec["resources"] = sent["resources"]
+    _only(obj, old, spec)
+
+
+def _validate_resize(obj: Object, old: Object) -> ErrorList:
+    """``ValidatePodResize``."""
+    spec, before = obj["spec"], old["spec"]
+    if _is_static(old):
+        return [field_errors.forbidden("[]", "static pods cannot be resized")]
+    if (before.get("os") or {}).get("name") == "windows":
+        return [field_errors.forbidden("[]", "windows pods cannot be resized")]
+    errors = validate_pod_spec(spec, "spec", meta=old["metadata"]) if spec != before else []
+    status = old.get("status") or {}
+    if qos_class(spec) != (status.get("qosClass") or qos_class(before)):
+        # The value shown is the class that the pod has.
+        detail = "Pod QOS Class may not change as a result of resizing"
+        errors.append(field_errors.invalid("spec", field_errors.named(status.get("qosClass") or ""), detail))
+    if not _may_be_resized(status):
+        errors.append(field_errors.forbidden("spec", "Pod running on node without support for resize"))
+    if _has_amounts(spec) or _has_amounts(before):
+        errors += _validate_pod_level(spec.get("resources"), before.get("resources"))
+    if status.get("nodeAllocatableResourceClaimStatuses"):
+        errors.append(field_errors.forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
+    reordered = _validate_container_ordering(spec, before)
+    if reordered:
+        return errors + reordered
+    for field in ("initContainers", "containers"):
+        pairs = zip(spec.get(field) or (), before.get(field) or (), strict=True)
+        for position, (new, was) in enumerate(pairs):
+            path = f"spec.{field}[{position}].resources"
+            errors += _validate_removal(new.get("resources") or {}, was.get("resources") or {}, path, "resource")
+    errors += [
+        field_errors.forbidden("spec", "only cpu and memory resources are mutable")
+        for new, was in zip(spec["containers"], before["containers"], strict=True)
+        if _beyond(new) != _kept(was)
+    ]
+    for position, was in enumerate(before.get("initContainers") or ()):
+        errors += _validate_init(spec["initContainers"][position], was, f"spec.initContainers[{position}]")
+    return errors
+
+
+_RESIZE = Part(_prepare_resize, _validate_resize, _STEPS)
+_CONTAINERS = ("containers", "initContainers")
+
+
+def _validate_container_ordering(spec: Object, before: Object) -> ErrorList:
+    """``validatePodResizeContainerOrdering``."""
+    errors: ErrorList = []
+    for field in _CONTAINERS:
+        new, was = spec.get(field) or (), before.get(field) or ()
+        if len(new) != len(was):
+            errors.append(field_errors.forbidden(f"spec.{field}", f"{field} may not be added or removed on resize"))
+            continue
+        errors += [
+            field_errors.forbidden(
+                f"spec.{field}[{position}].name", f"{field} may not be renamed or reordered on resize"
+            )
+            for position, container in enumerate(new)
+            if container.get("name") != was[position].get("name")
+        ]
+    return errors
+
+
+def _may_be_resized(status: Object) -> bool:
+    """Whether the node tells of the resources that containers have: one that cannot resize them does not."""
+    running = (one for one in status.get("containerStatuses") or () if "running" in (one.get("state") or {}))
+    first = next(running, None)
+    return first is None or first.get("resources") is not None
+
+
+def _has_amounts(spec: Object) -> bool:
+    resources = spec.get("resources") or {}
+    return bool(resources.get("requests") or resources.get("limits"))
+
+
+def _validate_pod_level(new: Object | None, was: Object | None) -> ErrorList:
+    if was is not None and new is None:
+        return [field_errors.forbidden("spec.resources", "pod-level resources cannot be removed")]
+    errors = _validate_removal(new or {}, was or {}, "spec.resources", "pod-level resource")
+    if _others(new or {}) != _others(was or {}):
+        errors.append(field_errors.forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
+    return errors
+
+
+def _validate_init(new: Object, was: Object, path: str) -> ErrorList:
+    errors = []
+    if _beyond(new) != _kept(was):
+        detail = "only cpu and memory resources for init or sidecar containers are mutable"
+        errors.append(field_errors.forbidden(path, detail))
+    if was.get("restartPolicy") != "Always" and new != was:
+        detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
+        errors += [
+            field_errors.forbidden(path, detail)
+            for policy in new.get("resizePolicy") or ()
+            if policy.get("restartPolicy") == "RestartContainer"
+        ]
+    return errors
+
+
+def _resized(containers: list[Object], sent: list[Object]) -> list[Object]:
+    """The stored containers with resources and resize policies as sent; all as sent if those are others."""
+    if any(new.get("name") != own.get("name") for own, new in zip(containers, sent, strict=True)):
+        return sent
+    result = []
+    for container, new in zip(containers, sent, strict=True):
+        own = {**container, "resources": new.get("resources") or {}}
+        if new.get("resizePolicy"):
+            own["resizePolicy"] = new["resizePolicy"]
+        else:
+            own.pop("resizePolicy", None)
+        result.append(own)
+    return result
+
+
+def _validate_removal(new: Object, was: Object, path: str, noun: str) -> ErrorList:
+    return [
+        field_errors.forbidden(f"{path}.{field}", f"{noun} {field} cannot be removed")
+        for field in ("requests", "limits")
+        if any(name not in (new.get(field) or {}) for name in was.get(field) or ())
+    ]
+
+
+def _others(resources: Object) -> Object:
+    """Resources but for those that may be resized."""
+    left = {
+        field: {name: amount for name, amount in (resources.get(field) or {}).items() if name not in _RESIZABLE}
+        for field in ("requests", "limits")
+    }
+    return {**resources, **left}
+
+
+def _kept(container: Object) -> Object:
+    """The container as it was, to be compared with what is ``_beyond`` its amounts."""
+    return {**container, "resources": {"claims": [], **_others(container.get("resources") or {})}}
+
+
+def _beyond(container: Object) -> Object:
+    """The container without what may be resized. Upstream forgets its claims for devices
+    (``dropCPUMemoryResourcesFromContainer``): who has some is not resized."""
+    return {**container, "resources": {**_others(container.get("resources") or {}), "claims": []}}

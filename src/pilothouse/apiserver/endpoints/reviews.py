@@ -1,0 +1,390 @@
+"""Access reviews, token reviews and token requests. They are not stored.
+
+``register`` adds them to a core's virtual resources. Follows kubernetes' ``pkg/registry/authorization`` and
+``pkg/registry/authentication`` (v1.36) and ``pkg/registry/core/serviceaccount/storage/token.go``.
+"""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.authentication.authenticator import Authenticator, authenticated
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authentication.service_account_tokens import ServiceAccountTokens
+from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer, Rule
+from pilothouse.apiserver.authorization.selector_attributes import (
+    field_selector_text,
+    unread_selectors,
+    validate_selector_attribute,
+)
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints.create import created_part
+from pilothouse.apiserver.endpoints.object_names import wrong_namespace
+from pilothouse.apiserver.endpoints.request_objects import read_built_in
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.options import read_write_options
+from pilothouse.apiserver.serializers.results import ObjectResult
+from pilothouse.machinery.times import format_time
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_AUTHORIZATION = "authorization.k8s.io"
+_AUTHENTICATION = "authentication.k8s.io"
+_YEAR = 365 * 24 * 3600
+_BOUND_KINDS = {"Pod": ("pod", "pods"), "Secret": ("secret", "secrets"), "Node": ("node", "nodes")}
+
+
+def register(
+    core: Core, authenticator: Authenticator, authorizer: Authorizer, tokens: ServiceAccountTokens | None
+) -> None:
+    """Serve the reviews from ``core``; token requests only if there is somebody to issue tokens."""
+    reviews = _Reviews(authenticator, authorizer, tokens)
+    for resource, handler in (
+        ("subjectaccessreviews", reviews.subject_access),
+        ("localsubjectaccessreviews", reviews.local_access),
+        ("selfsubjectaccessreviews", reviews.self_access),
+        ("selfsubjectrulesreviews", reviews.self_rules),
+    ):
+        core.virtual[(_AUTHORIZATION, resource, "")] = handler
+    core.virtual[(_AUTHENTICATION, "selfsubjectreviews", "")] = reviews.self_subject
+    core.virtual[(_AUTHENTICATION, "tokenreviews", "")] = reviews.token
+    if tokens is not None:
+        core.virtual[("", "serviceaccounts", "token")] = reviews.request_token
+
+
+def find_object(core: Core, resource: str, namespace: str, name: str) -> Mapping[str, Any] | None:
+    """The stored object of a core resource, or None."""
+    info = core.table.find("", "v1", resource)
+    assert info is not None, f"{resource} is a core resource"
+    record = core.store.get(info.key(namespace, name))
+    if record is None:
+        return None
+    found: Mapping[str, Any] = _decode(record.value)
+    return found
+
+
+class _Reviews:
+    def __init__(
+        self, authenticator: Authenticator, authorizer: Authorizer, tokens: ServiceAccountTokens | None
+    ) -> None:
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._tokens = tokens
+
+    async def subject_access(self, core: Core, call: Call) -> ObjectResult:
+        review = await core.long_work.run(call.size, _read_owned, core, call, "SubjectAccessReview")
+        _reject(_validate_question(review, with_subject=True) + _validate_metadata(review))
+        return self._decide(call, review, _subject(review))
+
+    async def local_access(self, core: Core, call: Call) -> ObjectResult:
+        review = await core.long_work.run(call.size, _read_owned, core, call, "LocalSubjectAccessReview")
+        given = review["metadata"].setdefault("namespace", call.namespace)
+        if given != call.namespace:
+            raise wrong_namespace()
+        all_errors = _validate_question(review, with_subject=True) + _validate_metadata(review, "namespace")
+        asked = review["spec"].get("resourceAttributes")
+        if asked is not None and (asked.get("namespace") or "") != call.namespace:
+            path, text = "spec.resourceAttributes.namespace", "must match metadata.namespace"
+            all_errors.append(field_errors.invalid(path, asked.get("namespace") or "", text))
+        elsewhere = review["spec"].get("nonResourceAttributes")
+        if elsewhere is not None:
+            text = "disallowed on this kind of request"
+            all_errors.append(
+                field_errors.invalid(
+                    "spec.nonResourceAttributes",
+                    field_errors.internal_value("*authorization.NonResourceAttributes", elsewhere),
+                    text,
+                )
+            )
+        _reject(all_errors)
+        return self._decide(call, review, _subject(review))
+
+    async def self_access(self, core: Core, call: Call) -> ObjectResult:
+        review = await core.long_work.run(call.size, _read_owned, core, call, "SelfSubjectAccessReview")
+        _reject(_validate_question(review, with_subject=False) + _validate_metadata(review))
+        return self._decide(call, review, call.identity)
+
+    def _decide(self, call: Call, review: dict[str, Any], identity: Identity) -> ObjectResult:
+        resource, path = review["spec"].get("resourceAttributes"), review["spec"].get("nonResourceAttributes")
+        decision = self._authorizer.decide(identity, _attributes(resource, path))
+        status: dict[str, Any] = {"allowed": decision.allowed}
+        if decision.reason:
+            status["reason"] = decision.reason
+        error = unread_selectors(resource or {})
+        if error:
+            status["evaluationError"] = error
+        review["status"] = status
+        return _answer(call, review)
+
+    async def self_rules(self, core: Core, call: Call) -> ObjectResult:
+        review = await core.long_work.run(call.size, _read, call, "SelfSubjectRulesReview")
+        namespace = review["spec"].get("namespace") or ""
+        if not namespace:
+            raise errors.bad_request("no namespace on request")
+        rules, error = self._authorizer.rules(call.identity, namespace)
+        status: dict[str, Any] = {
+            "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
+            "nonResourceRules": [
+                {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.non_resource_urls)}
+                for rule in rules
+                if rule.non_resource_urls
+            ],
+            "incomplete": bool(error),
+        }
+        if error:
+            status["evaluationError"] = error
+        # Upstream answers the status alone (pkg/registry/authorization/selfsubjectrulesreview/rest.go, v1.36).
+        review["spec"] = {}
+        review["status"] = status
+        return _answer(call, review)
+
+    async def self_subject(self, core: Core, call: Call) -> ObjectResult:
+        review = await core.long_work.run(call.size, _read, call, "SelfSubjectReview")
+        del review["spec"]  # it has none
+        review["metadata"]["creationTimestamp"] = core.time.now()
+        review["status"] = {"userInfo": _user_info(call.identity)}
+        return _answer(call, review)
+
+    async def token(self, core: Core, call: Call) -> ObjectResult:
+        review = await core.long_work.run(call.size, _read_owned, core, call, "TokenReview")
+        token = review["spec"].get("token") or ""
+        if not token:
+            raise errors.bad_request("token is required for TokenReview in authentication")
+        ours: Sequence[str] = self._tokens.audiences if self._tokens is not None else ()
+        asked: Sequence[str] = review["spec"].get("audiences") or ours
+        identity, audiences = self._owner(token, asked, ours)
+        if identity is None:
+            review["status"] = {"user": {}, "error": "invalid bearer token"}
+        else:
+            review["status"] = {"authenticated": True, "user": _user_info(identity)}
+            if audiences:
+                review["status"]["audiences"] = audiences
+        return _answer(call, review)
+
+    def _owner(self, token: str, asked: Sequence[str], ours: Sequence[str]) -> tuple[Identity | None, list[str]]:
+        """Whose token it is, if it is for any of the audiences asked about; and which of them it is for."""
+        if self._tokens is not None:
+            found = self._tokens.identity_for(token, asked)
+            if found is not None:
+                meant = self._tokens.meant_for(token)
+                return authenticated(found), [audience for audience in asked if audience in meant]
+        # All other tokens are for the API server, and say nothing of audiences.
+        common = [audience for audience in asked if audience in ours]
+        if not common and asked:
+            return None, []
+        return self._authenticator.token_identity(token), common
+
+    async def request_token(self, core: Core, call: Call) -> ObjectResult:
+        assert self._tokens is not None, "token requests are only served by a server that issues tokens"
+        request = await core.long_work.run(call.size, _read, call, "TokenRequest")
+        write = created_part(call, request)
+        await core.admission.admit(write)
+        spec, metadata = request["spec"], request["metadata"]
+        if spec.get("expirationSeconds") is None:
+            spec["expirationSeconds"] = 3600
+        seconds: int = spec["expirationSeconds"]
+        core.managed_fields.reviewed(call, request, read_write_options(call.asked.query, "CreateOptions"))
+        owners = metadata.pop("managedFields", None)
+        for invalid, words in (
+            (seconds < 600, "may not specify a duration less than 10 minutes"),
+            (seconds > 1 << 32, "may not specify a duration larger than 2^32 seconds"),
+        ):
+            if invalid:
+                raise errors.invalid(
+                    _AUTHENTICATION,
+                    "TokenRequest",
+                    "",
+                    [field_errors.invalid("spec.expirationSeconds", seconds, words)],
+                )
+        account = find_object(core, "serviceaccounts", call.namespace, call.name)
+        if account is None:
+            raise errors.not_found(call.info, call.name)
+        if metadata.get("uid") not in (None, "", account["metadata"]["uid"]):
+            raise errors.conflict(
+                call.info,
+                call.name,
+                f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account "
+                f"({account['metadata']['uid']})",
+            )
+        await core.admission.review(write)
+        bound = _bound(core, call, spec.get("boundObjectRef"))
+        audiences = spec.get("audiences") or list(self._tokens.audiences)
+        lifetime, warn_after = seconds, None
+        if bound is not None and bound[0] == "pod" and seconds == 3607 and audiences == list(self._tokens.audiences):
+            # What kubelets ask for: clients that do not yet reload their token get a year, and are counted.
+            lifetime, warn_after = _YEAR, 3607
+        token, ends = self._tokens.issue(
+            account,
+            audiences=audiences,
+            seconds=lifetime,
+            bound=bound,
+            node=_node_of(core, bound),
+            warn_after=warn_after,
+        )
+        metadata.update(
+            {
+                "name": call.name,
+                "namespace": call.namespace,
+                "uid": account["metadata"]["uid"],
+                "creationTimestamp": core.time.now(),
+                "managedFields": owners,
+            }
+        )
+        spec["audiences"] = audiences
+        ends -= lifetime - seconds
+        request["status"] = {"token": token, "expirationTimestamp": _time(ends)}
+        return _answer(call, request)
+
+
+def _time(seconds: int) -> str:
+    return format_time(datetime.datetime.fromtimestamp(seconds, datetime.UTC))
+
+
+def _bound(core: Core, call: Call, reference: Any) -> tuple[str, Mapping[str, Any]] | None:
+    if not reference:
+        return None
+    kind, name = reference.get("kind", ""), reference.get("name", "")
+    if kind not in _BOUND_KINDS or reference.get("apiVersion", "") not in ("", "v1"):
+        group, _, version = reference.get("apiVersion", "").rpartition("/")
+        raise errors.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
+    claim, resource = _BOUND_KINDS[kind]
+    found = find_object(core, resource, "" if kind == "Node" else call.namespace, name)
+    if found is None:
+        info = core.table.find("", "v1", resource)
+        assert info is not None, "bound objects are of core kinds"
+        raise errors.not_found(info, name)
+    if kind == "Pod" and (found["spec"].get("serviceAccountName") or "default") != call.name:
+        raise errors.bad_request(
+            f'cannot bind token for serviceaccount "{call.name}" to pod running with different serviceaccount name.'
+        )
+    uid = reference.get("uid", "")
+    if uid and uid != found["metadata"]["uid"]:
+        raise errors.conflict(
+            call.info,
+            call.name,
+            f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+            "The object might have been deleted and then recreated",
+        )
+    return claim, found
+
+
+def _node_of(core: Core, bound: tuple[str, Mapping[str, Any]] | None) -> dict[str, str] | None:
+    """The node of a bound pod; a node that is not there (yet) is told without a uid."""
+    if bound is None or bound[0] != "pod" or not bound[1]["spec"].get("nodeName"):
+        return None
+    name = bound[1]["spec"]["nodeName"]
+    node = find_object(core, "nodes", "", name)
+    return {"name": name} if node is None else {"name": name, "uid": node["metadata"]["uid"]}
+
+
+def _read(call: Call, kind: str) -> dict[str, Any]:
+    """The review in the body, by its schema."""
+    sub = call.asked.sub
+    group, version = (sub.group, sub.version) if sub is not None else (call.info.group, call.info.version)
+    options = read_write_options(call.asked.query, "CreateOptions")
+    sent = read_built_in(call, options, call.info, group, version, kind)
+    return {
+        "kind": kind,
+        "apiVersion": f"{group}/{version}",
+        "metadata": sent.get("metadata") or {},
+        "spec": sent.get("spec") or {},
+    }
+
+
+def _read_owned(core: Core, call: Call, kind: str) -> dict[str, Any]:
+    """The review in the body, with managedFields: upstream answers the object that it was asked with, which has them
+    by then (apiserver ``pkg/endpoints/handlers/create.go``, v1.36)."""
+    review = _read(call, kind)
+    core.managed_fields.reviewed(call, review, read_write_options(call.asked.query, "CreateOptions"))
+    return review
+
+
+def _reject(all_errors: ErrorList) -> None:
+    if all_errors:
+        # Upstream leaves kind and name out here: `.authorization.k8s.io "" is invalid`.
+        raise errors.invalid(_AUTHORIZATION, "", "", all_errors)
+
+
+def _validate_question(review: dict[str, Any], *, with_subject: bool) -> ErrorList:
+    """After kubernetes' ``pkg/apis/authorization/validation/validation.go``."""
+    spec = review["spec"]
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    errors: ErrorList = []
+    if resource is not None and path is not None:
+        text = "cannot be specified in combination with resourceAttributes"
+        errors.append(
+            field_errors.invalid(
+                "spec.nonResourceAttributes",
+                field_errors.internal_value("*authorization.NonResourceAttributes", path),
+                text,
+            )
+        )
+    if resource is None and path is None:
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        errors.append(field_errors.invalid("spec.resourceAttributes", None, text))
+    if with_subject and not spec.get("user") and not spec.get("groups"):
+        text = "at least one of user or group must be specified"
+        errors.append(field_errors.invalid("spec.user", "", text))
+    if resource is not None:
+        errors += validate_selector_attribute(resource, "spec.resourceAttributes")
+    return errors
+
+
+def _validate_metadata(review: dict[str, Any], but: str = "") -> ErrorList:
+    meta = review["metadata"]
+    if not meta.keys() - {"managedFields", but}:
+        return []
+    # The owners are encoded by now.
+    shown = field_errors.internal_value("meta.ObjectMeta", _decode(msgspec.json.encode(meta)))
+    return [field_errors.invalid("metadata", shown, f"must be empty except for {but}" if but else "must be empty")]
+
+
+def _subject(review: dict[str, Any]) -> Identity:
+    spec = review["spec"]
+    extra = {key: tuple(values or ()) for key, values in (spec.get("extra") or {}).items()}
+    return Identity(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra)
+
+
+def _attributes(resource: Any, path: Any) -> Attributes:
+    if resource is None:
+        return Attributes((path.get("verb") or "").lower(), path=path.get("path") or "")
+    return Attributes(
+        resource.get("verb") or "",
+        resource.get("group") or "",
+        resource.get("version") or "",
+        resource.get("resource") or "",
+        resource.get("subresource") or "",
+        resource.get("namespace") or "",
+        resource.get("name") or "",
+        field_selector=field_selector_text(resource),
+    )
+
+
+def _resource_rule(rule: Rule) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "verbs": list(rule.verbs),
+        "apiGroups": list(rule.api_groups),
+        "resources": list(rule.resources),
+    }
+    if rule.resource_names:
+        shown["resourceNames"] = list(rule.resource_names)
+    return shown
+
+
+def _user_info(identity: Identity) -> dict[str, Any]:
+    shown: dict[str, Any] = {"username": identity.user}
+    if identity.uid:
+        shown["uid"] = identity.uid
+    if identity.groups:
+        shown["groups"] = list(identity.groups)
+    if identity.extra:
+        shown["extra"] = {key: list(values) for key, values in sorted(identity.extra.items())}
+    return shown
+
+
+def _answer(call: Call, document: dict[str, Any]) -> ObjectResult:
+    return ObjectResult(201, call.info, _encode(document), tuple(call.warnings))

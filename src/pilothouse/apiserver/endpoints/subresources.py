@@ -1,0 +1,297 @@
+"""scale, binding and finalize: subresources with their own kinds or rules."""
+
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.meta import LabelSelector
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints import update
+from pilothouse.apiserver.endpoints.apply import check_config, read_config
+from pilothouse.apiserver.endpoints.object_names import check_name, wrong_namespace
+from pilothouse.apiserver.endpoints.patch import APPLY_PATCH, patch_function, read_patch_options, stored_owners
+from pilothouse.apiserver.endpoints.request_objects import read_built_in, read_object
+from pilothouse.apiserver.endpoints.update import Part, change, read_stored
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.options import WriteOptions, read_write_options
+from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
+from pilothouse.apiserver.registry.generic.object_meta import validate_finalizer_name
+from pilothouse.apiserver.serializers.results import ObjectResult, StatusResult
+from pilothouse.machinery import merge_types
+from pilothouse.machinery.labels import SelectorError, selector_from, selector_from_map
+from pilothouse.storage import Record
+
+
+def _existing(core: Core, call: Call) -> Record:
+    record = core.store.get(call.key)
+    if record is None:
+        raise errors.not_found(call.info, call.name)
+    return record
+
+
+async def get_status(core: Core, call: Call) -> ObjectResult:
+    """GET of /status: the whole object."""
+    return ObjectResult(200, call.info, core.view(call.info, _existing(core, call).value))
+
+
+# scale
+
+
+def _path(obj: Object, path: str) -> Any:
+    """What a simple path (``.spec.replicas``) leads to, or None."""
+    node: Any = obj
+    for part in path.lstrip(".").split("."):
+        if not isinstance(node, dict):
+            return None
+        node = node.get(part)
+    return node
+
+
+_NOT_SET = -(1 << 31)
+"""The replicas of a custom resource that has none, in the Scale that a write begins with."""
+
+
+def scale_of(call: Call, obj: Object, *, not_set: int | None = None) -> Object:
+    """The Scale that stands for an object. One without replicas stands for ``not_set``, or is an error."""
+    info, meta = call.info, obj["metadata"]
+    shown = {
+        name: meta[name]
+        for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        if name in meta
+    }
+    status: Object
+    if info.custom is not None:
+        paths = info.custom.scale
+        wanted = _path(obj, paths.spec_replicas)
+        if wanted is None:
+            wanted = not_set
+        if wanted is None:
+            raise errors.internal(f'the spec replicas field "{paths.spec_replicas}" does not exist')
+        status = {"replicas": _path(obj, paths.status_replicas) or 0}
+        selector = _path(obj, paths.label_selector) if paths.label_selector else ""
+    else:
+        spec = obj.get("spec") or {}
+        wanted = spec.get("replicas") or 0
+        status = {"replicas": (obj.get("status") or {}).get("replicas") or 0}
+        selector = _selector_text(spec.get("selector"), is_map=call.strategy.selects_by_map)
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": shown,
+        "spec": {"replicas": wanted} if wanted else {},
+        "status": status,
+    }
+
+
+def _selector_text(selector: Any, *, is_map: bool) -> str:
+    if not selector:
+        return ""
+    try:
+        if is_map:
+            return str(selector_from_map(selector))
+        return str(selector_from(msgspec.convert(selector, LabelSelector)))
+    except (SelectorError, msgspec.ValidationError) as error:
+        raise errors.internal(str(error)) from None
+
+
+def _scale_result(call: Call, obj: Object) -> ObjectResult:
+    return ObjectResult(200, call.info, msgspec.json.encode(scale_of(call, obj)), tuple(call.warnings))
+
+
+async def get_scale(core: Core, call: Call) -> ObjectResult:
+    """GET of /scale."""
+    return _scale_result(call, read_stored(core, call, _existing(core, call)))
+
+
+async def update_scale(core: Core, call: Call) -> ObjectResult:
+    """PUT of /scale."""
+    options = read_write_options(call.asked.query, "UpdateOptions")
+    reading = (call, options, call.info, "autoscaling", "v1", "Scale")
+    scale = await core.long_work.run(call.size, read_built_in, *reading)
+    check_name(call, scale.setdefault("metadata", {}))
+    _check_replicas(call, scale)
+    return await _rescale(core, call, lambda _current: scale, options)
+
+
+async def patch_scale(core: Core, call: Call) -> ObjectResult:
+    """PATCH of /scale."""
+    options = read_patch_options(call)
+    if call.content_type == APPLY_PATCH:
+        return await _apply_scale(core, call, options)
+    owners = lambda: core.managed_fields.of_scale(call.info, stored_owners(core, call))  # noqa: E731
+    apply = await core.long_work.run(call.size, patch_function, call, call.info, options, kind="Scale", owners=owners)
+
+    def wanted(current: Object) -> Object:
+        scale = apply(current)
+        _check_replicas(call, scale)
+        return scale
+
+    return await _rescale(core, call, wanted, options)
+
+
+async def _apply_scale(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
+    config, _repeated = await core.long_work.run(call.size, read_config, call)
+    type_ = merge_types.of_kind("autoscaling", "v1", "Scale")
+    assert type_ is not None, "Scale is built in"
+    check_config(config, "autoscaling/v1", "Scale", type_)
+    return await _rescale(core, call, lambda _current: config, options, applied=True)
+
+
+def _check_replicas(call: Call, scale: Object) -> None:
+    replicas = (scale.get("spec") or {}).get("replicas") or 0
+    # What a custom resource thinks of it is its own validation's to say.
+    if replicas < 0 and call.info.custom is None:
+        replicas_error = field_errors.invalid("spec.replicas", replicas, NON_NEGATIVE)
+        raise errors.invalid("autoscaling", "Scale", call.name, [replicas_error])
+    if call.info.custom is not None and replicas == _NOT_SET:
+        raise errors.bad_request(f'the spec replicas field "{call.info.custom.scale.spec_replicas}" cannot be empty')
+
+
+async def _rescale(
+    core: Core, call: Call, wanted: Any, options: WriteOptions, *, applied: bool = False
+) -> ObjectResult:
+    """Carry replicas and resource version of a Scale over to its object; ``wanted`` is a configuration of it when
+    ``applied``."""
+
+    def apply(obj: Object, known: bytes) -> tuple[Object, bytes]:
+        live = scale_of(call, obj, not_set=_NOT_SET)
+        before = live["metadata"]["resourceVersion"]
+        sent = wanted(scale_of(call, obj, not_set=_NOT_SET))
+        scale, owners = core.managed_fields.scaled(call, live, sent, known, options, applied=applied)
+        if applied:
+            _check_replicas(call, scale)
+        meta = scale.get("metadata") or {}
+        version = meta.get("resourceVersion")
+        obj["metadata"]["resourceVersion"] = version if version not in (None, "", "0", before) else before
+        if meta.get("uid"):
+            obj["metadata"]["uid"] = meta["uid"]
+        replicas = (scale.get("spec") or {}).get("replicas") or 0
+        path = call.info.custom.scale.spec_replicas if call.info.custom is not None else ".spec.replicas"
+        *parents, last = path.lstrip(".").split(".")
+        node = obj
+        for part in parents:
+            node = node.setdefault(part, {})
+        node[last] = replicas
+        return obj, owners
+
+    result = await change(core, call, leave, options, main=True, applied=apply)
+    return _scale_result(call, msgspec.json.decode(result.value))
+
+
+# pods/binding
+
+
+async def bind(core: Core, call: Call) -> StatusResult:
+    """POST of pods/NAME/binding, or of a Binding to the collection ``bindings``: gives a pod its node."""
+    options = read_write_options(call.asked.query, "CreateOptions")
+    pods = core.table.find("", "v1", "pods")
+    assert pods is not None, "pods are built in"
+    binding = await core.long_work.run(call.size, read_built_in, call, options, call.info, "", "v1", "Binding")
+    meta: Object = binding.get("metadata") or {}
+    name = call.name or meta.get("name") or ""
+    if meta.get("name") != name or not name:
+        raise errors.bad_request("name in URL does not match name in Binding object")
+    if meta.get("namespace") not in (None, "", call.namespace):
+        raise wrong_namespace()
+    target = binding.get("target") or {}
+    if target.get("kind") not in (None, "", "Node"):
+        raise errors.plain(
+            str(field_errors.not_supported("target.kind", target["kind"], ("Node", "<empty>"), plain=True))
+        )
+    if not target.get("name"):
+        raise errors.plain(str(field_errors.required("target.name")))
+    one = Call(call.request, call.asked, pods, core.strategy(pods), call.identity, call.namespace, name)
+    await change(
+        core,
+        one,
+        lambda pod: _bound(core, one, pod, binding),
+        options,
+        revision="",
+        part=_BINDING,
+        tracked=False,
+        shares_rest=True,
+    )
+    return StatusResult(201, msgspec.json.encode(errors.success(code=201)), tuple(one.warnings))
+
+
+def leave(obj: Object) -> Object:
+    """The object as it is."""
+    return obj
+
+
+def _leave_as_is(_obj: Object, _old: Object) -> None:
+    """A binding writes spec and status in one go, and raises no generation."""
+
+
+_BINDING = Part(_leave_as_is)
+"""Upstream writes it past the strategy of pods (``setPodNodeAndMetadata``)."""
+
+
+def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
+    meta, wanted = pod["metadata"], binding.get("metadata") or {}
+    if wanted.get("uid") and wanted["uid"] != meta["uid"]:
+        raise update.wrong_uid(call.info, call.namespace, call.name, wanted["uid"], meta["uid"])
+    if wanted.get("resourceVersion") not in (None, "", "0", meta["resourceVersion"]):
+        raise errors.modified(call.info, call.name)
+    if meta.get("deletionTimestamp"):
+        raise _not_bound(call, f"pod {call.name} is being deleted, cannot be assigned to a host")
+    spec = pod["spec"]
+    if spec.get("nodeName"):
+        raise _not_bound(call, f'pod {call.name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise _not_bound(call, f"pod {call.name} has non-empty .spec.schedulingGates")
+    pod["spec"] = {**spec, "nodeName": binding["target"]["name"]}
+    for field in ("annotations", "labels"):
+        if wanted.get(field):
+            meta[field] = {**(meta.get(field) or {}), **wanted[field]}
+    status: Object = dict(pod.get("status") or {})
+    status.pop("nominatedNodeName", None)
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": core.time.now(),
+    }
+    others = [condition for condition in status.get("conditions") or () if condition.get("type") != "PodScheduled"]
+    status["conditions"] = [*others, scheduled]
+    pod["status"] = status
+    return pod
+
+
+def _not_bound(call: Call, why: str) -> errors.StatusError:
+    return errors.conflict(call.info, call.name, why, subresource="binding")
+
+
+# namespaces/finalize
+
+
+async def finalize_namespace(core: Core, call: Call) -> ObjectResult:
+    """PUT of namespaces/NAME/finalize: only here spec.finalizers may change."""
+    options = read_write_options(call.asked.query, "UpdateOptions")
+    sent = await core.long_work.run(call.size, read_object, call, options)
+    meta: Object = sent.setdefault("metadata", {})
+    check_name(call, meta)
+    revision = meta.get("resourceVersion") or ""
+
+    return await change(core, call, lambda _old: sent, options, revision=revision, part=_FINALIZE)
+
+
+def _only_finalizers(obj: Object, old: Object) -> None:
+    finalizers = (obj.get("spec") or {}).get("finalizers") or []
+    obj["spec"] = {"finalizers": finalizers} if finalizers else {}
+    if "status" in old:
+        obj["status"] = old["status"]
+    else:
+        obj.pop("status", None)
+
+
+def _validate_finalize(obj: Object, _old: Object) -> ErrorList:
+    return validate_finalizer_name(obj["spec"].get("finalizers") or (), "spec.finalizers")
+
+
+_FINALIZE = Part(_only_finalizers, _validate_finalize)

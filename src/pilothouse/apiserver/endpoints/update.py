@@ -1,0 +1,390 @@
+"""update: PUT, and the steps that all changes of stored objects share (PATCH, status, scale, finalize).
+
+``change`` takes the stored object and a function that makes the wanted one of it, and ends in a compare-and-swap.
+Without a resource version in the request it starts over when somebody else was quicker; with one, that is the
+client's conflict.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.wire import Request
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints.create import create_object
+from pilothouse.apiserver.endpoints.object_names import check_name
+from pilothouse.apiserver.endpoints.request_objects import read_object
+from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object, decode, encode_object, next_generation, ordered_metadata, with_revision
+from pilothouse.apiserver.options import WriteOptions, read_write_options
+from pilothouse.apiserver.registry import registration_of
+from pilothouse.apiserver.registry.generic import object_meta
+from pilothouse.apiserver.registry.generic.managed_fields import (
+    put_entries,
+    remember_size,
+    same_but_for_times,
+    split,
+    without_known,
+)
+from pilothouse.apiserver.registry.generic.strategy import Step
+from pilothouse.apiserver.registry.generic.validation import Validate, validate_update
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.serializers.results import ObjectResult
+from pilothouse.machinery import resource_versions
+from pilothouse.storage import Mismatch, Record
+
+_ATTEMPTS = 5
+decode_list = msgspec.json.Decoder(list[Any]).decode
+_ALL_USER_FIELDS = ("labels", "annotations", "finalizers", "ownerReferences")
+
+
+async def update(core: Core, call: Call) -> ObjectResult:
+    """PUT of an object, or of its status."""
+    options = read_write_options(call.asked.query, "UpdateOptions")
+    record = core.store.staged(call.key)
+    if record is not None:
+        request = call.request
+        body = without_known(request.body, record.value)
+        if body is not request.body:
+            call.request = Request(request.method, request.target, request.headers, body)
+    sent = await core.long_work.run(call.size, read_object, call, options)
+    meta: Object = sent.setdefault("metadata", {})
+    check_name(call, meta)
+    if call.strategy.allow_create_on_update and not call.asked.subresource and record is None:
+        if meta.get("uid"):
+            raise wrong_uid(call.info, call.namespace, call.name, meta["uid"], "")
+        meta.pop("resourceVersion", None)  # where there is nothing no version is wrong
+        return await create_object(core, call, sent, options)
+    revision = meta.get("resourceVersion") or ""
+    unused = [sent]
+
+    def wanted(_old: Object) -> Object:
+        # What was prepared for one attempt is of no use to the next.
+        return unused.pop() if unused else read_object(call, options)
+
+    return await change(core, call, wanted, options, revision=revision, builds_on_old=False)
+
+
+def check_revision_given(call: Call, meta: Object) -> None:
+    """Refuse a PUT without a resource version where there is no unconditional update."""
+    if meta.get("resourceVersion") in (None, "", "0") and not call.strategy.allow_unconditional_update:
+        raise errors.invalid(
+            call.info.group,
+            call.info.resource,
+            call.name,
+            [field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")],
+        )
+
+
+Wanted = Callable[[Object], Object]
+"""What a request makes of the stored object. It may keep parts of what it is handed and change them."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A subresource with rules of its own. ``prepare`` leaves as stored what it does not write: (object, old).
+    ``validate`` says what is wrong with the rest, as the update of ``steps``; without it nothing is looked at."""
+
+    prepare: Callable[[Object, Object], None]
+    validate: Validate | None = None
+    steps: Sequence[Step] = ("object meta update", "update")
+
+
+async def change(
+    core: Core,
+    call: Call,
+    wanted: Wanted,
+    options: WriteOptions,
+    *,
+    revision: str | None = None,
+    part: "Part | None" = None,
+    main: bool = False,
+    builds_on_old: bool = True,
+    tracked: bool = True,
+    with_owners: bool = False,
+    shares_rest: bool = False,
+    applied: Callable[[Object, bytes], tuple[Object, bytes]] | None = None,
+) -> ObjectResult:
+    """Store what ``wanted`` makes of the object.
+
+    ``revision`` is the resource version that the request insists on, empty for none; without it (a patch) the object
+    says itself whether it insists on one. ``main`` treats the write as one to the object itself, whatever the
+    subresource. ``builds_on_old`` False: ``wanted`` does not look at what it is handed. ``part`` replaces the ordinary
+    separation of spec and status, for subresources with rules of their own. ``tracked`` False: the write changes
+    nobody's managed fields. ``with_owners``: ``wanted`` looks at managedFields. ``shares_rest``: it is about the status
+    and changes nothing that it is handed, so that the rest need not be there twice. ``applied`` takes the place of
+    ``wanted``: it knows managedFields and says what becomes of them.
+    """
+
+    def make(plain: bytes, owners: bytes, key: str) -> tuple[Object, Object, bytes | None]:
+        old = base = decode(plain, key)
+        if shares_rest:
+            base = {**old, "metadata": dict(old["metadata"])}
+        elif builds_on_old:
+            base = decode(plain, key)
+            if with_owners and owners:
+                base["metadata"]["managedFields"] = decode_list(owners)
+        return (old, wanted(base), None) if applied is None else (old, *applied(base, owners))
+
+    for attempt in range(_ATTEMPTS):
+        record = core.store.staged(call.key)
+        if record is None:
+            raise errors.not_found(call.info, call.name)
+        plain, owners = split(core.view(call.info, record.value))
+        size = call.size + len(plain)
+        old, obj, after = await core.long_work.run(size, make, plain, owners, record.key)
+        meta: Object = obj.setdefault("metadata", {})
+        uid: str = meta.get("uid") or ""
+        is_another = uid not in ("", old["metadata"]["uid"])
+        if is_another and call.request.method != "PATCH":
+            raise wrong_uid(call.info, call.namespace, call.name, uid, old["metadata"]["uid"], dry_run=options.dry_run)
+        if not builds_on_old:
+            check_revision_given(call, meta)
+        insists = _insists(meta, old["metadata"]) if revision is None else revision
+        if insists:
+            try:
+                resource_versions.parse(insists)
+            except ValueError as error:
+                raise errors.plain(str(error)) from None
+        if insists not in ("", "0") and insists != old["metadata"]["resourceVersion"]:
+            raise errors.modified(call.info, call.name)
+        try:
+            return await _replace(
+                core,
+                call,
+                record,
+                old,
+                obj,
+                options,
+                part,
+                "" if main else call.asked.subresource,
+                owners,
+                tracked,
+                after,
+                uid if is_another else "",
+                size,
+            )
+        except Mismatch:
+            if insists not in ("", "0") or attempt == _ATTEMPTS - 1:
+                raise errors.modified(call.info, call.name) from None
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _insists(meta: Object, old: Object) -> str:
+    """The resource version in a patched object, when the patch has put one there."""
+    version: str = meta.get("resourceVersion") or ""
+    return "" if version == old["resourceVersion"] else version
+
+
+def read_stored(core: Core, call: Call, record: Record) -> Object:
+    """A stored object in the version of the call, free to be changed; its managedFields stay encoded."""
+    plain, owners = split(core.view(call.info, record.value))
+    obj = decode(plain, record.key)
+    put_entries(obj, owners)
+    return obj
+
+
+async def _replace(
+    core: Core,
+    call: Call,
+    record: Record,
+    old: Object,
+    obj: Object,
+    options: WriteOptions,
+    part: "Part | None",
+    subresource: str,
+    known: bytes,
+    tracked: bool,
+    after: bytes | None,
+    uid: str,
+    size: int,
+) -> ObjectResult:
+    info, strategy = call.info, call.strategy
+    meta, old_meta = obj["metadata"], old["metadata"]
+    obj["kind"], obj["apiVersion"] = info.kind, info.api_version
+
+    def complete() -> bytes:
+        strategy.set_defaults(obj)
+        object_meta.keep_system_fields(meta, old_meta)
+        meta["resourceVersion"] = old_meta["resourceVersion"]
+        if call.request.method == "PUT":
+            call.warnings += object_meta.without_duplicate_owners(meta, admitted=False)
+        if after is not None:
+            return after
+        return core.managed_fields.updated(call, old, obj, known, options) if tracked else known
+
+    owners = await core.long_work.run(size, complete)
+    put_entries(obj, owners)
+    put_entries(old, known)
+    write = Admission(
+        operation="UPDATE",
+        info=info,
+        namespace=call.namespace,
+        name=call.name,
+        identity=call.identity,
+        subresource=call.asked.subresource,
+        obj=obj,
+        old=old,
+        dry_run=options.dry_run,
+        warnings=call.warnings,
+    )
+    admission = core.admission_of(call)
+    await admission.admit(write)
+    admission.allot(write)
+    if owners != known and same_but_for_times(obj, old, owners, known):
+        obj["metadata"]["managedFields"] = old_meta["managedFields"]
+    if part is not None:
+        part.prepare(obj, old)
+    elif subresource == "status":
+        _prepare_status(core, call, obj, old)
+    else:
+        _prepare(core, call, obj, old)
+    call.warnings += object_meta.without_duplicate_owners(meta, admitted=True)
+    link = obj["metadata"].get("selfLink") if options.dry_run else None
+    meta = obj["metadata"] = ordered_metadata(obj["metadata"])
+    if uid:
+        # A PUT names the uid as a precondition; to a patch it is a field like others.
+        meta["uid"] = uid
+    call.warnings += await core.long_work.run(size, _check, call, obj, old, part, subresource)
+    await admission.review(write)
+    strategy.finish(obj)
+    warnings = tuple(call.warnings)
+    if _is_gone(call, obj):
+        return await _remove(core, call, record, obj, options)
+    stored_as = strategy.stored_as(info)
+    as_shown = record.value.startswith(stored_as.head) and core.view(stored_as, record.value) == record.value
+    unread = record.created == record.revision and strategy.defaulted_when_read(obj)
+    if obj == old and as_shown and not link and not unread:
+        # What is stored in another version, or as another schema had it, is written all the same, as upstream compares
+        # what is to be stored, and not what it says: storage versions are migrated by writes that change nothing.
+        return ObjectResult(200, info, core.view(info, record.value), warnings)
+    stored = strategy.to_storage(info, obj)
+    if stored_as is not info and not link and not unread and _is_stored(stored_as, stored, record):
+        return ObjectResult(200, info, core.view(info, record.value), warnings)  # only its shown form has changed
+    if options.dry_run:
+        if link:
+            # Nothing but storage drops it (apiserver pkg/storage/api_object_versioner.go, v1.36).
+            stored["metadata"] = {**ordered_metadata(stored["metadata"]), "selfLink": link}
+            shown = core.view(info, encode_object(stored_as, stored, ordered=True))
+            return ObjectResult(200, info, shown, warnings)
+        return ObjectResult(200, info, core.view(info, encode_object(stored_as, stored)), warnings)
+    is_ordered = stored["metadata"] is meta
+    meta = stored["metadata"]
+
+    def make(revision: int) -> bytes:
+        meta["resourceVersion"] = str(revision)
+        value = encode_object(stored_as, stored, ordered=is_ordered)
+        remember_size(value, meta)
+        return value
+
+    value = await core.commit(core.store.stage(record.key, make, expected=record.revision))
+    return ObjectResult(200, info, core.view(info, value), warnings)
+
+
+def _check(call: Call, obj: Object, old: Object, part: Part | None, subresource: str) -> Iterable[str]:
+    """Warnings about the change; raises 422 for what is wrong with it."""
+    found = _validate(call, obj, old, part, subresource)
+    if found:
+        raise errors.invalid(call.strategy.error_group(call.info), call.info.kind, call.name, found)
+    return call.strategy.warnings(obj) if part is None and subresource != "status" else ()
+
+
+def _validate(call: Call, obj: Object, old: Object, part: Part | None, subresource: str) -> ErrorList:
+    strategy = call.strategy
+    if part is not None:
+        return validate_update(strategy, obj, old, part.steps, part.validate) if part.validate is not None else []
+    if subresource == "status":
+        return validate_update(strategy, obj, old, strategy.status_steps, strategy.validate_status_update)
+    return validate_update(strategy, obj, old, strategy.update_steps, strategy.validate_update)
+
+
+def _is_stored(info: ResourceInfo, stored: Object, record: Record) -> bool:
+    return decode(encode_object(info, stored)) == decode(record.value)
+
+
+def _prepare(core: Core, call: Call, obj: Object, old: Object) -> None:
+    """A write to the object itself: the status stays, and a changed spec raises the generation."""
+    strategy = call.strategy
+    if "status" in call.info.subresources:
+        _take(obj, old, "status")
+    strategy.drop_disabled_fields(obj, old)
+    strategy.stamp(obj, core.time.now())
+    strategy.prepare_for_update(obj, old)
+    if strategy.tracked and strategy.changed(obj, old):
+        obj["metadata"]["generation"] = next_generation(old["metadata"])
+
+
+def _prepare_status(core: Core, call: Call, obj: Object, old: Object) -> None:
+    """A write to the status: everything else stays, but for the metadata that the resource lets go through."""
+    for name in [name for name in {**obj, **old} if name not in ("metadata", "status", "kind", "apiVersion")]:
+        _take(obj, old, name)
+    meta, old_meta = obj["metadata"], old["metadata"]
+    keeps = call.strategy.status_keeps
+    if keeps == "labels":
+        object_meta.keep_user_fields(meta, old_meta, ("labels",))
+    elif keeps in ("user metadata", "metadata"):
+        object_meta.keep_user_fields(meta, old_meta, _ALL_USER_FIELDS)
+        # Nor when it is to go (metav1.ResetObjectMetaForStatus, apimachinery v0.36).
+        _take(meta, old_meta, "deletionTimestamp")
+    elif keeps == "pod":
+        object_meta.keep_user_fields(meta, old_meta, ("ownerReferences",))
+    call.strategy.prepare_for_status_update(obj, old, core.time.now())
+
+
+def _take(obj: Object, old: Object, name: str) -> None:
+    if name in old:
+        obj[name] = old[name]
+    else:
+        obj.pop(name, None)
+
+
+def _is_gone(call: Call, obj: Object) -> bool:
+    """Whether the object was only waiting for its finalizers, and they are gone now."""
+    meta: dict[str, Any] = obj["metadata"]
+    return (
+        bool(meta.get("deletionTimestamp"))
+        and not meta.get("finalizers")
+        and not meta.get("deletionGracePeriodSeconds")
+        and call.strategy.may_go(obj)
+    )
+
+
+async def _remove(core: Core, call: Call, record: Record, obj: Object, options: WriteOptions) -> ObjectResult:
+    """The update that takes the last finalizer away removes the object.
+
+    The caller sees the object as it was sent; watchers see the last stored state (apiserver
+    ``pkg/registry/generic/registry/store.go``, ``deleteWithoutFinalizers``, v0.36).
+    """
+    if not options.dry_run:
+        await remove(core, record)
+    return ObjectResult(200, call.info, encode_object(call.info, obj), tuple(call.warnings))
+
+
+async def remove(core: Core, record: Record) -> bytes:
+    """Delete a record for good; its last state with the revision of the deletion. Raises ``Mismatch``."""
+    staged = core.store.stage(
+        record.key,
+        None,
+        expected=record.revision,
+        last=lambda revision: with_revision(record.value, record.revision, revision),
+    )
+    return await core.commit(staged)
+
+
+def wrong_uid(
+    info: ResourceInfo, namespace: str, name: str, expected: str, found: str, *, dry_run: bool = False
+) -> errors.StatusError:
+    """409, about an update that names another object's uid."""
+    declared = registration_of(info.group, info.resource).etcd_prefix if info.custom is None else ""
+    prefix = declared or info.resource
+    root = "" if dry_run else "/registry"  # a dry run does not get as far as the storage, which knows the root
+    path = f"{root}/{prefix}/{namespace}/{name}" if info.namespaced else f"{root}/{prefix}/{name}"
+    return errors.conflict(
+        info,
+        name,
+        f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {expected}, UID in object meta: {found}",
+    )

@@ -1,0 +1,294 @@
+"""watch: initial events, changes, bookmarks, timeouts, and 410 for compacted versions."""
+
+import asyncio
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.call import Call
+from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.endpoints.get import keys_selected, parse_revision, selection_of, wait_for
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.objects import with_revision
+from pilothouse.apiserver.options import ListOptions, read_list_options
+from pilothouse.apiserver.registry.generic.selection_predicate import Attributes, Selection
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.serializers.results import WatchEvent
+from pilothouse.storage import Change, Compacted, Record, Watcher
+
+_LAST_BOOKMARK_SECONDS = 2.0
+_BATCH_BYTES = 256 * 1024
+"""Of what there is at the beginning, about so much is shown at a time: a reader may be slow, or gone soon."""
+
+
+async def watch(core: Core, call: Call) -> "Watch":
+    """Begin a watch. What goes wrong from here on is an ERROR event, not a status code."""
+    options = read_list_options(call.asked.query, watch=True)
+    selection = selection_of(core, call)
+    wanted = options.resource_version
+    revision = parse_revision(wanted) if wanted else 0
+    return Watch(core, call, selection, options, revision)
+
+
+class Watch:
+    """One watch under way.
+
+    Nothing is read before the iteration begins, except that history from then on is reserved when the start allows it.
+    Events come in revision order. No bookmark is the same as the one before, but for the last of the watch. It ends at
+    its time limit, when ``close`` is called, when its reader falls behind, when the store closes, or when its resource
+    is no longer served.
+    """
+
+    def __init__(self, core: Core, call: Call, selection: Selection, options: ListOptions, revision: int) -> None:
+        self.info: ResourceInfo = call.info
+        self.warnings: tuple[str, ...] = tuple(call.warnings)
+        self._core = core
+        self._call = call
+        self._selection = selection
+        self._options = options
+        self._revision = revision
+        initial = options.send_initial_events
+        self._initial = initial if initial is not None else not revision
+        self._watcher: Watcher | None = None
+        self._closed = False
+        self._prefix = self._narrow_prefix()
+        self._first: list[WatchEvent] | None = None
+        """What is sent before anything is followed; None until it is known."""
+        self._sent = 0
+        """How much of it is sent."""
+        now = core.env.monotonic()
+        seconds = options.timeout_seconds
+        if not seconds:
+            least = core.options.min_watch_seconds
+            seconds = core.env.stream("apiserver watch timeouts").randrange(least, 2 * least)
+        self._began = now
+        self._deadline = now + seconds
+        self._bookmarked = -1
+        """The revision in the last bookmark."""
+        self._last_bookmark = self._deadline - _LAST_BOOKMARK_SECONDS
+        self._bookmark_at = self._deadline
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = -1.0
+        if options.bookmarks:
+            self._plan_bookmark(now)
+        core.watches[self] = self.info
+        if revision <= core.store.revision or not self._initial:
+            self._begin()
+
+    def _narrow_prefix(self) -> str:
+        call, name = self._call, self._selection.name
+        if name and (call.namespace or not call.info.namespaced):
+            return call.info.key(call.namespace, name)
+        return call.info.list_prefix(call.namespace)
+
+    def _begin(self) -> None:
+        """Take the state of now, and history from there on; both at one instant."""
+        store, info = self._core.store, self.info
+        after = self._revision
+        if self._initial or not after:
+            after = store.revision
+        try:
+            self._watcher = store.watch(self._prefix, after)
+        except Compacted as gone:
+            self._fail(errors.expired(f"too old resource version: {after} ({gone.oldest})"))
+            return
+        self._first = []
+        if self._initial:
+            view = self._core.view
+            self._first += [WatchEvent("ADDED", view(info, record.value)) for record in self._now()]
+            if self._options.bookmarks:
+                self._bookmarked = after
+                self._first.append(self._bookmark(after, initial_end=True))
+
+    def _fail(self, error: StatusError) -> None:
+        self._first = [WatchEvent("ERROR", error.body)]
+        self._deadline = self._core.env.monotonic()
+
+    def _now(self) -> list[Record]:
+        core, call, selection = self._core, self._call, self._selection
+        store = core.store
+        keys = None if selection.empty else keys_selected(core, call, selection)
+        if keys is None:
+            records = store.list(call.info.list_prefix(call.namespace)).records
+        else:
+            prefix = call.info.list_prefix(call.namespace)
+            records = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
+        if selection.empty:
+            return records
+        attributes_of, resource, reader = core.attributes.of, call.info.prefix, call.strategy.attributes
+        return [record for record in records if selection.matches(attributes_of(resource, reader, record))]
+
+    def __aiter__(self) -> "Watch":
+        return self
+
+    async def __anext__(self) -> list[WatchEvent]:
+        if self._first is None and not self._closed:
+            # A plain watch from the future waits for it without a word; one that wants the state first may not.
+            try:
+                await wait_for(self._core, self._revision)
+            except StatusError as error:
+                self._fail(error)
+            else:
+                self._begin()
+        if self._first:
+            return self._next_of(self._first)
+        watcher = self._watcher
+        while not self._closed and watcher is not None:
+            changes = watcher.take()
+            if changes:
+                events = self._events(changes)
+                if events:
+                    return events
+                continue
+            now = self._core.env.monotonic()
+            if watcher.ended or now >= self._deadline:
+                break
+            if now >= self._bookmark_at:
+                due = self._has_news
+                self._plan_bookmark(now)
+                if due:
+                    self._bookmarked = self._core.store.revision
+                    return [self._bookmark(self._bookmarked)]
+            self._set_alarm(self._bookmark_at)
+            await watcher.changed()
+        self.stop()
+        raise StopAsyncIteration
+
+    def _next_of(self, first: list[WatchEvent]) -> list[WatchEvent]:
+        begin = end = self._sent
+        size = 0
+        while end < len(first) and size < _BATCH_BYTES:
+            size += len(first[end].value)
+            end += 1
+        self._sent = end
+        if end == len(first):
+            self._first = []
+        return first[begin:end]
+
+    # Bookmarks
+
+    @property
+    def _has_news(self) -> bool:
+        """Whether a bookmark is worth sending: it differs from the one before, or is the last of this watch."""
+        revision = self._core.store.revision
+        return revision >= self._revision and (revision != self._bookmarked or self._bookmark_at >= self._last_bookmark)
+
+    def _plan_bookmark(self, now: float) -> None:
+        """The next one is due a whole number of intervals after the beginning, the last one just before the end."""
+        interval = self._core.options.bookmark_seconds
+        if now >= self._last_bookmark:
+            self._bookmark_at = self._deadline
+        else:
+            passed = (now - self._began) // interval + 1
+            self._bookmark_at = min(self._began + passed * interval, self._last_bookmark)
+
+    def _set_alarm(self, at: float) -> None:
+        """One timer per watch, not one per wait: most waits end with a change."""
+        if at == self._alarm_at:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = at
+        self._alarm = asyncio.get_running_loop().call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._alarm_at = -1.0
+        now = self._core.env.monotonic()
+        if now < self._deadline and not self._has_news:
+            # Nothing is written anywhere. Until that changes nobody has to wake up each minute just to see it.
+            self._core.quiet[self.stir] = None
+            # One that waits for a revision of the future has no news at the last bookmark either, and just ends.
+            self._bookmark_at = self._last_bookmark if now < self._last_bookmark else self._deadline
+            self._set_alarm(self._bookmark_at)
+        elif self._watcher is not None:
+            self._watcher.nudge()
+
+    def stir(self) -> None:
+        """Something was written after a time without: bookmarks are due again."""
+        if self._bookmark_at < self._deadline:
+            self._plan_bookmark(self._core.env.monotonic())
+            self._set_alarm(self._bookmark_at)
+
+    def _events(self, changes: list[Change]) -> list[WatchEvent]:
+        selection = self._selection
+        if selection.empty:
+            return [self._plain(change) for change in changes]
+        events = []
+        for change in changes:
+            event = self._selected(change, selection)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _plain(self, change: Change, type_: str = "") -> WatchEvent:
+        """The event as everybody sees it who saw the object before and still does; made once for all of them."""
+        memo = change.memo
+        if memo is None:
+            memo = change.memo = {}
+        type_ = type_ or change.type
+        key = (self.info, type_)
+        event: WatchEvent | None = memo.get(key)
+        if event is None:
+            event = memo[key] = WatchEvent(type_, self._core.view(self.info, change.value), {})
+        return event
+
+    def _selected(self, change: Change, selection: Selection) -> WatchEvent | None:
+        """The event as a watch with selectors sees it: objects come and go as they begin and cease to match."""
+        before = change.before is not None and selection.matches(self._attributes(change, before=True))
+        if change.type == "DELETED":
+            return self._plain(change) if before else None
+        if selection.matches(self._attributes(change, before=False)):
+            return self._plain(change, "MODIFIED" if before else "ADDED")
+        if not before:
+            return None
+        memo = change.memo
+        assert memo is not None, "the attributes have been read"
+        assert change.before is not None, "it matched before"
+        key = (self.info, "left")
+        event: WatchEvent | None = memo.get(key)
+        if event is None:
+            value = with_revision(change.before.value, change.before.revision, change.revision)
+            event = memo[key] = WatchEvent("DELETED", self._core.view(self.info, value), {})
+        return event
+
+    def _attributes(self, change: Change, *, before: bool) -> Attributes:
+        memo = change.memo
+        if memo is None:
+            memo = change.memo = {}
+        # Groups and versions of one stored resource select by different fields, and have readers of their own.
+        reader = self._call.strategy.attributes
+        key = (reader, before)
+        attributes: Attributes | None = memo.get(key)
+        if attributes is None:
+            revision, value = change.revision, change.value
+            if before:
+                assert change.before is not None, "only asked for when there was something before"
+                revision, value = change.before.revision, change.before.value
+            attributes = memo[key] = self._core.attributes.at(reader, change.key, revision, value)
+        return attributes
+
+    def _bookmark(self, revision: int, *, initial_end: bool = False) -> WatchEvent:
+        notes = b',"annotations":{"k8s.io/initial-events-end":"true"}' if initial_end else b""
+        value = self.info.head + b'"metadata":{"resourceVersion":"%d"%s}}' % (revision, notes)
+        return WatchEvent("BOOKMARK", value)
+
+    async def close(self) -> None:
+        """End the watch; the iteration ends at its next step."""
+        self.stop()
+
+    def finish(self) -> None:
+        """End the watch once its reader has what is there already."""
+        if self._watcher is None or self._watcher.idle:
+            self.stop()
+        else:
+            self._deadline = self._core.env.monotonic()
+
+    def stop(self) -> None:
+        """``close`` for those who don't wait."""
+        self._closed = True
+        self._core.watches.pop(self, None)
+        self._core.quiet.pop(self.stir, None)
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._watcher is not None:
+            self._watcher.close()

@@ -1,0 +1,226 @@
+"""Authentication, impersonation and authorization of requests from outside, and the APIs that need them.
+
+The order is upstream's (apiserver ``pkg/server/config.go``, ``DefaultBuildHandlerChain``, v0.36). Authorization and the
+handlers are called by the server itself, so that they hold for clients in the same process as well. ``asgi`` serves
+HTTP with it.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from pilothouse.api.wire import Request, Response, Stream
+from pilothouse.apiserver.authentication.authenticator import Authenticator, TokenLogin, unauthorized
+from pilothouse.apiserver.authentication.bootstrap_tokens import BootstrapTokens
+from pilothouse.apiserver.authentication.identity import ANONYMOUS, Identity
+from pilothouse.apiserver.authentication.service_account_tokens import ServiceAccountTokens
+from pilothouse.apiserver.authentication.token_use import TokenUse
+from pilothouse.apiserver.authorization.authorizer import (
+    RBAC_GROUP,
+    AlwaysAllow,
+    Attributes,
+    Authorizer,
+    Decider,
+    RbacAuthorizer,
+    Union,
+    forbidden,
+)
+from pilothouse.apiserver.authorization.bootstrap_policy import node_rules
+from pilothouse.apiserver.authorization.parameter_rights import ParameterRights
+from pilothouse.apiserver.controllers.bootstrap_objects import keep_endpoints, stage_endpoints, stage_roles
+from pilothouse.apiserver.controllers.identity_lease import keep_lease
+from pilothouse.apiserver.endpoints.documents import Documents
+from pilothouse.apiserver.endpoints.healthz import Health
+from pilothouse.apiserver.endpoints.impersonation import PREFIX, impersonate, wanted_user
+from pilothouse.apiserver.endpoints.metrics import RequestMetrics
+from pilothouse.apiserver.endpoints.reviews import find_object, register
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.request_info import RequestInfo
+from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.apiserver.serializers.presenter import NegotiatingPresenter
+from pilothouse.apiserver.server import ApiServer, ReadBody
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.jws import PrivateKey, PublicKey
+from pilothouse.machinery.metrics import Gauge
+from pilothouse.storage import Change
+
+with lazy_imports():
+    from pilothouse.apiserver.authorization import escalation_check, node_authorizer
+
+_IS_IMPERSONATION = re.compile(PREFIX).match
+MODES = ("AlwaysAllow", "Node", "RBAC")
+_PUBLIC = ("healthz", "livez", "readyz", "version")
+
+
+class HandlerChain:
+    """A server with negotiated formats, authorization, reviews and token requests.
+
+    ``authorization`` names ``AlwaysAllow``, ``Node`` or ``RBAC``, several with commas between. With RBAC, ``start``
+    creates the roles that a cluster begins with, and until then only system:masters may do anything. ``logins`` are
+    the bearer tokens that are taken besides those of service accounts, which ``signing_key`` signs (one is made if
+    there is none, and its tokens end with the process).
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        address: str,
+        logins: Iterable[TokenLogin] = (),
+        authorization: str = "AlwaysAllow",
+        anonymous: bool = True,
+        issuer: str = "https://kubernetes.default.svc.cluster.local",
+        audiences: Iterable[str] = (),
+        signing_key: PrivateKey | None = None,
+        public_keys: Iterable[PublicKey] = (),
+    ) -> None:
+        modes = authorization.split(",")
+        for mode in modes:
+            if mode not in MODES:
+                raise ValueError(f"authorization mode {mode!r} is not known; there are {', '.join(MODES)}")
+        self._server = server
+        core = server.core
+        self.metrics = RequestMetrics(server.metrics_sources)
+        use = TokenUse(server)
+        server.background["use of tokens"] = use.run
+        self.tokens = ServiceAccountTokens(
+            signing_key,
+            issuer=issuer,
+            audiences=tuple(audiences),
+            public_keys=tuple(public_keys),
+            now=lambda: server.env.now().timestamp(),
+            new_id=server.env.uid,
+            find=lambda resource, namespace, name: find_object(core, resource, namespace, name),
+            used=use.note,
+        )
+        bootstrap = BootstrapTokens(
+            lambda namespace, name: find_object(core, "secrets", namespace, name), server.env.now
+        )
+        self.authenticator = Authenticator((*logins, self.tokens, bootstrap), anonymous=anonymous)
+        self.authorizer: Authorizer
+        self._allows_all = "AlwaysAllow" in modes
+        self._rbac: RbacAuthorizer | None = None
+        if "RBAC" in modes:
+            self._rbac = RbacAuthorizer(self._stored_roles)
+            core.store.on_commit.append(self._notice_roles)
+        if self._allows_all:
+            self.authorizer = AlwaysAllow()
+        else:
+            self.authorizer = self._union(modes)
+            server.authorize = self._authorize_request
+        if self._rbac is not None:
+            core.admission.plugins.append(escalation_check.NoEscalation(self._rbac, self.authorizer))
+        core.admission.plugins.append(ParameterRights(core, self.authorizer))
+        core.authorizer = self.authorizer
+        self._started = self._rbac is None
+        self._stopping = False
+        health = Health(started=lambda: self._started, serving=lambda: not self._stopping)
+        server.documents = Documents(
+            core.table, address=address, health=health, metrics=self.metrics, tokens=self.tokens
+        )
+        server.presenter = NegotiatingPresenter(server.env.now, core.long_work)
+        register(core, self.authenticator, self.authorizer, self.tokens)
+
+    async def start(self) -> None:
+        """Create or complete the roles of the start, if requests are judged by them; if not, ``run`` of the server
+        does it later, since they are there in any cluster."""
+        if self._rbac is None:
+            self._server.background["bootstrap roles"] = self._bootstrap
+        else:
+            await self._bootstrap()
+            self._started = True
+
+    def publish(self, host: str, port: int) -> None:
+        """Where the server listens. ``run`` of the server tells the cluster: as endpoints of the service
+        ``kubernetes``, and in a Lease. To be called before it."""
+        core = self._server.core
+
+        async def publish_endpoints() -> None:
+            staged = stage_endpoints(core, host, port)
+            if staged is not None:
+                await core.commit(staged)
+            keep_endpoints(core, host, port)
+
+        self._server.background["endpoints of this server"] = publish_endpoints
+        self._server.background["identity lease"] = lambda: keep_lease(core, f"{host}:{port}")
+
+    async def _bootstrap(self) -> None:
+        staged = stage_roles(self._server.core)
+        if staged is not None:
+            await self._server.core.commit(staged)
+
+    def stopping(self) -> None:
+        """Report not ready from now on."""
+        self._stopping = True
+
+    async def answer(
+        self,
+        request: Request,
+        certificate: bytes | None = None,
+        read_body: ReadBody | None = None,
+        authenticated: Callable[[], None] | None = None,
+    ) -> Response | Stream:
+        """The answer to a request that came with these headers over a connection with this certificate.
+
+        ``authenticated`` is called once somebody has logged in with them, and ``read_body`` when that one may do what
+        is asked for: its result is the body then.
+        """
+        # Who it is comes before what it is about: a long target costs nobody time who does not log in.
+        info: RequestInfo | None = None
+        try:
+            identity = self.authenticator.identity(request.headers, certificate)
+            if authenticated is not None and identity is not ANONYMOUS:
+                authenticated()
+            impersonates = any(map(_IS_IMPERSONATION, request.headers))
+            if identity is ANONYMOUS and self._allows_all and (impersonates or not _is_public(request.target)):
+                # Anonymous requests and AlwaysAllow exclude each other (pkg/kubeapiserver/options/authentication.go,
+                # ``ApplyAuthorization``, v1.36); here strangers still see whether the server is well.
+                raise unauthorized()
+            if impersonates:
+                info = self._server.core.requests.read(request.method, request.target)
+                wanted = wanted_user(request.headers)
+                if wanted is not None:
+                    identity = impersonate(identity, wanted, Attributes.of(info), self.authorizer)
+        except StatusError as error:
+            return self._server.presenter.fail(request, info, error)
+        if read_body is None:
+            return await self._server.handle(request, identity)
+        return await self._server.handle(request, identity, read_body)
+
+    def observe(self, request: Request, status: int, seconds: float, size: int | None = None) -> None:
+        """Count an answered request, with the bytes of its answer where they are known."""
+        info = self._server.core.requests.read(request.method, request.target) if status != 401 else None
+        self.metrics.observe(request, info, status, seconds, size)
+
+    def long_running(self, request: Request) -> Gauge:
+        """What counts requests like this one while they are on."""
+        return self.metrics.long_running(request, self._server.core.requests.read(request.method, request.target))
+
+    def _union(self, modes: Sequence[str]) -> Authorizer:
+        if self._rbac is not None and len(modes) == 1:
+            return self._rbac
+        deciders: list[Decider] = []
+        for mode in modes:
+            if mode == "Node":
+                deciders.append(node_authorizer.NodeAuthorizer(self._server.core, node_rules))
+            elif self._rbac is not None:
+                deciders.append(self._rbac)
+        return Union(deciders, self._rbac)
+
+    def _authorize_request(self, identity: Identity, info: RequestInfo) -> None:
+        self._authorize(identity, Attributes.of(info))
+
+    def _authorize(self, identity: Identity, asked: Attributes) -> None:
+        decision = self.authorizer.decide(identity, asked)
+        if not decision.allowed:
+            raise forbidden(identity, asked, decision.reason)
+
+    def _stored_roles(self, resource: str) -> list[bytes]:
+        return [record.value for record in self._server.core.store.list(storage_prefix(RBAC_GROUP, resource)).records]
+
+    def _notice_roles(self, changes: list[Change]) -> None:
+        if self._rbac is not None and any(change.key.startswith(f"{RBAC_GROUP}/") for change in changes):
+            self._rbac.changed()
+
+
+def _is_public(target: str) -> bool:
+    return target.partition("?")[0].strip("/").partition("/")[0] in _PUBLIC

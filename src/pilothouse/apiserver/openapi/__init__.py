@@ -1,0 +1,1 @@
+"""OpenAPI documents of built-in and custom resources."""

@@ -1,0 +1,157 @@
+"""OpenAPI schemas of custom resources, for both versions.
+
+The schema that the definition gives, with what every object has. v2 leaves out what kubectl could not read there
+(apiextensions ``pkg/controller/openapi/builder`` and ``pkg/controller/openapi/v2/conversion.go``, v0.36).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pilothouse.api import schema
+from pilothouse.apiserver.openapi.schemas import V2, V3, SchemaCollector
+from pilothouse.apiserver.resources import ResourceInfo
+
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_NOT_IN_V2 = ("allOf", "oneOf", "anyOf", "not", "nullable", "default")
+
+
+def made_of(info: ResourceInfo) -> list[str]:
+    """What the schema of a custom kind depends on, for a hash."""
+    return [repr(_given(info)), repr(_selectable(info))]
+
+
+def add_custom(collector: SchemaCollector, info: ResourceInfo, version: str) -> str:
+    """Add the schemas of a custom kind and of its list; returns the name of the former. ``version``: ``V2``, ``V3``."""
+    reverse = ".".join(reversed(info.group.split(".")))
+    name = f"{reverse}.{info.version}.{info.kind}"
+    kind = {"group": info.group, "kind": info.kind, "version": info.version}
+    extensions: dict[str, Any] = {"x-kubernetes-group-version-kind": [kind]}
+    if fields := _selectable(info):
+        extensions["x-kubernetes-selectable-fields"] = [{"fieldPath": field} for field in fields]
+    metadata = _reference(version, _add_meta(collector, "Namespace"))
+    collector.schemas[name] = {**_schema(_given(info), version, metadata), **extensions}
+    extensions["x-kubernetes-group-version-kind"] = [{**kind, "kind": info.list_kind}]
+    items = {"type": "array", "items": _reference(version, name), "description": _ITEMS.format(info.resource)}
+    list_metadata = _reference(version, _add_meta(collector, "NamespaceList"))
+    collector.schemas[f"{name}List"] = {
+        "description": f"{info.list_kind} is a list of {info.kind}",
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": _API_VERSION},
+            "kind": {"type": "string", "description": _KIND},
+            "metadata": {**list_metadata, "description": _LIST_METADATA},
+            "items": items,
+        },
+        **extensions,
+    }
+    return name
+
+
+def _given(info: ResourceInfo) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = getattr(info.custom, "openapi", None) or {}
+    return found
+
+
+def _selectable(info: ResourceInfo) -> list[str]:
+    strategy = getattr(info.custom, "strategy", None)
+    return list(strategy.selectable) if strategy is not None else []
+
+
+def _add_meta(collector: SchemaCollector, kind: str) -> str:
+    """The name of the type of ``metadata`` that a built-in kind has, which is that of any."""
+    definition = schema.load().for_kind("", "v1", kind)
+    assert definition is not None, "namespaces are built in"
+    found = definition.fields["metadata"].type.definition
+    collector.add(found)
+    return found.name
+
+
+def _reference(version: str, name: str) -> dict[str, Any]:
+    return {"$ref": V2 + name} if version == V2 else {"allOf": [{"$ref": V3 + name}]}
+
+
+def _schema(given: Mapping[str, Any], version: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    if version == V2:
+        if given.get(_PRESERVE):
+            # With any property kubectl would refuse all that is none.
+            return {"type": "object"}
+        given = structural_as_v2(given)
+    shown = _with_embedded(given, version, metadata)
+    shown["type"] = "object"
+    shown["properties"] = {**(shown.get("properties") or {}), **_type_meta(metadata)}
+    return shown
+
+
+def _type_meta(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": {"type": "string", "description": _API_VERSION},
+        "kind": {"type": "string", "description": _KIND},
+        "metadata": {**metadata, "description": _METADATA},
+    }
+
+
+def _with_embedded(given: Mapping[str, Any], version: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema, where every embedded resource has what an object has (``addEmbeddedProperties``)."""
+    shown = dict(given)
+    if given.get("properties"):
+        shown["properties"] = {
+            name: _with_embedded(value, version, metadata) for name, value in given["properties"].items()
+        }
+    for key in ("items", "additionalProperties"):
+        if isinstance(given.get(key), Mapping):
+            shown[key] = _with_embedded(given[key], version, metadata)
+    if given.get("x-kubernetes-embedded-resource") and not (version == V2 and given.get(_PRESERVE)):
+        shown["properties"] = {**(shown.get("properties") or {}), **_type_meta(metadata)}
+        required = list(given.get("required") or ())
+        shown["required"] = required + [name for name in ("kind", "apiVersion") if name not in required]
+    return shown
+
+
+def structural_as_v2(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A structural schema as v2 has it: without unions, nullable values and defaults (``ToStructuralOpenAPIV2``)."""
+    shown = {key: value for key, value in given.items() if key not in _NOT_IN_V2}
+    preserves = bool(given.get(_PRESERVE))
+    if given.get("nullable") or preserves:
+        for key in ("items", "properties"):
+            shown.pop(key, None)
+    if given.get("nullable") or (preserves and given.get("type") == "object"):
+        shown.pop("type", None)
+    if shown.get("type") == "array" and "items" not in shown:
+        del shown["type"]
+    properties, extra = shown.get("properties") or {}, shown.get("additionalProperties")
+    required = [name for name in given.get("required") or () if not (properties.get(name) or {}).get("nullable")]
+    if isinstance(extra, Mapping) and extra.get("nullable"):
+        required = []
+    if required:
+        shown["required"] = required
+    else:
+        shown.pop("required", None)
+    if properties:
+        shown["properties"] = {name: structural_as_v2(value) for name, value in properties.items()}
+    if isinstance(shown.get("items"), Mapping):
+        shown["items"] = structural_as_v2(shown["items"])
+    if isinstance(extra, Mapping):
+        shown["additionalProperties"] = structural_as_v2(extra)
+    return shown
+
+
+_API_VERSION = (
+    "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized "
+    "schemas to the latest internal value, and may reject unrecognized values. More info: "
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources"
+)
+_KIND = (
+    "Kind is a string value representing the REST resource this object represents. Servers may infer this from the "
+    "endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: "
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds"
+)
+_METADATA = (
+    "Standard object's metadata. More info: "
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
+)
+_LIST_METADATA = (
+    "Standard list metadata. More info: "
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds"
+)
+_ITEMS = "List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"

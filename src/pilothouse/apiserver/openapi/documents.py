@@ -1,0 +1,305 @@
+"""``/openapi/v3`` and ``/openapi/v2``.
+
+A document is made when it is first asked for and kept until the table changes. Its hash is that of what it is made
+from, so the index costs nothing. Both versions come as JSON or as protobuf (``protobuf``); kubectl asks for v2,
+in protobuf, where v3 has no answer, as for the kind ``List``.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse import KUBERNETES_VERSION, __version__
+from pilothouse.api import schema
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.openapi.custom_resources import add_custom, made_of
+from pilothouse.apiserver.openapi.protobuf import encode as encode_protobuf
+from pilothouse.apiserver.openapi.schemas import V2, V3, SchemaCollector, is_described
+from pilothouse.apiserver.openapi.v2 import path_item_as_v2
+from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
+from pilothouse.apiserver.serializers import negotiation
+
+_encode = msgspec.json.Encoder().encode
+_PLAIN = {"cache-control": "no-cache, private"}
+_INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
+
+_STRING: Mapping[str, Any] = {"type": "string", "uniqueItems": True}
+_FLAG: Mapping[str, Any] = {"type": "boolean", "uniqueItems": True}
+_NUMBER: Mapping[str, Any] = {"type": "integer", "uniqueItems": True}
+_WRITE = {"dryRun": _STRING, "fieldManager": _STRING, "fieldValidation": _STRING}
+_LIST = {
+    "allowWatchBookmarks": _FLAG,
+    "continue": _STRING,
+    "fieldSelector": _STRING,
+    "labelSelector": _STRING,
+    "limit": _NUMBER,
+    "resourceVersion": _STRING,
+    "resourceVersionMatch": _STRING,
+    "sendInitialEvents": _FLAG,
+    "timeoutSeconds": _NUMBER,
+    "watch": _FLAG,
+}
+_DELETE = {
+    "dryRun": _STRING,
+    "gracePeriodSeconds": _NUMBER,
+    "orphanDependents": _FLAG,
+    "propagationPolicy": _STRING,
+}
+_ACTIONS: Mapping[str, tuple[str, str, Mapping[str, Mapping[str, Any]]]] = {
+    "get": ("get", "get", {}),
+    "list": ("get", "list", _LIST),
+    "create": ("post", "post", _WRITE),
+    "update": ("put", "put", _WRITE),
+    "patch": ("patch", "patch", {**_WRITE, "force": _FLAG}),
+    "delete": ("delete", "delete", _DELETE),
+    "deletecollection": ("delete", "deletecollection", {**_LIST, **_DELETE}),
+}
+"""Verb → (method, x-kubernetes-action, query parameters)."""
+
+_PATCH_TYPES = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
+
+
+def document_key(group: str, version: str) -> str:
+    """Under which key the index has a group and version: ``api/v1``, ``apis/apps/v1``."""
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+class OpenApi:
+    """Answers ``/openapi/...`` for one table."""
+
+    def __init__(self, table: ResourceTable) -> None:
+        self._table = table
+        self._generation = -1
+        self._by_key: dict[str, list[ResourceInfo]] = {}
+        self._hashes: dict[str, str] = {}
+        self._documents: dict[str, bytes] = {}
+        self._protobuf: dict[str, bytes] = {}
+        self._second_made = -1
+        self._second_json = b""
+        self._second_protobuf = b""
+        self._second_etag = ""
+
+    def answer(self, request: Request, path: str, query: Mapping[str, list[str]]) -> Response | None:
+        """The response for a path, or None if it is not OpenAPI's."""
+        path = path.rstrip("/")
+        if path not in {"/openapi/v2", "/openapi/v3"} and not path.startswith("/openapi/v3/"):
+            return None
+        if request.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed()
+        if path == "/openapi/v2":
+            return self._second(request)
+        self._refresh()
+        if path == "/openapi/v3":
+            paths = {key: {"serverRelativeURL": self._url(key)} for key in sorted(self._by_key)}
+            headers = {**_PLAIN, "content-type": "text/plain; charset=utf-8"}
+            return Response(200, headers, _encode({"paths": paths}))
+        return self._third(request, path.removeprefix("/openapi/v3/"), (query.get("hash") or [""])[0])
+
+    def _refresh(self) -> None:
+        if self._generation == self._table.generation:
+            return
+        self._generation = self._table.generation
+        by_key: dict[str, list[ResourceInfo]] = {}
+        for info in self._table:
+            by_key.setdefault(document_key(info.group, info.version), []).append(info)
+        self._by_key = by_key
+        hashes = {key: _hash(key, infos) for key, infos in by_key.items()}
+        for made in (self._documents, self._protobuf):
+            for key in [key for key in made if hashes.get(key) != self._hashes.get(key)]:
+                del made[key]
+        self._hashes = hashes
+
+    def _url(self, key: str) -> str:
+        return f"/openapi/v3/{key}?hash={self._hashes[key]}"
+
+    def _third(self, request: Request, key: str, wanted: str) -> Response:
+        infos = self._by_key.get(key)
+        if infos is None:
+            return Response(404, _PLAIN)
+        form = _form(request, _PROTOBUF_V3)
+        if form is None:
+            return Response(406, _PLAIN)
+        if wanted and wanted != self._hashes[key]:
+            return Response(301, {**_PLAIN, "location": self._url(key)})
+        headers = {"content-type": form, "vary": "Accept", "etag": f'"{self._hashes[key]}"'}
+        if request.headers.get("if-none-match", "") == headers["etag"]:
+            return Response(304, headers)
+        if wanted:
+            headers["cache-control"] = "public, immutable"
+            headers["expires"] = "Thu, 31 Dec 2037 23:55:55 GMT"
+        else:
+            headers["cache-control"] = "no-cache, private"
+        return Response(200, headers, self._third_body(key, infos, form))
+
+    def _third_body(self, key: str, infos: list[ResourceInfo], form: str) -> bytes:
+        made, encode = (self._documents, _encode) if form == negotiation.JSON else (self._protobuf, _encode_third)
+        body = made.get(key)
+        if body is None:
+            body = made[key] = encode(document(infos))
+        return body
+
+    def _second(self, request: Request) -> Response:
+        form = _form(request, _PROTOBUF_V2)
+        if form is None:
+            return Response(406, _PLAIN)
+        self._make_second()
+        headers = {"etag": self._second_etag, "vary": "Accept", "cache-control": "no-cache, private"}
+        if request.headers.get("if-none-match", "") == self._second_etag:
+            return Response(304, headers)
+        body = self._second_json if form == negotiation.JSON else self._second_protobuf
+        return Response(200, {**headers, "content-type": form}, body)
+
+    def _make_second(self) -> None:
+        if self._second_made == self._table.generation:
+            return
+        made = second_document(self._table)
+        self._second_json = _encode(made)
+        self._second_protobuf = encode_protobuf("v2.Document", made)
+        self._second_etag = f'"{hashlib.sha512(self._second_json).hexdigest().upper()}"'
+        self._second_made = self._table.generation
+
+
+_PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_PROTOBUF_V3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+
+
+def _form(request: Request, protobuf: str) -> str | None:
+    """The media type to answer in, the first one asked for that there is, or None. Both spellings of the protobuf
+    types are known: with ``@`` before the version and, since that is no valid media type, with a dot."""
+    for clause in negotiation.parse_accept(request.headers.get("accept", "") or "*/*"):
+        if clause.media.replace("@", ".") == protobuf:
+            return protobuf
+        if clause.media in (negotiation.JSON, "*/*", "application/*"):
+            return negotiation.JSON
+    return None
+
+
+def _encode_third(made: Mapping[str, Any]) -> bytes:
+    return encode_protobuf("v3.Document", made)
+
+
+def _hash(key: str, infos: Iterable[ResourceInfo]) -> str:
+    made_from = [__version__, KUBERNETES_VERSION, key, str(is_described())]
+    for info in infos:
+        if info.custom is not None:
+            made_from += [info.resource, info.kind, repr(sorted(info.subresources)), *made_of(info)]
+    return hashlib.sha512("\n".join(made_from).encode()).hexdigest().upper()
+
+
+def document(infos: Iterable[ResourceInfo]) -> dict[str, Any]:
+    """The OpenAPI v3 document of one group and version."""
+    collector = SchemaCollector(V3)
+    paths: dict[str, Any] = {}
+    for info in infos:
+        if info.custom is None:
+            name = collector.add_kind(info.group, info.version, info.kind)
+            collector.add_kind(info.group, info.version, info.list_kind)
+        else:
+            name = add_custom(collector, info, V3)
+        _add_paths(paths, info, name)
+        for sub in info.subresources.values():
+            collector.add_kind(sub.group or info.group, sub.version or info.version, sub.kind)
+    collector.add_kind("", "v1", "DeleteOptions")
+    return {
+        "openapi": "3.0.0",
+        "info": _INFO,
+        "paths": dict(sorted(paths.items())),
+        "components": {"schemas": dict(sorted(collector.schemas.items()))},
+    }
+
+
+def second_document(table: ResourceTable) -> dict[str, Any]:
+    """The OpenAPI v2 document of everything that is served."""
+    collector = SchemaCollector(V2)
+    types = schema.load()
+    for name in types.names:
+        collector.add(types.definition(name))
+    paths: dict[str, Any] = {}
+    for info in table:
+        known = _definition_name(info) if info.custom is None else add_custom(collector, info, V2)
+        _add_paths(paths, info, known)
+    return {
+        "swagger": "2.0",
+        "info": _INFO,
+        "paths": {path: path_item_as_v2(paths[path]) for path in sorted(paths)},
+        "definitions": dict(sorted(collector.schemas.items())),
+    }
+
+
+def _definition_name(info: ResourceInfo) -> str | None:
+    definition = schema.load().for_kind(info.group, info.version, info.kind)
+    return definition.name if definition is not None else None
+
+
+def _add_paths(paths: dict[str, Any], info: ResourceInfo, name: str | None) -> None:
+    root = f"/apis/{info.group}/{info.version}" if info.group else f"/api/{info.version}"
+    collection = f"{root}/namespaces/{{namespace}}/{info.resource}" if info.namespaced else f"{root}/{info.resource}"
+    item = f"{collection}/{{name}}"
+    kind = {"group": info.group, "kind": info.kind, "version": info.version}
+    wanted: dict[str, list[str]] = {
+        collection: [verb for verb in ("list", "create", "deletecollection") if verb in info.verbs],
+        item: [verb for verb in ("get", "update", "patch", "delete") if verb in info.verbs],
+    }
+    if info.namespaced and "list" in info.verbs:
+        wanted[f"{root}/{info.resource}"] = ["list"]
+    for path, verbs in wanted.items():
+        if verbs:
+            paths[path] = _path_item(info, path, verbs, kind, name)
+    for sub in info.subresources.values():
+        shown = {"group": sub.group or info.group, "kind": sub.kind, "version": sub.version or info.version}
+        verbs = [verb for verb in ("get", "create", "update", "patch") if verb in sub.verbs]
+        path = f"{item}/{sub.name}"
+        if verbs:
+            paths[path] = _path_item(info, path, verbs, shown, None)
+
+
+def _path_item(
+    info: ResourceInfo, path: str, verbs: Iterable[str], kind: Mapping[str, str], name: str | None
+) -> dict[str, Any]:
+    operations: dict[str, Any] = {}
+    tag = _tag(info)
+    # kubectl apply sends a strategic merge patch wherever this list says so; custom resources take none.
+    patch_types = _PATCH_TYPES if info.custom is None else _PATCH_TYPES[:-1]
+    for verb in verbs:
+        method, action, parameters = _ACTIONS[verb]
+        content = {negotiation.JSON: {"schema": {"$ref": V3 + name}}} if name and verb != "list" else {}
+        operation: dict[str, Any] = {
+            "tags": [tag],
+            "operationId": f"{verb}{tag[:1].upper()}{tag[1:]}{_operation_name(path)}",
+            "parameters": [
+                {"name": parameter, "in": "query", "schema": dict(shape)} for parameter, shape in parameters.items()
+            ],
+            "responses": {"200": {"description": "OK", **({"content": content} if content else {})}},
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": dict(kind),
+        }
+        if verb in ("create", "update") and content:
+            operation["requestBody"] = {"content": content, "required": True}
+        elif verb == "patch":
+            patch = {"schema": {"type": "object"}}
+            operation["requestBody"] = {"content": dict.fromkeys(patch_types, patch), "required": True}
+        operations[method] = operation
+    operations["parameters"] = [
+        {"name": parameter, "in": "path", "required": True, "schema": dict(_STRING)}
+        for parameter in ("name", "namespace")
+        if f"{{{parameter}}}" in path
+    ] + [{"name": "pretty", "in": "query", "schema": dict(_STRING)}]
+    return operations
+
+
+def _tag(info: ResourceInfo) -> str:
+    group = info.group.removesuffix(".k8s.io").replace(".", "") or "core"
+    return f"{group}_{info.version}"
+
+
+def _operation_name(path: str) -> str:
+    parts = [part for part in path.split("/")[3:] if part]
+    return "".join(part.strip("{}").capitalize() for part in parts)

@@ -1,0 +1,264 @@
+"""OpenAPI documents as protobuf: the messages of gnostic's ``OpenAPIv2.proto`` and ``OpenAPIv3.proto``.
+
+kubectl asks for v2 in no other form. What no field has a name for (``x-…``, defaults, enumerations) travels as YAML in
+those messages; JSON is YAML, so it is written as that.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.serializers.protobuf_encoding import delimited, tag, varint
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    import struct
+
+_Value = Callable[[int, Any], bytes]
+"""Writes a value as the field with that number."""
+_json = msgspec.json.Encoder().encode
+
+_EVERY_OTHER = "*"
+"""The field for all keys that have none of their own: the message is a map."""
+_EXTENSIONS = "x-"
+
+
+def _string(number: int, value: Any) -> bytes:
+    return delimited(number, str(value).encode())
+
+
+def _flag(number: int, value: Any) -> bytes:
+    return tag(number, 0) + varint(1) if value else b""
+
+
+def _integer(number: int, value: Any) -> bytes:
+    return tag(number, 0) + varint(int(value) & 0xFFFFFFFFFFFFFFFF)
+
+
+def _double(number: int, value: Any) -> bytes:
+    return tag(number, 1) + struct.pack("<d", value)
+
+
+def _any(number: int, value: Any) -> bytes:
+    return delimited(number, delimited(2, _json(value) + b"\n"))
+
+
+def _message(name: str) -> _Value:
+    return lambda number, value: delimited(number, encode(name, value))
+
+
+def _list_of(item: _Value) -> _Value:
+    return lambda number, values: b"".join(item(number, value) for value in values)
+
+
+def _within(inner: int, value_of: _Value) -> _Value:
+    """A message of one field around the value."""
+    return lambda number, value: delimited(number, value_of(inner, value))
+
+
+def _types(number: int, value: Any) -> bytes:
+    names = value if isinstance(value, list) else [value]
+    return delimited(number, b"".join(_string(1, name) for name in names))
+
+
+_LOCATIONS = {"header": 1, "formData": 2, "query": 3, "path": 4}
+
+
+def _parameter_v2(number: int, value: Any) -> bytes:
+    if value.get("in") == "body":
+        found = delimited(1, encode("v2.BodyParameter", value))
+    else:
+        location = _LOCATIONS[value["in"]]
+        # Header and path parameters lack allowEmptyValue, so that all fields behind it have other numbers.
+        message = "v2.QueryParameter" if location in (2, 3) else "v2.PathParameter"
+        found = delimited(2, delimited(location, encode(message, value)))
+    return delimited(number, delimited(1, found))
+
+
+def _or_reference(message: str) -> _Value:
+    def write(number: int, value: Any) -> bytes:
+        if "$ref" in value:
+            return delimited(number, delimited(2, encode("v3.Reference", value)))
+        return delimited(number, delimited(1, encode(message, value)))
+
+    return write
+
+
+def _default_v3(number: int, value: Any) -> bytes:
+    # There is no message for other defaults, the usual empty object among them.
+    if isinstance(value, bool):
+        return delimited(number, tag(2, 0) + varint(int(value)))
+    if isinstance(value, int | float):
+        return delimited(number, _double(1, float(value)))
+    return delimited(number, _string(3, value)) if isinstance(value, str) else b""
+
+
+_schema_v3 = _or_reference("v3.Schema")
+_LIMITS: tuple[tuple[str, _Value], ...] = (
+    ("multipleOf", _double),
+    ("maximum", _double),
+    ("exclusiveMaximum", _flag),
+    ("minimum", _double),
+    ("exclusiveMinimum", _flag),
+    ("maxLength", _integer),
+    ("minLength", _integer),
+    ("pattern", _string),
+    ("maxItems", _integer),
+    ("minItems", _integer),
+    ("uniqueItems", _flag),
+    ("maxProperties", _integer),
+    ("minProperties", _integer),
+    ("required", _list_of(_string)),
+    ("enum", _list_of(_any)),
+)
+"""Fields that have consecutive numbers in both versions' schemas."""
+_Fields = Mapping[str, tuple[int, _Value]]
+
+
+def _limits(first: int) -> dict[str, tuple[int, _Value]]:
+    return {name: (first + place, value) for place, (name, value) in enumerate(_LIMITS)}
+
+
+def _parameter_fields(unique: int) -> _Fields:
+    common = {"required": (1, _flag), "in": (2, _string), "description": (3, _string), "name": (4, _string)}
+    return {**common, "type": (unique - 14, _string), "uniqueItems": (unique, _flag), _EXTENSIONS: (unique + 3, _any)}
+
+
+_METHODS_V2 = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
+_METHODS_V3 = {"get": 4, "put": 5, "post": 6, "delete": 7, "options": 8, "head": 9, "patch": 10}
+_MESSAGES: dict[str, _Fields] = {
+    "v2.Document": {
+        "swagger": (1, _string),
+        "info": (2, _message("v2.Info")),
+        "paths": (8, _message("v2.Paths")),
+        "definitions": (9, _message("v2.Definitions")),
+        _EXTENSIONS: (16, _any),
+    },
+    "v2.Info": {"title": (1, _string), "version": (2, _string)},
+    "v2.Definitions": {_EVERY_OTHER: (1, _message("v2.Schema"))},
+    "v2.Schema": {
+        "$ref": (1, _string),
+        "format": (2, _string),
+        "title": (3, _string),
+        "description": (4, _string),
+        "default": (5, _any),
+        **_limits(6),
+        "additionalProperties": (21, _within(1, _message("v2.Schema"))),
+        "type": (22, _types),
+        "items": (23, _within(1, _message("v2.Schema"))),
+        "allOf": (24, _list_of(_message("v2.Schema"))),
+        "properties": (25, _message("v2.Definitions")),
+        "example": (30, _any),
+        _EXTENSIONS: (31, _any),
+    },
+    "v2.Paths": {_EVERY_OTHER: (2, _message("v2.PathItem"))},
+    "v2.PathItem": {
+        **{method: (number, _message("v2.Operation")) for method, number in _METHODS_V2.items()},
+        "parameters": (9, _list_of(_parameter_v2)),
+    },
+    "v2.Operation": {
+        "tags": (1, _list_of(_string)),
+        "description": (3, _string),
+        "operationId": (5, _string),
+        "produces": (6, _list_of(_string)),
+        "consumes": (7, _list_of(_string)),
+        "parameters": (8, _list_of(_parameter_v2)),
+        "responses": (9, _message("v2.Responses")),
+        "schemes": (10, _list_of(_string)),
+        _EXTENSIONS: (13, _any),
+    },
+    "v2.Responses": {_EVERY_OTHER: (1, _within(1, _message("v2.Response")))},
+    "v2.Response": {"description": (1, _string), "schema": (2, _within(1, _message("v2.Schema")))},
+    "v2.BodyParameter": {
+        "description": (1, _string),
+        "name": (2, _string),
+        "in": (3, _string),
+        "required": (4, _flag),
+        "schema": (5, _message("v2.Schema")),
+        _EXTENSIONS: (6, _any),
+    },
+    "v2.QueryParameter": _parameter_fields(20),
+    "v2.PathParameter": _parameter_fields(19),
+    "v3.Document": {
+        "openapi": (1, _string),
+        "info": (2, _message("v3.Info")),
+        "paths": (4, _message("v3.Paths")),
+        "components": (5, _message("v3.Components")),
+        _EXTENSIONS: (9, _any),
+    },
+    "v3.Info": {"title": (1, _string), "version": (6, _string)},
+    "v3.Components": {"schemas": (1, _message("v3.Schemas"))},
+    "v3.Schemas": {_EVERY_OTHER: (1, _schema_v3)},
+    "v3.Reference": {"$ref": (1, _string)},
+    "v3.Schema": {
+        "nullable": (1, _flag),
+        "example": (7, _any),
+        "title": (9, _string),
+        **_limits(10),
+        "type": (25, _string),
+        "allOf": (26, _list_of(_schema_v3)),
+        "oneOf": (27, _list_of(_schema_v3)),
+        "anyOf": (28, _list_of(_schema_v3)),
+        "not": (29, _message("v3.Schema")),
+        "items": (30, _within(1, _schema_v3)),
+        "properties": (31, _message("v3.Schemas")),
+        "additionalProperties": (32, _within(1, _schema_v3)),
+        "default": (33, _default_v3),
+        "description": (34, _string),
+        "format": (35, _string),
+        _EXTENSIONS: (36, _any),
+    },
+    "v3.Paths": {_EVERY_OTHER: (1, _message("v3.PathItem"))},
+    "v3.PathItem": {
+        **{method: (number, _message("v3.Operation")) for method, number in _METHODS_V3.items()},
+        "parameters": (13, _list_of(_or_reference("v3.Parameter"))),
+    },
+    "v3.Operation": {
+        "tags": (1, _list_of(_string)),
+        "description": (3, _string),
+        "operationId": (5, _string),
+        "parameters": (6, _list_of(_or_reference("v3.Parameter"))),
+        "requestBody": (7, _or_reference("v3.RequestBody")),
+        "responses": (8, _message("v3.Responses")),
+        _EXTENSIONS: (13, _any),
+    },
+    "v3.Parameter": {
+        "name": (1, _string),
+        "in": (2, _string),
+        "description": (3, _string),
+        "required": (4, _flag),
+        "schema": (10, _schema_v3),
+        _EXTENSIONS: (14, _any),
+    },
+    "v3.RequestBody": {
+        "description": (1, _string),
+        "content": (2, _message("v3.MediaTypes")),
+        "required": (3, _flag),
+    },
+    "v3.MediaTypes": {_EVERY_OTHER: (1, _message("v3.MediaType"))},
+    "v3.MediaType": {"schema": (1, _schema_v3)},
+    "v3.Responses": {_EVERY_OTHER: (2, _or_reference("v3.Response"))},
+    "v3.Response": {"description": (1, _string), "content": (3, _message("v3.MediaTypes"))},
+}
+
+
+def encode(message: str, document: Mapping[str, Any]) -> bytes:
+    """A part of a document as the message of that name: ``v2.Document`` and ``v3.Document`` are whole ones.
+
+    Raises ``KeyError`` for a key that the message has no field for: documents are ours, so that would be a mistake.
+    """
+    fields = _MESSAGES[message]
+    written: list[bytes] = []
+    for key, value in document.items():
+        found = fields.get(key)
+        if found is not None:
+            number, write = found
+            written.append(write(number, value))
+        elif key.startswith(_EXTENSIONS) and _EXTENSIONS in fields:
+            number, write = fields[_EXTENSIONS]
+            written.append(delimited(number, _string(1, key) + write(2, value)))
+        else:
+            number, write = fields[_EVERY_OTHER]
+            written.append(delimited(number, _string(1, key) + write(2, value)))
+    return b"".join(written)

@@ -1,0 +1,159 @@
+"""OpenAPI schemas of built-in types, from the table in ``api.schema``.
+
+Descriptions are not in that table. They are added when the optional package ``kubernetes-validate`` is installed
+(``pip install pilothouse[explain]``), so that ``kubectl explain`` has something to say; without it fields and types are
+shown alone.
+"""
+
+import importlib.util
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pilothouse import KUBERNETES_VERSION
+from pilothouse.api import schema
+from pilothouse.api.schema import Definition, Field, Type
+
+V3 = "#/components/schemas/"
+V2 = "#/definitions/"
+
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
+_MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
+
+_SIMPLE: dict[str, dict[str, Any]] = {
+    "string": {"type": "string"},
+    "int32": {"type": "integer", "format": "int32"},
+    "int64": {"type": "integer", "format": "int64"},
+    "bool": {"type": "boolean"},
+    "number": {"type": "number", "format": "double"},
+    "bytes": {"type": "string", "format": "byte"},
+    "any": {},
+}
+_NAMED: dict[str, tuple[str, dict[str, Any]]] = {
+    "quantity": (_QUANTITY, {"oneOf": [{"type": "string"}, {"type": "number"}]}),
+    "int-or-string": (_INT_OR_STRING, {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
+    "time": (_TIME, {"type": "string", "format": "date-time"}),
+    "micro-time": (_MICRO_TIME, {"type": "string", "format": "date-time"}),
+}
+
+
+@cache
+def _described_by() -> Path | None:
+    """The file with the descriptions, if the optional package is installed and has this release."""
+    spec = importlib.util.find_spec("kubernetes_validate")
+    if spec is None or spec.origin is None:
+        return None
+    major, minor, _patch = KUBERNETES_VERSION.removeprefix("v").split(".")
+    folder = Path(spec.origin).parent / "kubernetes-json-schema" / f"v{major}.{minor}.0-local"
+    path = folder / "_definitions.json"
+    return path if path.exists() else None
+
+
+def is_described() -> bool:
+    """Whether there are descriptions, without reading them."""
+    return _described_by() is not None
+
+
+@cache
+def descriptions() -> Mapping[str, Mapping[str, Any]]:
+    """Definition → its JSON schema with descriptions, from the optional package; empty without it."""
+    path = _described_by()
+    if path is None:
+        return {}
+    found: Mapping[str, Mapping[str, Any]] = msgspec.json.decode(path.read_bytes())["$defs"]
+    return found
+
+
+class SchemaCollector:
+    """Gathers definitions and everything they refer to, under ``#/components/schemas/`` or ``#/definitions/``."""
+
+    def __init__(self, prefix: str = V3) -> None:
+        self._prefix = prefix
+        self.schemas: dict[str, dict[str, Any]] = {}
+
+    def add_kind(self, group: str, version: str, kind: str) -> str | None:
+        """Add a built-in kind; returns the name of its definition, or None if there is none."""
+        definition = schema.load().for_kind(group, version, kind)
+        if definition is None:
+            return None
+        self.add(definition)
+        return definition.name
+
+    def add(self, definition: Definition) -> None:
+        """Add a definition and what it refers to."""
+        if definition.name in self.schemas:
+            return
+        shown: dict[str, Any] = {"type": "object"}
+        self.schemas[definition.name] = shown
+        described = descriptions().get(definition.name, {})
+        if text := described.get("description"):
+            shown["description"] = text
+        fields = described.get("properties") or {}
+        required = [name for name, field in definition.fields.items() if field.required]
+        if required:
+            shown["required"] = required
+        if definition.fields:
+            shown["properties"] = {
+                name: self._field(field, (fields.get(name) or {}).get("description", ""))
+                for name, field in sorted(definition.fields.items())
+            }
+        if definition.map_type:
+            shown["x-kubernetes-map-type"] = definition.map_type
+        if definition.kinds:
+            shown["x-kubernetes-group-version-kind"] = [
+                {"group": group, "kind": kind, "version": version} for group, version, kind in definition.kinds
+            ]
+
+    def _field(self, field: Field, description: str) -> dict[str, Any]:
+        shown = self._type(field.type)
+        if description:
+            shown["description"] = description
+        if field.list_type:
+            shown["x-kubernetes-list-type"] = field.list_type
+        if field.map_keys:
+            shown["x-kubernetes-list-map-keys"] = list(field.map_keys)
+        if field.map_type:
+            shown["x-kubernetes-map-type"] = field.map_type
+        if field.patch_strategies:
+            shown["x-kubernetes-patch-strategy"] = ",".join(field.patch_strategies)
+        if field.merge_key:
+            shown["x-kubernetes-patch-merge-key"] = field.merge_key
+        return shown
+
+    def _type(self, value: Type) -> dict[str, Any]:
+        simple = _SIMPLE.get(value.name)
+        if simple is not None:
+            return dict(simple)
+        named = _NAMED.get(value.name)
+        if named is not None:
+            name, shown = named
+            self.schemas.setdefault(name, self._named(name, shown))
+            return self._reference(name)
+        if value.name == "object":
+            self.add(value.definition)
+            return self._reference(value.definition.name, default={})
+        assert value.element is not None, f"a {value.name} has elements"
+        if value.name == "list":
+            return {"type": "array", "items": self._type(value.element)}
+        return {"type": "object", "additionalProperties": self._type(value.element)}
+
+    def _named(self, name: str, shown: dict[str, Any]) -> dict[str, Any]:
+        text = descriptions().get(name, {}).get("description")
+        if self._prefix == V2:
+            # Swagger 2 has no unions; upstream calls both of these strings there.
+            shown = {"type": "string", **({"format": shown["format"]} if "format" in shown else {})}
+        return {**shown, "description": text} if text else dict(shown)
+
+    def _reference(self, name: str, default: Any = None) -> dict[str, Any]:
+        reference = {"$ref": self._prefix + name}
+        if self._prefix == V2:
+            return reference
+        wrapped: dict[str, Any] = {"allOf": [reference]}
+        if default is not None:
+            wrapped["default"] = default
+        return wrapped

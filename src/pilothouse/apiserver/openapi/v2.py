@@ -1,0 +1,54 @@
+"""From OpenAPI v3 to v2 (Swagger 2.0): what kube-openapi leaves of operations there. Bodies are parameters in v2."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pilothouse.apiserver.openapi.schemas import V2, V3
+
+_JSON = "application/json"
+_PRODUCED = [_JSON, "application/yaml", "application/vnd.kubernetes.protobuf"]
+
+
+def path_item_as_v2(item: Mapping[str, Any]) -> dict[str, Any]:
+    """A path item of v3 as v2 has it."""
+    return {
+        key: [_parameter(parameter) for parameter in value] if key == "parameters" else _operation(value)
+        for key, value in item.items()
+    }
+
+
+def _parameter(parameter: Mapping[str, Any]) -> dict[str, Any]:
+    rest = {key: value for key, value in parameter.items() if key != "schema"}
+    return {**rest, **parameter["schema"]}
+
+
+def _operation(operation: Mapping[str, Any]) -> dict[str, Any]:
+    converted = {
+        key: value for key, value in operation.items() if key not in ("requestBody", "responses", "parameters")
+    }
+    parameters = [_parameter(parameter) for parameter in operation["parameters"]]
+    consumed = ["*/*"]
+    body = operation.get("requestBody")
+    if body is not None:
+        schema = next(iter(body["content"].values()))["schema"]
+        parameters.insert(0, {"name": "body", "in": "body", "required": True, "schema": _schema(schema)})
+        consumed = list(body["content"]) if len(body["content"]) > 1 else ["*/*"]
+    responses = {}
+    for code, response in operation["responses"].items():
+        content = response.get("content")
+        responses[code] = {"description": response["description"]}
+        if content:
+            responses[code]["schema"] = _schema(content[_JSON]["schema"])
+    return {
+        **converted,
+        "consumes": consumed,
+        "produces": list(_PRODUCED),
+        "schemes": ["https"],
+        "parameters": parameters,
+        "responses": responses,
+    }
+
+
+def _schema(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a body: any object, or a reference."""
+    return {**shown, "$ref": shown["$ref"].replace(V3, V2)} if "$ref" in shown else dict(shown)

@@ -1,0 +1,123 @@
+"""``Table``: the output of ``kubectl get``, printed by the server.
+
+The registrations of the built-in kinds say with which columns and cells; columns of custom kinds come from their
+definition.
+"""
+
+import datetime
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.printers.columns import cell
+from pilothouse.apiserver.registry import registration_of
+from pilothouse.apiserver.registry.generic.printers import NAME_AND_AGE, SCALE, Column, Printer, name_of
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.serializers.partial_metadata import metadata_of, partial_object
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_INCLUDES = ("None", "Metadata", "Object", "")
+_CREATED = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+_WITHOUT_TABLE = ("authentication.k8s.io", "authorization.k8s.io")
+
+
+def has_table(info: ResourceInfo) -> bool:
+    """Whether objects of the resource can be shown as a table. Reviews and bindings have none."""
+    return info.group not in _WITHOUT_TABLE and info.kind != "Binding"
+
+
+def check_include(value: str) -> str:
+    """The ``includeObject`` query parameter, checked. Raises the 400 that upstream answers."""
+    if value not in _INCLUDES:
+        raise errors.bad_request(
+            f"Unable to convert to Table as requested: includeObject: Invalid value: {field_errors.shown(value)}: "
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
+    return value or "Metadata"
+
+
+class TableMaker:
+    """Makes the tables of one resource, or of a subresource of another kind (``kind``: apiVersion and kind)."""
+
+    def __init__(self, info: ResourceInfo, kind: str = "") -> None:
+        own = f"{info.api_version} {info.kind}"
+        if kind in ("", own):
+            printer = _printer_of(info)
+        else:
+            printer = SCALE if kind == "autoscaling/v1 Scale" else NAME_AND_AGE
+        self.columns = _encode(printer.columns)
+        self._printer = printer
+
+    def row(self, value: bytes, include: str, now: datetime.datetime, version: str = "v1") -> bytes:
+        """One row for an object that begins with kind and apiVersion."""
+        document = _decode(value)
+        conditions = self._printer.conditions(document) if self._printer.conditions is not None else None
+        shown = value if include == "Object" else b"null" if include == "None" else partial_object(value, version)
+        return b'{"cells":%s,%s"object":%s}' % (
+            _encode(self._printer.cells(document, now)),
+            b'"conditions":%s,' % _encode(conditions) if conditions else b"",
+            shown,
+        )
+
+    def bookmark_row(self, value: bytes, version: str = "v1") -> bytes:
+        """The row of a bookmark: empty cells, and the metadata that clients look at."""
+        return b'{"cells":%s,"object":%s}' % (
+            _encode([None] * len(_decode(self.columns))),
+            partial_object(value, version),
+        )
+
+
+def table(metadata: bytes, columns: bytes | None, rows: Iterable[bytes], version: str = "v1") -> bytes:
+    """The Table object. Without ``columns`` there are no definitions in it, as in all but a watch's first event."""
+    return b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":%s,"columnDefinitions":%s,"rows":[%s]}' % (
+        version.encode(),
+        metadata,
+        b"null" if columns is None else columns,
+        b",".join(rows),
+    )
+
+
+def single_metadata(value: bytes) -> bytes:
+    """The list metadata of a table that shows one object: its resource version."""
+    metadata = _decode(metadata_of(value))
+    return _encode({"resourceVersion": metadata.get("resourceVersion", "")})
+
+
+def _printer_of(info: ResourceInfo) -> Printer:
+    if info.custom is not None:
+        return _custom_printer(info)
+    declared = registration_of(info.group, info.resource).printer
+    return NAME_AND_AGE if declared is None else declared()
+
+
+def _custom_printer(info: ResourceInfo) -> Printer:
+    asked: Sequence[dict[str, Any]] = getattr(info.custom, "printer_columns", ()) or (_CREATED,)
+    columns = [Column("Name", format="name", description=_NAME_DESCRIPTION)]
+    columns += [
+        Column(
+            column["name"],
+            column.get("type", "string"),
+            column.get("format", ""),
+            column.get("description")
+            or f"Custom resource definition column (in JSONPath format): {column.get('jsonPath', '')}",
+            column.get("priority", 0),
+        )
+        for column in asked
+    ]
+
+    def cells(value: Any, now: datetime.datetime) -> list[Any]:
+        found = [cell(value, column.get("jsonPath", ""), column.get("type", "string"), now) for column in asked]
+        return [name_of(value), *found]
+
+    return Printer(columns, cells)
+
+
+_NAME_DESCRIPTION = (
+    "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a "
+    "client to request the generation of an appropriate name automatically. Name is primarily intended for creation "
+    "idempotence and configuration definition. Cannot be updated. More info: "
+    "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
+)

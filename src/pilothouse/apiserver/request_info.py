@@ -1,0 +1,225 @@
+"""``RequestInfo``: verb, resource, namespace and name of a request, from its method, path and query.
+
+Feeds authorization and the handlers. Follows apiserver's ``pkg/endpoints/request/requestinfo.go`` (v0.36), watch prefix
+(``/api/v1/watch/...``) included. Paths outside ``/api/<version>/`` and ``/apis/<group>/<version>/`` are not resources.
+"""
+
+import re
+from functools import lru_cache
+from urllib.parse import unquote, unquote_plus
+
+import msgspec
+
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.resources import ResourceInfo, ResourceTable, Subresource
+from pilothouse.machinery.fields import FieldSelectorError, parse_field_selector
+from pilothouse.machinery.names import path_segment_errors
+
+_VERBS = {
+    "POST": "create",
+    "GET": "get",
+    "HEAD": "get",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_NAMESPACE_SUBRESOURCES = ("status", "finalize")
+
+_KNOWN_TARGETS = 1024
+_LONGEST_KNOWN_TARGET = 256
+_MAX_PARAMETERS = 1000
+_MAX_STEPS = 16
+"""Steps of a path that are told apart. No path that is served has so many, but for those behind a proxy."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z").match
+_OUT_OF_RANGE, _MANY_DIGITS = 1 << 63, 40
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})").search
+
+
+class Query(dict[str, list[str]]):
+    """Query parameters. The first of several values counts unless somebody asks for all."""
+
+    def first(self, name: str) -> str:
+        """The first value, or an empty string."""
+        values = self.get(name)
+        return values[0] if values else ""
+
+    def flag(self, name: str) -> bool:
+        """A boolean as apimachinery reads it: absent, empty, ``0`` and ``false`` are False, all else is True."""
+        values = self.get(name)
+        return values is not None and values[0].lower() not in ("", "0", "false")
+
+    def number(self, name: str) -> int | None:
+        """An integer; raises the 400 that upstream answers for anything else."""
+        values = self.get(name)
+        if not values or not values[0]:
+            return None
+        if _INTEGER(values[0]) is None:
+            raise errors.bad_request(f'strconv.ParseInt: parsing "{values[0]}": invalid syntax')
+        number = int(values[0]) if len(values[0]) < _MANY_DIGITS else _OUT_OF_RANGE
+        if not -_OUT_OF_RANGE <= number < _OUT_OF_RANGE:
+            raise errors.bad_request(f'strconv.ParseInt: parsing "{values[0]}": value out of range')
+        return number
+
+
+NO_QUERY = Query()
+TOO_MANY = Query()
+"""Of a request with more parameters than are read; ``ApiServer`` refuses it. Go reads 10,000, which is a matter of
+microseconds there (``net/url``, 1.25.6)."""
+
+
+class RequestInfo(msgspec.Struct, gc=False, frozen=True):
+    """What a request is about. Shared between requests for the same: nobody changes one, or its query.
+
+    For a path that is no resource, ``resource_request`` is False and only ``path``, ``query`` and ``verb`` (the
+    method in lower case) mean something. ``resource`` may name something that is not served; ``info`` is then None.
+    A list or watch whose field selector asks for one name carries that name, and is authorised with it.
+    """
+
+    path: str
+    query: Query
+    verb: str
+    resource_request: bool = False
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+    parts_after: tuple[str, ...] = ()
+    watch_prefix: bool = False
+    """Whether the path begins with ``watch``; selectors of such requests are not authorised."""
+    info: ResourceInfo | None = None
+    sub: Subresource | None = None
+
+
+def split_target(target: str) -> tuple[str, Query]:
+    """The path, still percent-encoded, and the query of a request target."""
+    path, separator, text = target.partition("?")
+    if not separator or not text:
+        return path, NO_QUERY
+    if text.count("&") >= _MAX_PARAMETERS:
+        return path, TOO_MANY
+    query = Query()
+    for part in text.split("&"):
+        # What Go's net/url can't read it leaves out.
+        if not part or ";" in part or _BAD_ESCAPE(part) is not None:
+            continue
+        name, _equals, value = part.partition("=")
+        query.setdefault(unquote_plus(name), []).append(unquote_plus(value))
+    return path, query
+
+
+class RequestReader:
+    """Reads request lines against a table, and remembers the last ones.
+
+    Most requests are for few targets (the collection that pods are created in, one Lease per node), and each is looked
+    at by several parties.
+    """
+
+    def __init__(self, table: ResourceTable) -> None:
+        self._table = table
+        self._known: dict[tuple[str, str], RequestInfo] = {}
+        self._long: tuple[tuple[str, str], RequestInfo] | None = None
+        """The last one whose target is too long to be kept among the others."""
+        table.on_change(self._forget)
+
+    def read(self, method: str, target: str) -> RequestInfo:
+        """As ``read_request``."""
+        key = (method, target)
+        found = self._known.get(key)
+        if found is None:
+            found = self._read(key)
+        return found
+
+    def _read(self, key: tuple[str, str]) -> RequestInfo:
+        method, target = key
+        if len(target) > _LONGEST_KNOWN_TARGET:
+            if self._long is None or self._long[0] != key:
+                self._long = (key, read_request(method, target, self._table))
+            return self._long[1]
+        if len(self._known) >= _KNOWN_TARGETS:
+            self._known.clear()
+        found = self._known[key] = read_request(method, target, self._table)
+        return found
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._long = None
+
+
+def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:
+    """Read a request line. Never fails: what is not served shows as ``info`` None."""
+    path, query = split_target(target)
+    parts = path.split("/", _MAX_STEPS)
+    # "/api/v1/pods" splits into ["", "api", "v1", "pods"]; a trailing slash leaves an empty last part.
+    if parts[-1] == "" and len(parts) > 1:
+        parts.pop()
+    root = parts[1] if len(parts) > 1 else ""
+    if root == "api" and len(parts) > 3:
+        group, version, rest = "", parts[2], parts[3:]
+    elif root == "apis" and len(parts) > 4:
+        group, version, rest = parts[2], parts[3], parts[4:]
+    else:
+        return RequestInfo(path, query, method.lower())
+    if "%" in path:
+        rest = [unquote(part) for part in rest]
+
+    verb = _VERBS.get(method, "")
+    watch_prefix = False
+    if rest[0] == "watch" and len(rest) > 1 and verb == "get":
+        watch_prefix = True
+        rest = rest[1:]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
+            rest = rest[2:]
+    resource = rest[0]
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    if resource == "namespaces":
+        namespace = name
+
+    if watch_prefix:
+        verb = "watch"
+    elif not name:
+        if verb == "get":
+            verb = "watch" if query.flag("watch") else "list"
+        elif verb == "delete":
+            verb = "deletecollection"
+    if not name and "fieldSelector" in query and verb in ("list", "watch"):
+        name = single_name(query)
+    info = table.find(group, version, resource)
+    return RequestInfo(
+        path=path,
+        query=query,
+        verb=verb,
+        resource_request=True,
+        group=group,
+        version=version,
+        namespace=namespace,
+        resource=resource,
+        subresource=subresource,
+        name=name,
+        parts_after=tuple(rest[3:]),
+        watch_prefix=watch_prefix,
+        info=info,
+        sub=info.subresources.get(subresource) if info is not None and subresource else None,
+    )
+
+
+def single_name(query: Query) -> str:
+    """The one name that a field selector asks for, or an empty string. A selector that can't be read asks for none."""
+    try:
+        name = parse_field_selector(query.first("fieldSelector")).exact("metadata.name")
+    except FieldSelectorError:
+        return ""
+    return "" if name is None or path_segment_errors(name) else name
+
+
+@lru_cache(maxsize=64)
+def media_type(content_type: str) -> str:
+    """The media type of a Content-Type header, without parameters, in lower case."""
+    media = content_type.partition(";")[0].strip().lower()
+    return media or content_type  # what has parameters only is no media type, and not none at all

@@ -1,0 +1,184 @@
+"""Decodes request bodies into objects of the requested kind, with upstream's errors.
+
+JSON and YAML; protobuf has become JSON before it comes here. After apiserver's ``pkg/endpoints/handlers`` and
+``k8s.io/kubernetes`` legacy scheme (v0.36).
+"""
+
+from collections.abc import Iterable, Set
+
+import msgspec
+
+from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.options import MAX_BODY
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.bodies import DecodeError, check_bounds, decode_untyped
+from pilothouse.machinery.go_text import compact_json
+
+with lazy_imports():
+    from pilothouse.machinery import yaml_text
+
+
+JSON_TYPES = ("", "application/json")
+YAML_TYPES = ("application/yaml", "text/yaml")
+ACCEPTED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+_SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
+_SCHEMES = {
+    "apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
+    "apiregistration.k8s.io": "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
+}
+"""Where upstream registers the kinds of a group: each of the servers that it is made of has a scheme of its own."""
+
+_decode = msgspec.json.Decoder().decode
+
+
+def check_size(body: bytes) -> None:
+    """Refuse what is larger than upstream takes."""
+    if len(body) > MAX_BODY:
+        raise errors.too_large(f"Request entity too large: limit is {MAX_BODY}")
+
+
+def read_document(body: bytes, content_type: str, kind: str, sent: bytes = b"") -> Object:
+    """The body as a JSON object. ``kind`` names in messages what it should be; ``sent`` is what is shown of it there,
+    when that was something else."""
+    return read_strictly(body, content_type, kind, duplicates=False, sent=sent)[0]
+
+
+def read_strictly(
+    body: bytes, content_type: str, kind: str, *, duplicates: bool = True, sent: bytes = b""
+) -> tuple[Object, list[str]]:
+    """The body as a JSON object, and in the words of a strict error what is in it twice."""
+    check_size(body)
+    strict: list[str] = []
+    try:
+        if content_type in JSON_TYPES:
+            check_bounds(body)
+            document, strict = decode_untyped(body) if duplicates else (_decode(body), [])
+        else:
+            text, strict = read_text(body, content_type, kind)
+            document = _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, DecodeError) as error:
+        raise unrecognized(kind, f"{_NO_KIND}; json parse error: {error}", sent or body) from None
+    if document is None:
+        return {}, strict
+    if not isinstance(document, dict):
+        shown = type(document).__name__
+        why = (
+            f"json parse error: json: cannot unmarshal {_GO_KINDS.get(shown, shown)} into Go value of type {_ONLY_KIND}"
+        )
+        raise unrecognized(kind, f"{_NO_KIND}; {why}", sent or body)
+    return document, strict
+
+
+_GO_KINDS = {"list": "array", "str": "string", "int": "number", "float": "number", "bool": "bool"}
+_NO_KIND = "couldn't get version/kind"
+_ONLY_KIND = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+
+YAML_TWICE = "yaml: unmarshal errors:\n  "
+"""What the one strict error begins with that is about all the keys that a YAML body has twice."""
+
+
+def strict_warnings(strict_errors: Iterable[str]) -> list[str]:
+    """Strict errors as warnings: what YAML has twice is told of key by key (``handlers/rest.go``)."""
+    detail: list[str] = []
+    for error in strict_errors:
+        detail += error.removeprefix(YAML_TWICE).split("\n  ") if error.startswith(YAML_TWICE) else [error]
+    return detail
+
+
+def unrecognized(kind: str, why: str, body: bytes) -> errors.StatusError:
+    """400 about a body that is no object at all."""
+    start = body[:30]
+    shown = start.decode(errors="replace") if body[:1] == b"{" else start.hex()
+    more = " ..." if len(body) > len(start) else ""
+    return errors.bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): {why} ({shown or '<empty>'}{more})"
+    )
+
+
+def read_text(body: bytes, content_type: str, kind: str) -> tuple[bytes, list[str]]:
+    """A body that is no JSON as JSON, and the strict error about what is in it twice."""
+    if content_type not in YAML_TYPES:
+        raise errors.unsupported_media_type(
+            f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
+        )
+    check_size(body)
+    try:
+        document, repeated = yaml_text.read_yaml(body)
+    except yaml_text.YamlError as error:
+        raise unrecognized(kind, str(error), body) from None
+    strict = [YAML_TWICE + "\n  ".join(repeated)] if repeated else []
+    return msgspec.json.encode({} if document is None else document, order="sorted"), strict
+
+
+def check_type_meta(document: Object, kind: str, body: bytes) -> None:
+    """Refuse a document whose apiVersion or kind is no text (apimachinery ``serializer/json/meta.go``, v0.36)."""
+    why = wrong_type_meta(document)
+    if why:
+        raise unrecognized(kind, why, body)
+
+
+def wrong_type_meta(document: Object) -> str:
+    """Why the document does not say of which kind it is, or ""."""
+    for name, value in document.items():
+        if name in ("apiVersion", "kind") and not (value is None or isinstance(value, str)):
+            found = _GO_KINDS.get(type(value).__name__, "object")
+            return (
+                f"{_NO_KIND}; json parse error: json: cannot unmarshal {found} into Go struct field .{name} "
+                "of type string"
+            )
+    return ""
+
+
+def check_kind(obj: Object, info: ResourceInfo, kind: str, api_version: str, known_kinds: Set[tuple[str, str]]) -> None:
+    """Refuse an object of another kind or version. What a built-in leaves out is taken as meant."""
+    said_version, said_kind = obj.get("apiVersion") or "", obj.get("kind") or ""
+    if said_version == api_version and said_kind == kind:
+        return
+    if info.custom is not None and kind == info.kind:
+        _check_custom_kind(obj, info, said_version, said_kind)
+        return
+    if said_kind in ("", kind) and said_version in ("", api_version):
+        return
+    said_version = said_version or api_version
+    said_kind = said_kind or kind
+    if said_kind == kind and (said_version, said_kind) in known_kinds:
+        raise errors.bad_request(
+            f"the API version in the data ({said_version}) does not match the expected API version ({api_version})"
+        )
+    why = another_kind(said_version, said_kind, kind, api_version, known_kinds)
+    raise errors.bad_request(
+        f'{said_kind} in version "{said_version.rpartition("/")[2]}" cannot be handled as a {kind}: {why}'
+    )
+
+
+def another_kind(
+    said_version: str, said_kind: str, kind: str, api_version: str, known_kinds: Set[tuple[str, str]]
+) -> str:
+    """Why an object of one kind can't be taken for one of another."""
+    if (said_version, said_kind) in known_kinds:
+        return f"converting (v1.{said_kind}) to ({_package(api_version)}.{kind}): unknown conversion"
+    scheme = _SCHEMES.get(api_version.rpartition("/")[0], _SCHEME)
+    return f'no kind "{said_kind}" is registered for version "{said_version}" in scheme "{scheme}"'
+
+
+def _package(api_version: str) -> str:
+    group = api_version.rpartition("/")[0]
+    return group.partition(".")[0] or "core"
+
+
+def _check_custom_kind(obj: Object, info: ResourceInfo, version: str, kind: str) -> None:
+    if not kind:
+        shown = compact_json(obj)
+        raise errors.bad_request(
+            f"the object provided is unrecognized (must be of type {info.kind}): "
+            f"Object 'Kind' is missing in '{shown}' ({shown[:100]} ...)"
+        )
+    if version != info.api_version:
+        raise errors.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version ({info.api_version})"
+        )
+    name = (obj.get("metadata") or {}).get("name") or ""
+    raise errors.invalid(info.group, kind, name, [field_errors.invalid("kind", kind, f"must be {info.kind}")])

@@ -1,0 +1,256 @@
+"""Responses in plain JSON, the default of ``Presenter``.
+
+A list of stored objects is spliced from their bytes, and an event is encoded once for all watchers.
+"""
+
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+import msgspec
+
+from pilothouse.api.wire import Request, Response, Stream
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.request_info import RequestInfo
+from pilothouse.apiserver.serializers.results import (
+    ListResult,
+    ObjectResult,
+    Result,
+    StatusResult,
+    WatchEvent,
+    Watching,
+)
+
+JSON = "application/json"
+JSON_HEADERS: Mapping[str, str] = {"content-type": JSON, "cache-control": "no-cache, private"}
+WATCH_HEADERS: Mapping[str, str] = JSON_HEADERS
+LONG_LIST = 1024 * 1024
+"""Lists that are longer are answered in ``Pieces``."""
+LARGE_EVENT = 64 * 1024
+"""Objects of this length are sent to watchers as they are stored, without being copied into a line."""
+_encode_text = msgspec.json.Encoder().encode
+
+
+def headers_with(warnings: Sequence[str], content_type: str = JSON) -> Mapping[str, str]:
+    """Response headers. Several warnings share one header, separated by commas, as RFC 7234 has it."""
+    if not warnings and content_type == JSON:
+        return JSON_HEADERS
+    headers = {"content-type": content_type, "cache-control": "no-cache, private"}
+    if shown := _shown(warnings):
+        headers["warning"] = ", ".join(map(_warning, shown))
+    return headers
+
+
+_WARNING_RUNES, _ALL_WARNING_RUNES = 256, 4 * 1024
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]").search
+
+
+def _shown(warnings: Sequence[str]) -> list[str]:
+    """Each once, without those that no header can carry, and shortened when they are many (apiserver
+    ``pkg/endpoints/filters/warning.go``, v0.36)."""
+    detail = [text for text in dict.fromkeys(warnings) if text and not _CONTROL(text)]
+    if sum(map(len, detail)) <= _ALL_WARNING_RUNES:
+        return detail
+    found, written = [], 0
+    for text in detail:
+        if written >= _ALL_WARNING_RUNES:
+            break
+        found.append(text[:_WARNING_RUNES])
+        written += len(found[-1])
+    return found
+
+
+def _warning(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'
+
+
+class Pieces:
+    """A long answer that need not be in one piece: the same values may be on their way to many. A ``Stream``."""
+
+    __slots__ = ("_between", "_end", "_head", "_skip", "_values", "headers", "length", "status")
+
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        values: Sequence[bytes],
+        *,
+        head: bytes = b"",
+        between: bytes = b"",
+        end: bytes = b"",
+        skip: int = 0,
+    ) -> None:
+        """``values`` follow ``head``, each without its first ``skip`` bytes and with ``between`` before all but the
+        first; then comes ``end``."""
+        self.status = status
+        self.headers = headers
+        self._values = values
+        self._head = head
+        self._between = between
+        self._end = end
+        self._skip = skip
+        inner = sum(map(len, values)) + (len(between) - skip) * len(values) - (len(between) if values else 0)
+        self.length = len(head) + inner + len(end)
+
+    @staticmethod
+    def of(response: Response) -> "Pieces":
+        """An answer that is there already."""
+        return Pieces(response.status, response.headers, (response.body,))
+
+    def whole(self) -> bytes:
+        """All of it."""
+        skip = self._skip
+        values = [value[skip:] for value in self._values] if skip else self._values
+        return b"".join((self._head, self._between.join(values), self._end))
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """All of it, in pieces of about that size; each is made when it is asked for."""
+        values, skip, before = self._values, self._skip, self._head
+        first = 0
+        while first < len(values):
+            last, length = first, 0
+            while last < len(values) and length < size:
+                length += len(values[last])
+                last += 1
+            if last - first > 1 and len(values[last - 1]) > size:
+                last -= 1  # which goes by itself, without being copied first
+            if last - first > 1:
+                yield before + self._between.join([value[skip:] for value in values[first:last]])
+            else:
+                yield before + values[first][skip : skip + size]
+                yield from cut(values[first], size, skip + size)
+            first, before = last, self._between
+        yield self._end if values else before + self._end
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self.whole()
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
+def cut(value: bytes, size: int, start: int = 0) -> Iterator[bytes]:
+    """What is behind ``start``, in slices."""
+    for at in range(start, len(value), size):
+        yield value[at : at + size]
+
+
+def list_pieces(result: ListResult) -> Pieces:
+    """The list as one JSON object. Items of built-in lists carry no kind and apiVersion, those of custom ones do."""
+    info = result.info
+    parts = [
+        b'{"kind":"%s","apiVersion":"%s","metadata":{' % (info.list_kind.encode(), info.api_version.encode()),
+    ]
+    if result.continue_ or info.custom is not None:
+        parts.append(b'"continue":%s,' % _encode_text(result.continue_))
+    if result.remaining is not None:
+        parts.append(b'"remainingItemCount":%d,' % result.remaining)
+    parts.append(b'"resourceVersion":"%d"},"items":[' % result.revision)
+    bare = bool(result.values) and info.custom is None
+    if bare:
+        parts.append(b"{")
+    return Pieces(
+        200,
+        headers_with(result.warnings),
+        result.values,
+        head=b"".join(parts),
+        between=b",{" if bare else b",",
+        end=b"]}",
+        skip=len(info.head) if bare else 0,
+    )
+
+
+def list_body(result: ListResult) -> bytes:
+    """The same in one piece."""
+    return list_pieces(result).whole()
+
+
+_EVENT_END = b"}\n"
+
+
+def _event_head(event: WatchEvent) -> bytes:
+    return b'{"type":"%s","object":' % event.type.encode()
+
+
+def event_line(event: WatchEvent) -> bytes:
+    """The event as one line of JSON; the same bytes object for everybody who watches."""
+    memo = event.memo
+    if memo is not None:
+        line: bytes | None = memo.get(event.type)
+        if line is not None:
+            return line
+    line = b'{"type":"%s","object":%s}\n' % (event.type.encode(), event.value)
+    if memo is not None:
+        memo[event.type] = line
+    return line
+
+
+class LineStream:
+    """A watch as lines of JSON. One piece is one line, and the same bytes object for every watcher of a change."""
+
+    def __init__(self, watching: Watching) -> None:
+        self.status = 200
+        self.headers = headers_with(watching.warnings) if watching.warnings else WATCH_HEADERS
+        self._watching = watching
+        self._events = watching.__aiter__()
+        self._lines: deque[bytes] = deque()
+
+    def __aiter__(self) -> "LineStream":
+        return self
+
+    async def __anext__(self) -> bytes:
+        lines = self._lines
+        while not lines:
+            lines.extend([event_line(event) for event in await self._events.__anext__()])
+        return lines.popleft()
+
+    async def batches(self) -> AsyncIterator[list[bytes]]:
+        """Instead of single lines: all lines that came together.
+
+        Events that are not shared, those of the beginning, have large objects as pieces by themselves: a line of its
+        own for each reader would be a copy of each for each.
+        """
+        async for batch in self._events:
+            if batch[0].memo is not None:
+                yield [event_line(event) for event in batch]
+                continue
+            lines: list[bytes] = []
+            for event in batch:
+                if len(event.value) > LARGE_EVENT:
+                    lines += (_event_head(event), event.value, _EVENT_END)
+                else:
+                    lines.append(event_line(event))
+            yield lines
+
+    async def close(self) -> None:
+        """End the watch."""
+        await self._watching.close()
+
+
+class PlainPresenter:
+    """Bodies are JSON, and so are answers."""
+
+    def read(self, request: Request, info: RequestInfo) -> Request:
+        return request
+
+    def show(self, request: Request, info: RequestInfo, result: Result) -> Response | Stream:
+        if isinstance(result, ObjectResult | StatusResult):
+            return Response(result.code, headers_with(result.warnings), result.value)
+        if isinstance(result, ListResult):
+            pieces = list_pieces(result)
+            return pieces if pieces.length > LONG_LIST else Response(200, pieces.headers, pieces.whole())
+        return LineStream(result)
+
+    def fail(self, request: Request, info: RequestInfo | None, error: StatusError) -> Response:
+        return failure(error)
+
+
+def failure(error: StatusError) -> Response:
+    """A failure as a plain JSON Status."""
+    headers = JSON_HEADERS
+    if error.code == 403:
+        headers = {**headers, "x-content-type-options": "nosniff"}
+    if error.retry_after:
+        headers = {**headers, "retry-after": str(error.retry_after)}
+    return Response(error.code, headers, error.body)

@@ -1,0 +1,139 @@
+"""Content negotiation: the Accept header against the formats of a resource.
+
+Follows apiserver's ``pkg/endpoints/handlers/negotiation/negotiate.go`` (v0.36). ``presenter`` acts on the choice.
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_MEDIA_TYPES = (JSON, YAML, PROTOBUF)
+_SHOWN = ", ".join(_MEDIA_TYPES)
+
+UNKNOWN_MEDIA_TYPES = f"406: Not Acceptable\n\nAvailable representations: {_SHOWN}"
+"""The message for a caller whose Accept header names nothing we know."""
+_SHOWN_STREAMS = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
+UNSUPPORTED_STREAM_TYPES = f"only the following media types are accepted: {_SHOWN_STREAMS}"
+"""The same of a watch."""
+UNSUPPORTED_MEDIA_TYPES = f"only the following media types are accepted: {_SHOWN}"
+"""The message for a caller who asked for a form that we know and this resource does not have."""
+UNKNOWN_BODY = f"the body of the request was in an unknown format - accepted media types include: {_SHOWN}"
+"""The message of a 415."""
+
+_LONGEST_ACCEPT = 1024
+"""Characters of an Accept header that are read. What is made of one is remembered, and kubectl's have 120."""
+
+_TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+
+
+class Clause(msgspec.Struct, frozen=True):
+    """One media range of an Accept header with its parameters."""
+
+    media: str
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    def parameter(self, name: str) -> str:
+        """A parameter's value, or an empty string."""
+        return next((value for key, value in self.parameters if key == name), "")
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The form chosen. ``transform`` is empty for the object itself; ``version`` is that of meta.k8s.io."""
+
+    media: str = JSON
+    transform: str = ""
+    version: str = "v1"
+    pretty: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is the object as it is stored: compact JSON."""
+        return self.media == JSON and not self.transform and not self.pretty
+
+
+class NotAcceptable(Exception):
+    """No clause can be served; the text is the message of the 406."""
+
+
+PLAIN = Choice()
+
+
+def parse_accept(header: str) -> tuple[Clause, ...]:
+    """The clauses by quality, then in the order written. Clauses of quality 0 are left out; a header that is too long
+    has none."""
+    return _parse_accept(header) if len(header) <= _LONGEST_ACCEPT else ()
+
+
+@lru_cache(maxsize=256)
+def _parse_accept(header: str) -> tuple[Clause, ...]:
+    ranked: list[tuple[float, Clause]] = []
+    for part in header.split(","):
+        media, *rest = (piece.strip() for piece in part.split(";"))
+        if not media:
+            continue
+        quality, parameters = 1.0, []
+        for piece in rest:
+            key, _, value = piece.partition("=")
+            key, value = key.strip().lower(), value.strip().strip('"')
+            if key == "q":
+                try:
+                    quality = float(value)
+                except ValueError:
+                    quality = 0.0
+            else:
+                parameters.append((key, value))
+        if quality > 0:
+            ranked.append((quality, Clause(media.lower(), tuple(parameters))))
+    ranked.sort(key=lambda entry: -entry[0])
+    return tuple(clause for _quality, clause in ranked)
+
+
+def choose(accept: str, *, protobuf: bool, table: bool, watch: bool = False, pretty: bool = False) -> Choice:
+    """The first clause that can be served.
+
+    ``protobuf`` and ``table`` say what the resource can be shown as; metadata only is possible for every object, also
+    as protobuf. Raises ``NotAcceptable``.
+    """
+    if len(accept) > _LONGEST_ACCEPT:
+        raise NotAcceptable(UNKNOWN_MEDIA_TYPES)
+    return _choose(accept, protobuf=protobuf, table=table, watch=watch, pretty=pretty)
+
+
+@lru_cache(maxsize=1024)
+def _choose(accept: str, *, protobuf: bool, table: bool, watch: bool, pretty: bool) -> Choice:
+    clauses = parse_accept(accept) if accept.strip() else (Clause("*/*"),)
+    known = False
+    for clause in clauses:
+        media = JSON if clause.media in ("*/*", "application/*") else clause.media
+        if media not in _MEDIA_TYPES:
+            continue
+        known = True
+        if watch and media == YAML:
+            continue
+        transform, group, version = clause.parameter("as"), clause.parameter("g"), clause.parameter("v")
+        if transform:
+            if group != "meta.k8s.io" or version not in ("v1", "v1beta1") or transform not in _TRANSFORMS:
+                continue
+            if transform == "Table" and (media == PROTOBUF or not table):
+                continue
+        elif media == PROTOBUF and not protobuf:
+            continue
+        wants_pretty = pretty or clause.parameter("pretty") in ("1", "true")
+        return Choice(media, transform, version or "v1", wants_pretty and not watch)
+    if not known:
+        raise NotAcceptable(UNKNOWN_MEDIA_TYPES)
+    raise NotAcceptable(UNSUPPORTED_STREAM_TYPES if watch else UNSUPPORTED_MEDIA_TYPES)
+
+
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+"""What Go's strconv takes for true."""
+
+
+def wants_pretty(query_value: str, user_agent: str) -> bool:
+    """Whether JSON is to be indented: when asked for, and for people who look at it with a browser or curl."""
+    if query_value:
+        return query_value in _TRUE
+    return user_agent.startswith(("curl", "Wget", "Mozilla/5.0"))

@@ -1,0 +1,301 @@
+"""Decodes bodies and encodes responses: JSON, YAML or protobuf; objects, metadata only or tables.
+
+``NegotiatingPresenter`` is what the core is given where callers may ask for more than JSON. Answers that are asked for
+as stored go through ``json`` untouched. In any other form a long answer takes long to make (YAML some 30 ms for
+32 kB): ``show_long`` makes lists item by item, and lets others have their turn in between.
+"""
+
+import asyncio
+import datetime
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.wire import Request, Response, Stream
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.long_work import LongWork
+from pilothouse.apiserver.request_info import RequestInfo, media_type
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.apiserver.serializers import negotiation
+from pilothouse.apiserver.serializers.json import PlainPresenter, headers_with, list_body
+from pilothouse.apiserver.serializers.negotiation import JSON, PROTOBUF, YAML, Choice, NotAcceptable
+from pilothouse.apiserver.serializers.partial_metadata import metadata_of, partial_list, partial_object
+from pilothouse.apiserver.serializers.results import ListResult, ObjectResult, Result, StatusResult
+from pilothouse.apiserver.serializers.streams import EventStream
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    import yaml
+
+    from pilothouse.apiserver.printers import tables
+    from pilothouse.apiserver.serializers import protobuf
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+_TURN_BYTES = 4 * 1024
+"""How much of a list becomes YAML, some 4 ms, before others have their turn."""
+_LISTS_AT_A_TIME = 4
+"""How many long lists are made at a time; each has its turns."""
+
+
+class NegotiatingPresenter:
+    """Chooses by Accept header and content type. ``now`` is asked for the ages in tables."""
+
+    def __init__(self, now: Callable[[], datetime.datetime], work: LongWork | None = None) -> None:
+        self._now = now
+        self._plain = PlainPresenter()
+        self._work = work or LongWork()
+        self._lists = asyncio.Semaphore(_LISTS_AT_A_TIME)
+
+    def read(self, request: Request, info: RequestInfo) -> Request:
+        """The request with a protobuf body turned into JSON.
+
+        Raises ``StatusError`` 406 before anything is done if the answer could not be shown, 415 and 400 for the body.
+        """
+        choice = _choice(request, info)
+        if choice.transform == "Table":
+            tables.check_include(info.query.first("includeObject"))
+        if not request.body or request.method == "PATCH":
+            return request
+        media = media_type(request.headers.get("content-type", ""))
+        if media != PROTOBUF:
+            if media not in ("", JSON, YAML):
+                raise errors.unsupported_media_type(negotiation.UNKNOWN_BODY)
+            return request
+        default = ("v1", "DeleteOptions") if request.method == "DELETE" else _kind_of(info)
+        try:
+            document = protobuf.decode_object(request.body, default_kind=default)
+        except protobuf.ProtobufError as error:
+            raise errors.bad_request(str(error)) from error
+        headers = {**request.headers, "content-type": JSON}
+        return msgspec.structs.replace(request, headers=headers, body=_encode(document))
+
+    def show(self, request: Request, info: RequestInfo, result: Result) -> Response | Stream:
+        """The answer in the form the request asked for."""
+        choice = _choice(request, info)
+        if choice.plain:
+            return self._plain.show(request, info, result)
+        if isinstance(result, ObjectResult):
+            body = self._object(choice, info, result.info, result.value)
+            return Response(result.code, headers_with(result.warnings, choice.media), body)
+        if isinstance(result, StatusResult):
+            body = _in_media(choice, result.value)
+            media = choice.media if choice.media != PROTOBUF or body.startswith(protobuf.MAGIC) else JSON
+            return Response(result.code, headers_with(result.warnings, media), body)
+        if isinstance(result, ListResult):
+            return Response(200, headers_with(result.warnings, choice.media), self._list(choice, info, result))
+        include = info.query.first("includeObject") or "Metadata"
+        return EventStream(result, choice, include, self._now)
+
+    async def show_long(
+        self, request: Request, info: RequestInfo, result: ObjectResult | ListResult
+    ) -> Response | Stream:
+        """As ``show``, for results that may be large."""
+        choice = _choice(request, info)
+        if choice.plain:
+            return self._plain.show(request, info, result)
+        if isinstance(result, ObjectResult):
+            return await self._work.run(len(result.value) // _cheaper(choice), self.show, request, info, result)
+        size = sum(map(len, result.values))
+        if size <= _TURN_BYTES * _cheaper(choice):
+            return self.show(request, info, result)
+        if choice.transform.startswith("Partial"):
+            return await self._work.run(size // _cheaper(choice), self.show, request, info, result)
+        async with self._lists:
+            body = await self._long_list(choice, info, result)
+        return Response(200, headers_with(result.warnings, choice.media), body)
+
+    async def _long_list(self, choice: Choice, info: RequestInfo, result: ListResult) -> bytes:
+        resource, metadata = result.info, _list_metadata(result)
+        if choice.transform == "Table":
+            maker = _table_maker(resource, "")
+            include, now = info.query.first("includeObject") or "Metadata", self._now()
+            rows = await self._each(choice, result.values, lambda value: maker.row(value, include, now, choice.version))
+            made = tables.table(_encode(metadata), maker.columns, rows, choice.version)
+            return await self._work.run(len(made) // _cheaper(choice), _in_media, choice, made)
+        if choice.media == PROTOBUF:
+            message = protobuf.message_for(resource.api_version, resource.kind)
+            items = await self._each(choice, result.values, lambda value: protobuf.encode_item(message, _decode(value)))
+            return protobuf.list_of(resource.api_version, resource.list_kind, metadata, items)
+        if choice.media != YAML:
+            return _in_media(choice, list_body(result))
+        # Keys are sorted, and a list's items are the only ones whose place has to be found.
+        frame = to_yaml(_decode(list_body(msgspec.structs.replace(result, values=()))))
+        before, _items, after = frame.partition(b"items: []\n")
+        skip = 0 if resource.custom is not None else len(resource.head)
+        items = await self._each(
+            choice, result.values, lambda value: to_yaml([_decode(b"{" + value[skip:] if skip else value)])
+        )
+        return b"".join((before, b"items:\n", *items, after))
+
+    async def _each(self, choice: Choice, values: Iterable[bytes], convert: Callable[[bytes], bytes]) -> list[bytes]:
+        """The values converted, with turns for others in between."""
+        made, size, cheaper = [], 0, _cheaper(choice)
+        for value in values:
+            made.append(await self._work.run(len(value) // cheaper, convert, value))
+            size += len(value)
+            if size >= _TURN_BYTES * cheaper:
+                size = 0
+                await asyncio.sleep(0)
+        return made
+
+    def fail(self, request: Request, info: RequestInfo | None, error: StatusError) -> Response:
+        """The failure in the form the request asked for; JSON if that was none."""
+        response = self._plain.fail(request, info, error)
+        accept, pretty = request.headers.get("accept", ""), _pretty(request, info)
+        if not pretty and accept in ("", "*/*", JSON):
+            return response
+        try:
+            choice = negotiation.choose(accept, protobuf=True, table=True, pretty=pretty)
+        except NotAcceptable:
+            return response
+        if choice.media == JSON and not choice.pretty:
+            return response
+        headers = {**response.headers, "content-type": choice.media}
+        return Response(response.status, headers, _in_media(choice, response.body))
+
+    def _object(self, choice: Choice, info: RequestInfo, resource: ResourceInfo, value: bytes) -> bytes:
+        match choice.transform:
+            case "Table":
+                maker = _table_maker(resource, _sub_kind(info))
+                row = maker.row(value, info.query.first("includeObject") or "Metadata", self._now(), choice.version)
+                value = tables.table(tables.single_metadata(value), maker.columns, [row], choice.version)
+            case "PartialObjectMetadata":
+                value = partial_object(value, choice.version)
+            case "PartialObjectMetadataList":
+                raise StatusError(
+                    406,
+                    "NotAcceptable",
+                    f"you requested PartialObjectMetadataList, but the requested object is not a list "
+                    f"(*{resource.group or 'core'}.{resource.kind})",
+                )
+        return _in_media(choice, value)
+
+    def _list(self, choice: Choice, info: RequestInfo, result: ListResult) -> bytes:
+        resource = result.info
+        match choice.transform:
+            case "Table":
+                maker = _table_maker(resource, "")
+                include, now = info.query.first("includeObject") or "Metadata", self._now()
+                rows = [maker.row(value, include, now, choice.version) for value in result.values]
+                metadata = _encode(_list_metadata(result))
+                return _in_media(choice, tables.table(metadata, maker.columns, rows, choice.version))
+            case "PartialObjectMetadata":
+                raise StatusError(
+                    406,
+                    "NotAcceptable",
+                    "you requested PartialObjectMetadata, but the requested object is a list "
+                    f"(*{resource.group.partition('.')[0] or 'core'}.{resource.list_kind})",
+                )
+            case "PartialObjectMetadataList":
+                return _partial_list(choice, result)
+        if choice.media == PROTOBUF:
+            message = protobuf.message_for(resource.api_version, resource.kind)
+            items = (_decode(value) for value in result.values)
+            return protobuf.encode_list(
+                resource.api_version, resource.list_kind, message, _list_metadata(result), items
+            )
+        return _in_media(choice, list_body(result))
+
+
+def _cheaper(choice: Choice) -> int:
+    """How many bytes take as long to show in this form as one does in YAML, about."""
+    return 1 if choice.media == YAML else 16 if choice.media == PROTOBUF else 48
+
+
+def _partial_list(choice: Choice, result: ListResult) -> bytes:
+    metadata = _list_metadata(result)
+    if choice.media != PROTOBUF:
+        return _in_media(choice, partial_list(result.values, _encode(metadata), choice.version))
+    if choice.version == "v1beta1":  # its message numbers the fields the other way round
+        return protobuf.encode_object(_decode(partial_list(result.values, _encode(metadata), choice.version)))
+    items = ({"metadata": _decode(metadata_of(value))} for value in result.values)
+    return protobuf.encode_list(
+        "meta.k8s.io/v1", "PartialObjectMetadataList", "meta.v1.PartialObjectMetadata", metadata, items
+    )
+
+
+def _list_metadata(result: ListResult) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"resourceVersion": str(result.revision)}
+    if result.continue_:
+        metadata["continue"] = result.continue_
+    if result.remaining is not None:
+        metadata["remainingItemCount"] = result.remaining
+    return metadata
+
+
+@lru_cache(maxsize=512)
+def _table_maker(info: ResourceInfo, kind: str) -> "tables.TableMaker":
+    return tables.TableMaker(info, kind)
+
+
+def _sub_kind(info: RequestInfo) -> str:
+    """``autoscaling/v1 Scale`` if the request is about a subresource of another kind, else empty."""
+    sub = info.sub
+    if sub is None or info.info is None or (sub.kind == info.info.kind and not sub.group):
+        return ""
+    return " ".join(_kind_of(info))
+
+
+def _kind_of(info: RequestInfo) -> tuple[str, str]:
+    """(apiVersion, kind) of what a path carries."""
+    resource, sub = info.info, info.sub
+    if resource is None:
+        return "", ""
+    if sub is None:
+        return resource.api_version, resource.kind
+    group, version = sub.group or resource.group, sub.version or resource.version
+    return (f"{group}/{version}" if group else version), sub.kind
+
+
+def _pretty(request: Request, info: RequestInfo | None) -> bool:
+    asked = info.query.first("pretty") if info is not None else ""
+    return negotiation.wants_pretty(asked, request.headers.get("user-agent", ""))
+
+
+def _choice(request: Request, info: RequestInfo) -> Choice:
+    accept = request.headers.get("accept", "")
+    pretty = _pretty(request, info)
+    watch = info.verb == "watch"
+    if not pretty and accept in ("", "*/*", JSON):
+        return negotiation.PLAIN
+    resource = info.info
+    if resource is None:
+        has_protobuf = has_rows = True
+    else:
+        # Only if it matters: programs of the same process ask for metadata in JSON, and for nothing else.
+        has_protobuf = "protobuf" in accept.lower() and protobuf.has_protobuf(*_kind_of(info))
+        has_rows = "Table" in accept and tables.has_table(resource)
+    try:
+        return negotiation.choose(accept, protobuf=has_protobuf, table=has_rows, watch=watch, pretty=pretty)
+    except NotAcceptable as error:
+        message = str(error)
+        known = message != negotiation.UNKNOWN_MEDIA_TYPES
+        if not known and resource is not None and resource.custom is not None:
+            # Upstream's router, whose words those are, has no part in custom resources.
+            known, message = True, negotiation.UNSUPPORTED_MEDIA_TYPES
+        raise StatusError(406, "NotAcceptable", message, details=None if known else {}) from None
+
+
+def _in_media(choice: Choice, body: bytes) -> bytes:
+    """A JSON body in the media type chosen. What has no protobuf form stays JSON."""
+    if choice.media == YAML:
+        return to_yaml(_decode(body))
+    if choice.media == PROTOBUF:
+        document: Mapping[str, Any] = _decode(body)
+        if protobuf.has_protobuf(document.get("apiVersion", ""), document.get("kind", "")):
+            return protobuf.encode_object(dict(document))
+        return body
+    return msgspec.json.format(body, indent=2) + b"\n" if choice.pretty else body
+
+
+def to_yaml(document: Any) -> bytes:
+    """YAML as sigs.k8s.io/yaml writes it: block style, keys sorted."""
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text: str = yaml.dump(document, Dumper=dumper, default_flow_style=False, allow_unicode=True)
+    return text.encode()

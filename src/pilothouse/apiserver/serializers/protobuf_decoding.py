@@ -1,0 +1,325 @@
+"""Protobuf messages to JSON values.
+
+Go writes every field that is not a pointer, also when it is empty, and leaves it to the JSON tags to drop it again. So
+``replicas: 0`` behind a pointer stays and ``minReadySeconds: 0`` goes, as if the client had sent JSON in the first
+place.
+"""
+
+import base64
+import datetime
+import struct
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.serializers.protobuf_table import FieldRow, table
+from pilothouse.machinery.durations import format_nanoseconds
+from pilothouse.machinery.times import format_micro_time, format_time
+
+VARINT, _FIXED64, BYTES, _FIXED32 = 0, 1, 2, 5
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_NOTHING: Any = object()
+"""A value that stands for an absent field."""
+
+
+class ProtobufError(ValueError):
+    """The bytes are not the message that they claim to be."""
+
+
+def decode_message(message: str, data: bytes) -> Any:
+    """The JSON value of a message. Raises ``ProtobufError``."""
+    try:
+        return _decoder(message)(data)
+    except (IndexError, UnicodeDecodeError, struct.error, msgspec.DecodeError, OverflowError) as error:
+        raise ProtobufError(f"{message}: {error}") from error
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A base-128 number and the place after it."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7
+        if shift > 63:
+            raise ProtobufError("a number has more than ten bytes")
+
+
+def fields_of(data: bytes) -> list[tuple[int, int, Any]]:
+    """The fields as they stand: (number, wire type, int or bytes)."""
+    at, end = 0, len(data)
+    found: list[tuple[int, int, Any]] = []
+    while at < end:
+        key = data[at]
+        at += 1
+        if key >= 0x80:
+            key, at = read_varint(data, at - 1)
+        wire_type = key & 7
+        value: Any
+        if wire_type == VARINT:
+            value, at = read_varint(data, at)
+        elif wire_type == BYTES:
+            size = data[at]
+            at += 1
+            if size >= 0x80:
+                size, at = read_varint(data, at - 1)
+            if at + size > end:
+                raise ProtobufError("unexpected end of message")
+            value = data[at : at + size]
+            at += size
+        elif wire_type in (_FIXED64, _FIXED32):
+            size = 8 if wire_type == _FIXED64 else 4
+            if at + size > end:
+                raise ProtobufError("unexpected end of message")
+            value = data[at : at + size]
+            at += size
+        else:
+            raise ProtobufError(f"illegal wire type {wire_type}")
+        found.append((key >> 3, wire_type, value))
+    return found
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _signed32(value: int) -> int:
+    # Negative int32 values come sign-extended to ten bytes, or as five from sloppy writers.
+    value &= 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def _text(value: bytes) -> str:
+    return value.decode()
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _double(value: bytes) -> float:
+    (number,) = struct.unpack("<d", value)
+    return float(number)
+
+
+def values_of(data: bytes, wire_types: Mapping[int, int]) -> list[tuple[int, Any]]:
+    """The fields (number, int or bytes) that are known, each of the wire type that it has to have."""
+    found = []
+    for number, wire_type, value in fields_of(data):
+        expected = wire_types.get(number)
+        if expected is None:
+            continue
+        if wire_type != expected:
+            raise ProtobufError(f"wrong wireType = {wire_type} for field {number}")
+        found.append((number, value))
+    return found
+
+
+_ONE_TEXT = {1: BYTES}
+_ONE_NUMBER = {1: VARINT}
+_TIMESTAMP = {1: VARINT, 2: VARINT}
+_TEXT_OR_NUMBER = {1: VARINT, 2: VARINT, 3: BYTES}
+
+
+def _moment(data: bytes) -> datetime.datetime | None:
+    if not data:
+        return None
+    values = dict(values_of(data, _TIMESTAMP))
+    return _EPOCH + datetime.timedelta(seconds=_signed(values.get(1, 0)), microseconds=values.get(2, 0) // 1000)
+
+
+def _time(data: bytes) -> Any:
+    found = _moment(data)
+    return _NOTHING if found is None else format_time(found)
+
+
+def _micro_time(data: bytes) -> Any:
+    found = _moment(data)
+    return _NOTHING if found is None else format_micro_time(found)
+
+
+def _quantity(data: bytes) -> str:
+    for _number, value in values_of(data, _ONE_TEXT):
+        return str(value.decode())
+    return "0"
+
+
+def _duration(data: bytes) -> str:
+    return format_nanoseconds(_signed(next((value for _number, value in values_of(data, _ONE_NUMBER)), 0)))
+
+
+def _int_or_string(data: bytes) -> int | str:
+    values = dict(values_of(data, _TEXT_OR_NUMBER))
+    return str(values.get(3, b"").decode()) if values.get(1, 0) == 1 else _signed32(values.get(2, 0))
+
+
+def _raw_json(data: bytes) -> Any:
+    for _number, value in values_of(data, _ONE_TEXT):
+        if value:
+            return msgspec.json.decode(value)
+    return _NOTHING
+
+
+def _strings(data: bytes) -> list[str]:
+    return [value.decode() for _number, value in values_of(data, _ONE_TEXT)]
+
+
+def _schema_or(message: str) -> Callable[[bytes], Any]:
+    props = message[: message.index("JSONSchemaProps")] + "JSONSchemaProps"
+
+    def or_array(data: bytes) -> Any:
+        found = [(number, _decoder(props)(value)) for number, value in values_of(data, {1: BYTES, 2: BYTES})]
+        schemas = [value for number, value in found if number == 2]
+        return schemas if schemas or not found else found[0][1]
+
+    def or_bool(data: bytes) -> Any:
+        values = dict(values_of(data, {1: VARINT, 2: BYTES}))
+        return _decoder(props)(values[2]) if 2 in values else bool(values.get(1, 0))
+
+    def or_strings(data: bytes) -> Any:
+        found = values_of(data, {1: BYTES, 2: BYTES})
+        names = [value.decode() for number, value in found if number == 2]
+        return names if names or not found else _decoder(props)(found[0][1])
+
+    return or_array if message.endswith("OrArray") else or_bool if message.endswith("OrBool") else or_strings
+
+
+_SCALARS: dict[str, Callable[[Any], Any]] = {
+    "string": _text,
+    "bytes": _base64,
+    "int32": _signed32,
+    "int64": _signed,
+    "bool": bool,
+    "double": _double,
+}
+
+_SPECIAL: dict[str, Callable[[bytes], Any]] = {
+    "meta.v1.Time": _time,
+    "meta.v1.MicroTime": _micro_time,
+    "meta.v1.Duration": _duration,
+    "meta.v1.FieldsV1": _raw_json,
+    "meta.v1.Verbs": _strings,
+    "authentication.v1.ExtraValue": _strings,
+    "authorization.v1.ExtraValue": _strings,
+    "certificates.v1.ExtraValue": _strings,
+    "runtime.RawExtension": _raw_json,
+    "apiextensions.v1.JSON": _raw_json,
+    "resource.Quantity": _quantity,
+    "util.intstr.IntOrString": _int_or_string,
+}
+
+
+@cache
+def _decoder(message: str) -> Callable[[bytes], Any]:
+    special = _SPECIAL.get(message)
+    if special is not None:
+        return special
+    if "JSONSchemaPropsOr" in message:
+        return _schema_or(message)
+    puts = {row.number: _put(row) for row in table().messages[message]}
+
+    def decode(data: bytes) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for number, wire_type, value in fields_of(data):
+            put = puts.get(number)
+            if put is not None:
+                put(result, wire_type, value)
+        return result
+
+    return decode
+
+
+_Put = Callable[[dict[str, Any], int, Any], None]
+"""Puts one field, of a wire type, into the object."""
+
+
+def _put(row: FieldRow) -> _Put:
+    scalar = _SCALARS.get(row.type)
+    # Messages refer to each other and to themselves, so the decoder is looked up when the first value comes.
+    decode = scalar if scalar is not None else _SPECIAL.get(row.type) or _lazy(row.type)
+    if row.is_map:
+        return _map_put(row.name, decode, _wire_type_of(scalar))
+    expected = _wire_type_of(scalar)
+    if row.repeated:
+        return _repeated_put(row.name, decode, expected)
+    return _single_put(row, decode, expected)
+
+
+def _wire_type_of(scalar: Callable[[Any], Any] | None) -> int:
+    return VARINT if scalar in (_signed, _signed32, bool) else _FIXED64 if scalar is _double else BYTES
+
+
+def _lazy(message: str) -> Callable[[bytes], Any]:
+    known: list[Callable[[bytes], Any]] = []
+
+    def decode(data: bytes) -> Any:
+        if not known:
+            known.append(_decoder(message))
+        return known[0](data)
+
+    return decode
+
+
+def _map_put(name: str, decode: Callable[[Any], Any], expected: int) -> _Put:
+    empty: Any = 0 if expected == VARINT else b""
+
+    def put(result: dict[str, Any], wire_type: int, value: Any) -> None:
+        if wire_type != BYTES:
+            raise ProtobufError(f"{name}: wire type {wire_type}")
+        key, item = "", empty
+        for number, part in values_of(value, {1: BYTES, 2: expected}):
+            if number == 1:
+                key = part.decode()
+            else:
+                item = part
+        result.setdefault(name, {})[key] = decode(item)
+
+    return put
+
+
+def _repeated_put(name: str, decode: Callable[[Any], Any], expected: int) -> _Put:
+    def put(result: dict[str, Any], wire_type: int, value: Any) -> None:
+        items = result.setdefault(name, [])
+        if wire_type == expected:
+            items.append(decode(value))
+        elif wire_type == BYTES and expected == VARINT:
+            items.extend(_packed(decode, value))
+        else:
+            raise ProtobufError(f"{name}: wire type {wire_type}")
+
+    return put
+
+
+def _single_put(row: FieldRow, decode: Callable[[Any], Any], expected: int) -> _Put:
+    name, inlined, keep = row.name, row.inlined, row.pointer or not row.omit_empty
+
+    def put(result: dict[str, Any], wire_type: int, value: Any) -> None:
+        if wire_type != expected:
+            raise ProtobufError(f"{name}: wire type {wire_type}")
+        decoded = decode(value)
+        if decoded is _NOTHING:
+            return
+        if inlined:
+            result.update(decoded)
+        elif keep or not _is_empty(decoded):
+            result[name] = decoded
+
+    return put
+
+
+def _is_empty(value: Any) -> bool:
+    # Go's omitempty drops empty scalars and never structs, so {} stays.
+    return not isinstance(value, dict) and not value
+
+
+def _packed(scalar: Callable[[Any], Any], data: bytes) -> list[Any]:
+    at, items = 0, []
+    while at < len(data):
+        value, at = read_varint(data, at)
+        items.append(scalar(value))
+    return items

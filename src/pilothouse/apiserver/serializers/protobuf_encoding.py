@@ -1,0 +1,246 @@
+"""JSON values to protobuf messages.
+
+A message is compiled once, on first use, into a mapping from JSON name to a function that appends the field to a list
+of pieces. Fields that the table does not know are left out, as a Go server's types leave them out.
+"""
+
+import base64
+import datetime
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from pilothouse.apiserver.serializers.protobuf_table import FieldRow, table
+from pilothouse.machinery.durations import parse_nanoseconds
+from pilothouse.machinery.remembered import remembered
+
+_Pieces = list[bytes]
+_Value = Callable[[Any], bytes]
+"""A JSON value to the bytes that follow a tag: for length-delimited ones without their length."""
+_Field = Callable[[Any, _Pieces], None]
+
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+
+
+def varint(number: int) -> bytes:
+    """A base-128 number; negative ones take ten bytes."""
+    if 0 <= number < 0x80:
+        return _SMALL[number]
+    number &= 0xFFFFFFFFFFFFFFFF
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+_SMALL = [bytes([number]) for number in range(0x80)]
+
+
+def tag(number: int, wire_type: int) -> bytes:
+    """What precedes a value."""
+    return varint(number << 3 | wire_type)
+
+
+def delimited(number: int, data: bytes) -> bytes:
+    """A length-delimited field."""
+    return tag(number, _BYTES) + varint(len(data)) + data
+
+
+def encode_message(message: str, value: Any) -> bytes:
+    """The message for a JSON object."""
+    return _message_encoder(message)(value)
+
+
+def _text(value: Any) -> bytes:
+    if type(value) is not str:
+        raise TypeError(f"expected a string, got {value!r}")
+    return value.encode()
+
+
+def _base64(value: Any) -> bytes:
+    return base64.b64decode(value)
+
+
+def _integer(value: Any) -> bytes:
+    return varint(int(value))
+
+
+def _boolean(value: Any) -> bytes:
+    return b"\x01" if value else b"\x00"
+
+
+def _double(value: Any) -> bytes:
+    return struct.pack("<d", value)
+
+
+@remembered(8192)
+def _time(value: str) -> bytes:
+    # Time and MicroTime: {1: seconds, 2: nanos}. Many objects share their instants, hence the memory.
+    moment = datetime.datetime.fromisoformat(value)
+    micros = (moment - _EPOCH) // datetime.timedelta(microseconds=1)
+    seconds, micros = divmod(micros, 1_000_000)
+    return b"\x08" + varint(seconds) + b"\x10" + varint(micros * 1000)
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def _quantity(value: Any) -> bytes:
+    return delimited(1, str(value).encode())
+
+
+def _duration(value: str) -> bytes:
+    return b"\x08" + varint(parse_nanoseconds(value))
+
+
+def _int_or_string(value: Any) -> bytes:
+    if isinstance(value, str):
+        return b"\x08\x01\x10\x00" + delimited(3, value.encode())
+    return b"\x08\x00\x10" + varint(int(value)) + b"\x1a\x00"
+
+
+def _raw_json(value: Any) -> bytes:
+    return delimited(1, msgspec.json.encode(value))
+
+
+def _strings(value: Any) -> bytes:
+    return b"".join(delimited(1, item.encode()) for item in value)
+
+
+def _schema_or(message: str) -> _Value:
+    """The unions of JSON schema: a schema or a list, a schema or a boolean, a schema or strings."""
+    props = message[: message.index("JSONSchemaProps")] + "JSONSchemaProps"
+
+    def or_array(value: Any) -> bytes:
+        if isinstance(value, list):
+            return b"".join(delimited(2, encode_message(props, item)) for item in value)
+        return delimited(1, encode_message(props, value))
+
+    def or_bool(value: Any) -> bytes:
+        if isinstance(value, bool):
+            return b"\x08" + _boolean(value)
+        return b"\x08\x01" + delimited(2, encode_message(props, value))
+
+    def or_strings(value: Any) -> bytes:
+        if isinstance(value, list):
+            return b"".join(delimited(2, item.encode()) for item in value)
+        return delimited(1, encode_message(props, value))
+
+    return or_array if message.endswith("OrArray") else or_bool if message.endswith("OrBool") else or_strings
+
+
+_SCALARS: dict[str, tuple[int, _Value]] = {
+    "string": (_BYTES, _text),
+    "bytes": (_BYTES, _base64),
+    "int32": (_VARINT, _integer),
+    "int64": (_VARINT, _integer),
+    "bool": (_VARINT, _boolean),
+    "double": (_FIXED64, _double),
+}
+
+_SPECIAL: dict[str, _Value] = {
+    "meta.v1.Time": _time,
+    "meta.v1.MicroTime": _time,
+    "meta.v1.Duration": _duration,
+    "meta.v1.FieldsV1": _raw_json,
+    "meta.v1.Verbs": _strings,
+    "authentication.v1.ExtraValue": _strings,
+    "authorization.v1.ExtraValue": _strings,
+    "certificates.v1.ExtraValue": _strings,
+    "runtime.RawExtension": _raw_json,
+    "apiextensions.v1.JSON": _raw_json,
+    "resource.Quantity": _quantity,
+    "util.intstr.IntOrString": _int_or_string,
+}
+
+
+@cache
+def _message_encoder(message: str) -> _Value:
+    special = _SPECIAL.get(message)
+    if special is not None:
+        return special
+    if "JSONSchemaPropsOr" in message:
+        return _schema_or(message)
+    rows = table().messages[message]
+    fields: dict[str, _Field] = {row.name: _field(row) for row in rows if not row.inlined}
+    # An inlined struct is a message of its own on the wire, while its fields stand among the parent's in JSON.
+    inlined = [(row.number, _message_encoder(row.type)) for row in rows if row.inlined]
+    find = fields.get
+
+    def encode(value: Any) -> bytes:
+        pieces: _Pieces = []
+        for name, item in value.items():
+            if item is not None and (field := find(name)) is not None:
+                field(item, pieces)
+        for number, encode_inlined in inlined:
+            if inner := encode_inlined(value):
+                pieces.append(delimited(number, inner))
+        return b"".join(pieces)
+
+    return encode
+
+
+def _field(row: FieldRow) -> _Field:
+    scalar = _SCALARS.get(row.type)
+    wire_type, encode = scalar if scalar is not None else (_BYTES, None)
+    head = tag(row.number, wire_type)
+    if encode is None:
+        # Messages refer to each other and to themselves, so the encoder is looked up when the first value comes.
+        encode = _lazy(row.type)
+    if row.is_map:
+        return _map_field(head, _SCALARS[row.type][0] if scalar else _BYTES, encode, row.number)
+    if row.repeated:
+        return _repeated_field(head, wire_type, encode)
+    if wire_type != _BYTES:
+
+        def add_number(value: Any, pieces: _Pieces) -> None:
+            pieces.append(head + encode(value))
+
+        return add_number
+
+    def add(value: Any, pieces: _Pieces) -> None:
+        data = encode(value)
+        size = len(data)
+        pieces.append(head + (_SMALL[size] if size < 0x80 else varint(size)))
+        pieces.append(data)
+
+    return add
+
+
+def _lazy(message: str) -> _Value:
+    known: list[_Value] = []
+
+    def encode(value: Any) -> bytes:
+        if not known:
+            known.append(_message_encoder(message))
+        return known[0](value)
+
+    return _SPECIAL.get(message, encode)
+
+
+def _repeated_field(head: bytes, wire_type: int, encode: _Value) -> _Field:
+    def add(values: Any, pieces: _Pieces) -> None:
+        for value in values:
+            data = encode(value)
+            pieces.append(head + data if wire_type != _BYTES else head + varint(len(data)) + data)
+
+    return add
+
+
+def _map_field(_head: bytes, wire_type: int, encode: _Value, number: int) -> _Field:
+    head = tag(number, _BYTES)
+    value_head = tag(2, wire_type)
+
+    def add(values: Any, pieces: _Pieces) -> None:
+        for key in sorted(values):
+            data = encode(values[key])
+            entry = delimited(1, key.encode()) + value_head
+            entry += data if wire_type != _BYTES else varint(len(data)) + data
+            pieces.append(head + varint(len(entry)) + entry)
+
+    return add

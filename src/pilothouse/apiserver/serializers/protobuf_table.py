@@ -1,0 +1,72 @@
+"""The messages of the built-in kinds: numbers, names and types of their fields.
+
+Made from the release's ``generated.proto`` files and Go struct tags (``scripts/make_protobuf_table.py``); read by
+``protobuf_encoding`` and ``protobuf_decoding``.
+"""
+
+from functools import cache
+
+import msgspec
+
+from pilothouse.api.packaged import packaged
+
+META_VERSIONS = ("meta.k8s.io/v1", "meta.k8s.io/v1beta1")
+
+
+class FieldRow(msgspec.Struct, array_like=True, frozen=True):
+    """One field. Flags: r repeated, m map, p pointer, o left out of JSON when empty, i inlined into its parent."""
+
+    number: int
+    name: str
+    type: str
+    flags: str
+
+    @property
+    def repeated(self) -> bool:
+        return "r" in self.flags
+
+    @property
+    def is_map(self) -> bool:
+        return "m" in self.flags
+
+    @property
+    def pointer(self) -> bool:
+        return "p" in self.flags
+
+    @property
+    def omit_empty(self) -> bool:
+        return "o" in self.flags
+
+    @property
+    def inlined(self) -> bool:
+        return "i" in self.flags
+
+
+class Table(msgspec.Struct, frozen=True):
+    """``kinds`` maps ``apps/v1 Deployment`` to a message, ``messages`` a message to its fields."""
+
+    kinds: dict[str, str]
+    messages: dict[str, tuple[FieldRow, ...]]
+
+
+@cache
+def table() -> Table:
+    """The table, read once."""
+    text = packaged("apiserver/data/protobuf.json")
+    return msgspec.json.decode(text, type=Table)
+
+
+def message_of(api_version: str, kind: str) -> str | None:
+    """The message that carries objects of that kind, or None if there is no protobuf form of it.
+
+    The kinds of meta/v1 (Status, DeleteOptions, ...) are registered in every group, so their version does not matter.
+    """
+    found = table().kinds.get(f"{api_version} {kind}")
+    if found is not None:
+        return found
+    if kind in ("PartialObjectMetadata", "PartialObjectMetadataList") and api_version not in META_VERSIONS:
+        return None
+    if kind == "PartialObjectMetadataList" and api_version == "meta.k8s.io/v1beta1":
+        return "meta.v1beta1.PartialObjectMetadataList"
+    meta = f"meta.v1.{kind}"
+    return meta if meta in table().messages else None

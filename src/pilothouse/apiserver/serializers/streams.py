@@ -1,0 +1,86 @@
+"""Watches as tables, metadata only or protobuf frames.
+
+What an event looks like in one form is kept in the change's memo, so that it is made once for everybody who watches in
+that form. Tables are made anew for each watcher: their ages differ, and only people ask for them.
+"""
+
+import datetime
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from pilothouse.apiserver.serializers.json import headers_with
+from pilothouse.apiserver.serializers.negotiation import PROTOBUF, Choice
+from pilothouse.apiserver.serializers.partial_metadata import partial_object
+from pilothouse.apiserver.serializers.results import WatchEvent, Watching
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.apiserver.printers import tables
+    from pilothouse.apiserver.serializers import protobuf
+
+_decode = msgspec.json.Decoder().decode
+PROTOBUF_STREAM = f"{PROTOBUF};stream=watch"
+
+
+class EventStream:
+    """A watch in the form chosen. A piece is one event; ``batches`` gives those that came together."""
+
+    def __init__(self, watching: Watching, choice: Choice, include: str, now: Callable[[], datetime.datetime]) -> None:
+        self.status = 200
+        media = PROTOBUF_STREAM if choice.media == PROTOBUF else choice.media
+        self.headers = headers_with(watching.warnings, media)
+        self._watching = watching
+        self._choice = choice
+        self._include = include
+        self._now = now
+        self._maker = tables.TableMaker(watching.info) if choice.transform == "Table" else None
+        self._columns_sent = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for batch in self._watching:
+            for event in batch:
+                yield self._show(event)
+
+    async def batches(self) -> AsyncIterator[list[bytes]]:
+        """Instead of single pieces: all pieces that came together."""
+        async for batch in self._watching:
+            yield [self._show(event) for event in batch]
+
+    async def close(self) -> None:
+        """End the watch."""
+        await self._watching.close()
+
+    def _show(self, event: WatchEvent) -> bytes:
+        if self._maker is not None and event.type != "ERROR":
+            return _line(event.type, self._table(self._maker, event))
+        memo = event.memo
+        key = (event.type, self._choice)
+        if memo is not None:
+            shown: bytes | None = memo.get(key)
+            if shown is not None:
+                return shown
+        value = event.value
+        if self._choice.transform and event.type != "ERROR":
+            value = partial_object(value, self._choice.version)
+        if self._choice.media == PROTOBUF:
+            shown = protobuf.encode_event(event.type, _decode(value))
+        else:
+            shown = _line(event.type, value)
+        if memo is not None:
+            memo[key] = shown
+        return shown
+
+    def _table(self, maker: "tables.TableMaker", event: WatchEvent) -> bytes:
+        version = self._choice.version
+        if event.type == "BOOKMARK":
+            row = maker.bookmark_row(event.value, version)
+        else:
+            row = maker.row(event.value, self._include, self._now(), version)
+        columns = None if self._columns_sent else maker.columns
+        self._columns_sent = True
+        return tables.table(tables.single_metadata(event.value), columns, [row], version)
+
+
+def _line(kind: str, value: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), value)

@@ -1,0 +1,130 @@
+"""``Snapshot``: the objects of a plane, and how to restore them.
+
+The store's records are immutable, so a snapshot costs a dictionary. It is restored by requests of a client: watches see
+every step, and controllers do their part.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from pilothouse.api.kinds import Kind
+from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.client import Client, merge_patch
+from pilothouse.client.errors import AlreadyExists, Conflict, NotFound
+from pilothouse.plane import Plane
+from pilothouse.storage import Record
+
+_LEFT_ALONE = ("coordination.k8s.io/leases/", "/events/")
+"""Objects that programs renew or that expire: as they are now is as good as they were."""
+_IN_EVERY_NAMESPACE = (("/serviceaccounts/", "/configmaps/"), ("/default", "/kube-root-ca.crt"))
+"""The service account and the authority that controllers make in each namespace."""
+_NAMESPACES = "/namespaces/"
+_NO_GRACE = 0
+_PAUSE = 0.01
+
+
+class Snapshot:
+    """The objects of a plane at the time of construction."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        self._records = self._now()
+
+    def remains(self) -> list[str]:
+        """The keys of what has been created since."""
+        return [record.key for record in self._created()]
+
+    async def restore(self) -> None:
+        """Delete what was created since, and write back what was changed or deleted. Returns when all is gone."""
+        client = self._plane.client(agent="pilothouse-testing")
+        while created := self._created():
+            # What is in a namespace goes before it.
+            for record in sorted(created, key=lambda record: record.key.startswith(_NAMESPACES)):
+                await self._remove(client, record)
+            # Controllers and nodes see the deletions, and may have created more meanwhile.
+            await asyncio.sleep(_PAUSE)
+        now = self._now()
+        for key, record in self._records.items():
+            if key.startswith(_LEFT_ALONE):
+                continue
+            found = now.get(key)
+            if found is None or (found.revision != record.revision and _wanted(found) != _wanted(record)):
+                await self._write_back(client, record, missing=found is None)
+
+    def _now(self) -> dict[str, Record]:
+        return {record.key: record for record in self._plane.server.store.list("").records}
+
+    def _created(self) -> list[Record]:
+        return [record for key, record in self._now().items() if key not in self._records and not self._comes_back(key)]
+
+    def _comes_back(self, key: str) -> bool:
+        """Whether programs of the plane make it by themselves, perhaps a moment later: while its Node or its namespace
+        is there, nobody can keep it away."""
+        if key.startswith(("coordination.k8s.io/leases/kube-node-lease/", "/serviceaccounts/kube-system/")):
+            return True
+        return key.startswith(_IN_EVERY_NAMESPACE[0]) and key.endswith(_IN_EVERY_NAMESPACE[1])
+
+    async def _remove(self, client: Client, record: Record) -> None:
+        info = self._info(record)
+        if info is None:
+            return  # its definition has gone, and takes it along
+        kind, obj = _kind(info), msgspec.json.decode(record.value)
+        meta = obj["metadata"]
+        name, namespace = meta["name"], meta.get("namespace", "")
+        try:
+            if record.key.startswith(_NAMESPACES):
+                await self._end_namespace(client, kind, obj)
+                return
+            if meta.get("finalizers"):
+                await client.patch(kind, name, merge_patch({"metadata": {"finalizers": None}}), namespace)
+            await client.delete(kind, name, namespace, grace_period_seconds=_NO_GRACE, propagation_policy="Background")
+        except (NotFound, Conflict):
+            pass  # somebody was faster; the next round sees what is left
+
+    async def _end_namespace(self, client: Client, kind: Kind[msgspec.Raw], obj: dict[str, Any]) -> None:
+        """As the namespace controller does, but without its patience of five seconds."""
+        name = obj["metadata"]["name"]
+        await client.delete(kind, name)
+        for key, record in self._now().items():
+            if key.count("/") == 3 and key.split("/")[2] == name:
+                await self._remove(client, record)
+        obj["spec"] = {"finalizers": []}
+        obj["metadata"].pop("resourceVersion")
+        await client.update(kind, name, msgspec.json.encode(obj), subresource="finalize")
+
+    async def _write_back(self, client: Client, record: Record, *, missing: bool) -> None:
+        info = self._info(record)
+        if info is None:
+            return
+        kind, obj = _kind(info), _wanted(record)
+        meta = obj["metadata"]
+        namespace = meta.get("namespace", "")
+        try:
+            if missing:
+                await client.create(kind, msgspec.Raw(msgspec.json.encode(obj)), namespace)
+            else:
+                await client.update(kind, meta["name"], msgspec.json.encode(obj), namespace)
+        except AlreadyExists:
+            pass  # a controller or a node has made it anew
+
+    def _info(self, record: Record) -> ResourceInfo | None:
+        return next((info for info in self._infos() if record.key.startswith(info.prefix)), None)
+
+    def _infos(self) -> Iterator[ResourceInfo]:
+        return (info for info in self._plane.server.core.table if "delete" in info.verbs)
+
+
+def _kind(info: ResourceInfo) -> Kind[msgspec.Raw]:
+    return Kind(info.group, info.version, info.resource, info.kind, info.namespaced, msgspec.Raw)
+
+
+def _wanted(record: Record) -> dict[str, Any]:
+    """The object without what the server or its controllers say of it."""
+    obj: dict[str, Any] = msgspec.json.decode(record.value)
+    obj.pop("status", None)
+    for name in ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink"):
+        obj["metadata"].pop(name, None)
+    return obj

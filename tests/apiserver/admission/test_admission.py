@@ -1,0 +1,138 @@
+"""Admission plugins that change what is stored (kubernetes ``plugin/pkg/admission/*``, v1.36)."""
+
+from typing import Any
+
+import pytest
+
+from pilothouse.apiserver.admission.chain import Admission, Chain, Plugin
+from pilothouse.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
+from pilothouse.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.resources import ResourceTable
+from pilothouse.env import Env
+
+NOT_READY = {
+    "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300,
+}  # fmt: skip
+UNREACHABLE = {**NOT_READY, "key": "node.kubernetes.io/unreachable"}
+
+
+START = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+def admitted(
+    obj: dict[str, Any],
+    *,
+    plugin: type[Plugin] = DefaultTolerationSeconds,
+    operation: str = "CREATE",
+    resource: str = "pods",
+    subresource: str = "",
+) -> dict[str, Any]:
+    info = next(i for i in ResourceTable() if i.resource == resource and not i.group)
+    write = Admission(operation, info, "default", "p", Identity("user"), subresource, obj)
+    plugin().admit(write)
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "expected"),
+    [
+        pytest.param(None, [NOT_READY, UNREACHABLE], id="a pod that says nothing gets both"),
+        pytest.param(
+            [{**NOT_READY, "tolerationSeconds": 5}],
+            [{**NOT_READY, "tolerationSeconds": 5}, UNREACHABLE],
+            id="what it says of one stays",
+        ),
+        pytest.param([{"operator": "Exists"}], [{"operator": "Exists"}], id="whoever tolerates everything gets none"),
+        pytest.param(
+            [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
+            [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, UNREACHABLE],
+            id="no effect means every effect",
+        ),
+        pytest.param(
+            [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}],
+            [
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"},
+                NOT_READY,
+                UNREACHABLE,
+            ],
+            id="another effect is another matter",
+        ),
+    ],
+)
+def test_pods_stay_five_minutes_on_a_lost_node(
+    tolerations: list[dict[str, Any]] | None, expected: list[dict[str, Any]]
+) -> None:
+    spec: dict[str, Any] = {"containers": []} if tolerations is None else {"tolerations": tolerations}
+    assert admitted({"spec": spec})["spec"]["tolerations"] == expected
+
+
+def test_other_kinds_and_subresources_are_left_alone() -> None:
+    assert admitted({"spec": {}}, resource="services") == {"spec": {}}
+    assert admitted({"spec": {}}, subresource="status") == {"spec": {}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, [START], id="a node without taints gets the one"),
+        pytest.param(None, [START], id="a node without a spec, too"),
+        pytest.param({"taints": None}, [START], id="null is no taint"),
+        pytest.param(
+            {"taints": [{"key": "mine", "effect": "NoExecute"}]},
+            [{"key": "mine", "effect": "NoExecute"}, START],
+            id="its own taints stay, and stand first",
+        ),
+        pytest.param({"taints": [START]}, [START], id="it is there already"),
+        pytest.param({"taints": [{**START, "value": "x"}]}, [{**START, "value": "x"}], id="whatever its value"),
+        pytest.param(
+            {"taints": [{**START, "effect": "NoExecute"}]},
+            [{**START, "effect": "NoExecute"}, START],
+            id="another effect is another taint",
+        ),
+    ],
+)
+def test_a_new_node_takes_no_pods_yet(spec: dict[str, Any] | None, expected: list[dict[str, Any]]) -> None:
+    """Upstream: v1.36 ``plugin/pkg/admission/nodetaint/admission_test.go``."""
+    node: dict[str, Any] = {"metadata": {"name": "n"}} | ({} if spec is None else {"spec": spec})
+    assert admitted(node, plugin=TaintNodesByCondition, resource="nodes")["spec"]["taints"] == expected
+
+
+@pytest.mark.parametrize(
+    ("operation", "resource", "subresource"),
+    [
+        pytest.param("UPDATE", "nodes", "", id="an update: who takes the taint off has it off"),
+        pytest.param("CREATE", "pods", "", id="another kind"),
+        pytest.param("CREATE", "nodes", "proxy", id="a subresource"),
+    ],
+)
+def test_only_the_creation_of_a_node_taints_it(operation: str, resource: str, subresource: str) -> None:
+    obj: dict[str, Any] = {"spec": {}}
+    found = admitted(obj, plugin=TaintNodesByCondition, operation=operation, resource=resource, subresource=subresource)
+    assert found == {"spec": {}}
+
+
+class Noting(Plugin):
+    """Notes what it is asked."""
+
+    concerns = frozenset({"pods"})
+
+    def __init__(self, notes: list[str], name: str) -> None:
+        self._notes, self._name = notes, name
+
+    def review(self, write: Admission) -> None:
+        self._notes.append(f"{self._name} {write.info.resource}")
+
+
+async def test_plugins_are_asked_in_order_and_only_about_what_concerns_them(env: Env) -> None:
+    notes: list[str] = []
+    chain = Chain([Noting(notes, "a")])
+    for round_ in range(2):
+        for resource in ("pods", "nodes"):
+            info = next(i for i in ResourceTable() if i.resource == resource and not i.group)
+            write = Admission("CREATE", info, "default", "p", Identity("user"), obj={})
+            await chain.admit(write)
+            await chain.review(write)
+        if not round_:
+            chain.plugins.append(Noting(notes, "b"))
+    assert notes == ["a pods", "a pods", "b pods"]

@@ -1,0 +1,108 @@
+"""Who may approve and sign (kubernetes ``plugin/pkg/admission/certificates``, v1.36)."""
+
+import base64
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from tests.apiserver.api import Api
+
+from pilothouse.apiserver.admission.certificates import ClusterTrustBundleAttest
+from pilothouse.apiserver.admission.chain import Admission
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes, Decision, Rule
+from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.resources import ResourceInfo
+
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+CLIENT = "kubernetes.io/kube-apiserver-client"
+APPROVED = {"type": "Approved", "status": "True", "reason": "r", "message": "m"}
+
+
+class Allows:
+    """An authorizer that knows signers only."""
+
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = allowed
+
+    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+        assert (asked.group, asked.resource) == ("certificates.k8s.io", "signers")
+        return Decision(f"{asked.verb} {asked.name}" in self.allowed)
+
+    def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
+        return [], ""
+
+
+def request(signer: str = "example.com/s", organization: str = "people") -> dict[str, Any]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = [
+        x509.NameAttribute(NameOID.COMMON_NAME, "somebody"),
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization),
+    ]
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names)).sign(key, hashes.SHA256())
+    pem = made.public_bytes(serialization.Encoding.PEM)
+    spec = {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": ["client auth"]}
+    return {"metadata": {"name": "c"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "code"),
+    [
+        pytest.param(["approve example.com/s"], 200, id="this signer"),
+        pytest.param(["approve example.com/*"], 200, id="every signer of the domain"),
+        pytest.param(["approve example.com/other", "sign example.com/s", "approve *"], 403, id="neither"),
+    ],
+)
+async def test_who_may_approve(api: Api, allowed: list[str], code: int) -> None:
+    await api.made(REQUESTS, request())
+    api.server.core.authorizer = Allows(*allowed)
+    answer = await api.patch(f"{REQUESTS}/c/approval", {"status": {"conditions": [APPROVED]}})
+    assert answer.status == code, answer.text
+    if code == 403:
+        assert answer.message == (
+            'certificatesigningrequests.certificates.k8s.io "c" is forbidden: user not permitted to approve requests '
+            'with signerName "example.com/s"'
+        )
+
+
+async def test_who_may_sign(api: Api) -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "r", "message": "m"}
+    await api.made(REQUESTS, request())
+    api.server.core.authorizer = Allows("approve example.com/s")
+    nothing = await api.patch(f"{REQUESTS}/c/status", {"metadata": {"labels": {"a": "b"}}})
+    refused = await api.patch(f"{REQUESTS}/c/status", {"status": {"conditions": [failed]}})
+    api.server.core.authorizer = Allows("sign example.com/s")
+    answers = [nothing, refused, await api.patch(f"{REQUESTS}/c/status", {"status": {"conditions": [failed]}})]
+    assert [answer.status for answer in answers] == [200, 403, 200], answers[-1].text
+    assert answers[1].message.endswith('user not permitted to sign requests with signerName "example.com/s"')
+
+
+async def test_nobody_asks_to_be_an_administrator_by_certificate(api: Api) -> None:
+    everywhere = [await api.post(REQUESTS, request(CLIENT, "system:masters"))]
+    everywhere.append(await api.post(REQUESTS, request(CLIENT)))
+    await api.delete(f"{REQUESTS}/c")
+    everywhere.append(await api.post(REQUESTS, request("example.com/s", "system:masters")))
+    refused, *others = everywhere
+    assert refused.status == 403
+    assert refused.message.endswith(f"use of {CLIENT} signer with system:masters group is not allowed")
+    assert [answer.status for answer in others] == [201, 201]
+
+
+async def test_who_may_attest_for_a_signer(api: Api) -> None:
+    info = ResourceInfo.make(
+        "certificates.k8s.io", "v1beta1", "clustertrustbundles", "ClusterTrustBundle", namespaced=False
+    )
+
+    def attest(signer: str) -> None:
+        obj = {"metadata": {"name": "b"}, "spec": {"signerName": signer}}
+        plugin.review(Admission("CREATE", info, "", "b", Identity("u"), obj=obj))
+
+    api.server.core.authorizer = Allows("attest example.com/good")
+    plugin = ClusterTrustBundleAttest(api.server.core)
+    attest("")
+    attest("example.com/good")
+    with pytest.raises(StatusError, match=r'user not permitted to attest for signerName "example\.com/bad"$'):
+        attest("example.com/bad")

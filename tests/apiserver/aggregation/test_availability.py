@@ -1,0 +1,97 @@
+"""Whether API servers behind services can be reached: texts of kube-aggregator v0.36."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Api, Object
+
+from pilothouse.apiserver.aggregation.availability import available_condition
+
+SPEC: Object = {"group": "g.example.com", "version": "v1", "service": {"namespace": "ns", "name": "s", "port": 443}}
+SERVICE: Object = {"spec": {"type": "ClusterIP", "ports": [{"name": "https", "port": 443}]}}
+READY: Object = {"endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"name": "https", "port": 8443}]}
+"""No word of readiness counts as ready."""
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+
+@pytest.mark.parametrize(
+    ("spec", "service", "slices", "reason", "message"),
+    [
+        pytest.param({}, None, [], "Local", "Local APIServices are always available", id="this server"),
+        pytest.param(SPEC, None, [], "ServiceNotFound", 'service/s in "ns" is not present', id="no service"),
+        pytest.param(
+            SPEC,
+            {"spec": {"ports": [{"port": 80}]}},
+            [],
+            "ServicePortError",
+            'service/s in "ns" is not listening on port 443',
+            id="another port",
+        ),
+        pytest.param(
+            SPEC, SERVICE, [], "EndpointsNotFound", 'cannot find endpointslices for service/s in "ns"', id="no slices"
+        ),
+        pytest.param(
+            SPEC,
+            SERVICE,
+            [{**READY, "endpoints": [{"conditions": {"ready": False}}]}, {**READY, "ports": [{"name": "", "port": 1}]}],
+            "MissingEndpoints",
+            'endpointslices for service/s in "ns" have no addresses with port name "https"',
+            id="nobody ready at the port",
+        ),
+        pytest.param(
+            SPEC,
+            SERVICE,
+            [READY],
+            "FailedDiscoveryCheck",
+            'this API server does not pass requests on, to service/s in "ns" neither',
+            id="somebody there, whom nobody asks",
+        ),
+        pytest.param(
+            SPEC,
+            {"spec": {"type": "ExternalName"}},
+            [],
+            "FailedDiscoveryCheck",
+            'this API server does not pass requests on, to service/s in "ns" neither',
+            id="a service elsewhere has no endpoints to look for",
+        ),
+    ],
+)
+def test_what_is_said(spec: Object, service: Any, slices: list[Object], reason: str, message: str) -> None:
+    condition = available_condition(spec, service, slices)
+    assert (condition.reason, condition.message) == (reason, message)
+    assert condition.holds is (reason == "Local")
+
+
+async def test_what_is_false_is_not_stored(api: Api) -> None:
+    spec = {**SPEC, "insecureSkipTLSVerify": False, "groupPriorityMinimum": 1, "versionPriority": 1}
+    made = await api.made(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
+    assert "insecureSkipTLSVerify" not in made["spec"]
+
+
+async def test_the_condition_follows_the_service(started_api: Api) -> None:
+    seen = []
+
+    async def look() -> None:
+        await asyncio.sleep(1)
+        found = (await started_api.get(f"{API_SERVICES}/v1.g.example.com")).body
+        [condition] = found["status"]["conditions"]
+        seen.append((condition["reason"], condition["lastTransitionTime"]))
+
+    backend = {"namespace": "default", "name": "s"}
+    spec = {**SPEC, "service": backend, "groupPriorityMinimum": 1, "versionPriority": 1}
+    await started_api.made(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
+    await look()
+    services = "/api/v1/namespaces/default/services"
+    await started_api.made(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 443}]}})
+    await look()
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    labels = {"kubernetes.io/service-name": "s"}
+    ready = {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"name": "", "port": 1}]}
+    await started_api.made(slices, {"metadata": {"name": "s-1", "labels": labels}, **ready})
+    await look()
+    await started_api.delete(f"{services}/s")
+    await look()
+    reasons = ["ServiceNotFound", "EndpointsNotFound", "FailedDiscoveryCheck", "ServiceNotFound"]
+    assert [reason for reason, _ in seen] == reasons
+    assert len({since for _, since in seen}) == 1, "it was never available, so that it has not changed since"

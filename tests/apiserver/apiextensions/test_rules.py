@@ -1,0 +1,698 @@
+"""Rules in CEL of custom resources, and what a schema must be like (texts from kube-apiserver v1.36)."""
+
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Api, Object
+
+from pilothouse.apiserver.apiextensions.field_paths import PathError, resolve
+from pilothouse.apiserver.apiextensions.rules import ABSENT, Run, rule_tree
+from pilothouse.apiserver.apiextensions.schema import validate, validate_list
+from pilothouse.apiserver.apiextensions.structural import validate_schema
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+THINGS = "/apis/example.com/v1/namespaces/default/things"
+STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+
+
+def definition(spec: Object, **root: Any) -> Object:
+    schema = {"type": "object", "properties": {"spec": spec}, **root}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+def thing(**spec: Any) -> Object:
+    return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": spec}
+
+
+def ruled(rule: str, **more: Any) -> Object:
+    return {
+        "type": "object",
+        "properties": {
+            "a": STRING,
+            "b": INTEGER,
+            "list": {
+                "type": "array",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "items": {"type": "object", "required": ["name"], "properties": {"name": STRING, "value": INTEGER}},
+            },
+            "map": {"type": "object", "additionalProperties": INTEGER},
+        },
+        "x-kubernetes-validations": [{"rule": rule, **more}],
+    }
+
+
+def run(schema: Object, value: Any, old: Any = ABSENT) -> tuple[list[str], list[str]]:
+    tree = rule_tree({"type": "object", "properties": {"spec": schema}})
+    assert tree is not None
+    done = Run()
+    done.check(tree, {"spec": value}, old if old is ABSENT else {"spec": old})
+    return [str(problem) for problem in done.all_errors], done.warnings
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "problem"),
+    [
+        pytest.param(ruled("self.a == 'z'"), {"a": "z"}, "", id="a rule that holds"),
+        pytest.param(
+            ruled("self.a == 'z'"), {"a": "y"}, "spec: Invalid value: failed rule: self.a == 'z'", id="and one not"
+        ),
+        pytest.param(
+            ruled("self.a == 'z'", message="a must be z"), {"a": "y"}, "spec: Invalid value: a must be z", id="message"
+        ),
+        pytest.param(
+            ruled("self.a == 'z'", messageExpression="'not ' + self.a", message="no"),
+            {"a": "y"},
+            "spec: Invalid value: not y",
+            id="a message expression wins",
+        ),
+        pytest.param(
+            ruled("self.a == 'z'", messageExpression="'x' + self.a", message="no"),
+            {},
+            "spec: Invalid value: \"object\": no such key: a evaluating rule: no",
+            id="an evaluation that fails prints the type",
+        ),
+        pytest.param(
+            ruled("!has(self.b)", messageExpression="self.a", message="no b"),
+            {"b": 1},
+            "spec: Invalid value: no b",
+            id="a message expression that fails gives way to the message",
+        ),
+        pytest.param(
+            ruled("self.b > 1", reason="FieldValueForbidden", fieldPath=".b", message="m"),
+            {"b": 1},
+            "spec.b: Forbidden: m",
+            id="reason and field path",
+        ),
+        pytest.param(
+            ruled("self.b > 1", reason="FieldValueRequired", message="m"),
+            {"b": 1},
+            "spec: Required value: m",
+            id="required",
+        ),
+        pytest.param(
+            ruled("self.map['x'] == 1 || self.list.exists(i, i.value == 2)"),
+            {"map": {"x": 2}, "list": [{"name": "n", "value": 2}]},
+            "",
+            id="lists and maps",
+        ),
+        pytest.param(
+            {"type": "object", "additionalProperties": {**INTEGER, "x-kubernetes-validations": [{"rule": "self < 3"}]}},
+            {"x": 4},
+            "spec[x]: Invalid value: failed rule: self < 3",
+            id="rules on values of maps",
+        ),
+        pytest.param(
+            {"type": "array", "items": {**INTEGER, "x-kubernetes-validations": [{"rule": "self < 3"}]}},
+            [1, 4],
+            "spec[1]: Invalid value: failed rule: self < 3",
+            id="rules on items",
+        ),
+        pytest.param(
+            {**ruled("true"), "allOf": [{"x-kubernetes-validations": [{"rule": "self.b == 1"}]}]},
+            {"b": 2},
+            "spec: Invalid value: failed rule: self.b == 1",
+            id="rules in allOf",
+        ),
+        pytest.param(
+            ruled("self.list.all(a, self.list.all(b, a.value + b.value >= 0))"),
+            {"list": [{"name": str(number), "value": 1} for number in range(200)]},
+            "spec: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': no further validation "
+            "rules will be run due to call cost exceeds limit for rule: "
+            "self.list.all(a, self.list.all(b, a.value + b.value >= 0))",
+            id="a rule that costs too much",
+        ),
+    ],
+)  # fmt: skip
+def test_rules_judge_objects(schema: Object, value: Any, problem: str) -> None:
+    assert run(schema, value) == ([problem] if problem else [], [])
+
+
+ON_ITEMS = ruled("true")
+ON_ITEMS["properties"]["list"]["items"]["x-kubernetes-validations"] = [
+    {"rule": "self.value >= oldSelf.value", "message": "shrinks"}
+]
+ON_SCALAR: Object = {
+    "type": "object",
+    "properties": {"a": {**STRING, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}, "b": INTEGER},
+}
+NEW_OR_SAME = ruled("!oldSelf.hasValue() || self.b == oldSelf.value().b", optionalOldSelf=True, message="fixed")
+
+
+@pytest.mark.parametrize(
+    ("schema", "old", "new", "all_errors", "warnings"),
+    [
+        pytest.param(ON_SCALAR, ABSENT, {"a": "x"}, [], [], id="a transition rule does not run on create"),
+        pytest.param(ON_SCALAR, {"b": 1}, {"a": "x"}, [], [], id="nor on a field that was not there"),
+        pytest.param(
+            ON_SCALAR, {"a": "x"}, {"a": "y"}, ["spec.a: Invalid value: failed rule: self == oldSelf"], [], id="it runs"
+        ),
+        pytest.param(
+            ON_ITEMS,
+            {"list": [{"name": "a", "value": 1}, {"name": "b", "value": 5}]},
+            {"list": [{"name": "b", "value": 1}, {"name": "c", "value": 0}]},
+            ["spec.list[0]: Invalid value: shrinks"],
+            [],
+            id="items of map lists are found by their keys",
+        ),
+        pytest.param(NEW_OR_SAME, ABSENT, {"b": 1}, [], [], id="an optional old value is none on create"),
+        pytest.param(NEW_OR_SAME, {"b": 2}, {"b": 1}, ["spec: Invalid value: fixed"], [], id="and some on update"),
+        pytest.param(
+            ruled("self.a == 'z'", message="a must be z"),
+            {"a": "y"},
+            {"a": "y"},
+            [],
+            ["spec: Invalid value: a must be z"],
+            id="what was not changed is warned of",
+        ),
+        pytest.param(
+            ruled("self.a == 'z'", message="a must be z"),
+            {"a": "y"},
+            {"a": "y", "b": 1},
+            ["spec: Invalid value: a must be z"],
+            [],
+            id="what was changed is refused",
+        ),
+    ],
+)
+def test_old_values_matter(schema: Object, old: Any, new: Any, all_errors: list[str], warnings: list[str]) -> None:
+    assert run(schema, new, old) == (all_errors, warnings)
+
+
+async def test_the_server_applies_rules_after_the_schema(api: Api) -> None:
+    spec = ruled("self.b > 1", message="too small")
+    spec["required"] = ["a"]
+    await api.made(DEFINITIONS, definition(spec))
+    refused, unchecked = await api.post(THINGS, thing(a="x", b=1)), await api.post(THINGS, thing(b=1))
+    await api.made(THINGS, thing(a="x", b=2))
+    changed = await api.patch(THINGS + "/t", {"spec": {"b": 0}})
+    refused, unchecked, changed = [refused, unchecked, changed]
+    assert refused.message == 'Thing.example.com "t" is invalid: spec: Invalid value: too small'
+    assert unchecked.message == (
+        'Thing.example.com "t" is invalid: [spec.a: Required value, <nil>: Invalid value: null: some validation rules '
+        "were not checked because the object was invalid; correct the existing errors to complete validation]"
+    )
+    assert (changed.status, changed.message) == (422, refused.message)
+
+
+async def test_a_rule_of_the_root_sees_an_object_as_the_server_keeps_it(api: Api) -> None:
+    rules = [{"rule": "self.text != 'never'"}]
+    text = {"type": "object", "properties": {"text": STRING}, "x-kubernetes-validations": rules}
+    given = definition(STRING)
+    given["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = text
+    await api.made(DEFINITIONS, given)
+    body = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
+    answers = [await api.post(THINGS, {**body, "text": word}) for word in ("never", "once")]
+    assert [answer.status for answer in [*answers, await api.patch(f"{THINGS}/t", {"text": "never"})]] == [
+        422,
+        201,
+        422,
+    ]
+
+
+async def test_a_failing_rule_on_what_stays_is_a_warning_header(api: Api) -> None:
+    await api.made(DEFINITIONS, definition(ruled("true")))
+    await api.made(THINGS, thing(a="y"))
+    made = await api.get(DEFINITIONS + "/things.example.com")
+    schema = made.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    schema["x-kubernetes-validations"][0] = {"rule": "self.a == 'z'", "message": "a must be z"}
+    assert (await api.put(DEFINITIONS + "/things.example.com", made.body)).status == 200
+    answer = await api.patch(THINGS + "/t", {"metadata": {"labels": {"x": "y"}}})
+    assert answer.status == 200
+    assert "spec: Invalid value: a must be z" in answer.headers["warning"]
+
+
+async def test_a_warning_is_for_the_client_whose_write_it_is_about(api: Api) -> None:
+    made = definition(ruled("true"))
+    made["spec"]["versions"][0]["subresources"] = {"status": {}}
+    await api.made(DEFINITIONS, made)
+    await api.made(THINGS, thing(a="y"))
+    found = (await api.get(DEFINITIONS + "/things.example.com")).body
+    schema = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    schema["x-kubernetes-validations"][0] = {"rule": "self.a == 'z'", "message": "a must be z"}
+    assert (await api.put(DEFINITIONS + "/things.example.com", found)).status == 200
+    status = await api.patch(THINGS + "/t/status", {"metadata": {"annotations": {"x": "y"}}})
+    other = thing(a="z")
+    other["metadata"]["name"] = "u"
+    answer = await api.post(THINGS, other)
+    assert (status.status, answer.status) == (200, 201)
+    assert "warning" not in answer.headers
+
+
+def problems_of(spec: Object, **root: Any) -> list[str]:
+    schema = {"type": "object", "properties": {"spec": spec}, **root}
+    return [str(problem) for problem in validate_schema(schema, "s")]
+
+
+SPEC = "s.properties[spec]"
+RULE = '{"Rule":"%s","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}'
+
+
+def test_the_metadata_of_the_root_is_not_described() -> None:
+    told = (
+        "s.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata "
+    )
+    told += "is implicitly specified"
+
+    def all_errors(metadata: Object) -> list[str]:
+        schema = {"type": "object", "properties": {"metadata": {"type": "object", **metadata}}}
+        return [str(problem) for problem in validate_schema(schema, "s")]
+
+    assert all_errors({"nullable": False, "properties": {"name": {"type": "string", "description": "a"}}}) == []
+    assert all_errors({"description": "a"}) == [told]
+
+
+def test_what_branches_judge_is_there_as_a_field() -> None:
+    """A schema of keys does not do."""
+    schema: Object = {"type": "object", "properties": {"spec": {"type": "object", "additionalProperties": STRING}}}
+    schema["allOf"] = [{"properties": {"spec": {"properties": {"a": {"minLength": 1}}}}}]
+    assert [str(problem) for problem in validate_schema(schema, "s")] == [
+        "s.properties[spec].properties[a]: Required value: because it is defined in "
+        "s.allOf[0].properties[spec].properties[a]"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        pytest.param({}, f"{SPEC}.type: Required value: must not be empty for specified object fields", id="no type"),
+        pytest.param({"type": "array"}, f"{SPEC}.items: Required value: must be specified", id="no items"),
+        pytest.param(
+            {"type": "array", "items": {}},
+            f"{SPEC}.items.type: Required value: must not be empty for specified array items",
+            id="items without type",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"a": STRING}, "additionalProperties": STRING},
+            f"{SPEC}.additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive",
+            id="fields and keys",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"a": STRING}, "anyOf": [{"properties": {"a": {"type": "string"}}}]},
+            f"{SPEC}.anyOf[0].properties[a].type: Forbidden: must be empty to be structural",
+            id="a type in anyOf",
+        ),
+        pytest.param(
+            {"type": "object", "anyOf": [{"properties": {"a": {"minLength": 1}}}]},
+            "",
+            id="upstream looks at completeness from the root only",
+        ),
+        pytest.param(
+            {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "",
+            id="the customary int-or-string",
+        ),
+        pytest.param(
+            {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            f"{SPEC}.type: Required value: must not be empty for specified object fields",
+            id="it passes without the word, but for the type",
+        ),
+        pytest.param(
+            {"type": "string", "pattern": "("},
+            f'{SPEC}.pattern: Invalid value: "(": must be a valid regular expression, but isn\'t: error parsing '
+            "regexp: missing closing ): `(`",
+            id="no pattern",
+        ),
+        pytest.param(
+            {"type": "string", "allOf": [{"pattern": "(?!a)"}]},
+            f'{SPEC}.allOf[0].pattern: Invalid value: "(?!a)": must be a valid regular expression, but isn\'t: error '
+            "parsing regexp: invalid or unsupported Perl syntax: `(?!`",
+            id="no pattern that Go knows",
+        ),
+        pytest.param(
+            {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string", "nullable": True}},
+            f"{SPEC}.items.nullable: Forbidden: cannot be nullable when x-kubernetes-list-type is set",
+            id="null is no item of a set",
+        ),
+        pytest.param(
+            {"type": "string", "$schema": "x"},
+            "s: Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported",
+            id="the schema of a schema",
+        ),
+        pytest.param(
+            {"type": "object", "default": {}, "required": ["a"], "properties": {"a": {**STRING, "default": "x"}}},
+            f"{SPEC}.default.a: Required value",
+            id="defaults are not filled in when they are judged",
+        ),
+        pytest.param(
+            {"type": "integer", "default": 1, "x-kubernetes-validations": [{"rule": "self > 1"}]},
+            f"{SPEC}.default: Invalid value: failed rule: self > 1",
+            id="defaults keep the rules",
+        ),
+        pytest.param(
+            {"type": "string", "uniqueItems": True},
+            f"{SPEC}.uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes "
+            "quadratic",
+            id="unique items",
+        ),
+        pytest.param(
+            {"type": "object", "x-kubernetes-embedded-resource": True},
+            f"{SPEC}.properties: Required value: must not be empty if x-kubernetes-embedded-resource is true without "
+            "x-kubernetes-preserve-unknown-fields",
+            id="an empty embedded resource",
+        ),
+        pytest.param(
+            {"type": "array", "x-kubernetes-list-type": "map", "items": {"type": "object", "properties": {"a": STRING}},
+             "x-kubernetes-list-map-keys": ["a"]},
+            f"{SPEC}.items.properties[a].default: Required value: this property is in x-kubernetes-list-map-keys, so "
+            "it must have a default or be a required property",
+            id="keys of lists",
+        ),
+        pytest.param(
+            {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "object"}},
+            f"{SPEC}.items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with "
+            "x-kubernetes-list-type=set",
+            id="sets of objects",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"a": {**INTEGER, "default": "x"}}},
+            f'{SPEC}.properties[a].default: Invalid value: "string":  in body must be of type integer: "string"',
+            id="a default of another type",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"a": {"type": "object", "default": {"x": 1}}}},
+            f'{SPEC}.properties[a].default: Invalid value: {{"x":1}}: must not have unknown fields',
+            id="an unknown field in a default",
+        ),
+        pytest.param(
+            ruled("self.z == 1"),
+            f"{SPEC}.x-kubernetes-validations[0].rule: Invalid value: {RULE % 'self.z == 1'}: compilation failed: "
+            "ERROR: <input>:1:5: undefined field 'z'\n | self.z == 1\n | ....^",
+            id="a rule that does not compile",
+        ),
+        pytest.param(
+            ruled("self.a"),
+            f"{SPEC}.x-kubernetes-validations[0].rule: Invalid value: {RULE % 'self.a'}: cel expression must evaluate "
+            "to a bool",
+            id="a rule that is no question",
+        ),
+        pytest.param(
+            ruled(""),
+            f"{SPEC}.x-kubernetes-validations[0].rule: Required value: rule is not specified",
+            id="an empty rule",
+        ),
+        pytest.param(
+            ruled("true", fieldPath=".nope"),
+            f'{SPEC}.x-kubernetes-validations[0].fieldPath: Invalid value: ".nope": must be a valid path',
+            id="a path to nowhere",
+        ),
+        pytest.param(
+            ruled("true", reason="Because"),
+            f'{SPEC}.x-kubernetes-validations[0].reason: Unsupported value: "Because": supported values: '
+            '"FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"',
+            id="an unknown reason",
+        ),
+        pytest.param(
+            ruled("true", optionalOldSelf=True),
+            f"{SPEC}.x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: may not be set if oldSelf is "
+            "not used in rule",
+            id="an optional old value that is not used",
+        ),
+        pytest.param(
+            {
+                "type": "array",
+                "maxItems": 9,
+                "items": {**STRING, "maxLength": 9, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]},
+            },
+            f"{SPEC}.items.x-kubernetes-validations[0].rule: Invalid value: \"self == oldSelf\": oldSelf cannot be "
+            f"used on the uncorrelatable portion of the schema within {SPEC}",
+            id="old values that cannot be found",
+        ),
+        pytest.param({**STRING, "x-kubernetes-validations": [{"rule": "'oldSelf' != self"}]}, "", id="only a string"),
+    ],
+)  # fmt: skip
+def test_schemas_that_are_refused(spec: Object, problem: str) -> None:
+    assert problems_of(spec) == ([problem] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (".a.b", "a.b"),
+        (".m['x.y']", "m[x.y]"),
+        ("['a'].b", "a.b"),
+        (".a[", "unexpected end of JSON path"),
+        ("a", "expected [ or . but got: a"),
+        (".a.z", "does not refer to a valid field"),
+    ],
+)
+def test_paths_to_fields(text: str, path: str) -> None:
+    node: Object = {"properties": {"a": {"properties": {"b": STRING}}, "m": {"additionalProperties": STRING}}}
+    try:
+        found = resolve(text, node)[0]
+    except PathError as error:
+        found = str(error)
+    assert found == path
+
+
+WRONG_BOOLEAN = [
+    'spec: Invalid value: "integer": spec in body must be of type boolean: "integer"',
+    'spec: Unsupported value: 1: supported values: "true"',
+]
+
+
+def shaped(value: Any, spec: Object) -> list[str]:
+    return [str(problem) for problem in validate({"spec": value}, {"type": "object", "properties": {"spec": spec}})]
+
+
+@pytest.mark.parametrize(
+    ("spec", "value", "all_errors"),
+    [
+        pytest.param(
+            {"type": "object", "properties": {"a": STRING}, "allOf": [{"properties": {"a": {"minLength": 3}}}, {}]},
+            {"a": "x"},
+            [
+                'spec.a: Invalid value: "x": spec.a in body should be at least 3 chars long',
+                '<nil>: Invalid value: "": "spec" must validate all the schemas (allOf)',
+            ],
+            id="allOf tells of itself",
+        ),
+        pytest.param(
+            {"type": "string", "minLength": 2, "pattern": "^[a-z]+$"},
+            "A",
+            ['spec: Invalid value: "A": spec in body should be at least 2 chars long'],
+            id="the first thing wrong with a string",
+        ),
+        pytest.param(
+            {"type": "integer", "enum": [1, 2]},
+            3,
+            ['spec: Unsupported value: 3: supported values: "1", "2"'],
+            id="choices are shown as text",
+        ),
+        pytest.param(
+            {"type": "object", "maxProperties": 1, "required": ["c"], "additionalProperties": INTEGER},
+            {"a": "x", "b": 1},
+            [
+                "spec: Too many: 2: must have at most 1 item",
+                'spec.a: Invalid value: "string": spec.a in body must be of type integer: "string"',
+                "spec.c: Required value",
+            ],
+            id="all that is wrong with an object",
+        ),
+        pytest.param(
+            {"type": "string", "enum": ["a"]},
+            1,
+            [
+                'spec: Invalid value: "integer": spec in body must be of type string: "integer"',
+                'spec: Unsupported value: 1: supported values: "a"',
+            ],
+            id="another type is no choice either",
+        ),
+        pytest.param(
+            {"type": "string", "nullable": True, "enum": ["a"]},
+            None,
+            ['spec: Unsupported value: null: supported values: "a"'],
+            id="null is no choice",
+        ),
+        pytest.param({"type": "boolean", "enum": [True]}, 1, WRONG_BOOLEAN, id="one is not true"),
+        pytest.param(
+            {"type": "number", "multipleOf": 0.5, "minimum": 0.5, "maximum": 0.1},
+            0.3,
+            [
+                "spec: Invalid value: 0.3: spec in body should be a multiple of 0.5",
+                "spec: Invalid value: 0.3: spec in body should be greater than or equal to 0.5",
+                "spec: Invalid value: 0.3: spec in body should be less than or equal to 0.1",
+            ],
+            id="a number's multiple, least and most",
+        ),
+        pytest.param(
+            {"type": "integer", "format": "int32"},
+            1 << 31,
+            ['<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec'],
+            id="too large for its format",
+        ),
+        pytest.param(
+            {"type": "integer"},
+            1 << 63,
+            [
+                'spec: Invalid value: "number": spec in body must be of type integer: "number"',
+                '<nil>: Invalid value: "": Checked value must be of type integer (default format) in spec',
+            ],
+            id="too large for any integer",
+        ),
+        pytest.param({"type": "integer"}, 2.0, [], id="a whole number with a fraction"),
+        pytest.param(
+            {"type": "string", "format": "date-time"}, "2020-01-01t00:00:00z", [], id="small letters in a time"
+        ),
+        pytest.param({"type": "string", "format": "duration"}, "P1D", [], id="a number and a unit somewhere"),
+        pytest.param(
+            {"type": "string", "format": "date-time"},
+            1,
+            ['spec: Invalid value: "int64": spec in body must be of type date-time: "int64"'],
+            id="a format tells more than a type",
+        ),
+    ],
+)
+def test_schemas_judge_objects(spec: Object, value: Any, all_errors: list[str]) -> None:
+    assert shaped(value, spec) == all_errors
+
+
+async def test_numbers_to_scale_must_be_numbers(api: Api) -> None:
+    made = definition({"type": "object", "properties": {"r": {"x-kubernetes-int-or-string": True}}})
+    version = made["spec"]["versions"][0]
+    version["subresources"] = {"scale": {"specReplicasPath": ".spec.r", "statusReplicasPath": ".status.r"}}
+    await api.made(DEFINITIONS, made)
+    assert [
+        message.removeprefix('Thing.example.com "t" is invalid: ')
+        for message in [(await api.post(THINGS, thing(r=value))).message for value in ("x", -1, 1 << 31)]
+    ] == [
+        ".spec.r: Invalid value: 0: .spec.r accessor error: x is of the type string, expected int64",
+        ".spec.r: Invalid value: -1: should be a non-negative integer",
+        ".spec.r: Invalid value: 2147483648: should be less than or equal to 2147483647",
+    ]
+
+
+def test_lists_are_looked_at_after_everything_else() -> None:
+    keyed = {
+        "type": "array",
+        "items": {"type": "object", "properties": {"k": STRING, "v": STRING}},
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["k"],
+    }
+    node = {"properties": {"keyed": keyed, "set": {"type": "array", "items": STRING, "x-kubernetes-list-type": "set"}}}
+    value = {"keyed": [{"k": "a"}, {"k": "b"}, {"k": "a"}, {"k": "a"}], "set": ["x", "x", "x"]}
+    assert [str(problem) for problem in validate_list(value, node)] == [
+        'keyed[2]: Duplicate value: {"k":"a"}',
+        'set[1]: Duplicate value: "x"',
+    ]
+    assert [str(problem) for problem in validate_list({"keyed": [{"k": "a"}, 1]}, node)] == [
+        "keyed[1]: Invalid value: 1: must be an object for an array of list-type map"
+    ]
+
+
+def test_what_an_update_leaves_as_it_was_is_let_in() -> None:
+    """In branches too, and only if it is the same JSON: ``true`` is not 1."""
+    text = {
+        "type": "object",
+        "properties": {"a": STRING, "b": STRING},
+        "allOf": [{"properties": {"a": {"minLength": 3}}}],
+    }
+    assert validate({"a": "x", "b": "2"}, text, "", {"a": "x", "b": "1"}) == []
+    assert validate({"a": "y", "b": "1"}, text, "", {"a": "x", "b": "1"}) != []
+    flag = {"type": "object", "properties": {"a": {"type": "boolean"}}}
+    assert validate({"a": 1}, flag, "", {"a": True}) != []
+
+
+async def test_the_schema_may_restrict_the_name(api: Api) -> None:
+    named = {"type": "object", "properties": {"name": {"type": "string", "pattern": "^a"}}}
+    made = definition({"type": "object"})
+    made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = named
+    await api.made(DEFINITIONS, made)
+    refused, taken = [await api.post(THINGS, {**thing(), "metadata": {"name": name}}) for name in ("t", "at")]
+    assert refused.message == (
+        'Thing.example.com "t" is invalid: metadata.name: Invalid value: "t": metadata.name in body should match \'^a\''
+    )
+    assert taken.status == 201
+
+
+async def test_whole_numbers_are_stored_without_a_fraction(api: Api) -> None:
+    await api.made(DEFINITIONS, definition({"type": "object", "properties": {"n": INTEGER, "m": {"type": "number"}}}))
+    body = b'{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t"},"spec":{"n":1.0,"m":2.50}}'
+    made = await api.post(THINGS, body)
+    assert made.status == 201, made.text
+    assert '"spec":{"n":1,"m":2.5}' in (await api.get(THINGS + "/t")).text
+
+
+async def test_names_of_finalizers_that_others_could_choose_are_warned_of(api: Api) -> None:
+    told = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
+    await api.made(DEFINITIONS, definition({"type": "object"}))
+    meta = {"name": "t", "finalizers": ["mine", "a.example.com", "example.com/a", "orphan"]}
+    made = await api.post(THINGS, {**thing(), "metadata": meta})
+    same = await api.patch(THINGS + "/t", {"metadata": {"labels": {"a": "b"}}})
+    more = await api.patch(THINGS + "/t", {"metadata": {"finalizers": ["mine", "your"]}})
+    made, same, more = [answer.headers.get("warning", "") for answer in (made, same, more)]
+    assert made == (
+        f'299 - "metadata.finalizers: \\"a.example.com\\": {told.format(" including a path (/)")}", '
+        f'299 - "metadata.finalizers: \\"mine\\": {told.format("")}"'
+    )
+    assert same == ""
+    assert more == f'299 - "metadata.finalizers: \\"your\\": {told.format("")}"'
+
+
+@pytest.mark.parametrize(
+    ("inside", "code", "told"),
+    [
+        pytest.param(
+            {"apiVersion": "a/b/c", "kind": "Pod"},
+            422,
+            'spec.pod.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
+            id="a version",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": ""}, 422, 'spec.pod.kind: Invalid value: "": must not be empty', id="no kind"
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "p d"},
+            422,
+            'spec.pod.kind: Invalid value: "p d": may have mixed case, but should otherwise match: ',
+            id="a kind",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a b": "c"}}},
+            422,
+            'spec.pod.metadata.labels: Invalid value: "a b": name part must consist of',
+            id="a label",
+        ),
+        pytest.param(
+            {"apiVersion": 1, "kind": "Pod"},
+            400,
+            'Thing in version "v1" cannot be handled as a Thing: spec.pod.apiVersion: Invalid value: 1: must be a '
+            "string",
+            id="a version of another type",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 1}},
+            400,
+            'Thing in version "v1" cannot be handled as a Thing: spec.pod.metadata: Invalid value: {"name":1}: json: '
+            "cannot unmarshal number into Go struct field ObjectMeta.name of type string",
+            id="metadata of another type",
+        ),
+    ],
+)
+async def test_what_is_wrong_with_resources_in_resources(api: Api, inside: Object, code: int, told: str) -> None:
+    embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
+    await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
+    refused = await api.post(THINGS, thing(pod=inside))
+    assert (refused.status, told in refused.message) == (code, True), refused.message
+
+
+async def test_resources_in_resources_say_what_they_are(api: Api) -> None:
+    embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
+    await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nonsense": 1}, "x": 1}
+    refused = await api.post(THINGS, thing(pod={"x": 1}))
+    taken = await api.post(THINGS, thing(pod=pod))
+    assert refused.message == (
+        'Thing.example.com "t" is invalid: [spec.pod.apiVersion: Required value, spec.pod.kind: Required value]'
+    )
+    assert taken.body["spec"]["pod"] == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "x": 1}

@@ -1,0 +1,401 @@
+"""Logging in: accounts' tokens and what they are tied to, bootstrap tokens, reviews of tokens, OpenID documents."""
+
+import asyncio
+import base64
+import datetime
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.apiserver.api import Answer, Api, pod
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.handler_chain import HandlerChain
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+LOGINS = "/apis/authentication.k8s.io/v1"
+ISSUER = "https://kubernetes.default.svc"
+KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+PREFIX = "authentication.kubernetes.io"
+
+
+class Door:
+    """A server's front door."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.handler_chain = HandlerChain(api.server, address="127.0.0.1:6443", issuer=ISSUER, signing_key=KEY)
+
+    async def ask(self, path: str, token: str = "", body: Any = None) -> Answer:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        raw = b"" if body is None else json.dumps(body).encode()
+        method = "GET" if body is None else "POST"
+        response = await self.handler_chain.answer(
+            Request(method, path, {"content-type": "application/json", **headers}, raw)
+        )
+        assert isinstance(response, Response)
+        return Answer(response.status, response.headers, response.body)
+
+    async def who(self, token: str) -> dict[str, Any] | int:
+        """Whom the token makes its holder, or the status of the refusal."""
+        answer = await self.ask(f"{LOGINS}/selfsubjectreviews", token, {})
+        if answer.status != 201:
+            return answer.status
+        found: dict[str, Any] = answer.body["status"]["userInfo"]
+        return found
+
+    async def token(self, **spec: Any) -> str:
+        """A token of the account ``sa``."""
+        answer = await self.api.post(f"{ACCOUNTS}/sa/token", {"spec": spec})
+        assert answer.status == 201, answer.text
+        return str(answer.body["status"]["token"])
+
+    async def review(self, token: str, *audiences: str) -> dict[str, Any]:
+        """What a TokenReview says."""
+        spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
+        found: dict[str, Any] = (await self.api.post(f"{LOGINS}/tokenreviews", {"spec": spec})).body["status"]
+        return found
+
+
+@pytest.fixture
+async def door(api: Api) -> Door:
+    await api.made(ACCOUNTS, {"metadata": {"name": "sa"}})
+    return Door(api)
+
+
+def claims(token: str) -> dict[str, Any]:
+    middle = token.split(".")[1]
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
+    return found
+
+
+def reference(kind: str, name: str) -> dict[str, str]:
+    return {"kind": kind, "apiVersion": "v1", "name": name}
+
+
+async def a_pod(door: Door) -> dict[str, Any]:
+    node = await door.api.made("/api/v1/nodes", {"metadata": {"name": "n1"}})
+    made = await door.api.made("/api/v1/namespaces/default/pods", pod("p", serviceAccountName="sa", nodeName="n1"))
+    return {"pod": made["metadata"], "node": node["metadata"]}
+
+
+async def test_a_token_says_whose_it_is(door: Door) -> None:
+    token = await door.token()
+    user = await door.who(token)
+    uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
+    told = claims(token)
+    assert user == {
+        "username": "system:serviceaccount:default:sa",
+        "uid": uid,
+        "groups": ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"],
+        "extra": {f"{PREFIX}/credential-id": [f"JTI={told['jti']}"]},
+    }
+    assert (told["iss"], told["aud"], told["sub"]) == (ISSUER, [ISSUER], "system:serviceaccount:default:sa")
+    assert told["exp"] - told["iat"] == 3600
+    assert told["kubernetes.io"] == {"namespace": "default", "serviceaccount": {"name": "sa", "uid": uid}}
+
+
+async def test_a_pods_token_tells_pod_and_node(door: Door) -> None:
+    metas = await a_pod(door)
+    token = await door.token(boundObjectRef=reference("Pod", "p"))
+    user = await door.who(token)
+    assert isinstance(user, dict)
+    extra = {key: value for key, value in user["extra"].items() if key != f"{PREFIX}/credential-id"}
+    assert extra == {
+        f"{PREFIX}/pod-name": ["p"],
+        f"{PREFIX}/pod-uid": [metas["pod"]["uid"]],
+        f"{PREFIX}/node-name": ["n1"],
+        f"{PREFIX}/node-uid": [metas["node"]["uid"]],
+    }
+    assert claims(token)["kubernetes.io"]["node"] == {"name": "n1", "uid": metas["node"]["uid"]}
+
+
+async def _delete_account(door: Door) -> None:
+    await door.api.delete(f"{ACCOUNTS}/sa")
+
+
+async def _renew_account(door: Door) -> None:
+    await door.api.delete(f"{ACCOUNTS}/sa")
+    await door.api.made(ACCOUNTS, {"metadata": {"name": "sa"}})
+
+
+async def _delete_pod(door: Door) -> None:
+    await door.api.delete("/api/v1/namespaces/default/pods/p", {"gracePeriodSeconds": 0})
+
+
+async def _delete_secret(door: Door) -> None:
+    await door.api.delete("/api/v1/namespaces/default/secrets/s")
+
+
+async def _delete_node(door: Door) -> None:
+    await door.api.delete("/api/v1/nodes/n1")
+
+
+async def _wait(door: Door) -> None:
+    await asyncio.sleep(3601)
+
+
+@pytest.mark.parametrize(
+    ("bound", "ends"),
+    [
+        pytest.param(None, _delete_account, id="the account goes"),
+        pytest.param(None, _renew_account, id="another account has the name"),
+        pytest.param(reference("Pod", "p"), _delete_pod, id="the pod goes"),
+        pytest.param(reference("Secret", "s"), _delete_secret, id="the secret goes"),
+        pytest.param(reference("Node", "n1"), _delete_node, id="the node goes"),
+        pytest.param(None, _wait, id="the time is over"),
+    ],
+)
+async def test_a_token_ends_when(door: Door, bound: Any, ends: Callable[[Door], Coroutine[Any, Any, None]]) -> None:
+    await a_pod(door)
+    await door.api.made("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
+    token = await door.token(**({"boundObjectRef": bound} if bound else {}))
+    before = await door.who(token)
+    await ends(door)
+    after = await door.who(token)
+    assert isinstance(before, dict)
+    assert after == 401
+
+
+async def test_a_token_outlives_its_pods_grace_period_by_a_minute(door: Door) -> None:
+    await a_pod(door)
+    token = await door.token(boundObjectRef=reference("Pod", "p"))
+    await door.api.patch("/api/v1/namespaces/default/pods/p", {"metadata": {"finalizers": ["x.com/hold"]}})
+    await door.api.delete("/api/v1/namespaces/default/pods/p", {"gracePeriodSeconds": 30})
+    await asyncio.sleep(80)
+    still = await door.who(token)
+    await asyncio.sleep(20)
+    ended = await door.who(token)
+    assert isinstance(still, dict)
+    assert ended == 401
+
+
+async def test_a_token_for_somebody_else_is_not_for_us(door: Door) -> None:
+    token = await door.token(audiences=["vault", ISSUER + "/other"])
+    both = await door.token(audiences=["vault", ISSUER])
+    who = await door.who(token)
+    plain = await door.review(token)
+    asked = await door.review(token, "vault", "x")
+    ours = await door.review(both)
+    none = await door.review(both, "x")
+    assert who == 401
+    assert plain == none == {"user": {}, "error": "invalid bearer token"}
+    assert (asked["authenticated"], asked["audiences"]) == (True, ["vault"])
+    assert asked["user"]["username"] == "system:serviceaccount:default:sa"
+    assert "system:authenticated" in asked["user"]["groups"]
+    assert ours["audiences"] == [ISSUER]
+
+
+async def test_a_changed_token_is_none(door: Door) -> None:
+    head, body, signature = (await door.token()).split(".")
+    none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
+    told = claims(f".{body}.")
+    told["sub"] = "system:serviceaccount:kube-system:admin"
+    other = base64.urlsafe_b64encode(json.dumps(told).encode()).rstrip(b"=").decode()
+    assert [
+        await door.who(token)
+        for token in (f"{head}.{other}.{signature}", f"{none}.{body}.", f"{head}.{body}.", f"{head}.{body}", "x")
+    ] == [401] * 5
+
+
+def _encoded(text: bytes) -> str:
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(b'{"alg":"RS256","kid":["a"]}', id="a list of keys"),
+        pytest.param(b'{"alg":"RS256","kid":{"a":"b"}}', id="a map of keys"),
+        pytest.param(b'{"alg":"RS256","kid":7}', id="a number for a key"),
+        pytest.param(b'{"alg":["RS256"],"kid":"a"}', id="a list of algorithms"),
+        pytest.param(b'{"alg":null}', id="no algorithm"),
+        pytest.param(b'["RS256"]', id="a list"),
+        pytest.param(b'{"x":' + b"[" * 15_000 + b"]" * 15_000 + b"}", id="nested deep"),
+        pytest.param(b'{"alg":"RS256","kid":"\xff"}', id="no text"),
+        pytest.param(b'{"alg":1' + b"0" * 10_000 + b"}", id="a number without end"),
+    ],
+)
+async def test_a_token_with_an_odd_head_is_none(door: Door, head: bytes) -> None:
+    _head, body, signature = (await door.token()).split(".")
+    token = f"{_encoded(head)}.{body}.{signature}"
+    status = await door.who(token)
+    review = await door.review(token)
+    assert status == 401
+    assert review == {"user": {}, "error": "invalid bearer token"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"exp": ["x"]}, id="no end"),
+        pytest.param({"exp": "9999999999"}, id="an end in words"),
+        pytest.param({"nbf": {}}, id="no beginning"),
+        pytest.param({"aud": {"a": "b"}}, id="a map of audiences"),
+        pytest.param({"aud": [["a"]]}, id="lists of audiences"),
+        pytest.param({"kubernetes.io": ["x"]}, id="no account"),
+        pytest.param({"kubernetes.io": {"namespace": ["a"], "serviceaccount": "x"}}, id="an account that is a word"),
+        pytest.param({"kubernetes.io": {"namespace": "default", "pod": "x"}}, id="a pod that is a word"),
+        pytest.param({"iss": ["x"]}, id="several issuers"),
+        pytest.param({"iss": "kubernetes/serviceaccount", "sub": ["x"]}, id="several subjects"),
+        pytest.param(
+            {"iss": "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/namespace": {}}, id="an odd namespace"
+        ),
+    ],
+)
+async def test_signed_claims_of_another_form_are_none(door: Door, more: dict[str, Any]) -> None:
+    """Other programs may sign with a key that is given to the server."""
+    assert await door.who(signed({**claims(await door.token()), **more})) == 401
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # 256 bytes of a signature leave four bits of the last character unused, so that 16 characters mean the same.
+        pytest.param(lambda token: token[:-1] + chr(ord(token[-1]) + 1), id="bits that mean nothing"),
+        pytest.param(lambda token: token + "=", id="padding"),
+        pytest.param(lambda token: token + "==", id="all of the padding"),
+        pytest.param(lambda token: token[:-4] + "!" + token[-4:], id="a character that is skipped"),
+        pytest.param(lambda token: token.replace("_", "/").replace("-", "+"), id="the other alphabet"),
+    ],
+)
+async def test_a_token_has_one_form(door: Door, change: Callable[[str], str]) -> None:
+    token = await door.token()
+    while not set("-_") & set(token):
+        token = await door.token()
+    assert isinstance(await door.who(token), dict)
+    assert await door.who(change(token)) == 401
+
+
+async def test_the_kubelets_odd_number_of_seconds_is_a_year(door: Door) -> None:
+    await a_pod(door)
+    token = await door.token(boundObjectRef=reference("Pod", "p"), expirationSeconds=3607)
+    told = claims(token)
+    assert told["exp"] - told["iat"] == 365 * 24 * 3600
+    assert told["kubernetes.io"]["warnafter"] - told["iat"] == 3607
+
+
+async def test_a_token_that_stands_in_a_secret(door: Door) -> None:
+    uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
+    claim = "kubernetes.io/serviceaccount"
+    told = {
+        "iss": "kubernetes/serviceaccount",
+        f"{claim}/namespace": "default",
+        f"{claim}/secret.name": "s",
+        f"{claim}/service-account.name": "sa",
+        f"{claim}/service-account.uid": uid,
+        "sub": "system:serviceaccount:default:sa",
+    }
+    token = signed(told)
+    secret = {
+        "metadata": {"name": "s", "annotations": {"kubernetes.io/service-account.name": "sa"}},
+        "type": "kubernetes.io/service-account-token",
+        "stringData": {"token": token},
+    }
+    path = "/api/v1/namespaces/default/secrets"
+    before = await door.who(token)
+    await door.api.made(path, secret)
+    during = await door.who(token)
+    beside = asyncio.ensure_future(door.api.server.background["use of tokens"]())
+    await asyncio.sleep(1)
+    beside.cancel()
+    used = (await door.api.get(f"{path}/s")).meta.get("labels")
+    marked = {"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}}
+    await door.api.patch(f"{path}/s", marked)
+    invalid = await door.who(token)
+    await _delete_secret(door)
+    after = await door.who(token)
+    now = door.api.env.now()
+    assert (before, invalid, after) == (401, 401, 401)
+    assert isinstance(during, dict)
+    assert during["username"] == "system:serviceaccount:default:sa"
+    assert used == {"kubernetes.io/legacy-token-last-used": now.date().isoformat()}
+
+
+def signed(told: dict[str, Any]) -> str:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding
+
+    parts = [json.dumps(part).encode() for part in ({"alg": "RS256"}, told)]
+    text = ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
+    signature = KEY.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
+    return f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+def bootstrap(**data: str) -> dict[str, Any]:
+    told = {
+        "token-id": "abcdef",
+        "token-secret": "0123456789abcdef",
+        "usage-bootstrap-authentication": "true",
+        **{name.replace("_", "-"): value for name, value in data.items()},
+    }
+    return {
+        "metadata": {"name": "bootstrap-token-abcdef"},
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": told,
+    }
+
+
+@pytest.mark.parametrize(
+    ("secret", "groups"),
+    [
+        pytest.param(bootstrap(), ["system:bootstrappers"], id="plain"),
+        pytest.param(
+            bootstrap(auth_extra_groups="system:bootstrappers:b,system:bootstrappers:a"),
+            ["system:bootstrappers", "system:bootstrappers:a", "system:bootstrappers:b"],
+            id="with groups",
+        ),
+        pytest.param(bootstrap(auth_extra_groups="system:masters"), None, id="no other groups"),
+        pytest.param(bootstrap(usage_bootstrap_authentication="false"), None, id="not for logging in"),
+        pytest.param(bootstrap(token_secret="0123456789abcdeX"), None, id="another secret"),
+        pytest.param(bootstrap(expiration="2000-01-01T00:00:00Z"), None, id="over"),
+        pytest.param(bootstrap(expiration="soon"), None, id="an end that cannot be read"),
+        pytest.param({**bootstrap(), "type": "Opaque"}, None, id="another type of secret"),
+    ],
+)
+async def test_bootstrap_tokens(door: Door, secret: dict[str, Any], groups: list[str] | None) -> None:
+    await door.api.made("/api/v1/namespaces/kube-system/secrets", secret)
+    found = await door.who("abcdef.0123456789abcdef")
+    if groups is None:
+        assert found == 401
+    else:
+        assert found == {"username": "system:bootstrap:abcdef", "groups": [*groups, "system:authenticated"]}
+
+
+async def test_open_id_documents(door: Door) -> None:
+    token = await door.token()
+    configuration = await door.ask("/.well-known/openid-configuration", token)
+    keys = await door.ask("/openid/v1/jwks", token)
+    assert configuration.body == {
+        "issuer": ISSUER,
+        "jwks_uri": "https://127.0.0.1:6443/openid/v1/jwks",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["RS256"],
+    }
+    assert configuration.headers["content-type"] == "application/json"
+    assert keys.headers["content-type"] == "application/jwk-set+json"
+    assert keys.headers["cache-control"] == "public, max-age=3600"
+    (key,) = keys.body["keys"]
+    assert {field: key[field] for field in ("use", "kty", "alg", "e")} == {
+        "use": "sig",
+        "kty": "RSA",
+        "alg": "RS256",
+        "e": "AQAB",
+    }
+
+
+async def test_strangers_see_health_and_version_only(door: Door) -> None:
+    paths = ("/healthz", "/livez", "/readyz", "/version", "/api", "/openapi/v2", "/metrics", "/api/v1/namespaces")
+    assert [(await door.ask(path)).status for path in paths] == [200, 200, 200, 200, 401, 401, 401, 401]
+
+
+async def test_the_time_of_a_token_is_told(door: Door) -> None:
+    answer = await door.api.post(f"{ACCOUNTS}/sa/token", {"spec": {"expirationSeconds": 600}})
+    body = answer.body
+    now = door.api.env.now()
+    ends = datetime.datetime.fromisoformat(body["status"]["expirationTimestamp"])
+    assert ends - now < datetime.timedelta(seconds=601)
+    assert body["spec"]["expirationSeconds"] == 600

@@ -1,0 +1,155 @@
+"""Nobody hands out rights that they lack. The words are kube-apiserver's (see ``test_rights_answers.py``)."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Answer, Api
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.handler_chain import HandlerChain
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ROLES, BINDINGS = f"{RBAC}/namespaces/default/roles", f"{RBAC}/namespaces/default/rolebindings"
+CLUSTER_ROLES, CLUSTER_BINDINGS = f"{RBAC}/clusterroles", f"{RBAC}/clusterrolebindings"
+GROUP = "rbac.authorization.k8s.io"
+JANE = Identity("jane", ("crew", "system:authenticated"))
+MINE = {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}
+WRITES = {"verbs": ["create", "update", "patch"], "apiGroups": [GROUP], "resources": ["*"]}
+SECRETS = {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["secrets"]}
+ATTEMPT = (
+    'user "jane" (groups=["crew" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:'
+)
+
+
+def role(name: str, *rules: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "rules": list(rules), **more}
+
+
+def binding(name: str, kind: str, to: str, user: str = "bob") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": GROUP, "kind": kind, "name": to},
+        "subjects": [{"kind": "User", "name": user}],
+    }
+
+
+async def as_jane(api: Api, method: str, path: str, body: Any, more: Sequence[dict[str, Any]] = ()) -> Answer:
+    """What jane is answered, who may read pods and write roles, and has ``more`` rights."""
+    await HandlerChain(api.server, address="", authorization="RBAC").start()
+    await api.made(CLUSTER_ROLES, role("jane", MINE, WRITES, *more))
+    await api.made(CLUSTER_BINDINGS, binding("jane", "ClusterRole", "jane", "jane"))
+    await api.made(CLUSTER_ROLES, role("secrets", SECRETS))
+    await api.made(ROLES, role("there", SECRETS))
+    raw = json.dumps(body).encode()
+    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    response = await api.server.handle(Request(method, path, {"content-type": kind}, raw), JANE)
+    assert isinstance(response, Response)
+    return Answer(response.status, response.headers, response.body)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "more"),
+    [
+        pytest.param("POST", ROLES, role("r", MINE), (), id="what she has"),
+        pytest.param("POST", ROLES, role("r", {**MINE, "resourceNames": ["a"]}), (), id="a part of it"),
+        pytest.param("POST", BINDINGS, binding("b", "ClusterRole", "jane"), (), id="a role of which she has all"),
+        pytest.param(
+            "POST",
+            ROLES,
+            role("r", SECRETS),
+            ({"verbs": ["escalate"], "apiGroups": [GROUP], "resources": ["roles"]},),
+            id="with escalate",
+        ),
+        pytest.param(
+            "POST",
+            BINDINGS,
+            binding("b", "ClusterRole", "secrets"),
+            ({"verbs": ["bind"], "apiGroups": [GROUP], "resources": ["clusterroles"], "resourceNames": ["secrets"]},),
+            id="with bind",
+        ),
+        pytest.param(
+            "PATCH", f"{ROLES}/there", {"metadata": {"finalizers": ["a.com/b"]}}, (), id="what only collection looks at"
+        ),
+    ],
+)
+async def test_she_may(api: Api, method: str, path: str, body: Any, more: Sequence[dict[str, Any]]) -> None:
+    answer = await as_jane(api, method, path, body, more)
+    assert answer.status in (200, 201), answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "missing"),
+    [
+        pytest.param(
+            "POST",
+            ROLES,
+            role("r", MINE, SECRETS, {"verbs": ["delete"], "apiGroups": [""], "resources": ["pods"]}),
+            '{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}\n'
+            '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}',
+            id="more than she has",
+        ),
+        pytest.param(
+            "POST",
+            ROLES,
+            role("r", {**MINE, "resources": ["pods/log"]}),
+            '{APIGroups:[""], Resources:["pods/log"], Verbs:["get" "list"]}',
+            id="a subresource",
+        ),
+        pytest.param(
+            "POST",
+            CLUSTER_ROLES,
+            role("r", {"verbs": ["get"], "nonResourceURLs": ["/metrics"]}),
+            '{NonResourceURLs:["/metrics"], Verbs:["get"]}',
+            id="a path",
+        ),
+        pytest.param(
+            "PUT",
+            f"{ROLES}/there",
+            role("there", {**SECRETS, "resourceNames": ["a"]}),
+            '{APIGroups:[""], Resources:["secrets"], ResourceNames:["a"], Verbs:["get" "list"]}',
+            id="a change of a role",
+        ),
+        pytest.param(
+            "PATCH",
+            f"{ROLES}/there",
+            {"metadata": {"labels": {"a": "b"}}},
+            '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}',
+            id="labels of a role with more",
+        ),
+        pytest.param(
+            "POST",
+            BINDINGS,
+            binding("r", "ClusterRole", "secrets"),
+            '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}',
+            id="a role with more",
+        ),
+        pytest.param(
+            "POST",
+            CLUSTER_BINDINGS,
+            binding("r", "ClusterRole", "cluster-admin"),
+            '{APIGroups:["*"], Resources:["*"], Verbs:["*"]}\n{NonResourceURLs:["*"], Verbs:["*"]}',
+            id="everything",
+        ),
+    ],
+)
+async def test_she_may_not(api: Api, method: str, path: str, body: Any, missing: str) -> None:
+    answer = await as_jane(api, method, path, body)
+    assert answer.status == 403, answer.text
+    assert answer.message.endswith(f" is forbidden: {ATTEMPT}\n{missing}")
+
+
+async def test_aggregation_is_for_those_who_have_everything(api: Api) -> None:
+    rule = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
+    answer = await as_jane(api, "POST", CLUSTER_ROLES, role("r", aggregationRule=rule))
+    assert (answer.status, answer.message) == (
+        403,
+        f'clusterroles.{GROUP} "r" is forbidden: must have cluster-admin privileges to use the aggregationRule',
+    )
+
+
+async def test_a_role_that_is_not_there_cannot_be_bound(api: Api) -> None:
+    answer = await as_jane(api, "POST", BINDINGS, binding("b", "Role", "absent"))
+    assert (answer.status, answer.message) == (404, f'roles.{GROUP} "absent" not found')

@@ -1,0 +1,109 @@
+"""Who writes policies and bindings may read what they read (kubernetes ``pkg/registry/admissionregistration``,
+``authz.go``, v1.36)."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Answer, Api, Object, told
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.handler_chain import HandlerChain
+
+GROUP = "admissionregistration.k8s.io"
+POLICIES, BINDINGS = (
+    f"/apis/{GROUP}/v1/validatingadmissionpolicies",
+    f"/apis/{GROUP}/v1/validatingadmissionpolicybindings",
+)
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+ROLE_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+JANE = Identity("jane", ("crew", "system:authenticated"))
+SHOWN = "&{jane  [crew system:authenticated] map[]}"
+WRITES = {"verbs": ["create", "update", "patch"], "apiGroups": [GROUP], "resources": ["*"]}
+ALL = {"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]}
+ONE = {**ALL, "resourceNames": ["mine"]}
+RULE = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+
+
+def policy(kind: str = "ConfigMap") -> Object:
+    """A policy with parameters."""
+    constraints = {"resourceRules": [RULE]}
+    spec: Object = {"matchConstraints": constraints, "validations": [{"expression": "true"}]}
+    return {"metadata": {"name": "p"}, "spec": {**spec, "paramKind": {"apiVersion": "v1", "kind": kind}}}
+
+
+def binding(name: str, of: str = "p") -> Object:
+    """A binding to one object."""
+    reference = {"name": name, "namespace": "default", "parameterNotFoundAction": "Deny"}
+    spec = {"policyName": of, "validationActions": ["Deny"], "paramRef": reference}
+    return {"metadata": {"name": "b"}, "spec": spec}
+
+
+async def as_jane(api: Api, path: str, body: Any, more: Sequence[Object]) -> Answer:
+    """What jane is answered, who may write policies, and has ``more`` rights."""
+    await HandlerChain(api.server, address="", authorization="RBAC").start()
+    await api.made(ROLES, {"metadata": {"name": "jane"}, "rules": [WRITES, *more]})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "jane"}
+    subjects = [{"kind": "User", "name": "jane"}]
+    await api.made(ROLE_BINDINGS, {"metadata": {"name": "jane"}, "roleRef": reference, "subjects": subjects})
+    if path == BINDINGS:
+        await api.made(POLICIES, policy())
+    request = Request("POST", path, {"content-type": "application/json"}, json.dumps(body).encode())
+    response = await api.server.handle(request, JANE)
+    assert isinstance(response, Response)
+    return Answer(response.status, response.headers, response.body)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "more"),
+    [
+        pytest.param(POLICIES, policy(), [ALL], id="a policy, with all of its parameters"),
+        pytest.param(BINDINGS, binding("mine"), [ONE], id="a binding, with its own"),
+    ],
+)
+async def test_what_is_allowed(api: Api, path: str, body: Object, more: Sequence[Object]) -> None:
+    answer = await as_jane(api, path, body, more)
+    assert answer.status == 201, answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "more", "expected"),
+    [
+        pytest.param(
+            POLICIES,
+            policy(),
+            [ONE],
+            f'spec.paramKind: Forbidden: user {SHOWN} must have "get" permission on all objects of the referenced '
+            "paramKind (kind=ConfigMap, apiVersion=v1)",
+            id="not all parameters",
+        ),
+        pytest.param(
+            POLICIES,
+            policy("Unknown"),
+            [ALL],
+            f'spec.paramKind: Forbidden: user {SHOWN} must have "get" permission on all objects of the referenced '
+            "paramKind (kind=Unknown, apiVersion=v1)",
+            id="parameters of an unknown kind",
+        ),
+        pytest.param(
+            BINDINGS,
+            binding("another"),
+            [ONE],
+            f'spec.paramRef: Forbidden: user {SHOWN} does not have "get" permission on the object referenced by '
+            "paramRef",
+            id="somebody else's",
+        ),
+        pytest.param(
+            BINDINGS,
+            binding("mine", "none"),
+            [ONE],
+            f'spec.paramRef: Forbidden: user {SHOWN} does not have "get" permission on the object referenced by '
+            "paramRef",
+            id="a policy that is not there",
+        ),
+    ],
+)
+async def test_what_is_not(api: Api, path: str, body: Object, more: Sequence[Object], expected: str) -> None:
+    assert told(await as_jane(api, path, body, more)) == [expected]

@@ -1,0 +1,77 @@
+"""The ConfigMap extension-apiserver-authentication (kubernetes
+``pkg/controlplane/controller/clusterauthenticationtrust``, v1.36)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tests.apiserver.api import Api, Object
+
+from pilothouse.apiserver.controllers.cluster_authentication_trust import AuthenticationConfig
+from pilothouse.env import Env, TaskGroup
+
+MAPS = "/api/v1/namespaces/kube-system/configmaps"
+PATH = f"{MAPS}/extension-apiserver-authentication"
+
+
+def pem(text: str) -> str:
+    return f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n"
+
+
+OURS, THEIRS = pem("b3Vycw=="), pem("dGhlaXJz")
+
+
+async def running(env: Env, story: Callable[[Api], Awaitable[None]]) -> None:
+    """On a server with an authority, at work in the background."""
+    api = Api(env)
+    api.server.background["authentication"] = AuthenticationConfig(api.server, OURS.encode()).run
+    async with TaskGroup("server") as group:
+        group.start(api.server.run())
+        await asyncio.sleep(0.1)
+        await story(api)
+        group.cancel()
+
+
+async def data(api: Api) -> Object:
+    answer = await api.get(PATH)
+    assert answer.status == 200, answer.text
+    found: Object = answer.body["data"]
+    return found
+
+
+async def test_it_says_who_signs_and_nothing_of_front_proxies(env: Env) -> None:
+    async def story(api: Api) -> None:
+        assert await data(api) == {"client-ca-file": OURS}
+
+    await running(env, story)
+
+
+async def test_it_is_there_as_soon_as_it_was_asked_for(env: Env) -> None:
+    api = Api(env)
+    config = AuthenticationConfig(api.server, OURS.encode())
+    await config.sync()
+    assert await data(api) == {"client-ca-file": OURS}
+    revision = (await api.get(PATH)).meta["resourceVersion"]
+    await config.sync()
+    assert (await api.get(PATH)).meta["resourceVersion"] == revision
+
+
+async def test_it_comes_back(env: Env) -> None:
+    async def story(api: Api) -> None:
+        await api.delete(PATH)
+        await asyncio.sleep(0.1)
+        assert await data(api) == {"client-ca-file": OURS}
+        await api.patch(PATH, {"data": None})
+        await asyncio.sleep(0.1)
+        assert await data(api) == {"client-ca-file": OURS}
+
+    await running(env, story)
+
+
+async def test_what_others_say_in_it_stays(env: Env) -> None:
+    async def story(api: Api) -> None:
+        proxies = {"requestheader-allowed-names": '["front-proxy"]'}
+        await api.patch(PATH, {"data": {"client-ca-file": f"# theirs\n{THEIRS}", **proxies}})
+        await asyncio.sleep(0.1)
+        assert await data(api) == {"client-ca-file": THEIRS + OURS, **proxies}
+
+    await running(env, story)

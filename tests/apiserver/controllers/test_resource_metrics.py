@@ -1,0 +1,250 @@
+"""metrics.k8s.io as the embedded server serves it. Shapes and tables are those of metrics-server v0.8 (``pkg/api``)."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.controllers.horizontal_pod_autoscaler.metrics_apis import Meter
+from tests.controllers.node_world import PODS, World, play
+
+from pilothouse.apiserver.serializers.protobuf import decode_object
+from pilothouse.client import Client
+from pilothouse.client.discovery import discover
+from pilothouse.client.errors import ApiError, MethodNotAllowed, NotFound
+from pilothouse.machinery.times import format_time
+
+Doc = dict[str, Any]
+ROOT = "/apis/metrics.k8s.io/v1beta1"
+APPS = "/apis/apps/v1/namespaces/default"
+LOAD = "simulated.pilothouse.dev/cpu-load"
+TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+
+
+def served(story: Callable[[World, Meter], Awaitable[None]]) -> None:
+    async def main(world: World) -> None:
+        meter = Meter(cpu=250)
+        world.server.serve_resource_metrics(meter)
+        await world.server.background["resource metrics"]()
+        await story(world, meter)
+
+    play(main)
+
+
+async def table(world: World, path: str) -> tuple[list[str], list[list[Any]]]:
+    import msgspec
+
+    response = await world.admin.request("GET", path, headers=TABLE)
+    found = msgspec.json.decode(response.body)
+    return [column["name"] for column in found["columnDefinitions"]], [row["cells"] for row in found["rows"]]
+
+
+def test_pods_and_their_containers() -> None:
+    async def story(world: World, meter: Meter) -> None:
+        await world.pod("web-0", node="n1", labels={"app": "web"})
+        await world.pod("web-1", node="n1", labels={"app": "web"})
+        await world.pod("db-0", node="n2", labels={"app": "db"})
+        await world.pod("new", node="n2", phase="Pending")
+        meter.by_pod["web-1"] = 1500
+        now = format_time(world.env.now())
+        assert await world.request("GET", f"{ROOT}/namespaces/default/pods/web-1") == {
+            "kind": "PodMetrics",
+            "apiVersion": "metrics.k8s.io/v1beta1",
+            "metadata": {
+                "name": "web-1",
+                "namespace": "default",
+                "creationTimestamp": now,
+                "labels": {"app": "web"},
+            },
+            "timestamp": now,
+            "window": "15s",
+            "containers": [{"name": "main", "usage": {"cpu": "1500m", "memory": "1Mi"}}],
+        }
+        for query, names in (
+            ("", ["db-0", "web-0", "web-1"]),
+            ("?labelSelector=app=web", ["web-0", "web-1"]),
+            ("?labelSelector=app%20notin%20(web)", ["db-0"]),
+            ("?fieldSelector=metadata.name=web-0", ["web-0"]),
+            ("?labelSelector=app=none", []),
+        ):
+            for path in (f"{ROOT}/namespaces/default/pods", f"{ROOT}/pods"):
+                found = await world.request("GET", path + query)
+                assert (found["kind"], found["apiVersion"]) == ("PodMetricsList", "metrics.k8s.io/v1beta1")
+                assert [item["metadata"]["name"] for item in found["items"]] == names
+        columns, rows = await table(world, f"{ROOT}/namespaces/default/pods?labelSelector=app=web")
+        assert columns == ["Name", "cpu", "memory", "Window"]
+        assert rows == [["web-0", "250m", "1Mi", "15s"], ["web-1", "1500m", "1Mi", "15s"]]
+
+    served(story)
+
+
+def test_nodes_are_their_pods_and_a_little() -> None:
+    async def story(world: World, _meter: Meter) -> None:
+        await world.node("n1")
+        await world.node("n2")
+        await world.pod("a", node="n1")
+        await world.pod("b", node="n1")
+        found = await world.request("GET", f"{ROOT}/nodes")
+        assert [(item["metadata"]["name"], item["usage"]) for item in found["items"]] == [
+            ("n1", {"cpu": "500m", "memory": "2Mi"}),
+            ("n2", {"cpu": "0", "memory": "0"}),
+        ]
+        one = await world.request("GET", f"{ROOT}/nodes/n1")
+        assert (one["kind"], one["usage"]["cpu"], "namespace" in one["metadata"]) == ("NodeMetrics", "500m", False)
+        assert await table(world, f"{ROOT}/nodes/n1") == (
+            ["Name", "cpu", "memory", "Window"],
+            [["n1", "500m", "2Mi", "15s"]],
+        )
+
+    served(story)
+
+
+@pytest.mark.parametrize("path", ["nodes", "nodes/n1", "pods", "namespaces/default/pods/a"])
+def test_the_generated_client_of_go_may_ask_for_protobuf(path: str) -> None:
+    """metrics-server's types have it (k8s.io/metrics ``pkg/apis/metrics/v1beta1/generated.proto``)."""
+
+    async def story(world: World, _meter: Meter) -> None:
+        await world.node("n1")
+        await world.pod("a", node="n1")
+        wanted = await world.request("GET", f"{ROOT}/{path}")
+        media = "application/vnd.kubernetes.protobuf"
+        answer = await world.admin.request("GET", f"{ROOT}/{path}", headers={"accept": media})
+        assert (answer.status, answer.headers["content-type"]) == (200, media)
+        found = decode_object(answer.body)
+        for item in found.get("items") or ():
+            assert (item.get("kind"), item.get("apiVersion")) == (None, None)  # the envelope names the list only
+        for item in wanted.get("items") or ():
+            item.pop("kind", None), item.pop("apiVersion", None)
+        assert found == wanted
+
+    served(story)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (f"{ROOT}/namespaces/default/pods/none", 'pods "none" not found'),
+        (f"{ROOT}/namespaces/default/pods/new", 'pods.metrics.k8s.io "default/new" not found'),
+        (f"{ROOT}/nodes/none", 'nodes "none" not found'),
+    ],
+)
+def test_what_is_not_there(path: str, text: str) -> None:
+    async def story(world: World, _meter: Meter) -> None:
+        await world.pod("new", node="n1", phase="Pending")
+        with pytest.raises(NotFound, match=f"^{text}$"):
+            await world.request("GET", path)
+
+    served(story)
+
+
+def test_it_can_be_found_and_only_read() -> None:
+    async def story(world: World, _meter: Meter) -> None:
+        found = await discover(world.admin)
+        ours = {each.name: each for each in found.resources() if each.group == "metrics.k8s.io"}
+        assert {name: (each.kind, each.namespaced, each.verbs) for name, each in ours.items()} == {
+            "nodes": ("NodeMetrics", False, ("get", "list")),
+            "pods": ("PodMetrics", True, ("get", "list")),
+        }
+        listed = await world.request("GET", ROOT)
+        assert [each["name"] for each in listed["resources"]] == ["nodes", "pods"]
+        service = await world.request("GET", "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io")
+        assert service["status"]["conditions"][0]["status"] == "True"
+        assert "metrics.k8s.io/v1beta1" in str((await world.request("GET", "/openapi/v3"))["paths"])
+        for method, path in (("POST", f"{ROOT}/namespaces/default/pods"), ("DELETE", f"{ROOT}/nodes/n1")):
+            with pytest.raises(MethodNotAllowed):
+                await world.request(method, path, {"metadata": {"name": "n1"}})
+        with pytest.raises(ApiError):
+            await world.request("GET", f"{ROOT}/pods?watch=true")
+
+    served(story)
+
+
+def test_without_it_there_is_no_such_page() -> None:
+    async def story(world: World) -> None:
+        with pytest.raises(NotFound, match="could not find the requested resource"):
+            await world.request("GET", f"{ROOT}/nodes")
+        assert "metrics.k8s.io" not in {each.group for each in (await discover(world.admin)).versions}
+
+    play(story)
+
+
+def test_a_role_lets_everybody_view_it_who_may_view_pods() -> None:
+    async def story(world: World, _meter: Meter) -> None:
+        path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:aggregated-metrics-reader"
+        role = await world.request("GET", path)
+        assert role["rules"] == [
+            {"apiGroups": ["metrics.k8s.io"], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}
+        ]
+        assert sorted(role["metadata"]["labels"].values()) == ["true"] * 3
+
+    served(story)
+
+
+def test_a_load_is_shared_by_the_ready_pods_of_a_workload() -> None:
+    """Of both ReplicaSets of a Deployment, and only of those that take work."""
+
+    async def owned(world: World, name: str, owner: Doc, *, ready: bool = True) -> None:
+        await world.pod(name, node="n1", ready=ready, ownerReferences=[owner])
+
+    async def made(world: World, plural: str, kind: str, name: str, owners: list[Doc]) -> Doc:
+        template = {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "main", "image": "pause"}]},
+        }
+        spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
+        body = {"metadata": {"name": name, "ownerReferences": owners}, "spec": spec}
+        meta = (await world.request("POST", f"{APPS}/{plural}", body))["metadata"]
+        return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": meta["uid"], "controller": True}
+
+    async def used(world: World) -> dict[str, str]:
+        items = (await world.request("GET", f"{ROOT}/namespaces/default/pods"))["items"]
+        return {item["metadata"]["name"]: item["containers"][0]["usage"]["cpu"] for item in items}
+
+    async def story(world: World, _meter: Meter) -> None:
+        web = await made(world, "deployments", "Deployment", "web", [])
+        old, new = [await made(world, "replicasets", "ReplicaSet", name, [web]) for name in ("web-1", "web-2")]
+        for name, owner in (("a", old), ("b", old), ("c", new)):
+            await owned(world, name, owner)
+        await owned(world, "d", new, ready=False)
+        other = await made(world, "deployments", "Deployment", "other", [])
+        await owned(world, "e", other)
+        await world.pod("lonely", node="n1", ready=True)
+        assert set((await used(world)).values()) == {"250m"}
+        await world.merge(f"{APPS}/deployments/web", {"metadata": {"annotations": {LOAD: "1500m"}}})
+        shared = {"a": "500m", "b": "500m", "c": "500m", "d": "250m", "e": "250m", "lonely": "250m"}
+        assert await used(world) == shared
+        await world.delete(f"{PODS}/b", grace=0)
+        assert (await used(world))["a"] == "750m"
+        await world.merge(f"{APPS}/deployments/web", {"metadata": {"annotations": {LOAD: "many"}}})
+        assert (await used(world))["a"] == "250m"
+        await world.merge(f"{APPS}/replicasets/web-1", {"metadata": {"annotations": {LOAD: "1500m"}}})
+        assert (await used(world))["a"] == "250m"  # left there from when the Deployment had it
+        gone = {**web, "uid": "of-one-before"}
+        await owned(world, "f", gone)
+        assert (await used(world))["f"] == "250m"
+
+    served(story)
+
+
+def test_rights_are_asked_for() -> None:
+    from pilothouse.apiserver.handler_chain import HandlerChain
+    from pilothouse.client.errors import Forbidden
+
+    async def story(world: World, _meter: Meter) -> None:
+        handler_chain = HandlerChain(world.server, address="127.0.0.1:6443", authorization="RBAC")
+        await handler_chain.start()
+        user = Client(world.server.transport("ann", ["system:authenticated"]), world.env)
+        with pytest.raises(Forbidden, match=r'cannot list resource "pods" in API group "metrics\.k8s\.io"'):
+            await user.request("GET", f"{ROOT}/namespaces/default/pods")
+        binding = {
+            "metadata": {"name": "ann"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "system:aggregated-metrics-reader",
+            },
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}],
+        }
+        await world.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+        assert (await user.request("GET", f"{ROOT}/namespaces/default/pods")).status == 200
+
+    served(story)

@@ -1,0 +1,377 @@
+"""Server-side apply: what is merged, what goes, who owns what, and how it is refused. Texts are v1.36's."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, MERGE, PODS, Answer, Api
+from tests.apiserver.endpoints.apply_story import APPLY, CRD, config_map, crontab, deployment, service
+from tests.apiserver.registry.generic.test_managed_fields import DEPLOYMENTS, owners
+
+C = CONFIG_MAPS + "/c"
+D = DEPLOYMENTS + "/d"
+S = "/api/v1/namespaces/default/services/s"
+_C = {"name": "c", "image": "i"}
+T = "/apis/story.example.com/v1/namespaces/default/crontabs/t"
+
+
+async def applied(api: Api, path: str, body: Any, manager: str = "m1", more: str = "") -> Answer:
+    return await api.ask("PATCH", f"{path}?fieldManager={manager}{more}", body, APPLY)
+
+
+async def told(api: Api, *steps: tuple[Any, ...]) -> list[Answer]:
+    """The answers to applies in a row: (path, body, manager, more)."""
+    running = asyncio.ensure_future(api.server.run())
+    if any(step[0] == T for step in steps):
+        await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD)
+    answers = [await applied(api, *step) for step in steps]
+    running.cancel()
+    return answers
+
+
+async def test_applying_what_is_not_there_creates_it(api: Api) -> None:
+    first, again = await told(api, (C, config_map(a="1")), (C, config_map(a="1")))
+    assert (first.status, again.status) == (201, 200)
+    assert owners(first) == {"m1/Apply": {"f:data": {"f:a": {}}}}
+    assert again.body == first.body, "nothing has changed, not even a time"
+
+
+async def test_what_is_applied_no_more_goes_unless_others_own_it(api: Api) -> None:
+    answer = (await told(api, (C, config_map(a="1", b="1")), (C, config_map(a="1"), "m2"), (C, config_map())))[-1]
+    assert answer.body["data"] == {"a": "1"}
+    assert owners(answer) == {"m2/Apply": {"f:data": {"f:a": {}}}}
+
+
+async def test_a_list_that_is_applied_as_null_keeps_what_others_own(api: Api) -> None:
+    """Its items are references, each of which is one value."""
+    path = "/api/v1/namespaces/default/serviceaccounts"
+
+    def account(secrets: Any) -> Any:
+        return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}, "secrets": secrets}
+
+    await api.made(path, account([{"name": "one"}]))
+    await applied(api, f"{path}/a", account([{"name": "two"}]))
+    answer = await applied(api, f"{path}/a", account(None))
+    assert answer.body["secrets"] == [{"name": "one"}]
+    assert owners(answer) == {
+        "m1/Apply": {"f:secrets": {}},
+        "test/Update": {"f:secrets": {".": {}, 'k:{"name":"one"}': {}}},
+    }
+
+
+async def test_a_conflict_names_managers_and_fields(api: Api) -> None:
+    await applied(api, C, config_map(a="1"))
+    await api.ask("PATCH", C + "?fieldManager=u1", {"data": {"x": "1"}}, MERGE)
+    answer = await applied(api, C, config_map(a="2", x="2"), "m2")
+    assert answer.status == 409
+    assert answer.body == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": 'Apply failed with 2 conflicts: conflicts with "m1":\n- .data.a\n'
+        'conflicts with "u1" using v1:\n- .data.x',
+        "reason": "Conflict",
+        "details": {
+            "causes": [
+                {"reason": "FieldManagerConflict", "message": 'conflict with "m1"', "field": ".data.a"},
+                {"reason": "FieldManagerConflict", "message": 'conflict with "u1" using v1', "field": ".data.x"},
+            ]
+        },
+        "code": 409,
+    }
+
+
+async def test_force_takes_what_others_own(api: Api) -> None:
+    answer = (await told(api, (C, config_map(a="1", b="1")), (C, config_map(a="2"), "m2", "&force=true")))[-1]
+    assert answer.body["data"] == {"a": "2", "b": "1"}
+    assert owners(answer) == {"m1/Apply": {"f:data": {"f:b": {}}}, "m2/Apply": {"f:data": {"f:a": {}}}}
+
+
+async def test_what_was_there_before_anybody_applied_has_an_owner(api: Api) -> None:
+    made = await api.post(CONFIG_MAPS, config_map(a="1", b="1"))
+    made.meta["managedFields"] = []
+    await api.put(C, made.body)
+    assert owners(await applied(api, C, config_map(a="2"), "m1", "&force=true")) == {
+        "m1/Apply": {"f:data": {"f:a": {}}},
+        "before-first-apply/Update": {"f:data": {".": {}, "f:b": {}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("live", "config", "order"),
+    [
+        pytest.param("ce", "b", "ceb", id="a new one comes last"),
+        pytest.param("ce", "be", "cbe", id="a new one comes before what follows it"),
+        pytest.param("ce", "zey", "czey", id="and after what it follows"),
+        pytest.param("abc", "ca", "bca", id="shared ones come in the order of the configuration"),
+    ],
+)
+async def test_items_keep_their_order(api: Api, live: str, config: str, order: str) -> None:
+    one, other = ([{"name": name, "image": "i"} for name in names] for names in (live, config))
+    answer = (await told(api, (D, deployment(one)), (D, deployment(other), "m2")))[-1]
+    assert [each["name"] for each in answer.body["spec"]["template"]["spec"]["containers"]] == list(order)
+
+
+async def test_a_port_without_a_protocol_is_that_of_tcp(api: Api) -> None:
+    ports = [{"port": 80, "name": "a"}, {"port": 80, "name": "u", "protocol": "UDP"}]
+    first, second = await told(api, (S, service(*ports)), (S, service(ports[0])))
+    spec = owners(first)["m1/Apply"]["f:spec"]
+    assert list(spec["f:ports"]) == ['k:{"port":80,"protocol":"TCP"}', 'k:{"port":80,"protocol":"UDP"}']
+    assert [port["protocol"] for port in second.body["spec"]["ports"]] == ["TCP"]
+
+
+async def test_custom_resources_merge_as_their_schema_says(api: Api) -> None:
+    one = {"tags": ["a", "b"], "list": ["x"], "whole": {"a": "1"}, "map": {"a": "1"}, "ports": [{"port": 80}]}
+    two = {"tags": ["c"], "map": {"b": "1"}, "ports": [{"port": 80, "protocol": "UDP"}]}
+    first, second, third, fourth = await told(
+        api,
+        (T, crontab(one)),
+        (T, crontab(two), "m2"),
+        (T, crontab({"whole": {"b": "1"}, "list": ["x", "y"]}), "m3"),
+        (T, crontab({"tags": ["b"]})),
+    )
+    assert owners(first)["m1/Apply"]["f:spec"] == {
+        "f:list": {},
+        "f:map": {"f:a": {}},
+        "f:ports": {'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:port": {}}},
+        "f:tags": {'v:"a"': {}, 'v:"b"': {}},
+        "f:whole": {},
+    }
+    assert second.body["spec"]["tags"] == ["a", "b", "c"]
+    assert second.body["spec"]["map"] == {"a": "1", "b": "1"}
+    assert third.message == 'Apply failed with 2 conflicts: conflicts with "m1":\n- .spec.list\n- .spec.whole'
+    assert fourth.body["spec"] == {
+        "tags": ["b", "c"],
+        "map": {"b": "1"},
+        "ports": [{"port": 80, "protocol": "UDP"}],
+    }
+
+
+async def test_status_is_applied_apart(api: Api) -> None:
+    status = {"apiVersion": "apps/v1", "kind": "Deployment", "status": {"replicas": 3}}
+    main, answer = await told(api, (D, {**deployment(), "status": {"replicas": 9}}), (D + "/status", status, "st"))
+    assert "f:status" not in owners(main)["m1/Apply"]
+    assert "replicas" not in main.body["status"]
+    assert owners(answer)["st/Apply/status"] == {"f:status": {"f:replicas": {}}}
+    assert answer.body["status"] == {"replicas": 3}
+
+
+async def test_a_dry_run_stores_nothing(api: Api) -> None:
+    dry = await applied(api, C, config_map(a="1"), "m1", "&dryRun=All")
+    found = await api.get(C)
+    assert (dry.status, found.status) == (201, 404)
+    assert owners(dry) == {"m1/Apply": {"f:data": {"f:a": {}}}}
+
+
+async def test_kubectl_takes_over_what_it_applied_on_its_own_side(api: Api) -> None:
+    note = "kubectl.kubernetes.io/last-applied-configuration"
+    text = '{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{"name":"c"}}'
+    made = config_map(a="1", b="1", meta={"annotations": {note: text}})
+    await api.ask("POST", CONFIG_MAPS + "?fieldManager=kubectl-client-side-apply", made)
+    beyond, other, allowed = [
+        await applied(api, C, config_map(a="2", b="2"), "kubectl"),
+        await applied(api, C, config_map(a="2"), "other"),
+        await applied(api, C, config_map(a="2"), "kubectl"),
+    ]
+    assert beyond.message == 'Apply failed with 1 conflict: conflict with "kubectl-client-side-apply" using v1: .data.b'
+    assert other.status == 409
+    assert allowed.body["data"] == {"a": "2", "b": "1"}
+    assert allowed.meta["annotations"][note] == (
+        '{"apiVersion":"v1","data":{"a":"2"},"kind":"ConfigMap","metadata":{"name":"c"}}\n'
+    )
+
+
+async def test_an_old_resource_version_is_a_conflict_and_none_where_nothing_is(api: Api) -> None:
+    made, answer = await told(
+        api,
+        (C, config_map(a="1", meta={"resourceVersion": "1"})),
+        (C, config_map(a="2", meta={"resourceVersion": "1"})),
+    )
+    assert made.status == 201
+    assert (answer.status, answer.body["reason"]) == (409, "Conflict")
+
+
+async def test_a_uid_where_nothing_is_is_a_conflict(api: Api) -> None:
+    (answer,) = await told(api, (C, config_map(a="1", meta={"uid": "u"})))
+    assert answer.status == 409
+    assert "uid mismatch: the provided object specified uid u, and no existing object was found" in answer.message
+
+
+TYPED = "failed to create typed patch object "
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "message"),
+    [
+        pytest.param(C, {"kind": "ConfigMap"}, 400, "invalid object type: /, Kind=ConfigMap", id="no version"),
+        pytest.param(C, b"null", 400, "invalid object type: /, Kind=", id="nothing"),
+        pytest.param(C, deployment(), 400, "invalid object type: apps/v1, Kind=Deployment", id="another kind"),
+        pytest.param(C, config_map(meta={"managedFields": []}), 400, "metadata.managedFields must be nil", id="owners"),
+        pytest.param(
+            C,
+            config_map("other"),
+            400,
+            "the name of the object (other) does not match the name on the URL (c)",
+            id="another name",
+        ),
+        pytest.param(
+            C,
+            config_map(a=1),
+            500,
+            TYPED + "(/c; /v1, Kind=ConfigMap): .data.a: expected string, got &value.valueUnstructured{Value:1}",
+            id="a number for a text",
+        ),
+        pytest.param(
+            D,
+            deployment(foo=1),
+            500,
+            TYPED + "(/d; apps/v1, Kind=Deployment): .spec.foo: field not declared in schema",
+            id="an unknown field",
+        ),
+        pytest.param(
+            D,
+            deployment(replicas="x"),
+            500,
+            TYPED + "(/d; apps/v1, Kind=Deployment): .spec.replicas: expected numeric (int or float), got string",
+            id="a text for a number",
+        ),
+        pytest.param(
+            D,
+            deployment([{"name": "c", "image": "i"}] * 2),
+            500,
+            TYPED
+            + '(/d; apps/v1, Kind=Deployment): .spec.template.spec.containers: duplicate entries for key [name="c"]',
+            id="a container twice",
+        ),
+        pytest.param(
+            T,
+            crontab({"tags": ["a", "a"]}),
+            500,
+            TYPED + '(/t; story.example.com/v1, Kind=CronTab): .spec.tags: duplicate entries for key [="a"]',
+            id="a member of a set twice",
+        ),
+        pytest.param(
+            S,
+            service({"name": "x"}),
+            422,
+            'Service "s" is invalid: [spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive, '
+            "spec.ports[0].targetPort: Invalid value: 0: must be between 1 and 65535, inclusive]",
+            id="a port without a number",
+        ),
+        pytest.param(D + "/status", deployment(), 404, 'deployments.apps "d" not found', id="the status of nothing"),
+    ],
+)
+async def test_what_cannot_be_applied_is_refused(api: Api, path: str, body: Any, code: int, message: str) -> None:
+    (answer,) = await told(api, (path, body))
+    assert (answer.status, answer.message) == (code, message)
+
+
+@pytest.mark.parametrize(
+    ("query", "content_type", "code", "message"),
+    [
+        pytest.param(
+            "",
+            APPLY,
+            422,
+            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
+            id="no manager",
+        ),
+        pytest.param(
+            "?fieldManager=m&force=true",
+            MERGE,
+            422,
+            'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch',
+            id="force without apply",
+        ),
+        pytest.param(
+            "?fieldManager=m", "application/apply-patch+cbor", 415, "415: Unsupported Media Type", id="a binary patch"
+        ),
+    ],
+)
+async def test_options_are_checked(api: Api, query: str, content_type: str, code: int, message: str) -> None:
+    await api.made(CONFIG_MAPS, config_map())
+    answer = await api.ask("PATCH", C + query, config_map(), content_type)
+    assert (answer.status, answer.message) == (code, message)
+
+
+TWICE = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  k: a\n  k: b\n"
+
+
+async def test_a_key_twice_in_yaml_is_an_error_a_warning_or_nothing(api: Api) -> None:
+    ways = ("Strict", "Warn", "Ignore", "Strict")
+    answers = [await applied(api, C, TWICE, "m", "&fieldValidation=" + how) for how in ways]
+    strict, warned, ignored, again, stored = [*answers, await api.get(C)]
+    assert again.body == strict.body
+    assert stored.meta["resourceVersion"] == ignored.meta["resourceVersion"]
+    assert (strict.status, strict.message) == (
+        400,
+        "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n"
+        '  line 7: key "k" already set in map',
+    )
+    assert warned.status == 201
+    assert warned.headers["warning"] == '299 - "line 7: key \\"k\\" already set in map"'
+    assert ignored.body["data"] == {"k": "b"}
+    assert "warning" not in ignored.headers
+
+
+def _scale(replicas: int) -> Any:
+    return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": replicas}}
+
+
+async def test_a_scale_takes_the_number_of_replicas_from_its_owner(api: Api) -> None:
+    await applied(api, D, deployment(replicas=2))
+    await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
+    scaled = await api.get(D)
+    refused = await applied(api, D, deployment(replicas=2))
+    await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
+    scaled, refused, unchanged = [scaled, refused, await api.get(D)]
+    assert owners(scaled)["hpa/Update/scale"] == {"f:spec": {"f:replicas": {}}}
+    assert "f:replicas" not in owners(scaled)["m1/Apply"]["f:spec"]
+    assert refused.message == (
+        'Apply failed with 1 conflict: conflict with "hpa" with subresource "scale" using apps/v1: .spec.replicas'
+    )
+    assert unchanged.body == scaled.body
+
+
+async def test_a_scale_can_be_applied(api: Api) -> None:
+    made, refused, forced = await told(
+        api,
+        (D, deployment(replicas=2)),
+        (D + "/scale", _scale(5), "hpa"),
+        (D + "/scale", _scale(5), "hpa", "&force=true"),
+    )
+    assert made.status == 201
+    assert refused.message == 'Apply failed with 1 conflict: conflict with "m1": .spec.replicas'
+    assert (forced.status, forced.body["kind"], forced.body["spec"]) == (200, "Scale", {"replicas": 5})
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"containers": [{"image": "i"}]}, "spec.containers[0].name"),
+        ({"containers": [_C], "volumes": [{"emptyDir": {}}]}, "spec.volumes[0].name"),
+        ({"containers": [_C], "topologySpreadConstraints": [{}]}, "spec.topologySpreadConstraints[0].topologyKey"),
+    ],
+)
+async def test_an_item_without_its_key_has_an_empty_one(api: Api, spec: dict[str, Any], field: str) -> None:
+    """Fields that are never left out have their zero as default, also as keys."""
+    [answer] = await told(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    assert answer.status == 422, answer.text
+    assert field in [cause["field"] for cause in answer.body["details"]["causes"]]
+
+
+async def test_a_number_that_is_too_large_loses_its_highest_bits(api: Api) -> None:
+    spec = {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 4294967376}]}]}
+    [answer] = await told(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    assert answer.status == 201, answer.text
+    assert answer.body["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
+
+
+async def test_a_part_of_a_number_cannot_be_converted(api: Api) -> None:
+    spec = {"containers": [_C], "priority": 1.5}
+    [answer] = await told(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    assert answer.status == 500
+    assert answer.message.endswith(
+        "to proper version: unable to convert unstructured object to /v1, Kind=Pod: cannot convert float64 to int32"
+    )

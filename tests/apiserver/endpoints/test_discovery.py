@@ -1,0 +1,200 @@
+"""Discovery says about the built-in resources exactly what kube-apiserver v1.36.2 says."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.endpoints.discovery import AGGREGATED, Discovery, aggregated, version_rank
+from pilothouse.apiserver.errors import PlainNotFound, StatusError
+from pilothouse.apiserver.resources import ResourceInfo, ResourceTable, Subresource
+
+SERVED = json.loads((Path(__file__).parent / "served_discovery.json").read_text())
+ACCEPT = (
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
+    "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+)
+
+
+def get(discovery: Discovery, path: str, **headers: str) -> Response:
+    response = discovery.answer(Request("GET", path, headers), path)
+    assert response is not None
+    return response
+
+
+def document(response: Response) -> Any:
+    return msgspec.json.decode(response.body)
+
+
+@pytest.fixture
+def discovery() -> Discovery:
+    return Discovery(ResourceTable(), "127.0.0.1:6443")
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+def test_the_aggregated_document_is_upstreams(path: str) -> None:
+    assert aggregated(ResourceTable(), core=path == "/api") == SERVED[path]
+
+
+def test_a_caller_that_has_the_document_is_told_so(discovery: Discovery) -> None:
+    first = get(discovery, "/apis", accept=ACCEPT)
+    assert first.headers["content-type"] == AGGREGATED
+    again = get(discovery, "/apis", accept=ACCEPT, **{"if-none-match": first.headers["etag"]})
+    assert (again.status, again.body) == (304, b"")
+
+
+def test_who_knows_only_the_retired_beta_gets_plain_json(discovery: Discovery) -> None:
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+    assert document(get(discovery, "/apis", accept=accept))["kind"] == "APIGroupList"
+
+
+def test_the_older_forms_say_the_same(discovery: Discovery) -> None:
+    assert document(get(discovery, "/api/"))["versions"] == ["v1"]
+    listed = document(get(discovery, "/apis"))["groups"]
+    assert [group["name"] for group in listed] == [item["metadata"]["name"] for item in SERVED["/apis"]["items"]]
+    apps = document(get(discovery, "/apis/apps/v1/"))
+    entries = {entry["name"]: entry for entry in apps["resources"]}
+    assert entries["deployments"]["storageVersionHash"] == "8aSe+NMegvE="
+    assert entries["deployments/scale"] == {
+        "name": "deployments/scale",
+        "singularName": "",
+        "namespaced": True,
+        "group": "autoscaling",
+        "version": "v1",
+        "kind": "Scale",
+        "verbs": ["get", "patch", "update"],
+    }
+    autoscaling = document(get(discovery, "/apis/autoscaling"))
+    assert autoscaling["preferredVersion"] == {"groupVersion": "autoscaling/v2", "version": "v2"}
+    old = document(get(discovery, "/apis/autoscaling/v1"))["resources"][0]
+    assert old["storageVersionHash"] == "qwQve8ut294=", "both versions are stored as v2"
+
+
+def test_what_is_not_served_is_not_found(discovery: Discovery) -> None:
+    with pytest.raises(PlainNotFound):
+        get(discovery, "/apis/nowhere.example.com")
+    for path in ("/api/v2", "/apis/apps/v2"):
+        with pytest.raises(StatusError, match="could not find the requested resource"):
+            get(discovery, path)
+    with pytest.raises(StatusError, match="does not allow this method"):
+        discovery.answer(Request("POST", "/apis"), "/apis")
+    assert discovery.answer(Request("GET", "/api/v1/pods"), "/api/v1/pods") is None
+
+
+def test_custom_resources_come_and_go() -> None:
+    table = ResourceTable()
+    discovery = Discovery(table, "")
+    before = get(discovery, "/apis", accept=ACCEPT).headers["etag"]
+    status = Subresource("status", "Ship", "", "", ("get", "patch", "update"))
+    ships = tuple(
+        ResourceInfo.make(
+            "sea.example.com",
+            version,
+            "ships",
+            "Ship",
+            namespaced=True,
+            subresources={"status": status},
+            custom=SimpleNamespace(terminating=False),
+        )
+        for version in ("v1beta1", "v1", "v2alpha1")
+    )
+    table.set_custom("ships.sea.example.com", ships)
+    item = document(get(discovery, "/apis", accept=ACCEPT))["items"][-1]
+    assert item["metadata"] == {"name": "sea.example.com"}
+    assert [version["version"] for version in item["versions"]] == ["v1", "v1beta1", "v2alpha1"]
+    resource = item["versions"][0]["resources"][0]
+    assert resource["responseKind"] == {"group": "sea.example.com", "version": "v1", "kind": "Ship"}
+    assert resource["subresources"][0]["responseKind"]["group"] == "sea.example.com"
+    table.set_custom("ships.sea.example.com", ())
+    assert get(discovery, "/apis", accept=ACCEPT).headers["etag"] == before
+
+
+def test_versions_sort_by_maturity_then_number() -> None:
+    versions = ["foo1", "v1alpha2", "v2beta1", "v10", "v1", "v2", "v1beta2", "v12alpha1"]
+    assert sorted(versions, key=version_rank) == [
+        "v10",
+        "v2",
+        "v1",
+        "v2beta1",
+        "v1beta2",
+        "v12alpha1",
+        "v1alpha2",
+        "foo1",
+    ]
+
+
+_HASHES = {
+    line.split()[0]: line.split()[1]
+    for line in (Path(__file__).parent / "storage_version_hashes.txt").read_text().splitlines()
+}
+
+
+def _legacy(item: dict[str, Any], version: dict[str, Any]) -> dict[str, Any]:
+    """What the older form says of the same, by the rules of the API's own types: names of subresources are paths, and
+    groups and versions are told only where they differ from the list's."""
+    group = item["metadata"].get("name", "")
+    group_version = f"{group}/{version['version']}" if group else version["version"]
+    listed: list[dict[str, Any]] = []
+    for resource in version["resources"]:
+        namespaced = resource["scope"] == "Namespaced"
+        entry = {
+            "name": resource["resource"],
+            "singularName": resource["singularResource"],
+            "namespaced": namespaced,
+            "kind": resource["responseKind"]["kind"],
+            "verbs": resource["verbs"],
+        }
+        for field in ("shortNames", "categories"):
+            if field in resource:
+                entry[field] = resource[field]
+        known = _HASHES.get(f"{resource['resource']}.{group_version}")
+        if known is not None:
+            entry["storageVersionHash"] = known
+        listed.append(entry)
+        for sub in resource.get("subresources", ()):
+            kind = sub["responseKind"]
+            row: dict[str, Any] = {
+                "name": f"{resource['resource']}/{sub['subresource']}",
+                "singularName": "",
+                "namespaced": namespaced,
+                "kind": kind["kind"],
+                "verbs": sub["verbs"],
+            }
+            if kind["version"]:
+                row |= {"group": kind["group"], "version": kind["version"]}
+            listed.append(row)
+    found = {"kind": "APIResourceList", "groupVersion": group_version, "resources": listed}
+    return found if not group else {**found, "apiVersion": "v1"}
+
+
+@pytest.mark.parametrize(
+    ("item", "version"),
+    [
+        pytest.param(item, version, id=f"{item['metadata'].get('name', 'core')}/{version['version']}")
+        for path in ("/api", "/apis")
+        for item in SERVED[path]["items"]
+        for version in item["versions"]
+    ],
+)
+def test_the_older_form_of_every_group_version(item: dict[str, Any], version: dict[str, Any]) -> None:
+    discovery = Discovery(ResourceTable(), "127.0.0.1:6443")
+    expected = _legacy(item, version)
+    path = "/api/" if "/" not in expected["groupVersion"] else "/apis/"
+    found = document(get(discovery, path + expected["groupVersion"]))
+    by_name = {entry["name"]: entry for entry in found["resources"]}
+    assert by_name == {entry["name"]: entry for entry in expected["resources"]}
+    assert [*by_name] == sorted(by_name), "upstream lists them by name"
+    assert found["groupVersion"] == expected["groupVersion"]
+
+
+def test_the_older_form_of_every_group(discovery: Discovery) -> None:
+    for item in SERVED["/apis"]["items"]:
+        name = item["metadata"]["name"]
+        versions = [{"groupVersion": f"{name}/{v['version']}", "version": v["version"]} for v in item["versions"]]
+        group = {"name": name, "versions": versions, "preferredVersion": versions[0]}
+        assert document(get(discovery, f"/apis/{name}")) == {"kind": "APIGroup", "apiVersion": "v1", **group}
+        assert group in document(get(discovery, "/apis"))["groups"]

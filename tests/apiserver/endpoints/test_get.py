@@ -1,0 +1,380 @@
+"""get and list: resource versions, paging, selectors (facts from kube-apiserver v1.36.2)."""
+
+import asyncio
+import base64
+import json
+from urllib.parse import quote
+
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object, config_map, pod
+
+from pilothouse.apiserver.endpoints.get import decode_token, encode_token
+from pilothouse.env import Env
+from pilothouse.storage import Retention
+
+
+def _names(answer: Answer) -> list[str]:
+    return [item["metadata"]["name"] for item in answer.body["items"]]
+
+
+async def _three(api: Api) -> None:
+    for name in ("b", "a", "c"):
+        await api.made(CONFIG_MAPS, config_map(name, metadata={"labels": {"n": name}}))
+
+
+async def test_a_list_is_in_key_order_and_has_the_revision_of_the_store(api: Api) -> None:
+    await _three(api)
+    answer = await api.get(CONFIG_MAPS)
+    assert answer.body["kind"] == "ConfigMapList"
+    assert answer.body["apiVersion"] == "v1"
+    assert answer.body["metadata"] == {"resourceVersion": "9"}
+    assert _names(answer) == ["a", "b", "c"]
+    assert all("kind" not in item and "apiVersion" not in item for item in answer.body["items"])
+
+
+@pytest.mark.parametrize(
+    ("target", "warning"),
+    [
+        ("/api/v1/componentstatuses", "v1 ComponentStatus is deprecated in v1.19+"),
+        ("/api/v1/endpoints", "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+    ],
+)
+async def test_who_lists_what_is_deprecated_is_told(api: Api, target: str, warning: str) -> None:
+    answer = await api.get(target)
+    assert (answer.status, answer.headers["warning"]) == (200, f'299 - "{warning}"')
+
+
+async def test_an_empty_list_has_items(api: Api) -> None:
+    assert (await api.get(CONFIG_MAPS)).body["items"] == []
+
+
+async def test_namespaces_sort_by_storage_key(api: Api) -> None:
+    """A dash sorts before the slash that ends a shorter name, as in etcd."""
+    for name in ("a", "a-b"):
+        await api.made("/api/v1/namespaces", {"metadata": {"name": name}})
+        await api.made(f"/api/v1/namespaces/{name}/configmaps", config_map(f"in-{name}"))
+    assert _names(await api.get("/api/v1/configmaps")) == ["in-a-b", "in-a"]
+
+
+# Paging
+
+
+async def test_pages_are_of_one_revision(api: Api) -> None:
+    await _three(api)
+    pages = [await api.get(CONFIG_MAPS + "?limit=1")]
+    await api.delete(CONFIG_MAPS + "/b")
+    await api.made(CONFIG_MAPS, config_map("bb"))
+    while pages[-1].meta.get("continue"):
+        pages.append(await api.get(f"{CONFIG_MAPS}?limit=1&continue={pages[-1].meta['continue']}"))
+    assert [_names(page) for page in pages] == [["a"], ["b"], ["c"]]
+    assert {page.meta["resourceVersion"] for page in pages} == {"9"}
+    assert [page.meta.get("remainingItemCount") for page in pages] == [2, 1, None]
+
+
+def test_a_token_is_upstreams() -> None:
+    assert decode_token(encode_token(7, "c2")) == (7, "c2")
+    assert encode_token(7, "c2") == "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Nywic3RhcnQiOiIvYzJcdTAwMDAifQ"
+
+
+async def test_pages_with_a_selector_are_full(api: Api) -> None:
+    await _three(api)
+    query = f"{CONFIG_MAPS}?limit=1&labelSelector={quote('n in (a,c)')}"
+    first = await api.get(query)
+    pages = [first, await api.get(f"{query}&continue={first.meta['continue']}")]
+    assert [_names(page) for page in pages] == [["a"], ["c"]]
+    assert "remainingItemCount" not in pages[0].meta
+    assert "continue" not in pages[1].meta
+
+
+async def test_an_expired_token_offers_one_to_go_on_with(api: Api) -> None:
+    await _three(api)
+    first = await api.get(CONFIG_MAPS + "?limit=1")
+    await api.made(CONFIG_MAPS, config_map("d"))
+    api.store.compact(api.store.revision)
+    gone = await api.get(f"{CONFIG_MAPS}?limit=1&continue={first.meta['continue']}")
+    rest = await api.get(f"{CONFIG_MAPS}?continue={gone.meta['continue']}")
+    assert (gone.status, gone.body["reason"]) == (410, "Expired")
+    assert gone.message == (
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+        "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+        "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+    )
+    assert _token_of(gone.meta["continue"]) == {"v": "meta.k8s.io/v1", "rv": -1, "start": "/a\0"}
+    assert "details" not in gone.body
+    assert _names(rest) == ["b", "c", "d"]
+    assert rest.meta["resourceVersion"] == "10"
+
+
+async def test_history_is_forgotten_after_its_time(env: Env) -> None:
+    """A token is good for as long as history is kept, and what went on meanwhile does not show in its pages."""
+    api = Api(env, retention=Retention(seconds=10))
+    await _three(api)
+    first = await api.get(CONFIG_MAPS + "?limit=1")
+    rest = f"{CONFIG_MAPS}?limit=9&continue={first.meta['continue']}"
+    answers = []
+    for name in "defgh":
+        await api.made(CONFIG_MAPS, config_map(name))
+        answers.append(await api.get(rest))
+        await asyncio.sleep(4)
+    *good, gone = answers
+    assert [_names(page) for page in good] == [["b", "c"]] * 4
+    assert (gone.status, gone.body["reason"]) == (410, "Expired")
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        pytest.param(
+            {"v": "v2", "rv": 5, "start": "/a\0"}, "server does not recognize this encoded version v2", id="of others"
+        ),
+        pytest.param(
+            {"v": "meta.k8s.io/v1", "rv": 0, "start": "/a\0"},
+            "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            id="of no version",
+        ),
+        pytest.param(
+            {"v": "meta.k8s.io/v1", "rv": 5, "start": ""},
+            "encoded start key empty (version meta.k8s.io/v1)",
+            id="of no place",
+        ),
+        pytest.param({"v": "meta.k8s.io/v1", "rv": 5, "start": "/../x"}, "/../x", id="that leads elsewhere"),
+    ],
+)
+async def test_a_token_that_no_server_gave_is_refused(api: Api, token: Object, message: str) -> None:
+    """As ``DecodeContinue`` in apiserver ``pkg/storage/continue.go`` (v0.36)."""
+    text = base64.urlsafe_b64encode(json.dumps(token).encode()).decode().rstrip("=")
+    answer = await api.get(f"{CONFIG_MAPS}?continue={text}")
+    assert (answer.status, answer.message) == (
+        400,
+        f"invalid continue token: continue key is not valid: {message}",
+    )
+
+
+@pytest.mark.parametrize("more", ["", "&labelSelector=a", "&limit=1"])
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_token_of_a_revision_to_come_is_waited_for(api: Api, method: str, more: str) -> None:
+    token = {"v": "meta.k8s.io/v1", "rv": 10, "start": "/a\0"}
+    await _three(api)
+    targets = []
+    for revision in (10, 2**63 - 1):
+        text = base64.urlsafe_b64encode(json.dumps({**token, "rv": revision}).encode()).decode().rstrip("=")
+        targets.append(f"{CONFIG_MAPS}?continue={text}{more}")
+    waiting = asyncio.ensure_future(api.ask("GET", targets[0]))
+    await asyncio.sleep(1)
+    await api.made(CONFIG_MAPS, config_map("d"))
+    found = await waiting
+    never = await api.ask(method, targets[1])
+    assert found.status == 200
+    assert (never.status, never.message) == (504, f"Timeout: Too large resource version: {2**63 - 1}, current: 10")
+
+
+def _token_of(text: str) -> Object:
+    token: Object = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    return token
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "message"),
+    [
+        pytest.param("limit=abc", 400, 'strconv.ParseInt: parsing "abc": invalid syntax', id="a limit is a number"),
+        pytest.param(
+            "resourceVersionMatch=Exact",
+            422,
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden '
+            "unless resourceVersion is provided",
+            id="a match needs a version",
+        ),
+        pytest.param(
+            "resourceVersion=0&resourceVersionMatch=Exact",
+            422,
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is '
+            'forbidden for resourceVersion "0"',
+            id="exactly zero means nothing",
+        ),
+        pytest.param(
+            "sendInitialEvents=true",
+            422,
+            'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden '
+            "for list",
+            id="a list has no initial events",
+        ),
+        pytest.param(
+            "continue=!!&limit=1",
+            400,
+            "invalid continue token: continue key is not valid: illegal base64 data at input byte 0",
+            id="a damaged token",
+        ),
+        pytest.param(
+            "resourceVersion=abc",
+            400,
+            'invalid resource version: resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": '
+            "invalid syntax",
+            id="no resource version",
+        ),
+        pytest.param(
+            "resourceVersion=5&resourceVersionMatch=Exact&x=compacted",
+            410,
+            "The resourceVersion for the provided list is too old.",
+            id="history that is gone",
+        ),
+        pytest.param(
+            "labelSelector=" + quote("a==="),
+            400,
+            "unable to parse requirement: found '=', expected: identifier",
+            id="a label selector that is none",
+        ),
+        pytest.param(
+            "fieldSelector=metadata.name",
+            400,
+            "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
+            id="a field selector that is none",
+        ),
+        pytest.param(
+            "fieldSelector=spec.x%3Dy",
+            400,
+            '"spec.x" is not a known field selector: only "metadata.name", "metadata.namespace"',
+            id="a field that is not selectable",
+        ),
+    ],
+)
+async def test_refusals(api: Api, query: str, code: int, message: str) -> None:
+    await _three(api)
+    api.store.compact(7)
+    answer = await api.get(f"{CONFIG_MAPS}?{query}")
+    assert (answer.status, answer.message) == (code, message)
+
+
+async def test_a_list_at_an_exact_revision(api: Api) -> None:
+    await _three(api)
+    answer = await api.get(CONFIG_MAPS + "?resourceVersion=8&resourceVersionMatch=Exact")
+    assert _names(answer) == ["a", "b"]
+    assert answer.meta["resourceVersion"] == "8"
+
+
+@pytest.mark.parametrize("target", [CONFIG_MAPS, CONFIG_MAPS + "/a"])
+async def test_a_revision_to_come_is_waited_for(api: Api, target: str) -> None:
+    await _three(api)
+    waiting = asyncio.ensure_future(api.get(target + "?resourceVersion=10"))
+    await asyncio.sleep(1)
+    await api.made(CONFIG_MAPS, config_map("d"))
+    found = await waiting
+    never = await api.get(target + "?resourceVersion=99")
+    assert found.status == 200
+    assert (never.status, never.body["reason"]) == (504, "Timeout")
+    assert never.message == "Timeout: Too large resource version: 99, current: 10"
+    assert never.body["details"] == {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
+    assert never.headers["retry-after"] == "1"
+
+
+# Selectors
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        pytest.param("labelSelector=app%3Dx", ["a", "b"], id="by label"),
+        pytest.param("labelSelector=app!%3Dx", ["c"], id="not by label, also without it"),
+        pytest.param("fieldSelector=spec.nodeName%3Dn1", ["a", "c"], id="by node"),
+        pytest.param("fieldSelector=spec.host%3Dn1", ["a", "c"], id="by node, the old word"),
+        pytest.param("fieldSelector=spec.nodeName%3D", ["b"], id="by no node"),
+        pytest.param("fieldSelector=spec.nodeName!%3Dn1", ["b"], id="by any other node"),
+        pytest.param("fieldSelector=metadata.name%3Db", ["b"], id="by name"),
+        pytest.param("fieldSelector=metadata.name%3Db,", ["b"], id="an empty term is skipped"),
+        pytest.param("fieldSelector=status.phase%3DRunning", ["a"], id="by phase"),
+        pytest.param("fieldSelector=spec.hostNetwork%3Dfalse", ["a", "b", "c"], id="by a field that is not printed"),
+        pytest.param("fieldSelector=spec.nodeName%3Dn1&labelSelector=app%3Dx", ["a"], id="by both"),
+    ],
+)
+async def test_selectors(api: Api, query: str, names: list[str]) -> None:
+    # The first list builds what indexes there are; the second one has to follow the writes in between.
+    for name, labels in (("a", {"app": "x"}), ("b", {"app": "x"}), ("c", {})):
+        await api.made(PODS, pod(name, labels=labels))
+    await api.get(f"{PODS}?{query}")
+    for name in ("a", "c"):
+        await api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": "n1"}})
+    await api.patch(f"{PODS}/a/status", {"status": {"phase": "Running"}})
+    inside = await api.get(f"{PODS}?{query}")
+    everywhere = await api.get(f"/api/v1/pods?{query}")
+    assert _names(inside) == names
+    assert _names(everywhere) == names
+
+
+async def test_a_deleted_pod_leaves_the_index(api: Api) -> None:
+    await api.made(PODS, pod("a"))
+    await api.get(PODS + "?fieldSelector=spec.nodeName%3D")
+    await api.delete(PODS + "/a")
+    assert _names(await api.get(PODS + "?fieldSelector=spec.nodeName%3D")) == []
+
+
+async def test_groups_of_one_kind_select_by_their_own_fields(api: Api) -> None:
+    body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
+    await api.made("/api/v1/namespaces/default/events", body)
+    core, other = "/api/v1/events?fieldSelector=", "/apis/events.k8s.io/v1/events?fieldSelector="
+    *found, refused = [
+        await api.get(core + "involvedObject.name%3Dp"),
+        await api.get(other + "regarding.name%3Dp"),
+        await api.get(core + "involvedObject.name%3Dp,reason%3D"),
+        await api.get(other + "involvedObject.name%3Dp"),
+    ]
+    assert [_names(answer) for answer in found] == [["e"]] * 3
+    assert (refused.status, refused.message) == (400, "field label not supported: involvedObject.name")
+
+
+async def test_versions_of_one_kind_show_the_same_object(api: Api) -> None:
+    path = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+        "maxReplicas": 3,
+        "targetCPUUtilizationPercentage": 50,
+    }
+    await api.made(path.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
+    first, second = [await api.get(path.format(version)) for version in ("v1", "v2")]
+    assert first.body["items"][0]["spec"] == {**spec, "minReplicas": 1}
+    metric = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    assert second.body["items"][0]["spec"]["metrics"] == [{"type": "Resource", "resource": metric}]
+
+
+async def test_head_is_not_allowed(api: Api) -> None:
+    answer = await api.ask("HEAD", CONFIG_MAPS)
+    assert (answer.status, answer.text) == (405, "")
+
+
+async def test_one_name_in_all_namespaces_may_be_more_than_one_object(api: Api) -> None:
+    await _three(api)
+    query = f"?limit=1&fieldSelector={quote('metadata.name=a')}"
+    everywhere, here = [await api.get("/api/v1/configmaps" + query), await api.get(CONFIG_MAPS + query)]
+    assert (_names(everywhere), _names(here)) == (["a"], ["a"])
+    assert "continue" in everywhere.meta, "there are more objects, and whether they match is not looked at"
+    assert "continue" not in here.meta
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        pytest.param("limit=1_0", 'strconv.ParseInt: parsing "1_0": invalid syntax', id="not as Python reads them"),
+        pytest.param(
+            "limit=99999999999999999999",
+            'strconv.ParseInt: parsing "99999999999999999999": value out of range',
+            id="more than 64 bits",
+        ),
+    ],
+)
+async def test_numbers_that_are_none(api: Api, query: str, message: str) -> None:
+    refused = await api.get(f"{CONFIG_MAPS}?{query}")
+    assert (refused.status, refused.message) == (400, message)
+
+
+async def test_parameters_that_nobody_can_read_are_left_out(api: Api) -> None:
+    """As Go's net/url leaves out those with a semicolon, or with an escape that is none."""
+    await api.made(CONFIG_MAPS, config_map())
+    found = [
+        await api.get(f"{CONFIG_MAPS}?{query}") for query in ("labelSelector=%zz", "labelSelector=a;limit=x", "&&")
+    ]
+    assert [len(answer.body["items"]) for answer in found] == [1, 1, 1]

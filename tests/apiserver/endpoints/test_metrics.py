@@ -1,0 +1,138 @@
+"""What the API server shows of its requests: kube-apiserver's series, labels and buckets."""
+
+import pytest
+
+from pilothouse.api.wire import Request
+from pilothouse.apiserver.endpoints.metrics import RequestMetrics
+from pilothouse.apiserver.request_info import read_request
+from pilothouse.apiserver.resources import ResourceTable, built_in
+
+TABLE = ResourceTable(())
+PODS = "/api/v1/namespaces/a/pods"
+MERGE = {"content-type": "application/merge-patch+json"}
+APPLY = {"content-type": "application/apply-patch+yaml"}
+BOUNDS = (
+    *("0.005", "0.025", "0.05", "0.1", "0.2", "0.4", "0.6", "0.8", "1", "1.25", "1.5", "2", "3", "4", "5", "6", "8"),
+    *("10", "15", "20", "30", "45", "60", "+Inf"),
+)
+
+
+def metrics_of(*asked: Request, seconds: float = 0.0, size: int | None = None) -> RequestMetrics:
+    metrics = RequestMetrics()
+    for request in asked:
+        metrics.observe(request, read_request(request.method, request.target, TABLE), 200, seconds, size)
+    return metrics
+
+
+def lines(metrics: RequestMetrics, name: str) -> list[str]:
+    return [line for line in metrics.response().body.decode().splitlines() if line.startswith(name)]
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "headers", "verb", "scope"),
+    [
+        pytest.param("GET", f"{PODS}/x", {}, "GET", "resource", id="get"),
+        pytest.param("GET", PODS, {}, "LIST", "namespace", id="list"),
+        pytest.param("HEAD", PODS, {}, "LIST", "namespace", id="its head"),
+        pytest.param("GET", "/api/v1/pods", {}, "LIST", "cluster", id="of all namespaces"),
+        pytest.param("GET", f"{PODS}?watch=true", {}, "WATCH", "namespace", id="watch"),
+        pytest.param("POST", PODS, {}, "POST", "resource", id="create"),
+        pytest.param("PUT", f"{PODS}/x", {}, "PUT", "resource", id="update"),
+        pytest.param("PATCH", f"{PODS}/x", MERGE, "PATCH", "resource", id="patch"),
+        pytest.param("PATCH", f"{PODS}/x", APPLY, "APPLY", "resource", id="apply"),
+        pytest.param("DELETE", f"{PODS}/x", {}, "DELETE", "resource", id="delete"),
+        pytest.param("DELETE", PODS, {}, "DELETE", "namespace", id="delete a collection"),
+        pytest.param("GET", f"{PODS}/x/log", {}, "CONNECT", "resource", id="a log"),
+        pytest.param("POST", f"{PODS}/x/exec", {}, "CONNECT", "resource", id="exec"),
+    ],
+)  # fmt: skip
+def test_verbs_and_scopes(method: str, target: str, headers: dict[str, str], verb: str, scope: str) -> None:
+    """``MonitorRequest``, ``CanonicalVerb``, ``cleanVerb`` and ``CleanScope``."""
+    (line,) = lines(metrics_of(Request(method, target, headers)), "apiserver_request_total")
+    assert f'verb="{verb}"' in line
+    assert f'scope="{scope}"' in line
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("", ""),
+        ("?dryRun=All", "All"),
+        ("?dryRun=All&dryRun=All", "All"),
+        ("?dryRun=Some", "invalid"),
+        ("?dryRun=", "invalid"),
+    ],
+)  # fmt: skip
+def test_dry_runs(query: str, shown: str) -> None:
+    metrics = metrics_of(Request("POST", PODS + query))
+    assert f'dry_run="{shown}"' in lines(metrics, "apiserver_request_total")[0]
+    assert bool(lines(metrics, "apiserver_request_sli_duration_seconds_count")) is not bool(shown)
+
+
+@pytest.mark.parametrize(
+    ("agent", "client"),
+    [
+        ("kube-controller-manager/v1.36.2 (linux/amd64) kubernetes/abc", "kube-controller-manager"),
+        ("kube-scheduler/v1.36.2", "kube-scheduler"),
+        ("kubectl/v1.36.4", ""),
+        ("", ""),
+    ],
+)
+def test_system_clients(agent: str, client: str) -> None:
+    (line,) = lines(metrics_of(Request("GET", PODS, {"user-agent": agent})), "apiserver_request_total")
+    assert line.endswith(f'code="200",system_client="{client}"}} 1')
+
+
+def test_latencies_have_upstreams_buckets() -> None:
+    metrics = metrics_of(Request("GET", PODS), Request("GET", PODS), seconds=0.03)
+    labels = 'verb="LIST",dry_run="",group="",version="v1",resource="pods",subresource="",scope="namespace"'
+    labels += ',component="apiserver"'
+    shown = lines(metrics, "apiserver_request_duration_seconds_bucket")
+    bounds = [line.partition('le="')[2].partition('"')[0] for line in shown]
+    assert bounds == [*BOUNDS]
+    assert f'apiserver_request_duration_seconds_bucket{{{labels},le="0.025"}} 0' in shown
+    assert f'apiserver_request_duration_seconds_bucket{{{labels},le="0.05"}} 2' in shown
+    assert lines(metrics, "apiserver_request_duration_seconds_sum") == [
+        f"apiserver_request_duration_seconds_sum{{{labels}}} 0.06"
+    ]
+    assert len(lines(metrics, "apiserver_request_sli_duration_seconds_bucket")) == len(shown) - 2
+    assert "# TYPE apiserver_request_duration_seconds histogram" in metrics.response().body.decode().splitlines()
+
+
+def test_sizes_are_those_of_what_is_read() -> None:
+    metrics = metrics_of(Request("GET", PODS), Request("POST", PODS), size=5000)
+    (counted,) = lines(metrics, "apiserver_response_sizes_count")
+    assert 'verb="LIST"' in counted
+    assert 'apiserver_response_sizes_bucket{verb="LIST",' in lines(metrics, "apiserver_response_sizes_bucket")[0]
+    assert [line.rpartition(" ")[2] for line in lines(metrics, "apiserver_response_sizes_bucket")][:2] == ["0", "1"]
+
+
+def test_health_checks_are_told_by_their_path() -> None:
+    (line,) = lines(metrics_of(Request("GET", "/livez")), "apiserver_request_total")
+    assert 'resource="",subresource="/livez",scope="",component=""' in line
+
+
+def test_watches_are_counted_while_they_are_on() -> None:
+    metrics = RequestMetrics()
+    request = Request("GET", f"{PODS}?watch=true")
+    gauge = metrics.long_running(request, read_request("GET", request.target, TABLE))
+    gauge.inc()
+    (line,) = lines(metrics, "apiserver_longrunning_requests")
+    assert line == (
+        'apiserver_longrunning_requests{verb="WATCH",group="",version="v1",resource="pods",subresource="",'
+        'scope="namespace",component="apiserver"} 1'
+    )
+    gauge.inc(-1.0)
+    assert lines(metrics, "apiserver_longrunning_requests")[0].endswith(" 0")
+
+
+def test_every_kind_has_its_own_series_and_custom_ones_come_and_go() -> None:
+    targets = [f"/{'apis' if info.group else 'api'}/{info.api_version}/{info.resource}" for info in built_in()]
+    metrics = metrics_of(*[Request("GET", target) for target in [*targets, *targets]])
+    found = lines(metrics, "apiserver_request_total")
+    assert len(found) == len(set(targets)) == sum(line.endswith(" 2") for line in found)
+
+
+def test_what_else_the_process_shows_is_appended() -> None:
+    metrics = RequestMetrics([lambda: "# TYPE workqueue_depth gauge\nworkqueue_depth 3\n"])
+    assert metrics.response().body.decode().endswith("\nworkqueue_depth 3\n")

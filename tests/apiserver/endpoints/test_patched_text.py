@@ -1,0 +1,74 @@
+"""How a refusal shows what a patch has made of an object."""
+
+from typing import Any
+
+import pytest
+
+from pilothouse.apiserver.endpoints.patched_text import json_patched_text, merge_patched_text
+
+SERVICE = {
+    "metadata": {"labels": {"b": "1", "a": "2"}, "name": "s"},
+    "spec": {
+        "type": "ClusterIP",
+        "selector": {"y": "1", "x": "2"},
+        "ports": [{"targetPort": 80, "port": 80, "name": "p"}],
+    },
+    "kind": "Service",
+    "apiVersion": "v1",
+}
+PARTS = {
+    "META": '"metadata":{"name":"s","labels":{"a":"2","b":"1"}}',
+    "PORTS": '"ports":[{"name":"p","port":80,"targetPort":80}]',
+    "SELECTOR": '"selector":{"x":"2","y":"1"}',
+}
+
+
+def _whole(text: str) -> str:
+    for name, part in PARTS.items():
+        text = text.replace(name, part)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("patch", "expected"),
+    [
+        pytest.param(
+            {"spec": 1},
+            '{"apiVersion":"v1","kind":"Service",META,"spec":1}',
+            id="the object itself is sorted, the rest is as Go declares it",
+        ),
+        pytest.param(
+            {"spec": {"type": "ClusterIP", "clusterIPs": {"z": 1, "a": 2}}},
+            '{"apiVersion":"v1","kind":"Service",META,"spec":{"clusterIPs":{"a":2,"z":1},PORTS,SELECTOR,"type":"ClusterIP"}}',
+            id="what is merged and what is put in is sorted",
+        ),
+        pytest.param(
+            {"metadata": None, "spec": {"ports": [{"z": 1, "b": "<"}]}},
+            '{"apiVersion":"v1","kind":"Service","spec":{"ports":[{"b":"\\u003c","z":1}],SELECTOR,"type":"ClusterIP"}}',
+            id="items of lists, too",
+        ),
+    ],
+)
+def test_merge_patches(patch: Any, expected: str) -> None:
+    assert merge_patched_text(SERVICE, patch) == _whole(expected)
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        pytest.param(
+            [{"op": "replace", "path": "/spec/ports/0/port", "value": {"z": 1, "a": 2}}],
+            '{"apiVersion":"v1","kind":"Service",META,"spec":{"ports":[{"name":"p","port":{"z":1,"a":2},"targetPort":80}],'
+            'SELECTOR,"type":"ClusterIP"}}',
+            id="sorted on the way; a value is as it was sent",
+        ),
+        pytest.param(
+            [{"op": "copy", "from": "/metadata/labels/a", "path": "/kind"}],
+            '{"apiVersion":"v1","kind":"2","metadata":{"labels":{"a":"2","b":"1"},"name":"s"},"spec":{PORTS,SELECTOR,'
+            '"type":"ClusterIP"}}',
+            id="the way to what is copied counts",
+        ),
+    ],
+)
+def test_json_patches(operations: Any, expected: str) -> None:
+    assert json_patched_text(SERVICE, operations) == _whole(expected)

@@ -1,0 +1,398 @@
+"""pods/ephemeralcontainers, pods/resize, pods/log and what asks for a process (facts from kube-apiserver v1.36.2)."""
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.apiserver.api import MERGE, PODS, STRATEGIC, Answer, Api, Object, pod
+
+from pilothouse.api.logs import ContainerLog, LogLine
+from pilothouse.api.wire import Request
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.request_info import RequestInfo
+
+NODES = "/api/v1/nodes"
+DEBUGGER = {"name": "d", "image": "busybox", "targetContainerName": "c"}
+
+
+def _debugged(*containers: Object) -> Object:
+    return {"spec": {"ephemeralContainers": list(containers)}}
+
+
+async def test_a_debugger_is_added_and_counts_as_a_change_of_the_spec(api: Api) -> None:
+    await api.made(PODS, pod())
+    answer = await api.patch(PODS + "/p/ephemeralcontainers", _debugged(DEBUGGER), STRATEGIC)
+    assert answer.status == 200, answer.text
+    assert answer.meta["generation"] == 2
+    assert answer.body["spec"]["ephemeralContainers"] == [
+        {
+            "name": "d",
+            "image": "busybox",
+            "resources": {},
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+            "imagePullPolicy": "Always",
+            "targetContainerName": "c",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        pytest.param(
+            [], 'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be removed\n', id="gone"
+        ),
+        pytest.param(
+            [{**DEBUGGER, "image": "other"}],
+            'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be changed\n'
+            '@@ -1,6 +1,6 @@\n {\n  "Name": "d",\n- "Image": "busybox",\n+ "Image": "other",\n  "Command": null,\n'
+            '  "Args": null,\n  "WorkingDir": "",\n',
+            id="changed",
+        ),
+        pytest.param(
+            [DEBUGGER, {"name": "e", "image": "x", "targetContainerName": "z"}],
+            'spec.ephemeralContainers[1].targetContainerName: Not found: "z"',
+            id="for a container that is not there",
+        ),
+        pytest.param(
+            [DEBUGGER, {"name": "c", "image": "x"}],
+            'spec.ephemeralContainers[1].name: Duplicate value: "c"',
+            id="named like another",
+        ),
+        pytest.param(
+            [DEBUGGER, {"name": "e", "image": "x", "ports": [{"containerPort": 1}]}],
+            "spec.ephemeralContainers[1].ports: Forbidden: cannot be set for an Ephemeral Container",
+            id="with ports",
+        ),
+    ],
+)
+async def test_debuggers_that_are_refused(api: Api, wanted: list[Object], message: str) -> None:
+    await api.made(PODS, pod())
+    await api.patch(PODS + "/p/ephemeralcontainers", _debugged(DEBUGGER))
+    answer = await api.patch(PODS + "/p/ephemeralcontainers", _debugged(*wanted), MERGE)
+    assert (answer.status, answer.message) == (422, f'Pod "p" is invalid: {message}')
+
+
+async def test_nothing_else_is_changed_through_ephemeralcontainers(api: Api) -> None:
+    made = await api.made(PODS, pod())
+    body = {**made, "metadata": {**made["metadata"], "labels": {"a": "b"}}}
+    body["spec"] = {**made["spec"], "nodeName": "n9", "ephemeralContainers": [DEBUGGER]}
+    found = (await api.put(PODS + "/p/ephemeralcontainers", body)).body
+    assert "labels" not in found["metadata"]
+    assert {**found["spec"], "ephemeralContainers": None} == {**made["spec"], "ephemeralContainers": None}
+    assert "ephemeralContainers" in found["spec"]
+
+
+# Resize
+
+
+def _sized(**resources: Object) -> Object:
+    return pod(containers=[{"name": "c", "image": "nginx:1", "resources": resources}])
+
+
+def _resize(**resources: Object) -> Object:
+    return {"spec": {"containers": [{"name": "c", "resources": resources}]}}
+
+
+async def test_cpu_and_memory_are_resized(api: Api) -> None:
+    await api.made(PODS, _sized(requests={"cpu": "100m"}))
+    answer = await api.patch(PODS + "/p/resize", _resize(requests={"cpu": "200m"}), STRATEGIC)
+    assert answer.status == 200, answer.text
+    assert answer.body["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "200m"}}
+    assert answer.meta["generation"] == 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        pytest.param(
+            {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m", "memory": "1Gi"}},
+            'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing',
+            id="another class of service",
+        ),
+        pytest.param(
+            {"requests": {"cpu": "1", "ephemeral-storage": "1Gi"}},
+            "spec: Forbidden: only cpu and memory resources are mutable",
+            id="another resource",
+        ),
+        pytest.param(
+            {"requests": {"cpu": None, "memory": "1Gi"}},
+            "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed",
+            id="a request taken away",
+        ),
+    ],
+)
+async def test_resizes_that_are_refused(api: Api, wanted: Object, message: str) -> None:
+    await api.made(PODS, _sized(requests={"cpu": "100m", "memory": "1Gi"}))
+    if "limits" in wanted:
+        wanted["requests"]["memory"] = "1Gi"
+    answer = await api.patch(PODS + "/p/resize", _resize(**wanted), STRATEGIC)
+    assert (answer.status, answer.message) == (422, f'Pod "p" is invalid: {message}')
+
+
+def _init(**changes: Any) -> Object:
+    return {"initContainers": [{"name": "i", "image": "i", "resources": {"requests": {"cpu": "1"}}, **changes}]}
+
+
+_RUNNING = {"containerStatuses": [{"name": "c", "image": "i", "state": {"running": {}}}]}
+_CLAIMED: Object = {
+    "resourceClaims": [{"name": "a", "resourceClaimName": "a"}],
+    "containers": [{"name": "c", "image": "i", "resources": {"claims": [{"name": "a"}]}}],
+}
+_TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "wanted", "told"),
+    [
+        pytest.param(
+            {"os": {"name": "windows"}},
+            {},
+            {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+            ["[]: Forbidden: windows pods cannot be resized"],
+            id="of windows",
+        ),
+        pytest.param(
+            {},
+            _RUNNING,
+            {},
+            ["spec: Forbidden: Pod running on node without support for resize"],
+            id="on a node that cannot",
+        ),
+        pytest.param(
+            _init(),
+            {},
+            {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "2"}}}]},
+            [],
+            id="an init container",
+        ),
+        pytest.param(
+            _init(restartPolicy="Always"),
+            {},
+            {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": None, "ephemeral-storage": "1Gi"}}}]},
+            [
+                'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing',
+                "spec.initContainers[0].resources.requests: Forbidden: resource requests cannot be removed",
+                "spec.initContainers[0]: Forbidden: only cpu and memory resources for init or sidecar containers are "
+                "mutable",
+            ],
+            id="other resources of a sidecar",
+        ),
+        pytest.param(
+            {"resources": _TIGHT},
+            {},
+            {"resources": {"requests": {"cpu": "2"}}},
+            [],
+            id="of the pod",
+        ),
+        pytest.param(
+            {"resources": _TIGHT},
+            {},
+            {"resources": {"requests": {"memory": None, "hugepages-2Mi": "2Mi"}, "limits": {"hugepages-2Mi": "2Mi"}}},
+            [
+                "spec.resources.requests: Forbidden: pod-level resource requests cannot be removed",
+                "spec: Forbidden: only cpu and memory resources are mutable at pod-level",
+            ],
+            id="others of the pod",
+        ),
+        pytest.param(
+            _CLAIMED, {}, {}, ["spec: Forbidden: only cpu and memory resources are mutable"], id="what has devices"
+        ),
+    ],
+)
+async def test_what_may_be_resized(api: Api, spec: Object, status: Object, wanted: Object, told: list[str]) -> None:
+    await api.made(PODS, pod(**spec))
+    if status:
+        patched = await api.patch(PODS + "/p/status", {"status": status}, STRATEGIC)
+        assert patched.status == 200, patched.text
+    causes = ((await api.patch(PODS + "/p/resize", {"spec": wanted}, STRATEGIC)).body.get("details") or {}).get(
+        "causes"
+    ) or []
+    assert [f"{cause['field']}: {cause['message']}" for cause in causes] == told
+
+
+async def test_an_image_sent_to_resize_is_dropped_without_a_word(api: Api) -> None:
+    await api.made(PODS, pod())
+    body = {"spec": {"containers": [{"name": "c", "image": "other"}]}}
+    answer = await api.patch(PODS + "/p/resize", body, STRATEGIC)
+    assert (answer.status, answer.body["spec"]["containers"][0]["image"]) == (200, "nginx:1.25")
+
+
+# Logs
+
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def _log(pod: Mapping[str, Any], container: str, previous: bool) -> ContainerLog | None:
+    if pod["spec"]["nodeName"] != "n1":
+        return None
+    if previous:
+        return ContainerLog(error=f'previous terminated container "{container}" in pod "p" not found')
+    lines = [LogLine(START + datetime.timedelta(seconds=n), f"{container} {n}") for n in range(-3, 1)]
+    return ContainerLog(lines=lines, ended=True)
+
+
+async def _logged(api: Api, query: str = "", **more: Any) -> Answer:
+    api.server.core.pod_logs = _log
+    await api.made(NODES, {"metadata": {"name": "n1"}})
+    await api.made(NODES, {"metadata": {"name": "n2"}})
+    await api.made(PODS, pod(**{"nodeName": "n1", **more}))
+    return await api.get(f"{PODS}/p/log{query}")
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        pytest.param("", "c -3\nc -2\nc -1\nc 0\n", id="all"),
+        pytest.param("?tailLines=1", "c 0\n", id="the last line"),
+        pytest.param("?tailLines=0", "", id="no lines"),
+        pytest.param("?sinceSeconds=1", "c -1\nc 0\n", id="of the last second"),
+        pytest.param("?sinceTime=2025-12-31T23:59:59Z", "c -1\nc 0\n", id="since a time"),
+        pytest.param("?limitBytes=6", "c -3\nc", id="so many bytes"),
+        pytest.param("?tailLines=1&timestamps=true", "2026-01-01T00:00:00.000000000Z c 0\n", id="with times"),
+        pytest.param("?follow=true&container=c&tailLines=2", "c -1\nc 0\n", id="to the end"),
+    ],
+)
+async def test_lines_of_a_log(api: Api, query: str, text: str) -> None:
+    answer = await _logged(api, query)
+    assert (answer.status, answer.headers["content-type"], answer.text) == (200, "text/plain", text)
+
+
+TWO = [{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("more", "query", "code", "message"),
+    [
+        pytest.param({"nodeName": ""}, "", 204, "", id="of a pod without a node: nothing"),
+        pytest.param({}, "?container=z", 400, "container z is not valid for pod p", id="of an unknown container"),
+        pytest.param(
+            {"containers": TWO},
+            "",
+            400,
+            "a container name must be specified for pod p, choose one of: [a b]",
+            id="of one of several",
+        ),
+        pytest.param(
+            {"containers": TWO, "initContainers": [{"name": "i", "image": "x"}]},
+            "",
+            400,
+            "a container name must be specified for pod p, choose one of: [a b] or one of the init containers: [i]",
+            id="of one of several, and init containers",
+        ),
+        pytest.param({"nodeName": "n3"}, "", 404, 'pods "n3" not found', id="of a pod on a node that is none"),
+        pytest.param(
+            {"nodeName": "n2"},
+            "",
+            500,
+            'Internal error occurred: node "n2" is not simulated here: there is no kubelet to ask',
+            id="of a pod on somebody else's node",
+        ),
+        pytest.param(
+            {}, "?previous=true", 400, 'previous terminated container "c" in pod "p" not found', id="what never was"
+        ),
+        pytest.param(
+            {},
+            "?sinceSeconds=1&sinceTime=2025-12-31T23:59:59Z",
+            422,
+            'PodLogOptions "p" is invalid: []: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be '
+            "specified",
+            id="since two times",
+        ),
+        pytest.param(
+            {},
+            "?tailLines=-1",
+            422,
+            'PodLogOptions "p" is invalid: tailLines: Invalid value: -1: must be greater than or equal to 0',
+            id="fewer than no lines",
+        ),
+    ],
+)
+async def test_logs_that_cannot_be_shown(api: Api, more: Object, query: str, code: int, message: str) -> None:
+    answer = await _logged(api, query, **more)
+    assert (answer.status, answer.message) == (code, message)
+
+
+async def test_a_log_is_followed_until_its_container_ends(api: Api) -> None:
+    def log(pod: Mapping[str, Any], _container: str, _previous: bool) -> ContainerLog:
+        labels = pod["metadata"].get("labels") or {}
+        lines = [LogLine(START, f"line {n}") for n in range(int(labels.get("lines", "1")))]
+        return ContainerLog(lines=lines, ended="ended" in labels)
+
+    await _logged(api)
+    api.server.core.pod_logs = log
+    stream = await api.transport.open(Request("GET", PODS + "/p/log?follow=true"))
+    pieces = stream.__aiter__()
+    seen = [await pieces.__anext__()]
+    await api.patch(PODS + "/p", {"metadata": {"labels": {"lines": "3"}}})
+    seen.append(await pieces.__anext__())
+    await api.patch(PODS + "/p", {"metadata": {"labels": {"lines": "4", "ended": ""}}})
+    assert (seen + [piece async for piece in pieces]) == [b"line 0\n", b"line 1\nline 2\n", b"line 3\n"]
+
+
+# What asks for a process
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "headers", "code", "message"),
+    [
+        pytest.param("p/exec", {}, {}, 400, "pod p does not have a host assigned", id="exec without a node"),
+        pytest.param(
+            "p/exec?container=z", {}, {}, 400, "container z is not valid for pod p", id="exec in an unknown container"
+        ),
+        pytest.param(
+            "p/attach", {"nodeName": "n3"}, {}, 404, 'pods "n3" not found', id="attach on a node that is none"
+        ),
+        pytest.param("p/exec", {"nodeName": "n1"}, {}, 400, "Upgrade request required", id="exec without an upgrade"),
+        pytest.param(
+            "p/exec",
+            {"nodeName": "n1"},
+            {"connection": "Upgrade", "upgrade": "SPDY/3.1"},
+            501,
+            'exec is not possible: pod "p" runs on the simulated node "n1", where no process is behind a container',
+            id="exec",
+        ),
+        pytest.param(
+            "p/portforward",
+            {"nodeName": "n1", "containers": TWO},
+            {"connection": "Upgrade", "upgrade": "SPDY/3.1"},
+            501,
+            'portforward is not possible: pod "p" runs on the simulated node "n1", where no process is behind a '
+            "container",
+            id="port-forward",
+        ),
+        pytest.param("p:80/proxy/x", {}, {}, 400, "address not allowed", id="proxy to a pod without an address"),
+    ],
+)
+async def test_there_is_no_process(
+    api: Api, target: str, more: Object, headers: dict[str, str], code: int, message: str
+) -> None:
+    await api.made(NODES, {"metadata": {"name": "n1"}})
+    await api.made(PODS, pod(**more))
+    answer = await api.ask("GET", f"{PODS}/{target}", **headers)
+    assert (answer.status, answer.message) == (code, message)
+
+
+@pytest.mark.parametrize("what", ["exec", "attach", "portforward"])
+async def test_a_get_into_a_pod_needs_the_right_to_create(api: Api, what: str) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def authorize(_identity: Identity, info: RequestInfo) -> None:
+        asked.append((info.verb, info.subresource))
+
+    await api.made(PODS, pod())
+    api.server.authorize = authorize
+    await api.get(f"{PODS}/p/{what}")
+    await api.get(f"{PODS}/p/log")
+    assert asked == [("get", what), ("create", what), ("get", "log")]
+
+
+async def test_a_service_is_proxied_to_nobody(api: Api) -> None:
+    services = "/api/v1/namespaces/default/services"
+    await api.made(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    nobody = await api.get(services + "/s:80/proxy/")
+    missing = await api.get(services + "/t/proxy")
+    assert (nobody.status, nobody.message) == (503, 'no endpoints available for service "s"')
+    assert (missing.status, missing.message) == (404, 'services "t" not found')

@@ -1,0 +1,168 @@
+"""Questions about rights: what is asked, how it is judged, what is told."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from tests.apiserver.api import Answer, Api
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.handler_chain import HandlerChain
+from pilothouse.env import Env
+
+REVIEWS = "/apis/authorization.k8s.io/v1"
+JANE = Identity("jane", ("system:authenticated",))
+POD: dict[str, Any] = {"verb": "list", "resource": "pods", "namespace": "default"}
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+
+
+async def ask(
+    api: Api, path: str, spec: dict[str, Any], identity: Identity = JANE, mode: str = "RBAC", **headers: str
+) -> Answer:
+    return await send(api, path, {"spec": spec}, identity, mode, **headers)
+
+
+async def send(
+    api: Api, path: str, review: Any, identity: Identity = JANE, mode: str = "RBAC", **headers: str
+) -> Answer:
+    await HandlerChain(api.server, address="", authorization=mode).start()
+    sent = {"content-type": "application/json", **headers}
+    request = Request("POST", f"{REVIEWS}/{path}", sent, json.dumps(review).encode())
+    response = await api.server.handle(request, identity)
+    assert isinstance(response, Response)
+    return Answer(response.status, response.headers, response.body)
+
+
+@pytest.mark.parametrize(
+    ("selectors", "message"),
+    [
+        pytest.param(
+            {"fieldSelector": {}},
+            "spec.resourceAttributes.fieldSelector.requirements: Required value: when "
+            "spec.resourceAttributes.fieldSelector is specified, requirements or rawSelector is required",
+            id="an empty selector",
+        ),
+        pytest.param(
+            {"labelSelector": {"rawSelector": "a=b", "requirements": [{"key": "a", "operator": "Exists"}]}},
+            'spec.resourceAttributes.labelSelector.rawSelector: Invalid value: "a=b": '
+            "may not specified at the same time as requirements",
+            id="both ways",
+        ),
+        pytest.param(
+            {"fieldSelector": {"requirements": [{"key": "", "operator": "In", "values": ["a"]}]}},
+            "spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified",
+            id="a requirement of no field",
+        ),
+        pytest.param(
+            {"fieldSelector": {"requirements": [{"key": "a", "operator": "In"}]}},
+            "spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: "
+            "must be specified when `operator` is 'In' or 'NotIn'",
+            id="in nothing",
+        ),
+        pytest.param(
+            {"labelSelector": {"requirements": [{"key": "a", "operator": "In", "values": ["b", "c d"]}]}},
+            'spec.resourceAttributes.labelSelector.requirements[0].values[1]: Invalid value: "c d": a valid label '
+            "must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+            "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+            "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+            id="a value that no label has",
+        ),
+    ],
+)
+async def test_selectors_that_are_refused(api: Api, selectors: dict[str, Any], message: str) -> None:
+    answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
+    assert (answer.status, answer.message) == (422, f'.authorization.k8s.io "" is invalid: {message}')
+
+
+@pytest.mark.parametrize(
+    ("selectors", "told"),
+    [
+        ({"fieldSelector": {"rawSelector": "spec.nodeName=n1"}}, None),
+        (
+            {"fieldSelector": {"rawSelector": "a in b"}},
+            "spec.resourceAttributes.fieldSelector ignored due to parse error",
+        ),
+        (
+            {"labelSelector": {"rawSelector": "a==="}},
+            "spec.resourceAttributes.labelSelector ignored due to parse error",
+        ),
+        (
+            {"labelSelector": {"requirements": [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Odd"}]}},
+            "spec.resourceAttributes.labelSelector partially ignored due to parse error",
+        ),
+    ],
+)
+async def test_selectors_that_cannot_be_read_are_told_of(api: Api, selectors: dict[str, Any], told: str | None) -> None:
+    answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
+    assert answer.status == 201
+    assert answer.body["status"]["allowed"] is False
+    assert answer.body["status"].get("evaluationError") == told
+
+
+@pytest.mark.parametrize(
+    ("selector", "allowed"),
+    [
+        ({"rawSelector": "spec.nodeName=n1"}, True),
+        ({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n1"]}]}, True),
+        ({"rawSelector": "spec.nodeName=n2"}, False),
+        (None, False),
+    ],
+)
+async def test_a_node_may_list_its_own_pods(api: Api, selector: Any, allowed: bool) -> None:
+    resource = POD if selector is None else {**POD, "fieldSelector": selector}
+    spec = {"user": "system:node:n1", "groups": ["system:nodes"], "resourceAttributes": resource}
+    answer = await ask(api, "subjectaccessreviews", spec, Identity("admin", ("system:masters",)), "Node,RBAC")
+    assert answer.body["status"]["allowed"] is allowed
+
+
+async def test_all_that_somebody_may(env: Env) -> None:
+    answer = await ask(Api(env), "selfsubjectrulesreviews", {"namespace": "default"})
+    status = answer.body["status"]
+    assert status["incomplete"] is False
+    assert {
+        "verbs": ["create"],
+        "apiGroups": ["authorization.k8s.io"],
+        "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+    } in status["resourceRules"]
+    assert any("/version" in rule["nonResourceURLs"] for rule in status["nonResourceRules"])
+    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+    admin = await ask(
+        Api(env), "selfsubjectrulesreviews", {"namespace": "default"}, Identity("admin", ("system:masters",))
+    )
+    assert everything in admin.body["status"]["resourceRules"]
+
+
+@pytest.mark.parametrize(
+    ("path", "namespace", "owned", "but"),
+    [
+        ("subjectaccessreviews", "", '"f:user":{}', ""),
+        ("selfsubjectaccessreviews", "", "", ""),
+        (
+            "namespaces/default/localsubjectaccessreviews",
+            '"namespace":"default",',
+            '"f:user":{}',
+            " except for namespace",
+        ),
+    ],
+)
+async def test_metadata_of_a_review_is_shown_whole(api: Api, path: str, namespace: str, owned: str, but: str) -> None:
+    """Its namespace is that of the path by then, and it has owners (``ValidateSubjectAccessReview`` of v1.36 shows
+    the metadata that it was handed, not the copy without these that it compares)."""
+    spec = {"resourceAttributes": POD, **({"user": "jane"} if owned else {})}
+    admin = Identity("admin", ("system:masters",))
+    answer = await send(api, path, {"metadata": {"name": "x"}, "spec": spec}, admin, **{"user-agent": "test/1"})
+    attributes = '"f:resourceAttributes":{".":{},"f:namespace":{},"f:resource":{},"f:verb":{}}'
+    fields = f'{{"f:spec":{{{",".join(filter(None, [attributes, owned]))}}}}}'
+    owner = (
+        '{"manager":"test","operation":"Update","apiVersion":"authorization.k8s.io/v1","time":"TIME",'
+        f'"fieldsType":"FieldsV1","fieldsV1":{fields}}}'
+    )
+    told = re.sub(r'"time":"[^"]*"', '"time":"TIME"', answer.body["details"]["causes"][0]["message"])
+    assert told == f'Invalid value: {{"name":"x",{namespace}"managedFields":[{owner}]}}: must be empty{but}'
+
+
+async def test_reviews_are_no_tables(api: Api) -> None:
+    answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": POD}, accept=TABLE)
+    assert answer.status == 406

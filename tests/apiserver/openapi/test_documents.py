@@ -1,0 +1,264 @@
+"""OpenAPI documents: both versions, both encodings, and what kubectl reads in them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.apiextensions.serving import versions_of
+from pilothouse.apiserver.openapi.custom_resources import add_custom
+from pilothouse.apiserver.openapi.documents import OpenApi
+from pilothouse.apiserver.openapi.protobuf import encode
+from pilothouse.apiserver.openapi.schemas import V2, V3, SchemaCollector
+from pilothouse.apiserver.resources import ResourceTable
+from pilothouse.apiserver.serializers.protobuf_decoding import fields_of
+
+V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+V3_PROTOBUF = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+OPENAPI = OpenApi(ResourceTable())
+
+
+def get(path: str, accept: str = "", **headers: str) -> Response:
+    response = OPENAPI.answer(Request("GET", path, {"accept": accept, **headers}), path, {})
+    assert response is not None
+    return response
+
+
+def json_of(path: str) -> Any:
+    return msgspec.json.decode(get(path).body)
+
+
+def inside(data: bytes, *numbers: int) -> list[Any]:
+    """All values found by following field numbers down a message."""
+    found: list[Any] = [data]
+    for number in numbers:
+        found = [value for part in found for field, _wire, value in fields_of(bytes(part)) if field == number]
+    return [bytes(value) if isinstance(value, memoryview) else value for value in found]
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "expected"),
+    [
+        pytest.param("/openapi/v2", "", "application/json", id="v2 without a wish"),
+        pytest.param(
+            "/openapi/v2",
+            "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+            V2_PROTOBUF,
+            id="v2 as kubectl asks for it",
+        ),
+        pytest.param("/openapi/v2", f"{V2_PROTOBUF},application/json", V2_PROTOBUF, id="v2, the first of two"),
+        pytest.param("/openapi/v3/apis/apps/v1", "application/json", "application/json", id="v3 in JSON"),
+        pytest.param("/openapi/v3/apis/apps/v1", V3_PROTOBUF, V3_PROTOBUF, id="v3 in protobuf"),
+    ],
+)
+def test_a_document_comes_in_the_form_that_is_asked_for(path: str, accept: str, expected: str) -> None:
+    answer = get(path, accept)
+    assert (answer.status, answer.headers["content-type"]) == (200, expected)
+
+
+@pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3/api/v1"])
+def test_a_form_that_there_is_not_is_refused_without_a_body(path: str) -> None:
+    answer = get(path, "application/xml")
+    assert (answer.status, answer.body) == (406, b"")
+
+
+def test_both_forms_have_the_same_tag_and_a_caller_that_has_it_is_told_so() -> None:
+    etag = get("/openapi/v2").headers["etag"]
+    assert get("/openapi/v2", V2_PROTOBUF).headers["etag"] == etag
+    assert get("/openapi/v2", V2_PROTOBUF, **{"if-none-match": etag}).status == 304
+
+
+def test_v2_in_protobuf_says_what_it_says_in_json() -> None:
+    document = json_of("/openapi/v2")
+    body = get("/openapi/v2", V2_PROTOBUF).body
+    assert inside(body, 1) == [b"2.0"]
+    assert [name.decode() for name in inside(body, 9, 1, 1)] == list(document["definitions"])
+    assert [path.decode() for path in inside(body, 8, 2, 1)] == list(document["paths"])
+
+
+def test_v3_in_protobuf_says_what_it_says_in_json() -> None:
+    document = json_of("/openapi/v3/apis/apps/v1")
+    body = get("/openapi/v3/apis/apps/v1", V3_PROTOBUF).body
+    assert [name.decode() for name in inside(body, 5, 1, 1, 1)] == list(document["components"]["schemas"])
+    assert [path.decode() for path in inside(body, 4, 1, 1)] == list(document["paths"])
+
+
+def test_v2_has_what_kubectl_applies_by() -> None:
+    document = json_of("/openapi/v2")
+    containers = document["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
+    assert containers["x-kubernetes-patch-merge-key"] == "name"
+    assert containers["items"] == {"$ref": "#/definitions/io.k8s.api.core.v1.Container"}
+    patch = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
+    assert patch["x-kubernetes-group-version-kind"] == {"group": "apps", "version": "v1", "kind": "Deployment"}
+    assert {"fieldValidation", "body"} <= {parameter["name"] for parameter in patch["parameters"]}
+
+
+def test_extensions_travel_as_yaml() -> None:
+    written = encode("v2.Schema", {"type": "object", "x-kubernetes-map-type": "atomic"})
+    assert inside(written, 22, 1) == [b"object"]
+    assert inside(written, 31, 1) == [b"x-kubernetes-map-type"]
+    assert inside(written, 31, 2, 2) == [b'"atomic"\n']
+
+
+# As in apiextensions ``pkg/controller/openapi/builder/builder_test.go`` (v0.36), ``TestNewBuilder``.
+
+KIND = [{"group": "bar.k8s.io", "kind": "Foo", "version": "v1"}]
+META = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+}
+INT_OR_STRING = {"x-kubernetes-int-or-string": True}
+FREE = {"x-kubernetes-preserve-unknown-fields": True}
+
+
+def _definition(given: dict[str, Any]) -> dict[str, Any]:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": given}}
+    return {
+        "metadata": {"name": "foos.bar.k8s.io"},
+        "spec": {
+            "group": "bar.k8s.io",
+            "scope": "Namespaced",
+            "names": {"plural": "foos", "kind": "Foo", "listKind": "FooList"},
+            "versions": [{**version, "selectableFields": [{"jsonPath": ".spec.color"}]}],
+        },
+        "status": {"conditions": [{"type": "Established", "status": "True"}]},
+    }
+
+
+def _served(given: dict[str, Any], version: str) -> dict[str, Any]:
+    """The schemas of the custom kind and of its list, without what is said in words."""
+    (info,) = versions_of(_definition(given))
+    collector = SchemaCollector(version)
+    add_custom(collector, info, version)
+    schemas = {name: value for name, value in collector.schemas.items() if name.startswith("io.k8s.bar.")}
+    found: dict[str, Any] = _without_descriptions(msgspec.json.decode(msgspec.json.encode(schemas)))
+    return found
+
+
+def _without_descriptions(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_descriptions(inner) for key, inner in value.items() if key != "description"}
+    return [_without_descriptions(inner) for inner in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param(
+            {"type": "object", "properties": {"spec": {"type": "object"}}},
+            {"type": "object", "properties": {**META, "spec": {"type": "object"}}},
+            id="with properties",
+        ),
+        pytest.param({"type": "object"}, {"type": "object", "properties": META}, id="of a type only"),
+        pytest.param({"type": "object", **FREE}, {"type": "object"}, id="any fields at its root: no property at all"),
+        pytest.param(
+            {"type": "object", **FREE, "description": "d", "properties": {"spec": {"type": "object"}}},
+            {"type": "object"},
+            id="not even those that it has",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"a": {"type": "object", **FREE, "properties": {"b": {}}}, "c": FREE}},
+            {"type": "object", "properties": {**META, "a": FREE, "c": FREE}},
+            id="any fields below: neither type nor properties there",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "properties": {
+                    "a": {**INT_OR_STRING, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+                    "b": {**INT_OR_STRING, "allOf": [{"anyOf": [{"minimum": 42.0}]}]},
+                    "c": INT_OR_STRING,
+                },
+            },
+            {"type": "object", "properties": {**META, "a": INT_OR_STRING, "b": INT_OR_STRING, "c": INT_OR_STRING}},
+            id="one of two types: the extension alone",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"e": {"type": "object", "x-kubernetes-embedded-resource": True, **FREE}}},
+            {"type": "object", "properties": {**META, "e": {"x-kubernetes-embedded-resource": True, **FREE}}},
+            id="an embedded object with any fields",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"e": {"type": "object", "x-kubernetes-embedded-resource": True}}},
+            {
+                "type": "object",
+                "properties": {
+                    **META,
+                    "e": {
+                        "type": "object",
+                        "x-kubernetes-embedded-resource": True,
+                        "properties": META,
+                        "required": ["kind", "apiVersion"],
+                    },
+                },
+            },
+            id="an embedded object has what every object has",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "required": ["a", "b"],
+                "properties": {
+                    "a": {"type": "array", "nullable": True, "items": {"type": "string"}},
+                    "b": {"type": "array", "items": {"type": "string", "nullable": True}},
+                },
+            },
+            {
+                "type": "object",
+                "required": ["b"],
+                "properties": {**META, "a": {}, "b": {"type": "array", "items": {}}},
+            },
+            id="what may be null has no type and is not required",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "properties": {
+                    "m": {
+                        "type": "object",
+                        "additionalProperties": {"type": "string", "nullable": True, "default": "x"},
+                    }
+                },
+            },
+            {"type": "object", "properties": {**META, "m": {"type": "object", "additionalProperties": {}}}},
+            id="values of a map, defaults",
+        ),
+    ],
+)
+def test_a_custom_kind_in_v2(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    selectable = [{"fieldPath": "spec.color"}]
+    assert _served(given, V2)["io.k8s.bar.v1.Foo"] == {
+        **expected,
+        "x-kubernetes-group-version-kind": KIND,
+        "x-kubernetes-selectable-fields": selectable,
+    }
+
+
+def test_a_list_of_custom_objects_in_v2() -> None:
+    listed = _served({"type": "object"}, V2)["io.k8s.bar.v1.FooList"]
+    assert listed == {
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            **META,
+            "metadata": {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
+            "items": {"type": "array", "items": {"$ref": "#/definitions/io.k8s.bar.v1.Foo"}},
+        },
+        "x-kubernetes-group-version-kind": [{**KIND[0], "kind": "FooList"}],
+        "x-kubernetes-selectable-fields": [{"fieldPath": "spec.color"}],
+    }
+
+
+def test_v3_shows_a_custom_kind_as_its_definition_gives_it() -> None:
+    given: dict[str, Any] = {
+        "type": "object",
+        **FREE,
+        "properties": {"a": {"type": "string", "nullable": True, "default": "x"}},
+    }
+    shown = _served(given, V3)["io.k8s.bar.v1.Foo"]
+    assert shown["x-kubernetes-preserve-unknown-fields"] is True
+    assert shown["properties"]["a"] == given["properties"]["a"]
+    meta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+    assert shown["properties"]["metadata"] == {"allOf": [{"$ref": meta}]}

@@ -1,0 +1,244 @@
+"""Tables show what kube-apiserver v1.36.2 showed for the same objects."""
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilothouse.apiserver.printers.columns import cell, find
+from pilothouse.apiserver.printers.tables import TableMaker
+from pilothouse.apiserver.registry.core.pods.printers import pod_conditions, print_pod
+from pilothouse.apiserver.registry.generic.printers import human_duration, selector_text
+from pilothouse.apiserver.resources import ResourceInfo, built_in
+
+HERE = Path(__file__).parent
+OBJECTS: dict[str, Any] = json.loads((HERE / "served_objects.json").read_text())
+ROWS: dict[str, list[Any]] = json.loads((HERE / "served_rows.json").read_text())
+INFOS = {f"{info.api_version} {info.kind}": info for info in built_in()}
+CREATED = "2026-01-02T03:04:05Z"
+NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_upstreams(name: str) -> None:
+    document = OBJECTS[name]
+    maker = TableMaker(INFOS[f"{document['apiVersion']} {document['kind']}"])
+    row = msgspec.json.decode(maker.row(msgspec.json.encode(document), "None", NOW))
+    assert row["object"] is None
+    expected = [{"<age>": "0s", "<created>": CREATED}.get(c, c) if isinstance(c, str) else c for c in ROWS[name]]
+    assert row["cells"] == expected
+    if document["kind"] != "IPAddress":
+        assert len(row["cells"]) == len(msgspec.json.decode(maker.columns))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-2, "<invalid>"),
+        (-1, "0s"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (125, "2m5s"),
+        (600, "10m"),
+        (3 * 3600 - 1, "179m"),
+        (3 * 3600, "3h"),
+        (5 * 3600 + 60, "5h1m"),
+        (8 * 3600 + 60, "8h"),
+        (47 * 3600, "47h"),
+        (48 * 3600, "2d"),
+        (50 * 3600, "2d2h"),
+        (8 * 86400, "8d"),
+        (729 * 86400, "729d"),
+        (730 * 86400, "2y"),
+        (731 * 86400, "2y1d"),
+        (9 * 365 * 86400, "9y"),
+    ],
+)
+def test_durations_read_as_upstreams(seconds: int, text: str) -> None:
+    assert human_duration(datetime.timedelta(seconds=seconds)) == text
+
+
+def test_selectors_are_sorted_by_key() -> None:
+    expressions = [
+        {"key": "tier", "operator": "In", "values": ["b", "a"]},
+        {"key": "canary", "operator": "DoesNotExist"},
+        {"key": "zone", "operator": "Exists"},
+    ]
+    text = selector_text({"matchLabels": {"app": "web"}, "matchExpressions": expressions})
+    assert text == "app=web,!canary,tier in (a,b),zone"
+    assert selector_text({"matchExpressions": [{"key": "a", "operator": "Gt"}]}) is None
+    assert selector_text({}) == ""
+
+
+def pod(phase: str = "Running", *, metadata: Any = None, spec: Any = None, **status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "p", "creationTimestamp": CREATED, **(metadata or {})},
+        "spec": {"containers": [{"name": "a"}, {"name": "b"}], **(spec or {})},
+        "status": {"phase": phase, **status},
+    }
+
+
+def state(ready: bool = False, restarts: int = 0, last: str = "", name: str = "a", **state: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": name, "ready": ready, "restartCount": restarts, "state": state}
+    if last:
+        found["lastState"] = {"terminated": {"finishedAt": last}}
+    return found
+
+
+READY = [{"type": "Ready", "status": "True"}]
+RUNNING: dict[str, Any] = {"running": {}}
+DONE: dict[str, Any] = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+SIDECAR = {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}
+
+
+@pytest.mark.parametrize(
+    ("document", "ready", "status", "restarts"),
+    [
+        pytest.param(pod("Pending"), "0/2", "Pending", "0", id="nothing known yet"),
+        pytest.param(
+            pod(containerStatuses=[state(True, **RUNNING), state(True, **RUNNING)]), "2/2", "Running", "0", id="all run"
+        ),
+        pytest.param(
+            pod(
+                containerStatuses=[
+                    state(waiting={"reason": "CrashLoopBackOff"}, restarts=3, last="2026-01-02T02:04:05Z")
+                ]
+            ),
+            "0/2",
+            "CrashLoopBackOff",
+            "3 (60m ago)",
+            id="restarts tell when",
+        ),
+        pytest.param(
+            pod("Pending", conditions=[{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]),
+            "0/2",
+            "SchedulingGated",
+            "0",
+            id="gated",
+        ),
+        pytest.param(
+            pod(
+                "Pending",
+                spec={"initContainers": [{"name": "i"}, {"name": "j"}]},
+                initContainerStatuses=[state(**DONE), state()],
+            ),
+            "0/2",
+            "Init:1/2",
+            "0",
+            id="the second init container is at work",
+        ),
+        pytest.param(
+            pod("Pending", initContainerStatuses=[state(terminated={"exitCode": 3})]),
+            "0/2",
+            "Init:ExitCode:3",
+            "0",
+            id="init failed",
+        ),
+        pytest.param(
+            pod("Pending", initContainerStatuses=[state(terminated={"signal": 9, "exitCode": 137})]),
+            "0/2",
+            "Init:Signal:9",
+            "0",
+            id="init killed",
+        ),
+        pytest.param(
+            pod(
+                spec=SIDECAR,
+                initContainerStatuses=[{**state(True, 1, name="s", **RUNNING), "started": True}],
+                containerStatuses=[state(True, 2, **RUNNING)],
+            ),
+            "2/3",
+            "Running",
+            "3",
+            id="sidecars count",
+        ),
+        pytest.param(pod("Succeeded", containerStatuses=[state(**DONE)]), "0/2", "Completed", "0", id="completed"),
+        pytest.param(
+            pod(containerStatuses=[state(**DONE), state(True, **RUNNING)], conditions=READY),
+            "1/2",
+            "Running",
+            "0",
+            id="one done, ready",
+        ),
+        pytest.param(
+            pod(containerStatuses=[state(**DONE), state(True, **RUNNING)]),
+            "1/2",
+            "NotReady",
+            "0",
+            id="one done, not ready",
+        ),
+        pytest.param(
+            pod("Failed", containerStatuses=[state(terminated={"exitCode": 1, "reason": "Error"})]),
+            "0/2",
+            "Error",
+            "0",
+            id="failed",
+        ),
+        pytest.param(
+            pod(metadata={"deletionTimestamp": CREATED}, containerStatuses=[state(True, **RUNNING)]),
+            "1/2",
+            "Terminating",
+            "0",
+            id="being deleted",
+        ),
+        pytest.param(
+            pod(metadata={"deletionTimestamp": CREATED}, reason="NodeLost"), "0/2", "Unknown", "0", id="node lost"
+        ),
+        pytest.param(pod("Failed", reason="Evicted"), "0/2", "Evicted", "0", id="a reason beats the phase"),
+    ],
+)
+def test_pod_status(document: dict[str, Any], ready: str, status: str, restarts: str) -> None:
+    assert print_pod(document, NOW)[1:4] == [ready, status, restarts]
+
+
+def test_ended_pods_are_marked() -> None:
+    assert pod_conditions(pod("Running")) is None
+    assert pod_conditions(pod("Failed")) == [
+        {"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."}
+    ]
+
+
+class Custom:
+    printer_columns = (
+        {"name": "Speed", "type": "integer", "jsonPath": ".spec.speed"},
+        {"name": "Ready", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Ready")].status', "priority": 1},
+        {"name": "Since", "type": "date", "jsonPath": ".status.since"},
+    )
+
+
+def test_custom_columns_come_from_the_definition() -> None:
+    info = ResourceInfo.make("sea.example.com", "v1", "ships", "Ship", namespaced=True, custom=Custom())
+    maker = TableMaker(info)
+    columns = msgspec.json.decode(maker.columns)
+    assert [column["name"] for column in columns] == ["Name", "Speed", "Ready", "Since"]
+    assert columns[1]["description"] == "Custom resource definition column (in JSONPath format): .spec.speed"
+    ship = {
+        "kind": "Ship",
+        "apiVersion": "sea.example.com/v1",
+        "metadata": {"name": "s"},
+        "spec": {"speed": 7},
+        "status": {"conditions": [{"type": "A"}, {"type": "Ready", "status": "True"}], "since": "2026-01-02T03:03:05Z"},
+    }
+    row = msgspec.json.decode(maker.row(msgspec.json.encode(ship), "Metadata", NOW))
+    assert row["cells"] == ["s", 7, "True", "60s"]
+    assert row["object"] == {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "s"}}
+
+
+def test_cells_of_the_wrong_type_are_empty() -> None:
+    assert cell({"a": "7"}, ".a", "integer", NOW) is None
+    assert cell({"a": 7}, ".a", "boolean", NOW) is None
+    assert cell({"a": ["x", 1]}, ".a", "string", NOW) == '["x",1]'
+    assert cell({"a": "soon"}, ".a", "date", NOW) == "<invalid>"
+    assert cell({}, ".a.b", "string", NOW) is None
+
+
+def test_paths() -> None:
+    value = {"a": {"b.c/d": [1, 2, 3]}, "l": [{"n": "x"}, {"n": "y"}]}
+    assert find(value, r".a.b\.c/d[1]") == [2]
+    assert find(value, ".a['b.c/d'][-1]") == [3]
+    assert find(value, "{.l[*].n}") == ["x", "y"]
+    assert find(value, ".l[5]") == []

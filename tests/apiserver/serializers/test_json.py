@@ -1,0 +1,37 @@
+"""Headers of answers: warnings that quote what callers have written."""
+
+import pytest
+from tests.apiserver.application import MAPS, World
+
+from pilothouse.apiserver.serializers.json import headers_with
+
+
+@pytest.mark.parametrize(
+    ("warnings", "header"),
+    [
+        pytest.param(["a", "b", "a"], '299 - "a", 299 - "b"', id="each once"),
+        pytest.param(['say "\\"'], '299 - "say \\"\\\\\\""', id="quotes"),
+        pytest.param(
+            ["a\x00b", "c\nd", "e\x7f", "f\x85", "\ud800", "", "g"], '299 - "g"', id="what no header may carry"
+        ),
+        pytest.param(["\n"], None, id="nothing left"),
+        pytest.param(["é"], '299 - "é"', id="other letters"),
+        pytest.param(["x" * 4096], f'299 - "{"x" * 4096}"', id="a long one"),
+        pytest.param(["x" * 4097], f'299 - "{"x" * 256}"', id="one that is too long"),
+        pytest.param(
+            [f"{number:04}" + "x" * 1000 for number in range(50)],
+            ", ".join(f'299 - "{number:04}{"x" * 252}"' for number in range(16)),
+            id="many long ones",
+        ),
+    ],
+)
+def test_warnings_are_one_header(warnings: list[str], header: str | None) -> None:
+    assert headers_with(warnings).get("warning") == header
+
+
+async def test_a_field_of_any_name_is_warned_about_as_far_as_a_header_can(world: World) -> None:
+    for name, told in (("\\u0000", None), ("é", '299 - "unknown field \\"é\\""')):
+        body = f'{{"metadata":{{"name":"c"}},"{name}":1}}'.encode()
+        exchange = world.begin("POST", f"{MAPS}?dryRun=All", body, {"content-type": "application/json"})
+        await exchange.run()
+        assert (exchange.status, exchange.headers.get("warning")) == (201, told)

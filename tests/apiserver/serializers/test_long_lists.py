@@ -1,0 +1,100 @@
+"""Long lists are shown as short ones are, in turns."""
+
+import asyncio
+import datetime
+from typing import Any
+
+import msgspec
+import pytest
+from tests.apiserver.api import CONFIG_MAPS, Api
+
+from pilothouse.api.wire import Request, Response
+from pilothouse.apiserver.serializers import presenter
+from pilothouse.apiserver.serializers.presenter import NegotiatingPresenter
+from pilothouse.apiserver.serializers.results import ListResult
+
+FORMS = [
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "application/yaml;as=Table;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    "application/yaml;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+]
+ODD = {"long": "word " * 100, "lines": "a\nb\n", "null": "null", "number": "1e3", "items": "items: []\n", "odd": "ü: #"}
+DEFINITION = {
+    "metadata": {"name": "things.example.com"},
+    "spec": {
+        "group": "example.com",
+        "names": {"plural": "things", "kind": "Thing"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+async def _shown(api: Api, target: str, accept: str) -> tuple[bytes, bytes]:
+    """A list as it is shown at once, and as it is shown in turns."""
+    read: list[tuple[Request, Any, ListResult]] = []
+    showing = NegotiatingPresenter(lambda: datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC))
+
+    class Remembering(NegotiatingPresenter):
+        async def show_long(self, request: Request, info: Any, result: Any) -> Any:
+            read.append((request, info, result))
+            return await super().show_long(request, info, result)
+
+    api.server.presenter = Remembering(api.env.now)
+    await api.transport.request(Request("GET", target, {"accept": accept}))
+    ((request, info, result),) = read
+    at_once = showing.show(request, info, result)
+    in_turns = await showing.show_long(request, info, result)
+    assert isinstance(at_once, Response)
+    assert isinstance(in_turns, Response)
+    assert at_once.headers == in_turns.headers
+    return at_once.body, in_turns.body
+
+
+@pytest.mark.parametrize("accept", FORMS)
+@pytest.mark.parametrize("custom", [False, True], ids=["built-in", "custom"])
+@pytest.mark.parametrize("page", ["", "?limit=2"])
+async def test_a_list_looks_the_same_however_it_is_made(
+    api: Api, monkeypatch: pytest.MonkeyPatch, accept: str, custom: bool, page: str
+) -> None:
+    monkeypatch.setattr(presenter, "_TURN_BYTES", 0)
+    target = CONFIG_MAPS
+    more: dict[str, Any] = {"data": ODD}
+    if custom:
+        working = asyncio.ensure_future(api.server.run())
+        await api.made("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
+        await asyncio.sleep(5)
+        target = "/apis/example.com/v1/namespaces/default/things"
+        more = {"apiVersion": "example.com/v1", "kind": "Thing", "spec": ODD}
+    for name in "abc":
+        await api.made(target, {"metadata": {"name": name, "labels": {"a": name}}, **more})
+    if custom:
+        working.cancel()
+        if "protobuf" in accept and "as=" not in accept:
+            return  # which custom resources have not
+    at_once, in_turns = await _shown(api, f"{target}{page}", accept)
+    assert at_once == in_turns
+
+
+async def test_others_have_their_turn_while_a_long_list_is_made(api: Api) -> None:
+    for number in range(20):
+        await api.made(CONFIG_MAPS, {"metadata": {"name": f"c{number}"}, "data": {"key": "x" * 3000}})
+    listing = asyncio.ensure_future(api.ask("GET", CONFIG_MAPS, accept="application/yaml"))
+    turns = 0
+    while not listing.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert len(msgspec.yaml.decode((await listing).text)["items"]) == 20
+    assert turns > 10

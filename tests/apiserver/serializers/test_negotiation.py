@@ -1,0 +1,89 @@
+"""The Accept header decides the form."""
+
+import json
+
+import pytest
+
+from pilothouse.apiserver.serializers.negotiation import (
+    JSON,
+    PROTOBUF,
+    UNKNOWN_MEDIA_TYPES,
+    UNSUPPORTED_MEDIA_TYPES,
+    YAML,
+    Choice,
+    NotAcceptable,
+    choose,
+    wants_pretty,
+)
+from pilothouse.apiserver.serializers.partial_metadata import partial_object
+
+KUBECTL_GET = (
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+)
+COLLECTOR = (
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "protobuf", "table", "expected"),
+    [
+        pytest.param("", True, True, Choice(), id="nothing asked: JSON"),
+        pytest.param("*/*", True, True, Choice(), id="anything: JSON"),
+        pytest.param("application/json, */*", True, True, Choice(), id="JSON first"),
+        pytest.param(f"{PROTOBUF},application/json", True, True, Choice(PROTOBUF), id="Go clients: protobuf"),
+        pytest.param(f"{PROTOBUF},application/json", False, True, Choice(), id="custom resources have no protobuf"),
+        pytest.param(KUBECTL_GET, True, True, Choice(transform="Table"), id="kubectl get"),
+        pytest.param(KUBECTL_GET, True, False, Choice(), id="kubectl get of what has no table"),
+        pytest.param(
+            COLLECTOR, False, True, Choice(PROTOBUF, "PartialObjectMetadataList"), id="metadata of custom ones"
+        ),
+        pytest.param("application/yaml", True, True, Choice(YAML), id="YAML"),
+        pytest.param(f"application/json;q=0.1,{PROTOBUF};q=0.9", True, True, Choice(PROTOBUF), id="by quality"),
+        pytest.param("text/html,application/json;q=0.9", True, True, Choice(JSON), id="unknown ones are skipped"),
+        pytest.param("application/json;pretty=1", True, True, Choice(pretty=True), id="indented"),
+        pytest.param(
+            f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,application/json", True, True, Choice(), id="no tables in protobuf"
+        ),
+    ],
+)
+def test_the_first_clause_that_can_be_served_wins(accept: str, protobuf: bool, table: bool, expected: Choice) -> None:
+    assert choose(accept, protobuf=protobuf, table=table) == expected
+
+
+@pytest.mark.parametrize(
+    ("accept", "message"),
+    [
+        pytest.param("text/html", UNKNOWN_MEDIA_TYPES, id="nothing known"),
+        pytest.param(PROTOBUF, UNSUPPORTED_MEDIA_TYPES, id="known but not for this resource"),
+        pytest.param(
+            "application/json;as=Table;v=v1;g=meta.k8s.io", UNSUPPORTED_MEDIA_TYPES, id="a table of what has none"
+        ),
+        pytest.param(
+            "application/json;as=Table;v=v2;g=meta.k8s.io", UNSUPPORTED_MEDIA_TYPES, id="a table of the future"
+        ),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_upstreams_words(accept: str, message: str) -> None:
+    with pytest.raises(NotAcceptable) as caught:
+        choose(accept, protobuf=False, table=False)
+    assert str(caught.value) == message
+
+
+def test_people_get_indented_json() -> None:
+    assert wants_pretty("", "curl/8.0")
+    assert wants_pretty("true", "kubectl")
+    assert not wants_pretty("0", "curl/8.0")
+    assert not wants_pretty("yes", "curl/8.0")
+    assert not wants_pretty("", "kubectl/v1.36")
+
+
+def test_metadata_alone_has_no_annotations_that_are_fields() -> None:
+    """What only a conversion to v1 writes into annotations."""
+    of_autoscaler = b'{"autoscaling.alpha.kubernetes.io/metrics":"[]","note":"autoscaling.alpha.kubernetes.io/"}'
+    autoscaler = b'{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1","metadata":{"annotations":%s}}'
+    shown = json.loads(partial_object(autoscaler % of_autoscaler))
+    assert shown["metadata"] == {"annotations": {"note": "autoscaling.alpha.kubernetes.io/"}}
+    daemons = b'{"kind":"DaemonSet","metadata":{"annotations":{"deprecated.daemonset.template.generation":"1"}}}'
+    assert json.loads(partial_object(daemons))["metadata"] == {}

@@ -1,0 +1,167 @@
+"""Protobuf bodies say the same as JSON bodies."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilothouse.apiserver.serializers import protobuf
+from pilothouse.apiserver.serializers.protobuf_decoding import decode_message, fields_of
+from pilothouse.apiserver.serializers.protobuf_encoding import delimited, encode_message, varint
+
+OBJECTS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "printers" / "served_objects.json").read_text())
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_as_kube_apiserver_serves_them_survive_the_round_trip(name: str) -> None:
+    served = without_nulls(OBJECTS[name])
+    for template in served.get("spec", {}).get("volumeClaimTemplates", ()):
+        del template["kind"], template["apiVersion"]  # there is no place for them in the message
+    assert protobuf.decode_object(protobuf.encode_object(OBJECTS[name])) == served
+
+
+def test_a_body_as_go_writes_it() -> None:
+    """Go writes every field that is no pointer, also when it is empty."""
+    meta = delimited(1, b"web") + delimited(2, b"") + delimited(3, b"") + delimited(8, b"") + b"\x38\x00"
+    spec = b"\x08\x00" + delimited(2, delimited(1, delimited(1, b"app") + delimited(2, b"web"))) + b"\x20\x00"
+    raw = delimited(1, meta) + delimited(2, spec) + delimited(3, b"\x08\x00\x10\x00")
+    type_meta = delimited(1, b"apps/v1") + delimited(2, b"ReplicaSet")
+    body = b"k8s\x00" + delimited(1, type_meta) + delimited(2, raw) + delimited(3, b"") + delimited(4, b"")
+    assert protobuf.decode_object(body) == {
+        "kind": "ReplicaSet",
+        "apiVersion": "apps/v1",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}},
+        "status": {"replicas": 0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("message", "value"),
+    [
+        pytest.param("util.intstr.IntOrString", 8080, id="a port by number"),
+        pytest.param("util.intstr.IntOrString", "25%", id="a share as text"),
+        pytest.param("util.intstr.IntOrString", -1, id="a negative number"),
+        pytest.param("meta.v1.MicroTime", "2026-01-02T03:04:05.000006Z", id="micro time keeps its micros"),
+        pytest.param("meta.v1.Time", "1969-12-31T23:59:58Z", id="before the epoch"),
+        pytest.param("meta.v1.Time", "0800-12-25T00:00:00Z", id="a year has four digits"),
+        pytest.param("meta.v1.MicroTime", "0001-01-01T00:00:02.000000Z", id="also the first one, in micro time"),
+        pytest.param("resource.Quantity", "1500m", id="a quantity is its text"),
+        pytest.param("meta.v1.FieldsV1", {"f:spec": {".": {}}}, id="managed fields are JSON inside"),
+        pytest.param("authorization.v1.ExtraValue", ["a", "b"], id="a named list is a message around it"),
+        pytest.param(
+            "apiextensions.v1.JSONSchemaProps",
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "items": {"type": "string"},
+                "default": {"a": [1, None]},
+                "enum": ["x", 1],
+                "dependencies": {"a": ["b"], "c": {"type": "string"}},
+                "properties": {"n": {"type": "integer", "maximum": 1.5, "x-kubernetes-int-or-string": True}},
+            },
+            id="a schema with its unions",
+        ),
+        pytest.param("core.v1.Secret", {"data": {"k": "AAEC"}}, id="bytes are base64"),
+        pytest.param("core.v1.Volume", {"name": "v", "emptyDir": {}}, id="an inlined source, empty but there"),
+    ],
+)
+def test_values_survive(message: str, value: Any) -> None:
+    assert decode_message(message, encode_message(message, value)) == value
+
+
+def test_a_watch_frame_has_a_length_and_a_bare_event() -> None:
+    pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}
+    frame = protobuf.encode_event("ADDED", pod)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    (_, _, kind), (_, _, extension) = fields_of(frame[4:])
+    assert kind == b"ADDED"
+    ((_, _, envelope),) = fields_of(extension)
+    assert protobuf.decode_object(envelope) == pod
+
+
+def test_delete_options_may_name_any_group() -> None:
+    for version in ("v1", "apps/v1", "example.com/v1"):
+        body = protobuf.encode_object({"kind": "DeleteOptions", "apiVersion": version, "gracePeriodSeconds": 0})
+        assert protobuf.decode_object(body)["gracePeriodSeconds"] == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"{}", id="no magic"),
+        pytest.param(b"k8s\x00\x0a", id="cut in the envelope"),
+        pytest.param(
+            b"k8s\x00" + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod")) + b"\x12\x05\x0a\xff", id="cut"
+        ),
+        pytest.param(b"k8s\x00" + delimited(1, delimited(1, b"x/v1") + delimited(2, b"Ship")), id="an unknown kind"),
+        pytest.param(
+            b"k8s\x00" + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod")) + delimited(2, b"\x08\x01"),
+            id="a number where a message belongs",
+        ),
+        pytest.param(
+            b"k8s\x00"
+            + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod"))
+            + delimited(2, delimited(1, delimited(8, b"\x08" + varint(1 << 60)))),
+            id="a time that no calendar has",
+        ),
+    ],
+)
+def test_broken_bodies_are_refused(body: bytes) -> None:
+    with pytest.raises(protobuf.ProtobufError):
+        protobuf.decode_object(body)
+
+
+def test_custom_resources_have_no_protobuf_but_their_metadata_has() -> None:
+    assert not protobuf.has_protobuf("example.com/v1", "Ship")
+    assert not protobuf.has_protobuf("meta.k8s.io/v1", "Table")
+    assert protobuf.has_protobuf("meta.k8s.io/v1", "PartialObjectMetadata")
+    listed = {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": "7"},
+        "items": [{"metadata": {"name": "a"}}],
+    }
+    assert protobuf.decode_object(protobuf.encode_object(listed)) == listed
+
+
+def _field(number: int, value: bytes | int) -> bytes:
+    return delimited(number, value) if isinstance(value, bytes) else varint(number << 3) + varint(value)
+
+
+@pytest.mark.parametrize(
+    ("message", "data"),
+    [
+        pytest.param("meta.v1.ObjectMeta", _field(8, 5), id="a number for a time"),
+        pytest.param("meta.v1.ObjectMeta", _field(8, _field(1, b"x")), id="a text for its seconds"),
+        pytest.param("meta.v1.ObjectMeta", _field(11, 5), id="a number for a map"),
+        pytest.param("meta.v1.ObjectMeta", _field(11, _field(1, 5)), id="a number for a key"),
+        pytest.param("meta.v1.ObjectMeta", _field(11, _field(1, b"k") + _field(2, 5)), id="a number for its value"),
+        pytest.param("meta.v1.ManagedFieldsEntry", _field(7, _field(1, 5)), id="a number for fields"),
+        pytest.param(
+            "core.v1.ResourceRequirements", _field(1, _field(1, b"k") + _field(2, _field(1, 5))), id="an amount"
+        ),
+        pytest.param("core.v1.ServicePort", _field(4, _field(3, 5)), id="a number for a port's name"),
+        pytest.param("core.v1.ServicePort", _field(4, _field(1, b"x")), id="a text for what a port is"),
+        pytest.param("apiextensions.v1.JSONSchemaPropsOrBool", _field(1, b"x"), id="a text for a truth value"),
+        pytest.param("apiextensions.v1.JSONSchemaPropsOrArray", _field(2, 5), id="a number for schemas"),
+        pytest.param("apiextensions.v1.JSONSchemaPropsOrStringArray", _field(2, 5), id="a number for names"),
+        pytest.param("authentication.v1.ExtraValue", _field(1, 5), id="a number for texts"),
+    ],
+)
+def test_a_field_of_another_wire_type_is_refused(message: str, data: bytes) -> None:
+    with pytest.raises(protobuf.ProtobufError, match=r"(?i)wire ?type"):
+        decode_message(message, data)
+
+
+@pytest.mark.parametrize("field", [1, 2, 4])
+def test_an_envelope_of_numbers_is_refused(field: int) -> None:
+    with pytest.raises(protobuf.ProtobufError, match="wrong wireType = 0"):
+        protobuf.decode_object(protobuf.MAGIC + _field(field, 5))
