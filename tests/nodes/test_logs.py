@@ -82,7 +82,7 @@ def test_commands_may_be_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "previous", "refusal"),
+    ("pod", "previous", "error"),
     [
         pytest.param(
             _pod({"waiting": {"reason": "ContainerCreating"}}),
@@ -102,7 +102,7 @@ def test_commands_may_be_ignored() -> None:
         pytest.param({"metadata": {"name": "p"}}, False, 'container "c" in pod "p" is not available', id="no status"),
     ],
 )
-def test_refusals(pod: dict[str, Any], previous: bool, error: str) -> None:
+def test_errors(pod: dict[str, Any], previous: bool, error: str) -> None:
     assert container_log(pod, "c", previous, NOW).error == error
 
 
