@@ -17,7 +17,7 @@ from tests.scenarios.users import NAMESPACE, SETS, User, replica_set
 from pilothouse.api.meta import Object
 from pilothouse.client.interceptor import Rule, time_out
 from pilothouse.controllers.cleanup.garbage_collector import graph
-from pilothouse.controllers.cleanup.garbage_collector.absent import AbsentOwners
+from pilothouse.controllers.cleanup.garbage_collector.attempts import AbsentOwners
 from pilothouse.controllers.shared.own_writes import OwnWrites
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.runtime import PodControl, UidTrackingExpectations

@@ -11,7 +11,7 @@ from tests.scenarios.users import Doc, User, replica_set
 
 from pilothouse.apiserver.serializers.results import WatchEvent
 from pilothouse.client.errors import NotFound
-from pilothouse.controllers.cleanup.garbage_collector import absent
+from pilothouse.controllers.cleanup.garbage_collector import attempts
 from pilothouse.runtime import events, pod_control
 from pilothouse.sim import Simulation, SimulationOptions, simulate
 
@@ -100,7 +100,7 @@ def test_nothing_is_remembered_of_what_came_and_went(monkeypatch: pytest.MonkeyP
     # Memories that have a bound are full soon.
     monkeypatch.setattr(events, "CACHE_ENTRIES", FEW)
     monkeypatch.setattr(pod_control, "_BODIES", FEW)
-    monkeypatch.setattr(absent.AbsentOwners.__init__, "__defaults__", (FEW,))
+    monkeypatch.setattr(attempts.AbsentOwners.__init__, "__defaults__", (FEW,))
 
     async def tell(simulation: Simulation) -> None:
         guest = Guest(simulation)

@@ -20,8 +20,8 @@ from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_p
 )
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher.controller import (
     TrustBundlePublisher,
+    new_bundle,
 )
-from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher.decide import new_bundle
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
 from pilothouse.sim.invariants.trust_bundles import TrustBundles, name_of
 

@@ -21,7 +21,7 @@ from pilothouse.api.core import Secret
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.identity.bootstrap_signer import DESCRIPTOR
-from pilothouse.controllers.identity.bootstrap_signer.decide import signed
+from pilothouse.controllers.identity.bootstrap_signer.controller import signed
 from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR as CLEANER
 from pilothouse.env import Env
 from pilothouse.machinery.times import format_time

@@ -19,7 +19,7 @@ from pilothouse.api.certificates import (
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.identity.certificatesigningrequest_cleaner import DESCRIPTOR
-from pilothouse.controllers.identity.certificatesigningrequest_cleaner.decide import why_over
+from pilothouse.controllers.identity.certificatesigningrequest_cleaner.controller import why_over
 from pilothouse.env import virtual
 from pilothouse.semantics.certificate_requests import API_SERVER_CLIENT
 

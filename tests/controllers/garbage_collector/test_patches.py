@@ -4,7 +4,7 @@ from tests.controllers.garbage_collector.histories import History, identity
 
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.controllers.cleanup.garbage_collector import patches
-from pilothouse.controllers.cleanup.garbage_collector.absent import AbsentOwners
+from pilothouse.controllers.cleanup.garbage_collector.attempts import AbsentOwners
 from pilothouse.controllers.cleanup.garbage_collector.dump import to_dot
 
 CONTROLLER = OwnerReference(

@@ -17,7 +17,7 @@ from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_p
     DESCRIPTOR,
     TrustBundleOptions,
 )
-from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher.decide import name_of
+from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher.controller import name_of
 from pilothouse.env import Env
 
 BUNDLES = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles"

@@ -8,7 +8,7 @@ import pytest
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume
-from pilothouse.controllers.volumes.persistentvolume_expander.decide import (
+from pilothouse.controllers.volumes.persistentvolume_expander.controller import (
     NotBound,
     Stay,
     Step,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod
-from pilothouse.controllers.volumes.persistentvolumeclaim_protection.decide import may_let_go, unused, uses
+from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import may_let_go, unused, uses
 
 GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 SHUT_DOWN = {**GOING, "deletionGracePeriodSeconds": 0}

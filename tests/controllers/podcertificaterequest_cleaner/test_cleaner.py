@@ -11,7 +11,7 @@ from tests.controllers.node_world import Doc, World
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.identity.podcertificaterequest_cleaner import DESCRIPTOR
-from pilothouse.controllers.identity.podcertificaterequest_cleaner.decide import is_over
+from pilothouse.controllers.identity.podcertificaterequest_cleaner.controller import is_over
 
 NOW = datetime.datetime(2025, 1, 1, 0, 30, tzinfo=datetime.UTC)
 REQUESTS = "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests"

@@ -14,7 +14,7 @@ from pilothouse.api.core import ROOT_CA_CONFIG_MAP, ConfigMap
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRIPTOR, RootCaOptions
-from pilothouse.controllers.identity.root_ca_certificate_publisher.decide import (
+from pilothouse.controllers.identity.root_ca_certificate_publisher.controller import (
     ANNOTATION,
     DESCRIPTION,
     KEY,

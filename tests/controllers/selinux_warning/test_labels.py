@@ -6,7 +6,7 @@ After v1.36 ``pkg/controller/volume/selinuxwarning/translator/selinux_translator
 
 import pytest
 
-from pilothouse.controllers.volumes.selinux_warning.labels import label_of, labels_clash, parts_of
+from pilothouse.controllers.volumes.selinux_warning.decide import label_of, labels_clash, parts_of
 from pilothouse.controllers.volumes.selinux_warning.views import SELinuxOptions
 
 

@@ -12,7 +12,7 @@ from tests.controllers.node_world import World
 from pilothouse.api.core import Namespace, NamespaceStatus, ServiceAccount
 from pilothouse.client.interceptor import Rule, delay, fail
 from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR
-from pilothouse.controllers.identity.serviceaccount.decide import lacks_account
+from pilothouse.controllers.identity.serviceaccount.controller import lacks_account
 from pilothouse.env import Env
 
 ACCOUNTS = "/api/v1/namespaces/{}/serviceaccounts"

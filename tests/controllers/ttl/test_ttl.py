@@ -10,7 +10,7 @@ from tests.controllers.node_world import NODES, World
 
 from pilothouse.client.interceptor import Rule, delay, fail
 from pilothouse.controllers.node.ttl import DESCRIPTOR
-from pilothouse.controllers.node.ttl.decide import ANNOTATION, STEPS, says, step_after_add, step_after_delete
+from pilothouse.controllers.node.ttl.controller import ANNOTATION, STEPS, says, step_after_add, step_after_delete
 from pilothouse.env import Env
 
 

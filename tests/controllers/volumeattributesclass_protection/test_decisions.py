@@ -8,7 +8,7 @@ import pytest
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume
-from pilothouse.controllers.volumes.volumeattributesclass_protection.decide import (
+from pilothouse.controllers.volumes.volumeattributesclass_protection.controller import (
     classes_of_claim,
     classes_of_volume,
     let_go,

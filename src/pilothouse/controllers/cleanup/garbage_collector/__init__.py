@@ -18,7 +18,8 @@ docs/controllers/garbage_collector.md lists its triggers and its differences fro
 import msgspec
 
 from pilothouse.controllers.shared.collector_flags import ENABLE_GARBAGE_COLLECTOR
-from pilothouse.machinery.flags import INT32, Flag
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import INT32
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec
 
 
@@ -38,19 +39,14 @@ DESCRIPTOR = Descriptor(
     qps_factor=2.0,
     options=GarbageCollectorOptions,
     flags=(
-        FlagSpec(
-            field="concurrent_syncs",
-            flag=Flag(
-                "concurrent-gc-syncs",
-                INT32,
-                20,
-                "The number of garbage collector workers that are allowed to sync concurrently.",
-            ),
+        flag_spec(
+            "concurrent_syncs",
+            "concurrent-gc-syncs",
+            INT32,
+            20,
+            "The number of garbage collector workers that are allowed to sync concurrently.",
         ),
-        FlagSpec(
-            field="enabled",
-            flag=ENABLE_GARBAGE_COLLECTOR,
-        ),
+        FlagSpec(field="enabled", flag=ENABLE_GARBAGE_COLLECTOR),
     ),
     watches_discovered=True,
     package=__name__,

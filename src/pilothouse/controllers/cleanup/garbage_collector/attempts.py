@@ -5,11 +5,11 @@ corrected after it was queued is processed once, under the corrected identity.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.controllers.cleanup.garbage_collector import patches
-from pilothouse.controllers.cleanup.garbage_collector.absent import AbsentOwners
 from pilothouse.controllers.cleanup.garbage_collector.decide import (
     Delete,
     Keep,
@@ -36,6 +36,38 @@ from pilothouse.controllers.cleanup.garbage_collector.live import Live, Located,
 from pilothouse.env import Log
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.controller import RetryLater
+
+CAPACITY = 500
+
+
+class AbsentOwners:
+    """The last ``capacity`` identities that were found absent or asked for.
+
+    An entry is never wrong: uids are not used twice, so what is absent stays absent. Forgetting one costs a lookup.
+    """
+
+    __slots__ = ("_capacity", "_identities")
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._identities: OrderedDict[Identity, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._identities)
+
+    def __contains__(self, identity: Identity) -> bool:
+        if identity not in self._identities:
+            return False
+        self._identities.move_to_end(identity)
+        return True
+
+    def add(self, identity: Identity) -> None:
+        """Remember it, and forget the one that was not asked for the longest."""
+        self._identities[identity] = None
+        self._identities.move_to_end(identity)
+        if len(self._identities) > self._capacity:
+            self._identities.popitem(last=False)
+
 
 ORPHANS_AT_ONCE = 100
 """How many dependents of one owner are patched at the same time."""

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from pilothouse.api.core import ObjectReference
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR, GarbageCollectorOptions
-from pilothouse.controllers.cleanup.garbage_collector.absent import AbsentOwners
-from pilothouse.controllers.cleanup.garbage_collector.attempts import Attempts
+from pilothouse.controllers.cleanup.garbage_collector.attempts import AbsentOwners, Attempts
 from pilothouse.controllers.cleanup.garbage_collector.dump import to_dot
 from pilothouse.controllers.cleanup.garbage_collector.graph import (
     Graph,
@@ -28,11 +27,6 @@ from pilothouse.runtime.context import ControllerContext
 from pilothouse.runtime.controller import WorkerPool
 from pilothouse.runtime.events import EventRecorder
 from pilothouse.runtime.workqueue import WorkQueue
-
-
-def build(context: ControllerContext) -> "GarbageCollector":
-    """The factory of the descriptor."""
-    return GarbageCollector(context)
 
 
 class GarbageCollector:
@@ -178,3 +172,6 @@ class GarbageCollector:
                 await self._attempts.orphan(owner)
             except UnservedKind as missing:
                 self._waiting.add(missing, uid, self._to_orphan)
+
+
+build = GarbageCollector

@@ -14,8 +14,9 @@ docs/controllers/namespace.md lists its triggers and its differences from upstre
 import msgspec
 
 from pilothouse.api.core import NAMESPACES
-from pilothouse.machinery.flags import DURATION, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import DURATION, INT32
+from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.watches import Watch
 
 
@@ -34,19 +35,20 @@ DESCRIPTOR = Descriptor(
     burst_factor=100,
     options=NamespaceOptions,
     flags=(
-        FlagSpec(
-            field="concurrent_syncs",
-            flag=Flag(
-                "concurrent-namespace-syncs",
-                INT32,
-                10,
-                "The number of namespace objects that are allowed to sync concurrently. "
-                "Larger number = more responsive namespace termination, but more CPU (and network) load",
-            ),
+        flag_spec(
+            "concurrent_syncs",
+            "concurrent-namespace-syncs",
+            INT32,
+            10,
+            "The number of namespace objects that are allowed to sync concurrently. "
+            "Larger number = more responsive namespace termination, but more CPU (and network) load",
         ),
-        FlagSpec(
-            field="sync_period",
-            flag=Flag("namespace-sync-period", DURATION, 300.0, "The period for syncing namespace life-cycle updates"),
+        flag_spec(
+            "sync_period",
+            "namespace-sync-period",
+            DURATION,
+            300.0,
+            "The period for syncing namespace life-cycle updates",
         ),
     ),
     watches=(Watch(kind=NAMESPACES, predicate=lambda namespace: namespace.metadata.deletion_timestamp is not None),),

@@ -30,11 +30,6 @@ _namespace = msgspec.json.Decoder(Namespace)
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def build(context: ControllerContext) -> "NamespaceController":
-    """The factory of the descriptor."""
-    return NamespaceController(context)
-
-
 class _Held(msgspec.Struct, frozen=True):
     """A namespace as it is on the server, read and raw."""
 
@@ -167,3 +162,6 @@ def _condition(condition: Condition) -> msgspec.Raw:
         "message": condition.message,
     }
     return msgspec.Raw(msgspec.json.encode(fields))
+
+
+build = NamespaceController

@@ -10,15 +10,15 @@ live within the last second, and no pod goes for another one of the same name.
 Not guaranteed: that the containers have ended. These are forced deletions; the taint
 ``node.kubernetes.io/out-of-service`` is an operator's word that nothing runs there any more.
 
-Files: ``decide`` which pods, ``controller`` the pass. docs/controllers/pod_garbage_collector.md has where it differs
-from upstream.
+docs/controllers/pod_garbage_collector.md has where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import NODES, PODS
-from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import INT32
+from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.watches import Watch, any_object
 
 
@@ -37,15 +37,13 @@ DESCRIPTOR = Descriptor(
     client_name="pod-garbage-collector",
     options=PodGarbageCollectorOptions,
     flags=(
-        FlagSpec(
-            field="terminated_threshold",
-            flag=Flag(
-                "terminated-pod-gc-threshold",
-                INT32,
-                12500,
-                "Number of terminated pods that can exist before the terminated pod garbage collector starts deleting "
-                "terminated pods. If <= 0, the terminated pod garbage collector is disabled.",
-            ),
+        flag_spec(
+            "terminated_threshold",
+            "terminated-pod-gc-threshold",
+            INT32,
+            12500,
+            "Number of terminated pods that can exist before the terminated pod garbage collector starts deleting "
+            "terminated pods. If <= 0, the terminated pod garbage collector is disabled.",
         ),
     ),
     watches=(Watch(kind=PODS, predicate=any_object), Watch(kind=NODES)),

@@ -36,11 +36,6 @@ LIVE_SECONDS = 1.0
 _POD_META = PODS.read_as(Object)
 
 
-def build(context: ControllerContext) -> "PodGarbageCollector":
-    """The factory of the descriptor."""
-    return PodGarbageCollector(context)
-
-
 class PodGarbageCollector(ManagedController):
     """See the package for the promises."""
 
@@ -159,3 +154,6 @@ class PodGarbageCollector(ManagedController):
 
 def _key(pod: Pod) -> str:
     return object_key(pod.metadata)
+
+
+build = PodGarbageCollector

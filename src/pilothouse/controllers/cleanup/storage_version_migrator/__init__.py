@@ -12,8 +12,6 @@ Not guaranteed: that objects which are stored in the right version stay untouche
 served. It is beta and off: gate ``StorageVersionMigrator``. The garbage collector's caches say which objects there are,
 so nothing is migrated without them.
 
-Files: ``decide`` which migration runs, what is said of it and of definitions; ``admission`` lets them run one after the
-other; ``checkpoint`` notes where a migration begins; ``controller`` writes the objects; ``writes`` is what they share.
 docs/controllers/storage_version_migrator.md has where it differs from upstream.
 """
 

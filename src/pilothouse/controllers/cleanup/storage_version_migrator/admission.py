@@ -11,6 +11,7 @@ from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.storagemigration import STORAGE_VERSION_MIGRATIONS, GroupResource, StorageVersionMigration
 from pilothouse.client import Client, apply_patch
 from pilothouse.client.errors import NotFound
+from pilothouse.controllers.cleanup.storage_version_migrator.checkpoint import write_status
 from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     SUCCEEDED,
     Turn,
@@ -21,7 +22,6 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     migrating,
     turn_of,
 )
-from pilothouse.controllers.cleanup.storage_version_migrator.writes import write_status
 from pilothouse.controllers.shared.conflicts import RETRY, retry_on_conflict
 from pilothouse.env import Env
 from pilothouse.machinery.conditions import is_condition_true

@@ -4,9 +4,10 @@ already knew the storage version of today.
 ``admission`` has let the migration run; ``controller`` waits for this note.
 """
 
-from pilothouse.api.storagemigration import StorageVersionMigration
+from pilothouse.api.storagemigration import STORAGE_VERSION_MIGRATIONS, StorageVersionMigration
 from pilothouse.client import Client
 from pilothouse.client.discovery import RestMapper
+from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     as_failed,
     from_version,
@@ -18,12 +19,20 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     named,
     resource_of,
 )
-from pilothouse.controllers.cleanup.storage_version_migrator.writes import write_status
 from pilothouse.env import Env
 from pilothouse.machinery.api_resources import Resource
 from pilothouse.machinery.resource_versions import compare
 from pilothouse.runtime import Requeue, RetryLater
 from pilothouse.runtime.cache import Cache
+
+
+async def write_status(client: Client, name: str, body: bytes) -> None:
+    """Raises ``RetryLater`` if the cache was behind: it will show what has become of the migration."""
+    try:
+        await client.update(STORAGE_VERSION_MIGRATIONS.raw, name, body, subresource="status")
+    except (Conflict, NotFound) as error:
+        raise RetryLater(str(error)) from error
+
 
 NOWHERE = "@fake:svm_ns!"
 """No namespace can have this name: listing there reads nothing but the version."""

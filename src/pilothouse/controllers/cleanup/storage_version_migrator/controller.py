@@ -19,7 +19,7 @@ from pilothouse.client.errors import (
 )
 from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR
 from pilothouse.controllers.cleanup.storage_version_migrator.admission import Admission
-from pilothouse.controllers.cleanup.storage_version_migrator.checkpoint import Checkpoints
+from pilothouse.controllers.cleanup.storage_version_migrator.checkpoint import Checkpoints, write_status
 from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     GRACE_SECONDS,
     as_failed,
@@ -31,7 +31,6 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     resource_of,
     same_again,
 )
-from pilothouse.controllers.cleanup.storage_version_migrator.writes import write_status
 from pilothouse.controllers.shared.monitors import shared_informer
 from pilothouse.machinery.api_resources import Resource
 from pilothouse.machinery.resource_versions import compare
@@ -49,11 +48,6 @@ PASSING = (ServerTimeout, TooManyRequests, ServiceUnavailable, InternalError, Ti
 
 class Hopeless(Exception):
     """The migration cannot go on; the text says why."""
-
-
-def build(context: ControllerContext) -> "StorageVersionMigrator":
-    """The factory of the descriptor."""
-    return StorageVersionMigrator(context)
 
 
 class StorageVersionMigrator(ManagedController):
@@ -187,3 +181,6 @@ def _has_come_to(cache: Cache[Any], begun: str) -> bool:
             f"error comparing resource versions between GC and SVM resource: resource version is not well formed: {odd}"
         )
     return order >= 0
+
+
+build = StorageVersionMigrator

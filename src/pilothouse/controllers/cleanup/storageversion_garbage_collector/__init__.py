@@ -8,8 +8,7 @@ says again whether all agree.
 Not guaranteed: anything where the API is not served. It is alpha: gates ``StorageVersionAPI`` (off) and
 ``APIServerIdentity`` (on).
 
-Files: ``decide`` what is left, ``controller`` the wiring. docs/controllers/storageversion_garbage_collector.md has
-where it differs from upstream.
+docs/controllers/storageversion_garbage_collector.md has where it differs from upstream.
 """
 
 from pilothouse.api.apiserverinternal import STORAGE_VERSIONS

@@ -15,11 +15,6 @@ LABEL, VALUE = SELECTOR.split("=")
 _storage_version = msgspec.json.Decoder(StorageVersion)
 
 
-def build(context: ControllerContext) -> "StorageVersionGarbageCollector":
-    """The factory of the descriptor."""
-    return StorageVersionGarbageCollector(context)
-
-
 class StorageVersionGarbageCollector(ManagedController):
     """See the package for the promises. Keys of the base's queue are names of Leases."""
 
@@ -102,3 +97,6 @@ class StorageVersionGarbageCollector(ManagedController):
             await self._client.delete(STORAGE_VERSIONS, meta.name, resource_version=meta.resource_version)
         except NotFound:
             return
+
+
+build = StorageVersionGarbageCollector

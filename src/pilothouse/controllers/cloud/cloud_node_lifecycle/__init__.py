@@ -7,8 +7,8 @@ machine is switched off, it gets the taint. If the cloud cannot be asked, nothin
 
 Not guaranteed: pods. Those are evicted by taint eviction and collected with their node.
 
-Files: ``controller`` all of it. What a cloud has to say is in ``controllers/shared/cloud``.
-docs/controllers/cloud_node_lifecycle.md has where it differs from upstream.
+What a cloud has to say is in ``controllers/shared/cloud``. docs/controllers/cloud_node_lifecycle.md has where it
+differs from upstream.
 """
 
 import msgspec
@@ -43,11 +43,7 @@ DESCRIPTOR = Descriptor(
     switch="provider",
     flags=(
         FlagSpec(field="provider", group="generic", flag=CLOUD_LOOPS),
-        FlagSpec(
-            field="monitor_period",
-            group="generic",
-            flag=NODE_MONITOR_PERIOD,
-        ),
+        FlagSpec(field="monitor_period", group="generic", flag=NODE_MONITOR_PERIOD),
     ),
     watches=(Watch(kind=NODES),),
     package=__name__,

@@ -6,17 +6,18 @@ holes there. A node's condition ``NetworkUnavailable`` says whether all its rout
 
 Not guaranteed: routes outside of ``--cluster-cidr``. Those are somebody else's.
 
-Files: ``decide`` which routes there should be, ``controller`` the wiring. What a cloud has to do is in
-``controllers/shared/cloud``. docs/controllers/node_route.md has where it differs from upstream.
+What a cloud has to do is in ``controllers/shared/cloud``. docs/controllers/node_route.md has where it differs from
+upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import NODES
 from pilothouse.controllers.shared.cloud_flags import CLOUD_LOOPS, CLUSTER_NAME
+from pilothouse.controllers.shared.flags import flag_spec
 from pilothouse.controllers.shared.node_flags import ALLOCATE_NODE_CIDRS, CLUSTER_CIDR
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import BOOL, DURATION, Flag
+from pilothouse.machinery.flags import BOOL, DURATION
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec
 from pilothouse.runtime.watches import Watch
 
@@ -57,37 +58,25 @@ DESCRIPTOR = Descriptor(
     flags=(
         FlagSpec(field="provider", group="generic", flag=CLOUD_LOOPS),
         FlagSpec(field="cluster_name", group="generic", flag=CLUSTER_NAME),
-        FlagSpec(
-            field="cluster_cidr",
+        FlagSpec(field="cluster_cidr", group="generic", flag=CLUSTER_CIDR),
+        FlagSpec(field="allocate", group="generic", flag=ALLOCATE_NODE_CIDRS),
+        flag_spec(
+            "wanted",
+            "configure-cloud-routes",
+            BOOL,
+            True,
+            "Should CIDRs allocated by allocate-node-cidrs be configured on the cloud provider.",
+            note="for --cloud-loops",
             group="generic",
-            flag=CLUSTER_CIDR,
         ),
-        FlagSpec(
-            field="allocate",
+        flag_spec(
+            "period",
+            "route-reconciliation-period",
+            DURATION,
+            10.0,
+            "The period for reconciling routes created for Nodes by cloud provider.",
+            note="for --cloud-loops",
             group="generic",
-            flag=ALLOCATE_NODE_CIDRS,
-        ),
-        FlagSpec(
-            field="wanted",
-            group="generic",
-            flag=Flag(
-                "configure-cloud-routes",
-                BOOL,
-                True,
-                "Should CIDRs allocated by allocate-node-cidrs be configured on the cloud provider.",
-                note="for --cloud-loops",
-            ),
-        ),
-        FlagSpec(
-            field="period",
-            group="generic",
-            flag=Flag(
-                "route-reconciliation-period",
-                DURATION,
-                10.0,
-                "The period for reconciling routes created for Nodes by cloud provider.",
-                note="for --cloud-loops",
-            ),
         ),
     ),
     watches=(Watch(kind=NODES),),

@@ -8,16 +8,17 @@ is recorded as an event and retried after 5 s, then with longer delays up to fiv
 
 Not guaranteed: Services with a ``loadBalancerClass``. Those are somebody else's.
 
-Files: ``decide`` what a Service needs and which nodes serve, ``controller`` the wiring. What a cloud has to do is in
-``controllers/shared/cloud``. docs/controllers/service_lb.md has where it differs from upstream.
+What a cloud has to do is in ``controllers/shared/cloud``. docs/controllers/service_lb.md has where it differs from
+upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import NODES, SERVICES
 from pilothouse.controllers.shared.cloud_flags import CLOUD_LOOPS, CLUSTER_NAME
+from pilothouse.controllers.shared.flags import flag_spec
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import INT32, Flag
+from pilothouse.machinery.flags import INT32
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec
 
 with lazy_imports():
@@ -46,16 +47,14 @@ DESCRIPTOR = Descriptor(
     flags=(
         FlagSpec(field="provider", group="generic", flag=CLOUD_LOOPS),
         FlagSpec(field="cluster_name", group="generic", flag=CLUSTER_NAME),
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-service-syncs",
-                INT32,
-                1,
-                "The number of services that are allowed to sync concurrently. Larger number = more responsive service "
-                "management, but more CPU (and network) load",
-                note="for --cloud-loops",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-service-syncs",
+            INT32,
+            1,
+            "The number of services that are allowed to sync concurrently. Larger number = more responsive service "
+            "management, but more CPU (and network) load",
+            note="for --cloud-loops",
         ),
     ),
     watches=(Watch(kind=SERVICES), Watch(kind=NODES)),

@@ -12,16 +12,16 @@ how far their evictions are.
 
 Not guaranteed: that a taint which has just gone evicts nobody. Decisions are made on the caches.
 
-Files: ``pools`` the devices that there are, ``decide`` when a pod must go, ``rule_status`` what a rule's status says,
-``controller`` the wiring. docs/controllers/device_taint_eviction.md has where it differs from upstream.
+docs/controllers/device_taint_eviction.md has where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import PODS
 from pilothouse.api.resource import DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
-from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import INT32
+from pilothouse.runtime.descriptor import Descriptor, GateSpec
 from pilothouse.runtime.watches import Watch
 
 
@@ -41,15 +41,13 @@ DESCRIPTOR = Descriptor(
     gate_fields=(GateSpec(field="rules", gate="DRADeviceTaintRules"),),
     options=DeviceTaintEvictionOptions,
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-device-taint-eviction-syncs",
-                INT32,
-                8,
-                "The number of operations (deleting a pod, updating DeviceTaintRule status) which are allowed to run "
-                "concurrently.",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-device-taint-eviction-syncs",
+            INT32,
+            8,
+            "The number of operations (deleting a pod, updating DeviceTaintRule status) which are allowed to run "
+            "concurrently.",
         ),
     ),
     watches=(

@@ -56,11 +56,6 @@ _POD_META = PODS.read_as(Object)
 _BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0)
 
 
-def build(context: ControllerContext) -> "DeviceTaintEvictionController":
-    """The factory of the descriptor."""
-    return DeviceTaintEvictionController(context)
-
-
 class DeviceTaintEvictionController(ManagedController):
     """See the package for the promises."""
 
@@ -339,3 +334,6 @@ def _devices(claim: ResourceClaim) -> list[DeviceId]:
 
 def _index_by_device(claim: ResourceClaim) -> list[str]:
     return ["/".join(device) for device in _devices(claim)]
+
+
+build = DeviceTaintEvictionController

@@ -9,17 +9,16 @@ finalizer. A claim that was made for a pod is deleted when that pod has ended, w
 
 Not guaranteed: devices. Those are allocated by schedulers and prepared by drivers on the nodes.
 
-Files: ``decide`` what pods and claims need, ``made`` the claims that the cache may not show yet, ``measures`` the
-metrics, ``controller`` the wiring. docs/controllers/resourceclaim.md has what enqueues it and where it differs from
-upstream.
+docs/controllers/resourceclaim.md has what enqueues it and where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import PODS, Pod
 from pilothouse.api.resource import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
-from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import INT32
+from pilothouse.runtime.descriptor import Descriptor, GateSpec
 from pilothouse.runtime.watches import Watch, any_object
 
 
@@ -45,15 +44,13 @@ DESCRIPTOR = Descriptor(
     options=ResourceClaimOptions,
     gate_fields=(GateSpec(field="prioritized_lists", gate="DRAPrioritizedList"),),
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-resourceclaim-syncs",
-                INT32,
-                50,
-                "The number of operations (creating or deleting a ResourceClaim, updating its status) which are "
-                "allowed to run concurrently.",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-resourceclaim-syncs",
+            INT32,
+            50,
+            "The number of operations (creating or deleting a ResourceClaim, updating its status) which are "
+            "allowed to run concurrently.",
         ),
     ),
     watches=(

@@ -80,11 +80,6 @@ class ClaimOfAnotherPod(Exception):
     """The claim that the pod's status names was made for another pod. Tried again with backoff."""
 
 
-def build(context: ControllerContext) -> "ResourceClaimController":
-    """The factory of the descriptor."""
-    return ResourceClaimController(context)
-
-
 class ResourceClaimController(ManagedController):
     """See the package for the promises."""
 
@@ -461,3 +456,6 @@ def _index_by_template(pod: Pod) -> list[str]:
 def _index_by_owner(claim: ResourceClaim) -> list[str]:
     owner = owner_of(claim.metadata)
     return [owner.uid] if owner is not None else []
+
+
+build = ResourceClaimController

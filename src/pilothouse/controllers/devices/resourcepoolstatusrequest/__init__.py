@@ -9,7 +9,6 @@ answer after a day; only that very request is deleted (its uid is a precondition
 
 Not guaranteed: that the numbers still hold when somebody reads them.
 
-Files: ``decide`` counts, and says whose time is over, ``status`` what the answer says, ``controller`` the wiring.
 docs/controllers/resourcepoolstatusrequest.md has where it differs from upstream.
 """
 

@@ -28,11 +28,6 @@ _BUCKETS = exponential_buckets(0.001, 2, 15)
 _json = msgspec.json.Encoder().encode
 
 
-def build(context: ControllerContext) -> "PoolStatusController":
-    """The factory of the descriptor."""
-    return PoolStatusController(context)
-
-
 class PoolStatusController(ManagedController):
     """See the package for the promises."""
 
@@ -137,3 +132,6 @@ def _index_by_driver(found: ResourceSlice) -> list[str]:
 def _index_by_allocated(claim: ResourceClaim) -> list[str]:
     allocation = claim.status.allocation
     return sorted({result.driver for result in allocation.devices.results}) if allocation is not None else []
+
+
+build = PoolStatusController

@@ -7,8 +7,8 @@ not over, and none for any other; nothing else of the ConfigMap changes.
 Not guaranteed: that a signature goes in the second in which its token is over. It goes when the token does, which is
 the token cleaner's business.
 
-Off unless ``--controllers`` names it, as upstream. Files: ``decide`` the signatures, ``controller`` the wiring.
-docs/controllers/bootstrap_signer.md has where it differs from upstream.
+Off unless ``--controllers`` names it, as upstream. docs/controllers/bootstrap_signer.md has where it differs from
+upstream.
 """
 
 from pilothouse.api.core import CONFIG_MAPS, SECRETS

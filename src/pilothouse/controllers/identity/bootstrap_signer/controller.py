@@ -1,20 +1,38 @@
-"""Looks at the ConfigMap when it comes or changes, and when a bootstrap token does or goes."""
+"""Syncs the ConfigMap on every event of it and of bootstrap tokens. Upstream: v1.36
+``pkg/controller/bootstrap/bootstrapsigner.go`` and ``util.go``."""
+
+import datetime
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from pilothouse.api.core import CONFIG_MAPS, SECRETS
+from pilothouse.api.core import CONFIG_MAPS, SECRETS, Secret
 from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.controllers.identity.bootstrap_signer import DESCRIPTOR, NAME, PUBLIC
-from pilothouse.controllers.identity.bootstrap_signer.decide import signed
+from pilothouse.machinery.jws import detached_hs256
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater
+from pilothouse.semantics.bootstrap_tokens import signing_secret
+
+TEXT = "kubeconfig"
+PREFIX = "jws-kubeconfig-"
+
+
+def signed(data: Mapping[str, str], secrets: Iterable[Secret], now: datetime.datetime) -> dict[str, str] | None:
+    """The ConfigMap's data as it should be: one signature of the text for each token that may sign, and everything that
+    is no signature. None if there is no text to be signed."""
+    text = data.get(TEXT)
+    if text is None:
+        return None
+    wanted = {key: value for key, value in data.items() if not key.startswith(PREFIX)}
+    for secret in secrets:
+        token = signing_secret(secret.metadata.name, secret.data, now)
+        if token is not None:
+            wanted[f"{PREFIX}{token[0]}"] = detached_hs256(text, *token)
+    return wanted
+
 
 KEY = f"{PUBLIC}/{NAME}"
-
-
-def build(context: ControllerContext) -> "BootstrapSigner":
-    """The factory of the descriptor."""
-    return BootstrapSigner(context)
 
 
 class BootstrapSigner(ManagedController):
@@ -57,3 +75,6 @@ class BootstrapSigner(ManagedController):
             # A newer one is about to be shown, as a rule. Nobody else comes by for who waits for nothing.
             raise RetryLater(str(error)) from error
         return None
+
+
+build = BootstrapSigner

@@ -8,8 +8,7 @@ pauses: rights may come later. What somebody has decided is left alone.
 Not guaranteed: anything about other signers. Certificates for the servers of kubelets are for people to approve, or for
 programs that know the addresses of nodes.
 
-Files: ``decide`` which right is asked for, ``controller`` the wiring. docs/controllers/
-certificatesigningrequest_approving.md has where it differs from upstream.
+docs/controllers/certificatesigningrequest_approving.md has where it differs from upstream.
 """
 
 from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS

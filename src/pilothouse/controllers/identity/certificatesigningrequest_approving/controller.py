@@ -30,11 +30,6 @@ class _Review(View, frozen=True):
 _REVIEWS = Kind("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False, _Review)
 
 
-def build(context: ControllerContext) -> "RequestApprover":
-    """The factory of the descriptor."""
-    return RequestApprover(context)
-
-
 class RequestApprover(ManagedController):
     """See the package for the promises. Keys are names of requests."""
 
@@ -83,3 +78,6 @@ class RequestApprover(ManagedController):
             # The cache is behind: it will show what somebody else has said, or that the request is gone.
             raise RetryLater(str(error)) from error
         self.log.info("Approved a certificate request", v=2, csr=key, right=right.subresource)
+
+
+build = RequestApprover

@@ -8,8 +8,7 @@ nobody has decided on it for a day, if it was approved a day ago and not served,
 Not guaranteed: that a request goes the moment its time is over. Certificates that were issued stay good: nothing is
 revoked by this.
 
-Files: ``decide`` which go, ``controller`` the hour. docs/controllers/certificatesigningrequest_cleaner.md has where it
-differs from upstream.
+docs/controllers/certificatesigningrequest_cleaner.md has where it differs from upstream.
 """
 
 from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS

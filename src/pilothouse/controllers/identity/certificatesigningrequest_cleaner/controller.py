@@ -1,17 +1,57 @@
-"""Looks at every request once an hour, and deletes those whose time is over (``decide``)."""
+"""Checks every request once an hour. Upstream: v1.36 ``pkg/controller/certificates/cleaner/cleaner.go``."""
+
+import datetime
 
 from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS, CertificateSigningRequest
 from pilothouse.controllers.identity.certificatesigningrequest_cleaner import DESCRIPTOR
-from pilothouse.controllers.identity.certificatesigningrequest_cleaner.decide import why_over
 from pilothouse.controllers.shared.sweep import Sweep
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.runtime import ControllerContext
 
+with lazy_imports():
+    from cryptography import x509
+
+
+DONE_FOR = datetime.timedelta(hours=1)
+"""How long requests that were served, denied or have failed are kept."""
+OPEN_FOR = datetime.timedelta(hours=24)
+"""How long approvers and signers have."""
+
+
+def why_over(request: CertificateSigningRequest, now: datetime.datetime) -> str | None:
+    """Why the request is to go; ``None`` if it stays. What bears no time is never too old."""
+    issued = bool(request.status.certificate)
+    for condition in request.status.conditions:
+        age = _age(condition.last_update_time, now)
+        match condition.type:
+            case "Approved" if issued and age > DONE_FOR:
+                return "it was approved and served more than an hour ago"
+            case "Approved" if not issued and age > OPEN_FOR:
+                return "it was approved more than a day ago and nobody has served it"
+            case "Approved" if issued and has_ended(request.status.certificate, now):
+                return "its certificate has ended"
+            case "Denied" if age > DONE_FOR:
+                return "it was denied more than an hour ago"
+            case "Failed" if age > DONE_FOR:
+                return "it failed more than an hour ago"
+    if not request.status.conditions and _age(request.metadata.creation_timestamp, now) > OPEN_FOR:
+        return "nobody has decided about it for more than a day"
+    return None
+
+
+def _age(at: datetime.datetime | None, now: datetime.datetime) -> datetime.timedelta:
+    return datetime.timedelta() if at is None else now - at
+
+
+def has_ended(pem: bytes, now: datetime.datetime) -> bool:
+    """Whether the first certificate is past its end. What can't be read has not ended."""
+    try:
+        return now > x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    except ValueError:
+        return False
+
+
 PERIOD_SECONDS = 3600.0
-
-
-def build(context: ControllerContext) -> "RequestCleaner":
-    """The factory of the descriptor."""
-    return RequestCleaner(context)
 
 
 class RequestCleaner(Sweep[CertificateSigningRequest]):
@@ -33,3 +73,6 @@ class RequestCleaner(Sweep[CertificateSigningRequest]):
         if why is not None:
             self.log.info("Cleaning a certificate request", csr=found.metadata.name, reason=why)
         return why is not None
+
+
+build = RequestCleaner

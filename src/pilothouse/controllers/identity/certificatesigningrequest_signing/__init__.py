@@ -11,8 +11,7 @@ request is another one by now. Files with authorities and keys are read again wh
 Not guaranteed: that a key of an authority is worth anything more than the access to its file. Keys are in no log, event
 or metric.
 
-Files: ``decide`` who is served and for how long, ``issuing`` the certificate, ``authorities`` the files,
-``controller`` the wiring. docs/controllers/certificatesigningrequest_signing.md has where it differs from upstream.
+docs/controllers/certificatesigningrequest_signing.md has where it differs from upstream.
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS
-from pilothouse.machinery.flags import DURATION, STRING, Flag
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import DURATION, STRING
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec
 from pilothouse.runtime.watches import Watch
 
@@ -84,7 +84,7 @@ class SigningOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _file(field: str, name: str, text: str) -> FlagSpec:
-    return FlagSpec(field=field, flag=Flag(name, STRING, "", text))
+    return flag_spec(field, name, STRING, "", text)
 
 
 _ALL = "If specified, no more specific --cluster-signing-* flag may be specified."
@@ -101,14 +101,12 @@ DESCRIPTOR = Descriptor(
             "cluster-signing-cert-file",
             f"Filename containing a PEM-encoded X509 CA certificate used to issue cluster-scoped certificates. {_ALL}",
         ),
-        FlagSpec(
-            field="duration",
-            flag=Flag(
-                "cluster-signing-duration",
-                DURATION,
-                YEAR,
-                "The max length of duration signed certificates will be given.",
-            ),
+        flag_spec(
+            "duration",
+            "cluster-signing-duration",
+            DURATION,
+            YEAR,
+            "The max length of duration signed certificates will be given.",
         ),
         _file(
             "key_file",

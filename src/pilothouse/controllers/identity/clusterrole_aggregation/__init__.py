@@ -9,8 +9,7 @@ level follows the one below.
 Not guaranteed: an instant at which all levels agree. Two roles that pick each other keep what either once had, as
 upstream: a rule that both have is there because the other has it.
 
-Files: ``decide`` what the rules are, ``controller`` the wiring. docs/controllers/clusterrole_aggregation.md has where
-it differs from upstream.
+docs/controllers/clusterrole_aggregation.md has where it differs from upstream.
 """
 
 from pilothouse.api.rbac import CLUSTER_ROLES

@@ -16,11 +16,6 @@ FIELD_MANAGER = "clusterrole-aggregation-controller"
 AGGREGATED = "aggregated"
 
 
-def build(context: ControllerContext) -> "ClusterRoleAggregation":
-    """The factory of the descriptor."""
-    return ClusterRoleAggregation(context)
-
-
 def _is_aggregated(role: ClusterRole) -> tuple[str, ...]:
     return () if role.aggregation_rule is None else ("",)
 
@@ -69,3 +64,6 @@ class ClusterRoleAggregation(ManagedController):
             assert raw is not None, "the informer keeps roles as they came"
             await self._client.update(CLUSTER_ROLES, key, replace_fields(raw, {"rules": msgspec.json.encode(rules)}))
         return None
+
+
+build = ClusterRoleAggregation

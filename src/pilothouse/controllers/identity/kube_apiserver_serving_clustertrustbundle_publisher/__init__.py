@@ -7,8 +7,7 @@ the kind.
 
 Not guaranteed: that a change of the file of ``--root-ca-file`` is noticed before a restart.
 
-Files: ``decide`` what there should be, ``controller`` the wiring. docs/controllers/
-kube_apiserver_serving_clustertrustbundle_publisher.md has where it differs from upstream.
+docs/controllers/kube_apiserver_serving_clustertrustbundle_publisher.md has where it differs from upstream.
 """
 
 import msgspec

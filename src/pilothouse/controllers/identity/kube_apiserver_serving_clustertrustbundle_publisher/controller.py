@@ -1,22 +1,44 @@
-"""Looks at all bundles of the signer whenever one of them is touched."""
+"""Syncs all bundles of the signer on every event of one of them. Upstream: v1.36
+``pkg/controller/certificates/clustertrustbundlepublisher/publisher.go``."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from pilothouse.api.certificates import CLUSTER_TRUST_BUNDLES
+from pilothouse.api.certificates import CLUSTER_TRUST_BUNDLES, KUBE_APISERVER_SERVING_SIGNER, ClusterTrustBundle
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import (
     DESCRIPTOR,
     TrustBundleOptions,
 )
-from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher.decide import (
-    name_of,
-    new_bundle,
-    others,
-)
 from pilothouse.controllers.shared.root_authority import read_authority
 from pilothouse.controllers.shared.sync_codes import SyncCodes
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue
+
+
+def name_of(bundle: str) -> str:
+    """The object's name: the signer's, and the beginning of the content's hash, so that another content is another
+    object and pods see either the one or the other."""
+    return f"{KUBE_APISERVER_SERVING_SIGNER.replace('/', ':')}:{hashlib.sha256(bundle.encode()).digest()[:12].hex()}"
+
+
+def new_bundle(bundle: str) -> dict[str, Any]:
+    """The object as it is sent when there is none."""
+    return {
+        "apiVersion": CLUSTER_TRUST_BUNDLES.api_version,
+        "kind": CLUSTER_TRUST_BUNDLES.kind,
+        "metadata": {"name": name_of(bundle)},
+        "spec": {"signerName": KUBE_APISERVER_SERVING_SIGNER, "trustBundle": bundle},
+    }
+
+
+def others(found: Sequence[ClusterTrustBundle], bundle: str) -> list[str]:
+    """Names of the signer's objects that say something else, or the same under another name."""
+    return [each.metadata.name for each in found if each.metadata.name != name_of(bundle)]
+
 
 ALL = "all"
 

@@ -8,16 +8,16 @@ API server has taken down for a period who uses what. Secrets that people made a
 
 Not guaranteed: the hour. It runs when the controller starts, and every 24 hours after that.
 
-Files: ``decide`` what becomes of a Secret, ``controller`` the wiring. docs/controllers/
-legacy_serviceaccount_token_cleaner.md has where it differs from upstream.
+docs/controllers/legacy_serviceaccount_token_cleaner.md has where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import PODS, SECRETS, SERVICE_ACCOUNTS
+from pilothouse.controllers.shared.flags import flag_spec
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import DURATION, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.machinery.flags import DURATION
+from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.watches import Watch
 from pilothouse.semantics.pod_secrets import SecretsOfPod
 from pilothouse.semantics.service_accounts import SECRET_TYPE
@@ -49,14 +49,12 @@ DESCRIPTOR = Descriptor(
     client_name="legacy-service-account-token-cleaner",
     options=LegacyTokenCleanerOptions,
     flags=(
-        FlagSpec(
-            field="period",
-            flag=Flag(
-                "legacy-service-account-token-clean-up-period",
-                DURATION,
-                YEAR,
-                "The period of time since the last usage of an legacy service account token before it can be deleted.",
-            ),
+        flag_spec(
+            "period",
+            "legacy-service-account-token-clean-up-period",
+            DURATION,
+            YEAR,
+            "The period of time since the last usage of an legacy service account token before it can be deleted.",
         ),
     ),
     watches=(

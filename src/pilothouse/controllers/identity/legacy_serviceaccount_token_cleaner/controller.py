@@ -31,11 +31,6 @@ SECONDS = 24 * 3600.0
 SYSTEM, SINCE = "kube-system", "since"
 
 
-def build(context: ControllerContext) -> "LegacyTokenCleaner":
-    """The factory of the descriptor."""
-    return LegacyTokenCleaner(context)
-
-
 class LegacyTokenCleaner(ManagedController):
     """See the package for the promises."""
 
@@ -119,3 +114,6 @@ class LegacyTokenCleaner(ManagedController):
             await self._client.delete(SECRETS, meta.name, meta.namespace, resource_version=meta.resource_version)
         except (NotFound, Conflict):
             return  # it is gone, or somebody has just changed it
+
+
+build = LegacyTokenCleaner

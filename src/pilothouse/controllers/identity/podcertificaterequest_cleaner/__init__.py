@@ -5,8 +5,7 @@ status. Only behind the gate ``PodCertificateRequest``, which is off in v1.36, a
 
 Not guaranteed: anything about the certificates. They are the signer's and the kubelet's.
 
-Files: ``decide`` which go, ``controller`` the wiring. docs/controllers/podcertificaterequest_cleaner.md has where it
-differs from upstream.
+docs/controllers/podcertificaterequest_cleaner.md has where it differs from upstream.
 """
 
 from pilothouse.api.certificates import POD_CERTIFICATE_REQUESTS

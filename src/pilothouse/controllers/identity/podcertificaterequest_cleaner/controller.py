@@ -1,18 +1,23 @@
-"""Looks at every request of a pod each five minutes, and deletes those whose time is over (``decide``)."""
+"""Checks every PodCertificateRequest each five minutes. Upstream: v1.36
+``pkg/controller/certificates/cleaner/pcrcleaner.go``."""
+
+import datetime
 
 from pilothouse.api.certificates import POD_CERTIFICATE_REQUESTS
-from pilothouse.api.meta import Object
+from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.controllers.identity.podcertificaterequest_cleaner import DESCRIPTOR
-from pilothouse.controllers.identity.podcertificaterequest_cleaner.decide import is_over
 from pilothouse.controllers.shared.sweep import Sweep
 from pilothouse.runtime import ControllerContext
 
+KEPT_FOR = datetime.timedelta(minutes=15)
+
+
+def is_over(meta: ObjectMeta, now: datetime.datetime) -> bool:
+    """Whether the request has been there for so long that the kubelet has given it up, too."""
+    return meta.creation_timestamp is not None and now - meta.creation_timestamp >= KEPT_FOR
+
+
 PERIOD_SECONDS = 300.0
-
-
-def build(context: ControllerContext) -> "PodRequestCleaner":
-    """The factory of the descriptor."""
-    return PodRequestCleaner(context)
 
 
 class PodRequestCleaner(Sweep[Object]):
@@ -31,3 +36,6 @@ class PodRequestCleaner(Sweep[Object]):
     def is_over(self, found: Object) -> bool:
         """Whether it has served."""
         return is_over(found.metadata, self.env.now())
+
+
+build = PodRequestCleaner

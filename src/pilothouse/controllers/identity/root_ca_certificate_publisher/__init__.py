@@ -9,8 +9,7 @@ right when the namespace is added or changes, and when the ConfigMap is changed 
 Not guaranteed: that the bundle is good for anything but the API server's internal addresses, and that a change of the
 file of ``--root-ca-file`` is noticed before a restart.
 
-Files: ``decide`` what is missing and what is sent, ``controller`` the wiring. docs/controllers/
-root_ca_certificate_publisher.md has where it differs from upstream.
+docs/controllers/root_ca_certificate_publisher.md has where it differs from upstream.
 """
 
 import msgspec
@@ -34,13 +33,7 @@ DESCRIPTOR = Descriptor(
     aliases=("root-ca-cert-publisher",),
     client_name="root-ca-cert-publisher",
     options=RootCaOptions,
-    flags=(
-        FlagSpec(
-            field="root_ca_file",
-            group="serviceaccount-controller",
-            flag=ROOT_CA_FLAG,
-        ),
-    ),
+    flags=(FlagSpec(field="root_ca_file", group="serviceaccount-controller", flag=ROOT_CA_FLAG),),
     watches=(
         Watch(kind=CONFIG_MAPS, field_selector=f"metadata.name={ROOT_CA_CONFIG_MAP}", keep_raw=True),
         # As upstream not awaited: the event of each namespace enqueues its key.

@@ -5,8 +5,7 @@ is deleted. What others write to the account is left alone.
 
 Not guaranteed: that the account is there as soon as the namespace is. Admission of pods waits for it a little.
 
-Files: ``decide`` whether it is missing, ``controller`` the wiring. docs/controllers/serviceaccount.md has where it
-differs from upstream.
+docs/controllers/serviceaccount.md has where it differs from upstream.
 """
 
 from pilothouse.api.core import NAMESPACES, SERVICE_ACCOUNTS

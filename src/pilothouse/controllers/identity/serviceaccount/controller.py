@@ -1,15 +1,24 @@
-"""Looks at a namespace when it comes or changes, and when one of its accounts goes."""
+"""Syncs a namespace when it is added or changes, and when one of its accounts is deleted. Upstream: v1.36
+``pkg/controller/serviceaccount/serviceaccounts_controller.go``."""
 
-from pilothouse.api.core import NAMESPACES, SERVICE_ACCOUNTS
+from typing import Any
+
+from pilothouse.api.core import NAMESPACES, SERVICE_ACCOUNTS, Namespace, ServiceAccount
 from pilothouse.client.errors import AlreadyExists, ApiError, has_cause
 from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR
-from pilothouse.controllers.identity.serviceaccount.decide import DEFAULT, lacks_account, new_account
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue
 
+DEFAULT = "default"
 
-def build(context: ControllerContext) -> "ServiceAccountController":
-    """The factory of the descriptor."""
-    return ServiceAccountController(context)
+
+def lacks_account(namespace: Namespace | None, account: ServiceAccount | None) -> bool:
+    """Whether the account is to be made. A namespace that goes, or is not known yet, gets nothing."""
+    return namespace is not None and namespace.status.phase == "Active" and account is None
+
+
+def new_account(namespace: str) -> dict[str, Any]:
+    """The account as it is sent: a name, and no opinion about anything."""
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": DEFAULT, "namespace": namespace}}
 
 
 class ServiceAccountController(ManagedController):
@@ -40,3 +49,6 @@ class ServiceAccountController(ManagedController):
             if not has_cause(error, "NamespaceTerminating"):
                 raise
         return None
+
+
+build = ServiceAccountController

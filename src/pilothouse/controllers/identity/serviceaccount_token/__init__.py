@@ -15,7 +15,6 @@ Not guaranteed: that the token is good when the Secret is there. It works once i
 Built before all other controllers, with the manager's own identity, and only if there is a key to sign with. Tokens and
 keys are in no log line, event or metric.
 
-Files: ``decide`` what is missing and what is written, ``controller`` the wiring.
 docs/controllers/serviceaccount_token.md has where it differs from upstream.
 """
 
@@ -24,8 +23,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pilothouse.api.core import SECRETS, SERVICE_ACCOUNTS
+from pilothouse.controllers.shared.flags import flag_spec
 from pilothouse.controllers.shared.root_authority import ROOT_CA_FLAG
-from pilothouse.machinery.flags import INT32, STRING, Flag
+from pilothouse.machinery.flags import INT32, STRING
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec
 from pilothouse.runtime.watches import Watch
 from pilothouse.semantics.service_accounts import SECRET_TYPE
@@ -61,27 +61,23 @@ DESCRIPTOR = Descriptor(
     options=TokenOptions,
     switch="has_key",
     flags=(
-        FlagSpec(
-            field="private_key_file",
+        flag_spec(
+            "private_key_file",
+            "service-account-private-key-file",
+            STRING,
+            "",
+            "Enables legacy secret-based tokens when set. Filename containing a PEM-encoded private RSA or ECDSA "
+            "key used to sign service account tokens.",
             group=GROUP,
-            flag=Flag(
-                "service-account-private-key-file",
-                STRING,
-                "",
-                "Enables legacy secret-based tokens when set. Filename containing a PEM-encoded private RSA or ECDSA "
-                "key used to sign service account tokens.",
-            ),
         ),
-        FlagSpec(
-            field="workers",
+        flag_spec(
+            "workers",
+            "concurrent-serviceaccount-token-syncs",
+            INT32,
+            5,
+            "The number of service account token objects that are allowed to sync concurrently. Larger number = "
+            "more responsive token generation, but more CPU (and network) load",
             group=GROUP,
-            flag=Flag(
-                "concurrent-serviceaccount-token-syncs",
-                INT32,
-                5,
-                "The number of service account token objects that are allowed to sync concurrently. Larger number = "
-                "more responsive token generation, but more CPU (and network) load",
-            ),
         ),
         FlagSpec(field="root_ca_file", group=GROUP, flag=ROOT_CA_FLAG),
     ),

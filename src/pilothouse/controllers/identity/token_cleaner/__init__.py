@@ -5,8 +5,8 @@ is never touched, nor is a Secret of the same name that was made meanwhile.
 
 Not guaranteed: the second. And nothing is deleted while no manager leads.
 
-Off unless ``--controllers`` names it, as upstream. Files: ``controller`` the wiring; what an expiration says is in
-``semantics.bootstrap_tokens``. docs/controllers/token_cleaner.md has where it differs from upstream.
+Off unless ``--controllers`` names it, as upstream. docs/controllers/token_cleaner.md has where it differs from
+upstream.
 """
 
 from pilothouse.api.core import SECRETS

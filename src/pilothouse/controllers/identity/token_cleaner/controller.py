@@ -8,11 +8,6 @@ from pilothouse.runtime import ControllerContext, ManagedController, Requeue, Re
 from pilothouse.semantics.bootstrap_tokens import EXPIRATION, NAMESPACE, seconds_left, text_of
 
 
-def build(context: ControllerContext) -> "TokenCleaner":
-    """The factory of the descriptor."""
-    return TokenCleaner(context)
-
-
 class TokenCleaner(ManagedController):
     """See the package for the promises. Keys are those of Secrets."""
 
@@ -48,3 +43,6 @@ class TokenCleaner(ManagedController):
             # Another one has its name, and is about to be shown; or the server would not say what it was about.
             raise RetryLater(str(error)) from error
         return None
+
+
+build = TokenCleaner

@@ -7,15 +7,15 @@ was overwritten. An Endpoints without a service goes when this program starts, a
 
 Not guaranteed: that anybody should still read it; EndpointSlices are what proxies look at, and know both families.
 
-Files: ``decide`` what should be written, ``controller`` the wiring. docs/controllers/endpoints.md has what enqueues it
-and where it differs from upstream.
+docs/controllers/endpoints.md has what enqueues it and where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import ENDPOINTS, PODS, SERVICES
-from pilothouse.machinery.flags import DURATION, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import DURATION, INT32
+from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.watches import Watch
 
 
@@ -33,27 +33,23 @@ DESCRIPTOR = Descriptor(
     client_name="endpoint-controller",
     options=EndpointsOptions,
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-endpoint-syncs",
-                INT32,
-                5,
-                "The number of endpoint syncing operations that will be done concurrently. Larger number = faster "
-                "endpoint updating, but more CPU (and network) load.",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-endpoint-syncs",
+            INT32,
+            5,
+            "The number of endpoint syncing operations that will be done concurrently. Larger number = faster "
+            "endpoint updating, but more CPU (and network) load.",
         ),
-        FlagSpec(
-            field="batch_seconds",
-            flag=Flag(
-                "endpoint-updates-batch-period",
-                DURATION,
-                0.0,
-                "The length of endpoint updates batching period. Processing of pod changes will be delayed by this "
-                "duration to join them with potential upcoming updates and reduce the overall number of endpoints "
-                "updates. Larger number = higher endpoint programming latency, but lower number of endpoints revision "
-                "generated",
-            ),
+        flag_spec(
+            "batch_seconds",
+            "endpoint-updates-batch-period",
+            DURATION,
+            0.0,
+            "The length of endpoint updates batching period. Processing of pod changes will be delayed by this "
+            "duration to join them with potential upcoming updates and reduce the overall number of endpoints "
+            "updates. Larger number = higher endpoint programming latency, but lower number of endpoints revision "
+            "generated",
         ),
     ),
     watches=(Watch(kind=SERVICES), Watch(kind=PODS), Watch(kind=ENDPOINTS, keep_raw=True)),

@@ -54,11 +54,6 @@ class _NewEndpoints(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     subsets: Subsets = ()
 
 
-def build(context: ControllerContext) -> "EndpointsController":
-    """The factory of the descriptor."""
-    return EndpointsController(context)
-
-
 class EndpointsController(ManagedController):
     """See the package for the promises."""
 
@@ -168,3 +163,6 @@ class EndpointsController(ManagedController):
 
     def _say(self, about: ObjectMeta, reason: str, message: str) -> None:
         self._recorder.event(object_reference(ENDPOINTS, about), "Warning", reason, message)
+
+
+build = EndpointsController

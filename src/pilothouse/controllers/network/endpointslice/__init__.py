@@ -17,9 +17,10 @@ import msgspec
 
 from pilothouse.api.core import NODES, PODS, SERVICES
 from pilothouse.api.discovery import ENDPOINT_SLICES
+from pilothouse.controllers.shared.flags import flag_spec
 from pilothouse.controllers.shared.slices import is_managed
-from pilothouse.machinery.flags import DURATION, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.machinery.flags import DURATION, INT32
+from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.watches import Watch
 
 
@@ -39,37 +40,31 @@ DESCRIPTOR = Descriptor(
     client_name="endpointslice-controller",
     options=EndpointSliceOptions,
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-service-endpoint-syncs",
-                INT32,
-                5,
-                "The number of service endpoint syncing operations that will be done concurrently. Larger number = "
-                "faster endpoint slice updating, but more CPU (and network) load.",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-service-endpoint-syncs",
+            INT32,
+            5,
+            "The number of service endpoint syncing operations that will be done concurrently. Larger number = "
+            "faster endpoint slice updating, but more CPU (and network) load.",
         ),
-        FlagSpec(
-            field="batch_seconds",
-            flag=Flag(
-                "endpointslice-updates-batch-period",
-                DURATION,
-                0.0,
-                "The length of endpoint slice updates batching period. Processing of pod changes will be delayed by "
-                "this duration to join them with potential upcoming updates and reduce the overall number of "
-                "endpoints updates. Larger number = higher endpoint programming latency, but lower number of "
-                "endpoints revision generated",
-            ),
+        flag_spec(
+            "batch_seconds",
+            "endpointslice-updates-batch-period",
+            DURATION,
+            0.0,
+            "The length of endpoint slice updates batching period. Processing of pod changes will be delayed by "
+            "this duration to join them with potential upcoming updates and reduce the overall number of "
+            "endpoints updates. Larger number = higher endpoint programming latency, but lower number of "
+            "endpoints revision generated",
         ),
-        FlagSpec(
-            field="max_endpoints",
-            flag=Flag(
-                "max-endpoints-per-slice",
-                INT32,
-                100,
-                "The maximum number of endpoints that will be added to an EndpointSlice. More endpoints per slice "
-                "will result in less endpoint slices, but larger resources.",
-            ),
+        flag_spec(
+            "max_endpoints",
+            "max-endpoints-per-slice",
+            INT32,
+            100,
+            "The maximum number of endpoints that will be added to an EndpointSlice. More endpoints per slice "
+            "will result in less endpoint slices, but larger resources.",
         ),
     ),
     watches=(

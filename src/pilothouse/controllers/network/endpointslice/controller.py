@@ -53,11 +53,6 @@ class SyncFailed(Exception):
     """Something of a service's slices could not be put right. The service comes back with backoff."""
 
 
-def build(context: ControllerContext) -> "EndpointSliceController":
-    """The factory of the descriptor."""
-    return EndpointSliceController(context)
-
-
 class EndpointSliceController(ManagedController):
     """See the package for the promises."""
 
@@ -267,3 +262,6 @@ def _updates(plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str) ->
     for each in plan.replacements:
         changed = triggered(each, trigger_time)
         yield changed, new_body(changed)
+
+
+build = EndpointSliceController

@@ -10,7 +10,6 @@ own writes.
 Not guaranteed: that nobody else has slices of the same service. Who writes Endpoints and slices says so with the label
 ``endpointslice.kubernetes.io/skip-mirror``.
 
-Files: ``decide`` what slices there should be and how to get there, ``measures`` the metrics, ``controller`` the wiring.
 docs/controllers/endpointslice_mirroring.md lists its triggers and its differences from upstream.
 """
 
@@ -18,9 +17,10 @@ import msgspec
 
 from pilothouse.api.core import ENDPOINTS, SERVICES
 from pilothouse.api.discovery import ENDPOINT_SLICES, LABEL_SKIP_MIRROR
+from pilothouse.controllers.shared.flags import flag_spec
 from pilothouse.controllers.shared.slices import is_managed
-from pilothouse.machinery.flags import DURATION, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.machinery.flags import DURATION, INT32
+from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.watches import Watch
 
 
@@ -40,39 +40,33 @@ DESCRIPTOR = Descriptor(
     client_name="endpointslicemirroring-controller",
     options=MirroringOptions,
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "mirroring-concurrent-service-endpoint-syncs",
-                INT32,
-                5,
-                "The number of service endpoint syncing operations that will be done concurrently by the "
-                "endpointslice-mirroring-controller. Larger number = faster endpoint slice updating, but more CPU "
-                "(and network) load.",
-            ),
+        flag_spec(
+            "workers",
+            "mirroring-concurrent-service-endpoint-syncs",
+            INT32,
+            5,
+            "The number of service endpoint syncing operations that will be done concurrently by the "
+            "endpointslice-mirroring-controller. Larger number = faster endpoint slice updating, but more CPU "
+            "(and network) load.",
         ),
-        FlagSpec(
-            field="batch_seconds",
-            flag=Flag(
-                "mirroring-endpointslice-updates-batch-period",
-                DURATION,
-                0.0,
-                "The length of EndpointSlice updates batching period for endpointslice-mirroring-controller. "
-                "Processing of EndpointSlice changes will be delayed by this duration to join them with potential "
-                "upcoming updates and reduce the overall number of EndpointSlice updates. Larger number = higher "
-                "endpoint programming latency, but lower number of endpoints revision generated",
-            ),
+        flag_spec(
+            "batch_seconds",
+            "mirroring-endpointslice-updates-batch-period",
+            DURATION,
+            0.0,
+            "The length of EndpointSlice updates batching period for endpointslice-mirroring-controller. "
+            "Processing of EndpointSlice changes will be delayed by this duration to join them with potential "
+            "upcoming updates and reduce the overall number of EndpointSlice updates. Larger number = higher "
+            "endpoint programming latency, but lower number of endpoints revision generated",
         ),
-        FlagSpec(
-            field="max_endpoints",
-            flag=Flag(
-                "mirroring-max-endpoints-per-subset",
-                INT32,
-                1000,
-                "The maximum number of endpoints that will be added to an EndpointSlice by the "
-                "endpointslice-mirroring-controller. More endpoints per slice will result in less endpoint slices, "
-                "but larger resources.",
-            ),
+        flag_spec(
+            "max_endpoints",
+            "mirroring-max-endpoints-per-subset",
+            INT32,
+            1000,
+            "The maximum number of endpoints that will be added to an EndpointSlice by the "
+            "endpointslice-mirroring-controller. More endpoints per slice will result in less endpoint slices, "
+            "but larger resources.",
         ),
     ),
     watches=(

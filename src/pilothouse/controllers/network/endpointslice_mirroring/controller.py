@@ -32,11 +32,6 @@ from pilothouse.runtime import (
 )
 
 
-def build(context: ControllerContext) -> "EndpointSliceMirroringController":
-    """The factory of the descriptor."""
-    return EndpointSliceMirroringController(context)
-
-
 class EndpointSliceMirroringController(ManagedController):
     """See the package for the promises. A key is that of the Endpoints and of their service."""
 
@@ -136,3 +131,6 @@ class EndpointSliceMirroringController(ManagedController):
                 failure = failure or error
         if failure is not None:
             raise failure
+
+
+build = EndpointSliceMirroringController

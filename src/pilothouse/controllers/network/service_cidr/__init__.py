@@ -7,8 +7,7 @@ that is over it goes, but not before ten seconds after the deletion, so that eve
 
 Not guaranteed: what API servers do with ranges; they give the addresses, and keep an IPAddress of each.
 
-Files: ``decide`` who covers whom, ``controller`` the wiring. docs/controllers/service_cidr.md has what enqueues it and
-where it differs from upstream.
+docs/controllers/service_cidr.md has what enqueues it and where it differs from upstream.
 """
 
 from pilothouse.api.networking import IP_ADDRESSES, SERVICE_CIDRS

@@ -46,11 +46,6 @@ _META = SERVICE_CIDRS.read_as(Object)
 _PROTECT = strategic_merge_patch({"metadata": {"finalizers": [FINALIZER]}})
 
 
-def build(context: ControllerContext) -> "ServiceCIDRController":
-    """The factory of the descriptor."""
-    return ServiceCIDRController(context)
-
-
 class ServiceCIDRController(ManagedController):
     """See the package for the promises."""
 
@@ -201,3 +196,6 @@ def _release(cidr: ServiceCIDR) -> Patch:
         "$deleteFromPrimitiveList/finalizers": [FINALIZER],
     }
     return strategic_merge_patch({"metadata": meta})
+
+
+build = ServiceCIDRController

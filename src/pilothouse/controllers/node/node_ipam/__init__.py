@@ -9,16 +9,16 @@ its block as soon as one is free.
 Not guaranteed: to keep nodes apart whose ranges somebody else has written. And a write of a former leader that the
 server carries out only after the new leader has read the nodes is not known to that one.
 
-Files: ``settings`` what the flags come to, ``cidr_set`` which blocks are used, ``range_allocator`` by whom,
-``measures`` the metrics, ``controller`` the wiring. docs/controllers/node_ipam.md has where it differs from upstream.
+docs/controllers/node_ipam.md has where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import NODES
+from pilothouse.controllers.shared.flags import flag_spec
 from pilothouse.controllers.shared.node_flags import ALLOCATE_NODE_CIDRS, CLUSTER_CIDR
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import INT32, STRING, Flag
+from pilothouse.machinery.flags import INT32, STRING
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec
 from pilothouse.runtime.watches import Watch
 
@@ -50,57 +50,44 @@ DESCRIPTOR = Descriptor(
     options=NodeIpamOptions,
     switch="allocate",
     flags=(
-        FlagSpec(
-            field="allocate",
+        FlagSpec(field="allocate", group="generic", flag=ALLOCATE_NODE_CIDRS),
+        flag_spec(
+            "allocator_type",
+            "cidr-allocator-type",
+            STRING,
+            "RangeAllocator",
+            "Type of CIDR allocator to use",
             group="generic",
-            flag=ALLOCATE_NODE_CIDRS,
         ),
-        FlagSpec(
-            field="allocator_type",
-            group="generic",
-            flag=Flag("cidr-allocator-type", STRING, "RangeAllocator", "Type of CIDR allocator to use"),
+        FlagSpec(field="cluster_cidr", group="generic", flag=CLUSTER_CIDR),
+        flag_spec(
+            "service_ranges",
+            "service-cluster-ip-range",
+            STRING,
+            "",
+            "CIDR Range for Services in cluster. Only used when --allocate-node-cidrs=true; if false, this option "
+            "will be ignored.",
         ),
-        FlagSpec(
-            field="cluster_cidr",
-            group="generic",
-            flag=CLUSTER_CIDR,
+        flag_spec(
+            "mask_size",
+            "node-cidr-mask-size",
+            INT32,
+            0,
+            "Mask size for node cidr in cluster. Default is 24 for IPv4 and 64 for IPv6.",
         ),
-        FlagSpec(
-            field="service_ranges",
-            flag=Flag(
-                "service-cluster-ip-range",
-                STRING,
-                "",
-                "CIDR Range for Services in cluster. Only used when --allocate-node-cidrs=true; if false, this option "
-                "will be ignored.",
-            ),
+        flag_spec(
+            "mask_size_ipv4",
+            "node-cidr-mask-size-ipv4",
+            INT32,
+            0,
+            "Mask size for IPv4 node cidr in dual-stack cluster. Default is 24.",
         ),
-        FlagSpec(
-            field="mask_size",
-            flag=Flag(
-                "node-cidr-mask-size",
-                INT32,
-                0,
-                "Mask size for node cidr in cluster. Default is 24 for IPv4 and 64 for IPv6.",
-            ),
-        ),
-        FlagSpec(
-            field="mask_size_ipv4",
-            flag=Flag(
-                "node-cidr-mask-size-ipv4",
-                INT32,
-                0,
-                "Mask size for IPv4 node cidr in dual-stack cluster. Default is 24.",
-            ),
-        ),
-        FlagSpec(
-            field="mask_size_ipv6",
-            flag=Flag(
-                "node-cidr-mask-size-ipv6",
-                INT32,
-                0,
-                "Mask size for IPv6 node cidr in dual-stack cluster. Default is 64.",
-            ),
+        flag_spec(
+            "mask_size_ipv6",
+            "node-cidr-mask-size-ipv6",
+            INT32,
+            0,
+            "Mask size for IPv6 node cidr in dual-stack cluster. Default is 64.",
         ),
     ),
     watches=(Watch(kind=NODES),),

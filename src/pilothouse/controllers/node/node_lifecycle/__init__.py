@@ -20,8 +20,9 @@ import msgspec
 
 from pilothouse.api.coordination import LEASES
 from pilothouse.api.core import NODES, PODS
+from pilothouse.controllers.shared.flags import flag_spec
 from pilothouse.controllers.shared.node_flags import NODE_MONITOR_PERIOD
-from pilothouse.machinery.flags import DURATION, FLOAT, INT32, Flag
+from pilothouse.machinery.flags import DURATION, FLOAT, INT32
 from pilothouse.runtime.descriptor import Descriptor, FlagSpec
 from pilothouse.runtime.watches import Watch
 
@@ -46,76 +47,59 @@ DESCRIPTOR = Descriptor(
     client_name="node-controller",
     options=NodeLifecycleOptions,
     flags=(
-        FlagSpec(
-            field="monitor_period",
-            group="generic",
-            flag=NODE_MONITOR_PERIOD,
+        FlagSpec(field="monitor_period", group="generic", flag=NODE_MONITOR_PERIOD),
+        flag_spec(
+            "monitor_grace_period",
+            "node-monitor-grace-period",
+            DURATION,
+            50.0,
+            "Amount of time which we allow running Node to be unresponsive before marking it unhealthy. Must be N "
+            "times more than kubelet's nodeStatusUpdateFrequency, where N means number of retries allowed for "
+            "kubelet to post node status. This value should also be greater than the sum of "
+            "HTTP2_PING_TIMEOUT_SECONDS and HTTP2_READ_IDLE_TIMEOUT_SECONDS",
         ),
-        FlagSpec(
-            field="monitor_grace_period",
-            flag=Flag(
-                "node-monitor-grace-period",
-                DURATION,
-                50.0,
-                "Amount of time which we allow running Node to be unresponsive before marking it unhealthy. Must be N "
-                "times more than kubelet's nodeStatusUpdateFrequency, where N means number of retries allowed for "
-                "kubelet to post node status. This value should also be greater than the sum of "
-                "HTTP2_PING_TIMEOUT_SECONDS and HTTP2_READ_IDLE_TIMEOUT_SECONDS",
-            ),
+        flag_spec(
+            "startup_grace_period",
+            "node-startup-grace-period",
+            DURATION,
+            60.0,
+            "Amount of time which we allow starting Node to be unresponsive before marking it unhealthy.",
         ),
-        FlagSpec(
-            field="startup_grace_period",
-            flag=Flag(
-                "node-startup-grace-period",
-                DURATION,
-                60.0,
-                "Amount of time which we allow starting Node to be unresponsive before marking it unhealthy.",
-            ),
+        flag_spec(
+            "eviction_rate",
+            "node-eviction-rate",
+            FLOAT,
+            0.1,
+            "Number of nodes per second on which pods are deleted in case of node failure when a zone is healthy "
+            "(see --unhealthy-zone-threshold for definition of healthy/unhealthy). Zone refers to entire cluster "
+            "in non-multizone clusters.",
         ),
-        FlagSpec(
-            field="eviction_rate",
-            flag=Flag(
-                "node-eviction-rate",
-                FLOAT,
-                0.1,
-                "Number of nodes per second on which pods are deleted in case of node failure when a zone is healthy "
-                "(see --unhealthy-zone-threshold for definition of healthy/unhealthy). Zone refers to entire cluster "
-                "in non-multizone clusters.",
-            ),
+        flag_spec(
+            "secondary_eviction_rate",
+            "secondary-node-eviction-rate",
+            FLOAT,
+            0.01,
+            "Number of nodes per second on which pods are deleted in case of node failure when a zone is unhealthy "
+            "(see --unhealthy-zone-threshold for definition of healthy/unhealthy). Zone refers to entire cluster "
+            "in non-multizone clusters. This value is implicitly overridden to 0 if the cluster size is smaller "
+            "than --large-cluster-size-threshold.",
         ),
-        FlagSpec(
-            field="secondary_eviction_rate",
-            flag=Flag(
-                "secondary-node-eviction-rate",
-                FLOAT,
-                0.01,
-                "Number of nodes per second on which pods are deleted in case of node failure when a zone is unhealthy "
-                "(see --unhealthy-zone-threshold for definition of healthy/unhealthy). Zone refers to entire cluster "
-                "in non-multizone clusters. This value is implicitly overridden to 0 if the cluster size is smaller "
-                "than --large-cluster-size-threshold.",
-            ),
+        flag_spec(
+            "large_cluster_size_threshold",
+            "large-cluster-size-threshold",
+            INT32,
+            50,
+            "Number of nodes from which node-lifecycle-controller treats the cluster as large for the eviction "
+            "logic purposes. --secondary-node-eviction-rate is implicitly overridden to 0 for clusters this size "
+            "or smaller. Notice: If nodes reside in multiple zones, this threshold will be considered as zone node "
+            "size threshold for each zone to determine node eviction rate independently.",
         ),
-        FlagSpec(
-            field="large_cluster_size_threshold",
-            flag=Flag(
-                "large-cluster-size-threshold",
-                INT32,
-                50,
-                "Number of nodes from which node-lifecycle-controller treats the cluster as large for the eviction "
-                "logic purposes. --secondary-node-eviction-rate is implicitly overridden to 0 for clusters this size "
-                "or smaller. Notice: If nodes reside in multiple zones, this threshold will be considered as zone node "
-                "size threshold for each zone to determine node eviction rate independently.",
-            ),
-        ),
-        FlagSpec(
-            field="unhealthy_zone_threshold",
-            flag=Flag(
-                "unhealthy-zone-threshold",
-                FLOAT,
-                0.55,
-                "Fraction of Nodes in a zone which needs to be not Ready (minimum 3) for zone to be treated as "
-                "unhealthy. ",
-            ),
+        flag_spec(
+            "unhealthy_zone_threshold",
+            "unhealthy-zone-threshold",
+            FLOAT,
+            0.55,
+            "Fraction of Nodes in a zone which needs to be not Ready (minimum 3) for zone to be treated as unhealthy. ",
         ),
     ),
     watches=(

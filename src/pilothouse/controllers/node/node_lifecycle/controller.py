@@ -36,11 +36,6 @@ TAINTING_SECONDS = 0.1
 EVENT_SOURCE = "node-controller"
 
 
-def build(context: ControllerContext) -> "NodeLifecycleController":
-    """The factory of the descriptor."""
-    return NodeLifecycleController(context)
-
-
 class NodeLifecycleController(ManagedController):
     """See the package for the promises."""
 
@@ -168,3 +163,6 @@ class NodeLifecycleController(ManagedController):
         if not await self._pod_writes.mark_not_ready([pod]):
             raise RetryLater(f"pod {key} could not be marked as not ready")
         return None
+
+
+build = NodeLifecycleController

@@ -8,7 +8,6 @@ deletion that fails is tried again until it succeeds or is no longer wanted.
 
 Not guaranteed: to spare anybody. DaemonSet pods and static pods stay because they tolerate, for no other reason.
 
-Files: ``decide`` what a pod's tolerations come to, ``agenda`` which deletions are set, ``controller`` the wiring.
 docs/controllers/taint_eviction.md has where it differs from upstream.
 """
 

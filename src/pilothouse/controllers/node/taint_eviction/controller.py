@@ -49,11 +49,6 @@ _BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 24
 _POD_META = PODS.read_as(Object)
 
 
-def build(context: ControllerContext) -> "TaintEvictionController":
-    """The factory of the descriptor."""
-    return TaintEvictionController(context)
-
-
 class TaintEvictionController:
     """See the package for the promises."""
 
@@ -269,3 +264,6 @@ class TaintEvictionController:
         # Upstream's reference has no uid; kubectl describe finds the event by name.
         about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name)
         self._recorder.event(about, NORMAL, REASON, message)
+
+
+build = TaintEvictionController

@@ -7,7 +7,7 @@ not go back and forth.
 
 Not guaranteed: that all nodes say the same at once. After a step the others follow at their next own change.
 
-Files: ``decide`` the steps, ``controller`` the wiring. docs/controllers/ttl.md has where it differs from upstream.
+docs/controllers/ttl.md has where it differs from upstream.
 """
 
 from pilothouse.api.core import NODES

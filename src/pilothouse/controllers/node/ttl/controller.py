@@ -1,22 +1,60 @@
 """Counts nodes as they come and go, and writes the annotation of a node that changed."""
 
+import re
+from collections.abc import Mapping
+
+import msgspec
+
 from pilothouse.api.core import NODES, Node
 from pilothouse.api.meta import Object
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.node.ttl import DESCRIPTOR
-from pilothouse.controllers.node.ttl.decide import ANNOTATION, STEPS, says, step_after_add, step_after_delete
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue
+
+ANNOTATION = "node.alpha.kubernetes.io/ttl"
+
+_integer = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Clusters of ``smallest`` to ``largest`` nodes may be on this step. None: however many."""
+
+    smallest: int
+    largest: int | None
+    seconds: int
+
+
+STEPS = (
+    Step(0, 100, 0),
+    Step(90, 500, 15),
+    Step(450, 1000, 30),
+    Step(900, 2000, 60),
+    Step(1800, None, 300),
+)
+
+
+def step_after_add(step: int, nodes: int) -> int:
+    """The step of a cluster that has grown to ``nodes``: at most one up."""
+    largest = STEPS[step].largest
+    return step + 1 if largest is not None and nodes > largest else step
+
+
+def step_after_delete(step: int, nodes: int) -> int:
+    """The step of a cluster that has shrunk to ``nodes``: at most one down."""
+    return step - 1 if nodes < STEPS[step].smallest else step
+
+
+def says(annotations: Mapping[str, str], seconds: int) -> bool:
+    """Whether the annotation is there and is this number, in whatever spelling."""
+    text = annotations.get(ANNOTATION)
+    return text is not None and _integer.fullmatch(text) is not None and int(text) == seconds
+
 
 WORKERS = 5
 
 _NODE_META = NODES.read_as(Object)
-
-
-def build(context: ControllerContext) -> "TTLController":
-    """The factory of the descriptor."""
-    return TTLController(context)
 
 
 class TTLController(ManagedController):
@@ -59,3 +97,6 @@ class TTLController(ManagedController):
             self._written[key] = written.metadata.resource_version
         self.log.info("Changed ttl annotation", v=2, node=key, new=seconds)
         return None
+
+
+build = TTLController

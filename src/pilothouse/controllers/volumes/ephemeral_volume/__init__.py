@@ -6,15 +6,15 @@ again. A claim of that name that was not made for the pod is left alone, and an 
 
 Not guaranteed: that the claim goes. It has its owner, and the garbage collector sees to it.
 
-Files: ``decide`` what to make, ``controller`` the wiring. docs/controllers/ephemeral_volume.md has what enqueues it and
-where it differs from upstream.
+docs/controllers/ephemeral_volume.md has what enqueues it and where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS
-from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import INT32
+from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.watches import Watch
 
 
@@ -30,14 +30,12 @@ DESCRIPTOR = Descriptor(
     client_name="ephemeral-volume-controller",
     options=EphemeralVolumeOptions,
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-ephemeralvolume-syncs",
-                INT32,
-                5,
-                "The number of ephemeral volume syncing operations that will be done concurrently.",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-ephemeralvolume-syncs",
+            INT32,
+            5,
+            "The number of ephemeral volume syncing operations that will be done concurrently.",
         ),
     ),
     watches=(

@@ -26,11 +26,6 @@ class VolumeFailed(Exception):
     """A volume of a pod cannot be had now. The pod was told, and it is tried again."""
 
 
-def build(context: ControllerContext) -> "EphemeralVolumeController":
-    """The factory of the descriptor."""
-    return EphemeralVolumeController(context)
-
-
 class EphemeralVolumeController(ManagedController):
     """See the package for the promises. Keys are those of pods."""
 
@@ -97,3 +92,6 @@ class EphemeralVolumeController(ManagedController):
             self._failed.inc()
             return f"create PVC {step.name}: {error}"
         return ""
+
+
+build = EphemeralVolumeController

@@ -22,8 +22,9 @@ import msgspec
 
 from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from pilothouse.api.storage import CSI_DRIVERS, PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS
-from pilothouse.machinery.flags import BOOL, DURATION, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import BOOL, DURATION
+from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.watches import Watch, any_object
 from pilothouse.semantics.volumes import claim_names
 
@@ -42,30 +43,26 @@ DESCRIPTOR = Descriptor(
     client_name="attachdetach-controller",
     options=AttachDetachOptions,
     flags=(
-        FlagSpec(
-            field="sync_period",
-            flag=Flag(
-                "attach-detach-reconcile-sync-period",
-                DURATION,
-                60.0,
-                "The reconciler sync wait time between volume attach detach. This duration must be larger than one "
-                "second.",
-            ),
+        flag_spec(
+            "sync_period",
+            "attach-detach-reconcile-sync-period",
+            DURATION,
+            60.0,
+            "The reconciler sync wait time between volume attach detach. This duration must be larger than one second.",
         ),
-        FlagSpec(
-            field="disable_sync",
-            flag=Flag(
-                "disable-attach-detach-reconcile-sync", BOOL, False, "Disable volume attach detach reconciler sync."
-            ),
+        flag_spec(
+            "disable_sync",
+            "disable-attach-detach-reconcile-sync",
+            BOOL,
+            False,
+            "Disable volume attach detach reconciler sync.",
         ),
-        FlagSpec(
-            field="disable_force_detach",
-            flag=Flag(
-                "disable-force-detach-on-timeout",
-                BOOL,
-                False,
-                "Prevent force detaching volumes based on maximum unmount time and node status.",
-            ),
+        flag_spec(
+            "disable_force_detach",
+            "disable-force-detach-on-timeout",
+            BOOL,
+            False,
+            "Prevent force detaching volumes based on maximum unmount time and node status.",
         ),
     ),
     watches=(

@@ -92,11 +92,6 @@ class RequestFailed(Exception):
     """What a volume's pods are told of a request that failed."""
 
 
-def build(context: ControllerContext) -> "AttachDetachController":
-    """The factory of the descriptor."""
-    return AttachDetachController(context)
-
-
 class AttachDetachController(ManagedController):
     """See the package for the promises. The keys of its queue are those of claims."""
 
@@ -659,3 +654,6 @@ def _parts(operation: Operation) -> tuple[str, str]:
     found = driver_and_handle(operation.pair[0])
     assert found is not None, "only volumes of CSI drivers are attached and detached"
     return found
+
+
+build = AttachDetachController

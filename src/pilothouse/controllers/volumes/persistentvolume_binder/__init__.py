@@ -20,8 +20,9 @@ import msgspec
 
 from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES
-from pilothouse.machinery.flags import BOOL, DURATION, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import BOOL, DURATION
+from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.watches import Watch, any_object
 
 
@@ -40,34 +41,28 @@ DESCRIPTOR = Descriptor(
     client_name="persistent-volume-binder",
     options=BinderOptions,
     flags=(
-        FlagSpec(
-            field="sync_period",
-            flag=Flag(
-                "pvclaimbinder-sync-period",
-                DURATION,
-                15.0,
-                "The period for syncing persistent volumes and persistent volume claims",
-            ),
+        flag_spec(
+            "sync_period",
+            "pvclaimbinder-sync-period",
+            DURATION,
+            15.0,
+            "The period for syncing persistent volumes and persistent volume claims",
         ),
-        FlagSpec(
-            field="dynamic_provisioning",
-            flag=Flag(
-                "enable-dynamic-provisioning",
-                BOOL,
-                True,
-                "Enable dynamic provisioning for environments that support it.",
-            ),
+        flag_spec(
+            "dynamic_provisioning",
+            "enable-dynamic-provisioning",
+            BOOL,
+            True,
+            "Enable dynamic provisioning for environments that support it.",
         ),
-        FlagSpec(
-            field="hostpath_provisioner",
-            flag=Flag(
-                "enable-hostpath-provisioner",
-                BOOL,
-                False,
-                "Enable HostPath PV provisioning when running without a cloud provider. This allows testing and "
-                "development of provisioning features. HostPath provisioning is not supported in any way, won't work "
-                "in a multi-node cluster, and should not be used for anything other than testing or development.",
-            ),
+        flag_spec(
+            "hostpath_provisioner",
+            "enable-hostpath-provisioner",
+            BOOL,
+            False,
+            "Enable HostPath PV provisioning when running without a cloud provider. This allows testing and "
+            "development of provisioning features. HostPath provisioning is not supported in any way, won't work "
+            "in a multi-node cluster, and should not be used for anything other than testing or development.",
         ),
     ),
     watches=(

@@ -58,11 +58,6 @@ from pilothouse.semantics.volumes import (
 )
 
 
-def build(context: ControllerContext) -> "BinderController":
-    """The factory of the descriptor."""
-    return BinderController(context)
-
-
 class InvalidBinding(Exception):
     """Two objects say of each other what cannot both be true. A user has to decide."""
 
@@ -431,3 +426,6 @@ class BinderController:
                 raise
 
         return delete
+
+
+build = BinderController

@@ -9,8 +9,7 @@ for each time that the request or the capacity grows; one whose volume is of a m
 
 Not guaranteed: that the volume grows.
 
-Files: ``decide`` whether and by whom, ``controller`` the wiring. docs/controllers/persistentvolume_expander.md has what
-enqueues it and where it differs from upstream.
+docs/controllers/persistentvolume_expander.md has what enqueues it and where it differs from upstream.
 """
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS

@@ -3,7 +3,6 @@
 Behaviour: a volume that lives has the finalizer ``kubernetes.io/pv-protection``; one that is being deleted loses it as
 soon as it is not Bound, and not before.
 
-Files: ``controller`` the question who uses a volume; the rest is ``controllers/shared/in_use_protection``.
 docs/controllers/persistentvolume_protection.md lists its triggers and its differences from upstream.
 """
 

@@ -8,11 +8,6 @@ from pilothouse.runtime import ControllerContext
 FINALIZER = "kubernetes.io/pv-protection"
 
 
-def build(context: ControllerContext) -> "VolumeProtectionController":
-    """The factory of the descriptor."""
-    return VolumeProtectionController(context)
-
-
 class VolumeProtectionController(ProtectionController[PersistentVolume]):
     """See the package for the promises."""
 
@@ -23,3 +18,6 @@ class VolumeProtectionController(ProtectionController[PersistentVolume]):
         """Its phase says so, which is the binder's. A claim that the binder has just given the volume to has changed
         the volume, so that the write which would let it go is refused."""
         return obj.status.phase == "Bound"
+
+
+build = VolumeProtectionController

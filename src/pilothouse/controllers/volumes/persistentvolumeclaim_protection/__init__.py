@@ -7,9 +7,7 @@ deletion was known. A pod counts until it is gone, even if it has ended.
 Not guaranteed: that the claim waits for pods that have no node yet. The scheduler gives them none as long as their
 claim is being deleted.
 
-Files: ``decide`` which pod uses which claim, ``controller`` the wiring; the rest is
-``controllers/shared/in_use_protection``. docs/controllers/persistentvolumeclaim_protection.md has what enqueues it and
-where it differs from upstream.
+docs/controllers/persistentvolumeclaim_protection.md has what enqueues it and where it differs from upstream.
 """
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS

@@ -11,8 +11,6 @@ A pod learns nothing of pods in other namespaces but that there is one.
 Not guaranteed: that all conflicts are found. User, role and type of a label have defaults that are the node's, and what
 a pod leaves out of them is taken to fit. Nothing is prevented.
 
-Files: ``views`` what is read of a pod, ``labels`` what a label is and which ones clash, ``decide`` what a pod makes of
-its volumes and what is said of a conflict, ``volume_cache`` who uses what and how, ``controller`` the wiring.
 docs/controllers/selinux_warning.md lists its triggers and its differences from upstream.
 """
 

@@ -33,11 +33,6 @@ from pilothouse.runtime.events import NORMAL, WARNING
 COMPONENT = "selinux_warning"
 
 
-def build(context: ControllerContext) -> "SELinuxWarningController":
-    """The factory of the descriptor."""
-    return SELinuxWarningController(context)
-
-
 class SELinuxWarningController(ManagedController):
     """See the package for the promises. Keys are those of pods, and the names of drivers, which have no slash."""
 
@@ -164,3 +159,6 @@ def _owner(volume: PersistentVolume) -> str:
 def _labels(conflict: Conflict) -> tuple[str, ...]:
     pod, other = split_key(conflict.pod), split_key(conflict.other)
     return (conflict.about, *pod, conflict.value, *other, conflict.other_value)
+
+
+build = SELinuxWarningController

@@ -7,8 +7,7 @@ class that it asks for, the one that it has, and the one to which it is being ch
 Not guaranteed: that a claim which was made in the moment of the deletion is noticed. Upstream looks at its caches only,
 too; the drivers that would need the class then say so.
 
-Files: ``decide`` who names which class, ``controller`` the wiring; the rest is
-``controllers/shared/in_use_protection``. docs/controllers/volumeattributesclass_protection.md has what enqueues it.
+docs/controllers/volumeattributesclass_protection.md has what enqueues it.
 """
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS

@@ -1,23 +1,41 @@
-"""What enqueues a class that is being deleted, and who uses it: the caches say so."""
+"""What enqueues a class that is being deleted, and who uses it. Upstream: v1.36
+``pkg/controller/volume/vacprotection/vac_protection_controller.go``."""
 
-from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS
-from pilothouse.api.storage import PERSISTENT_VOLUMES, VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
+from collections.abc import Sequence
+
+from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
+from pilothouse.api.storage import (
+    PERSISTENT_VOLUMES,
+    VOLUME_ATTRIBUTES_CLASSES,
+    PersistentVolume,
+    VolumeAttributesClass,
+)
 from pilothouse.controllers.shared.in_use_protection import ProtectionController
 from pilothouse.controllers.volumes.volumeattributesclass_protection import DESCRIPTOR
-from pilothouse.controllers.volumes.volumeattributesclass_protection.decide import (
-    classes_of_claim,
-    classes_of_volume,
-    let_go,
-)
 from pilothouse.runtime import ControllerContext
+
+
+def classes_of_claim(claim: PersistentVolumeClaim) -> tuple[str, ...]:
+    """The class that a claim asks for, the one that it has, and the one that it is about to have; each once."""
+    status = claim.status
+    target = status.modify_volume_status.target_volume_attributes_class_name if status.modify_volume_status else ""
+    names = (claim.spec.volume_attributes_class_name, status.current_volume_attributes_class_name, target)
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def classes_of_volume(volume: PersistentVolume) -> tuple[str, ...]:
+    """The class that a volume has, if any."""
+    name = volume.spec.volume_attributes_class_name
+    return (name,) if name else ()
+
+
+def let_go(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """The classes that were named, and are not any more."""
+    return [name for name in old if name not in new]
+
 
 FINALIZER = "kubernetes.io/vac-protection"
 INDEX = "volumeAttributesClassName"
-
-
-def build(context: ControllerContext) -> "AttributesClassProtectionController":
-    """The factory of the descriptor."""
-    return AttributesClassProtectionController(context)
 
 
 class AttributesClassProtectionController(ProtectionController[VolumeAttributesClass]):
@@ -53,3 +71,6 @@ class AttributesClassProtectionController(ProtectionController[VolumeAttributesC
         """By a volume or a claim in the caches."""
         name = obj.metadata.name
         return bool(self._volumes.by_index(INDEX, name) or self._claims.by_index(INDEX, name))
+
+
+build = AttributesClassProtectionController
