@@ -192,7 +192,7 @@ SIDECAR = {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}
     ],
 )
 def test_pod_status(document: dict[str, Any], ready: str, status: str, restarts: str) -> None:
-    assert print_pod(document, NOW)[1:4] == [ready, status, restarts]
+    assert print_pod(document, NOW)[:3] == [ready, status, restarts]
 
 
 def test_ended_pods_are_marked() -> None:

@@ -57,7 +57,7 @@ class TableMaker:
         conditions = self._printer.conditions(document) if self._printer.conditions is not None else None
         shown = value if include == "Object" else b"null" if include == "None" else partial_object(value, version)
         return b'{"cells":%s,%s"object":%s}' % (
-            _encode(self._printer.cells(document, now)),
+            _encode(self._printer.row(document, now)),
             b'"conditions":%s,' % _encode(conditions) if conditions else b"",
             shown,
         )

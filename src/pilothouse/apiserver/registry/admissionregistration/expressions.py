@@ -7,8 +7,15 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    duplicate,
+    internal_value,
+    invalid,
+    not_supported,
+    required,
+    too_many,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.cel.schemas import RESERVED
 from pilothouse.env.lazy import lazy_imports
@@ -41,9 +48,9 @@ def validate_variables(spec: Object) -> ErrorList:
     for position, variable in enumerate(variables):
         where, name = f"spec.variables[{position}]", variable.get("name") or ""
         if not name.strip():
-            errors.append(field_errors.required(f"{where}.name", "name is not specified"))
+            errors.append(required(f"{where}.name", "name is not specified"))
         elif not _is_identifier(name):
-            errors.append(field_errors.invalid(f"{where}.name", name, "must be a valid CEL identifier"))
+            errors.append(invalid(f"{where}.name", name, "must be a valid CEL identifier"))
         # A variable may use those before it. Only those that it uses are declared: there may be thousands.
         text = variable.get("expression") or ""
         used = [before[one] for one in dict.fromkeys(_VARIABLE.findall(text)) if one in before]
@@ -68,17 +75,17 @@ def validate_validations(spec: Object, name: str) -> ErrorList:
         errors += _validate_expression(scope, validation.get("expression"), f"{where}.expression", ("bool",))
         text = validation.get("messageExpression") or ""
         if text and not text.strip():
-            errors.append(field_errors.invalid(f"{where}.messageExpression", text, "must be non-empty if specified"))
+            errors.append(invalid(f"{where}.messageExpression", text, "must be non-empty if specified"))
         elif text:
             errors += _validate_expression(quiet, text, f"{where}.messageExpression", ("string",))
         message = validation.get("message") or ""
         if message and not message.strip():
-            errors.append(field_errors.invalid(f"{where}.message", message, "must be non-empty if specified"))
+            errors.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
         elif re.search(r"[\n\r]", message.strip()):
-            errors.append(field_errors.invalid(f"{where}.message", message, "must not contain line breaks"))
+            errors.append(invalid(f"{where}.message", message, "must not contain line breaks"))
         reason = validation.get("reason")
         if reason is not None and reason not in _REASONS:
-            errors.append(field_errors.not_supported(f"{where}.reason", reason, _REASONS))
+            errors.append(not_supported(f"{where}.reason", reason, _REASONS))
     return errors + _validate_audit_annotations(spec.get("auditAnnotations") or [], scope, name)
 
 
@@ -87,22 +94,21 @@ def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: s
     errors: ErrorList = []
     if len(annotations) > _MOST_ANNOTATIONS:
         text = f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations"
-        shown = field_errors.internal_value("[]admissionregistration.AuditAnnotation", annotations)
-        errors.append(field_errors.invalid(path, shown, text))
+        errors.append(invalid(path, internal_value("[]admissionregistration.AuditAnnotation", annotations), text))
     keys: list[str] = []
     for position, annotation in enumerate(annotations):
         where, key = f"{path}[{position}]", annotation.get("key") or ""
         whole, value = f"{policy}/{key}", annotation.get("valueExpression") or ""
-        errors += [field_errors.invalid(f"{where}.key", whole, text) for text in qualified_name_errors(whole)]
+        errors += [invalid(f"{where}.key", whole, text) for text in qualified_name_errors(whole)]
         here = f"{where}.valueExpression"
         if not value.strip():
-            errors.append(field_errors.required(here, "valueExpression is not specified"))
+            errors.append(required(here, "valueExpression is not specified"))
         elif len(value.strip().encode()) > _LONGEST_VALUE:
-            errors.append(field_errors.required(here, f"must not exceed {_LONGEST_VALUE} bytes in length"))
+            errors.append(required(here, f"must not exceed {_LONGEST_VALUE} bytes in length"))
         else:
             errors += _validate_expression(scope, value, here, ("string", "null_type"), compiled=value.strip())
         if key in keys:
-            errors.append(field_errors.duplicate(f"{where}.key", key))
+            errors.append(duplicate(f"{where}.key", key))
         keys.append(key)
     return errors
 
@@ -119,19 +125,18 @@ def validate_mutations(spec: Object) -> ErrorList:
 def _validate_mutation(scope: Any, mutation: Object, path: str) -> ErrorList:
     kind = mutation.get("patchType") or ""
     if not kind:
-        return [field_errors.required(f"{path}.patchType")]
+        return [required(f"{path}.patchType")]
     if kind not in _PATCHES:
-        return [field_errors.not_supported(f"{path}.patchType", kind, _PATCHES)]
+        return [not_supported(f"{path}.patchType", kind, _PATCHES)]
     field, other = ("jsonPatch", "applyConfiguration") if kind == "JSONPatch" else ("applyConfiguration", "jsonPatch")
     errors: ErrorList = []
     if mutation.get(field) is None:
-        errors.append(field_errors.required(f"{path}.{field}", f"must be specified when patchType is {kind}"))
+        errors.append(required(f"{path}.{field}", f"must be specified when patchType is {kind}"))
     else:
         where, text = f"{path}.{field}.expression", (mutation[field].get("expression") or "").strip()
         errors += _validate_expression(scope, text, where, (), compiled=initializers.as_maps(text), missing="")
     if mutation.get(other) is not None:
-        text = f"must not be specified when patchType is {kind}"
-        errors.append(field_errors.invalid(f"{path}.{other}", f"{{{other}}}", text))
+        errors.append(invalid(f"{path}.{other}", f"{{{other}}}", f"must not be specified when patchType is {kind}"))
     return errors
 
 
@@ -139,7 +144,7 @@ def validate_match_conditions(conditions: Sequence[Object], path: str, *, params
     """What is wrong with ``matchConditions``."""
     errors: ErrorList = []
     if len(conditions) > _MOST_CONDITIONS:
-        errors.append(field_errors.too_many(path, len(conditions), _MOST_CONDITIONS))
+        errors.append(too_many(path, len(conditions), _MOST_CONDITIONS))
     names: list[str] = []
     scope = scopes.Scope(params=params)
     for position, condition in enumerate(conditions):
@@ -147,10 +152,10 @@ def validate_match_conditions(conditions: Sequence[Object], path: str, *, params
         text = (condition.get("expression") or "").strip()
         errors += _validate_expression(scope, text, f"{where}.expression", ("bool",), missing="")
         if not name:
-            errors.append(field_errors.required(f"{where}.name"))
+            errors.append(required(f"{where}.name"))
         else:
-            errors += [field_errors.invalid(f"{where}.name", name, detail) for detail in qualified_name_errors(name)]
-            errors += [field_errors.duplicate(f"{where}.name", name)] if name in names else []
+            errors += [invalid(f"{where}.name", name, detail) for detail in qualified_name_errors(name)]
+            errors += [duplicate(f"{where}.name", name)] if name in names else []
         names.append(name)
     return errors
 
@@ -160,9 +165,9 @@ def _validate_expression(
 ) -> ErrorList:
     """``compiled`` is what is compiled in its stead, ``missing`` what is told of none."""
     if not (text or "").strip():
-        return [field_errors.required(path, missing)]
+        return [required(path, missing)]
     try:
         scope.compile(compiled or text, gives)
     except scopes.ExpressionError as error:
-        return [field_errors.invalid(path, text, str(error))]
+        return [invalid(path, text, str(error))]
     return []

@@ -6,8 +6,7 @@ After ``validateRuleWithOperations`` and ``validateMatchResources`` in kubernete
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
@@ -37,23 +36,23 @@ def default_matched(matched: Object) -> None:
 def validate_rule_with_operations(rule: Object, path: str) -> ErrorList:
     """What is wrong with a rule with operations."""
     operations = rule.get("operations") or []
-    errors = [] if operations else [field_errors.required(f"{path}.operations")]
+    errors = [] if operations else [required(f"{path}.operations")]
     errors += _alone(operations, f"{path}.operations", "operations")
     errors += [
-        field_errors.not_supported(f"{path}.operations[{position}]", operation, _OPERATIONS)
+        not_supported(f"{path}.operations[{position}]", operation, _OPERATIONS)
         for position, operation in enumerate(operations)
         if operation not in _OPERATIONS
     ]
     for field, called in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
         values, where = rule.get(field) or [], f"{path}.{field}"
-        errors += [] if values else [field_errors.required(where)]
+        errors += [] if values else [required(where)]
         errors += _alone(values, where, called)
         if field == "apiVersions":
             # A group may be "", a version may not.
-            errors += [field_errors.required(f"{where}[{at}]") for at, value in enumerate(values) if not value]
+            errors += [required(f"{where}[{at}]") for at, value in enumerate(values) if not value]
     errors += _validate_resources(rule.get("resources") or [], f"{path}.resources")
     if rule.get("scope") not in _SCOPES:
-        errors.append(field_errors.not_supported(f"{path}.scope", rule.get("scope"), _SCOPES))
+        errors.append(not_supported(f"{path}.scope", rule.get("scope"), _SCOPES))
     return errors
 
 
@@ -61,18 +60,18 @@ def _alone(values: list[str], path: str, called: str) -> ErrorList:
     """A star says all, so that nothing else is said beside it."""
     if len(values) < 2 or "*" not in values:
         return []
-    return [field_errors.invalid(path, values, f"if '*' is present, must not specify other {called}")]
+    return [invalid(path, values, f"if '*' is present, must not specify other {called}")]
 
 
 def _validate_resources(resources: list[str], path: str) -> ErrorList:
     """``pods``, ``pods/*``, ``*/scale``, ``*`` (no subresources) or ``*/*``, none of which another one covers."""
-    errors = [] if resources else [field_errors.required(path)]
+    errors = [] if resources else [required(path)]
     whole, everywhere = set[str](), set[str]()
     is_plain = False
     for position, text in enumerate(resources):
         where = f"{path}[{position}]"
         if not text:
-            errors.append(field_errors.required(where))
+            errors.append(required(where))
             continue
         resource, slash, part = text.partition("/")
         if not slash:
@@ -80,17 +79,16 @@ def _validate_resources(resources: list[str], path: str) -> ErrorList:
             continue
         for covers, form in ((resource in whole, f"{resource}/*"), (part in everywhere, f"*/{part}")):
             if covers:
-                errors.append(field_errors.invalid(where, text, f"if '{form}' is present, must not specify {text}"))
+                errors.append(invalid(where, text, f"if '{form}' is present, must not specify {text}"))
         if part == "*":
             whole.add(resource)
         if resource == "*":
             everywhere.add(part)
     if len(resources) > 1 and "*/*" in resources:
-        text = "if '*/*' is present, must not specify other resources"
-        errors.append(field_errors.invalid(path, resources, text))
+        errors.append(invalid(path, resources, "if '*/*' is present, must not specify other resources"))
     if "*" in resources and is_plain:
         text = "if '*' is present, must not specify other resources without subresources"
-        errors.append(field_errors.invalid(path, resources, text))
+        errors.append(invalid(path, resources, text))
     return errors
 
 
@@ -98,7 +96,7 @@ def validate_match_resources(matched: Object, path: str) -> ErrorList:
     """What is wrong with the requests that a policy or a binding of one matches."""
     errors: ErrorList = []
     if matched.get("matchPolicy") not in MATCH:
-        errors.append(field_errors.not_supported(f"{path}.matchPolicy", matched.get("matchPolicy"), MATCH))
+        errors.append(not_supported(f"{path}.matchPolicy", matched.get("matchPolicy"), MATCH))
     for field in ("namespaceSelector", "objectSelector"):
         errors += validate_label_selector(matched.get(field) or {}, f"{path}.{field}")
     for field in ("resourceRules", "excludeResourceRules"):
@@ -113,16 +111,16 @@ def _validate_name(names: Sequence[str], path: str) -> ErrorList:
     errors: ErrorList = []
     for position, name in enumerate(names):
         where = f"{path}[{position}]"
-        errors += [field_errors.invalid(where, name, text) for text in path_segment_errors(name)]
+        errors += [invalid(where, name, text) for text in path_segment_errors(name)]
         if name in names[:position]:
-            errors.append(field_errors.duplicate(where, name))
+            errors.append(duplicate(where, name))
     return errors
 
 
 def validate_mutation_operations(matched: Object, path: str) -> ErrorList:
     """Of what a mutating policy matches: nothing that is deleted can be mutated."""
     return [
-        field_errors.not_supported(f"{path}.resourceRules.operations", operation, _OF_MUTATIONS)
+        not_supported(f"{path}.resourceRules.operations", operation, _OF_MUTATIONS)
         for rule in matched.get("resourceRules") or ()
         for operation in rule.get("operations") or ()
         if operation not in _OF_MUTATIONS

@@ -2,8 +2,7 @@
 
 from urllib.parse import urlsplit
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.admissionregistration.expressions import validate_match_conditions
 from pilothouse.apiserver.registry.admissionregistration.rules import (
@@ -24,25 +23,24 @@ def validate_webhook(webhook: Object, name: str, path: str) -> ErrorList:
         errors += validate_rule_with_operations(rule, f"{path}.rules[{position}]")
     for field, supported in (("failurePolicy", FAILURE), ("matchPolicy", MATCH)):
         if webhook.get(field) not in supported:
-            errors.append(field_errors.not_supported(f"{path}.{field}", webhook.get(field), supported))
+            errors.append(not_supported(f"{path}.{field}", webhook.get(field), supported))
     effects = webhook.get("sideEffects")
     if effects is None:
         listed = ", ".join(_SIDE_EFFECTS)
-        errors.append(field_errors.required(f"{path}.sideEffects", f"must specify one of {listed}"))
+        errors.append(required(f"{path}.sideEffects", f"must specify one of {listed}"))
     elif effects not in _SIDE_EFFECTS:
-        errors.append(field_errors.not_supported(f"{path}.sideEffects", effects, _SIDE_EFFECTS))
+        errors.append(not_supported(f"{path}.sideEffects", effects, _SIDE_EFFECTS))
     seconds = webhook.get("timeoutSeconds")
     if seconds is not None and not 1 <= seconds <= 30:
-        text = "the timeout value must be between 1 and 30 seconds"
-        errors.append(field_errors.invalid(f"{path}.timeoutSeconds", seconds, text))
+        errors.append(invalid(f"{path}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds"))
     for field in ("namespaceSelector", "objectSelector"):
         errors += validate_label_selector(webhook.get(field) or {}, f"{path}.{field}")
     again = webhook.get("reinvocationPolicy")
     if again is not None and again not in REINVOCATION:
-        errors.append(field_errors.not_supported(f"{path}.reinvocationPolicy", again, REINVOCATION))
+        errors.append(not_supported(f"{path}.reinvocationPolicy", again, REINVOCATION))
     config = webhook.get("clientConfig") or {}
     if (config.get("url") is None) == (config.get("service") is None):
-        errors.append(field_errors.required(f"{path}.clientConfig", "exactly one of url or service is required"))
+        errors.append(required(f"{path}.clientConfig", "exactly one of url or service is required"))
     elif config.get("service") is not None:
         errors += validate_webhook_service(config["service"], f"{path}.clientConfig.service")
     else:
@@ -53,13 +51,12 @@ def validate_webhook(webhook: Object, name: str, path: str) -> ErrorList:
 def _validate_fully_qualified_name(name: str, path: str) -> ErrorList:
     """``IsFullyQualifiedName``."""
     if not name:
-        return [field_errors.required(path)]
+        return [required(path)]
     detail = dns_subdomain_errors(name)
     if detail:
-        return [field_errors.invalid(path, name, ",".join(detail))]
+        return [invalid(path, name, ",".join(detail))]
     if name.count(".") < 2:
-        text = "should be a domain with at least three segments separated by dots"
-        return [field_errors.invalid(path, name, text)]
+        return [invalid(path, name, "should be a domain with at least three segments separated by dots")]
     return []
 
 
@@ -67,14 +64,14 @@ def validate_admission_review_versions(versions: list[str], webhook: str) -> Err
     """Versions of reviews: at least one that the server knows."""
     path = f"{webhook}.admissionReviewVersions"
     if not versions:
-        return [field_errors.required(path, "must specify one of v1, v1beta1")]
+        return [required(path, "must specify one of v1, v1beta1")]
     errors: ErrorList = []
     for position, version in enumerate(versions):
         where = f"{path}[{position}]"
         detail = ["duplicate version"] if version in versions[:position] else dns_1035_label_errors(version)
-        errors += [field_errors.invalid(where, version, text) for text in detail]
+        errors += [invalid(where, version, text) for text in detail]
     if not set(versions) & {"v1", "v1beta1"}:
-        errors.append(field_errors.invalid(path, versions, "must include at least one of v1, v1beta1"))
+        errors.append(invalid(path, versions, "must include at least one of v1, v1beta1"))
     return errors
 
 
@@ -82,26 +79,25 @@ def validate_webhook_service(service: Object, path: str) -> ErrorList:
     """After apiserver's ``pkg/util/webhook/validation.go`` (v0.36), whose caller gives it name and namespace the other
     way round: each is told of as the other."""
     errors = [
-        field_errors.required(f"{path}.{detail}")
+        required(f"{path}.{detail}")
         for detail, field in (("name", "namespace"), ("namespace", "name"))
         if not service.get(field)
     ]
     port, target = service.get("port"), service.get("path") or ""
     if port is not None and not 1 <= port <= 65535:
-        detail = "port is not valid: must be between 1 and 65535, inclusive"
-        errors.append(field_errors.invalid(f"{path}.port", port, detail))
+        errors.append(invalid(f"{path}.port", port, "port is not valid: must be between 1 and 65535, inclusive"))
     if target in ("", "/"):
         return errors
     if target == "//":
-        return [*errors, field_errors.invalid(f"{path}.path", target, "segment[0] may not be empty")]
+        return [*errors, invalid(f"{path}.path", target, "segment[0] may not be empty")]
     if not target.startswith("/"):
-        errors.append(field_errors.invalid(f"{path}.path", target, "must start with a '/'"))
+        errors.append(invalid(f"{path}.path", target, "must start with a '/'"))
     # Upstream cuts off one byte, of whatever it is a part.
     rest = target.encode()[1:].decode(errors="replace")
     for position, step in enumerate(rest.removesuffix("/").split("/")):
         texts = [f"segment[{position}]: {text}" for text in dns_subdomain_errors(step)] if step else []
         texts = texts if step else [f"segment[{position}] may not be empty"]
-        errors += [field_errors.invalid(f"{path}.path", target, text) for text in texts]
+        errors += [invalid(f"{path}.path", target, text) for text in texts]
     return errors
 
 
@@ -111,11 +107,10 @@ def validate_webhook_url(url: str, path: str) -> ErrorList:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        return [field_errors.required(path, f"url must be a valid URL: {error}{form}")]
+        return [required(path, f"url must be a valid URL: {error}{form}")]
     errors: ErrorList = []
     if parts.scheme != "https":
-        detail = f"'https' is the only allowed URL scheme{form}"
-        errors.append(field_errors.invalid(path, parts.scheme, detail))
+        errors.append(invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{form}"))
     user, _at, host = parts.netloc.rpartition("@")
     for wrong, value, text in (
         (not host, host, f"host must be specified{form}"),
@@ -124,5 +119,5 @@ def validate_webhook_url(url: str, path: str) -> ErrorList:
         (bool(parts.query), parts.query, "query parameters are not permitted in the URL"),
     ):
         if wrong:
-            errors.append(field_errors.invalid(path, value, text))
+            errors.append(invalid(path, value, text))
     return errors

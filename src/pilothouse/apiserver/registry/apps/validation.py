@@ -9,8 +9,15 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.meta import LabelSelector
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    FieldError,
+    forbidden,
+    internal_value,
+    invalid,
+    not_supported,
+    required,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.validation import validate_pod_template_spec
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
@@ -25,8 +32,8 @@ _PERCENT = (
 
 def validate_positive_int_or_percent(value: Any, path: str) -> ErrorList:
     if isinstance(value, str):
-        return [] if _percent(value) is not None else [field_errors.invalid(path, value, _PERCENT)]
-    return [field_errors.invalid(path, value, NON_NEGATIVE)] if (value or 0) < 0 else []
+        return [] if _percent(value) is not None else [invalid(path, value, _PERCENT)]
+    return [invalid(path, value, NON_NEGATIVE)] if (value or 0) < 0 else []
 
 
 def validate_count(value: Any, path: str) -> ErrorList:
@@ -37,7 +44,7 @@ def validate_count(value: Any, path: str) -> ErrorList:
 def validate_at_most_all(value: Any, path: str) -> ErrorList:
     """``IsNotMoreThan100Percent``."""
     percent = _percent(value)
-    return [field_errors.invalid(path, value, "must not be greater than 100%")] if (percent or 0) > 100 else []
+    return [invalid(path, value, "must not be greater than 100%")] if (percent or 0) > 100 else []
 
 
 def _percent(value: Any) -> int | None:
@@ -62,7 +69,7 @@ def validate_partition(rolling: Object, path: str) -> ErrorList:
         return errors
     errors += validate_positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
     if is_zero(unavailable):
-        errors.append(field_errors.invalid(f"{path}.maxUnavailable", unavailable, "cannot be 0"))
+        errors.append(invalid(f"{path}.maxUnavailable", unavailable, "cannot be 0"))
     return errors + validate_at_most_all(unavailable, f"{path}.maxUnavailable")
 
 
@@ -72,7 +79,7 @@ def validate_partition(rolling: Object, path: str) -> ErrorList:
 def validate_counts_at_most(status: Object, pairs: Sequence[tuple[str, str, str]]) -> ErrorList:
     """(field, the field that it may not exceed, what that is called): those that do."""
     return [
-        field_errors.invalid(f"status.{field}", status.get(field) or 0, f"cannot be greater than {detail}")
+        invalid(f"status.{field}", status.get(field) or 0, f"cannot be greater than {detail}")
         for field, most, detail in pairs
         if (status.get(field) or 0) > (status.get(most) or 0)
     ]
@@ -84,7 +91,7 @@ def validate_collision_count(status: Object, old: Object) -> ErrorList:
     if before is None or (after is not None and after >= before):
         return []
     # Absent is zero here.
-    return [field_errors.invalid("status.collisionCount", after or 0, "cannot be decremented")]
+    return [invalid("status.collisionCount", after or 0, "cannot be decremented")]
 
 
 SELECTOR = "*meta.LabelSelector"
@@ -94,11 +101,11 @@ def validate_selector(spec: Object, called: str) -> ErrorList:
     """The selector must be there and select something. ``called`` is the kind as upstream says it."""
     selector = spec.get("selector")
     if selector is None:
-        return [field_errors.required("spec.selector")]
+        return [required("spec.selector")]
     errors = validate_label_selector(selector, "spec.selector")
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
         text = f"empty selector is invalid for {called}"
-        errors.append(field_errors.invalid("spec.selector", field_errors.internal_value(SELECTOR, selector), text))
+        errors.append(invalid("spec.selector", internal_value(SELECTOR, selector), text))
     return errors
 
 
@@ -107,8 +114,7 @@ def validate_template_of_replica_set(spec: Object) -> ErrorList:
     selector to hold against it."""
     selector, template = spec.get("selector"), spec["template"]
     if selector and not is_selector(selector):
-        shown = field_errors.internal_value(SELECTOR, selector)
-        return [field_errors.invalid("spec.selector", shown, "invalid label selector")]
+        return [invalid("spec.selector", internal_value(SELECTOR, selector), "invalid label selector")]
     errors = validate_labels_of_template(selector, template)
     errors += validate_pod_template_spec(template, "spec.template")
     return errors + validate_endless(template, "ReplicaSet")
@@ -124,9 +130,7 @@ def validate_labels_of_template(selector: Object | None, template: Object) -> Er
 
 def wrong_labels(labels: Object | None) -> FieldError:
     detail = "`selector` does not match template `labels`"
-    return field_errors.invalid(
-        "spec.template.metadata.labels", field_errors.internal_value("{}string", labels), detail
-    )
+    return invalid("spec.template.metadata.labels", internal_value("{}string", labels), detail)
 
 
 def validate_endless(template: Object, kind: str) -> ErrorList:
@@ -136,10 +140,9 @@ def validate_endless(template: Object, kind: str) -> ErrorList:
     path = "spec.template.spec"
     errors: ErrorList = []
     if policy != "Always":
-        errors.append(field_errors.not_supported(f"{path}.restartPolicy", policy, ("Always",)))
+        errors.append(not_supported(f"{path}.restartPolicy", policy, ("Always",)))
     if spec.get("activeDeadlineSeconds") is not None:
-        detail = f"activeDeadlineSeconds in {kind} is not Supported"
-        errors.append(field_errors.forbidden(f"{path}.activeDeadlineSeconds", detail))
+        errors.append(forbidden(f"{path}.activeDeadlineSeconds", f"activeDeadlineSeconds in {kind} is not Supported"))
     return errors
 
 

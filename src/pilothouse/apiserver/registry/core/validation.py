@@ -6,8 +6,7 @@ After kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
 import ipaddress
 from collections.abc import Callable, Iterable
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, named, not_supported, required, too_long
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.ip_validation import parse_ip_sloppy
 from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
@@ -35,20 +34,20 @@ def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
         effect = toleration.get("effect") or ""
         key = toleration.get("key")
         if key:
-            errors += [field_errors.invalid(f"{where}.key", key, text) for text in _key_errors(key)]
+            errors += [invalid(f"{where}.key", key, text) for text in _key_errors(key)]
         if not key and operator != "Exists":
             errors.append(
-                field_errors.invalid(
+                invalid(
                     f"{where}.operator",
-                    field_errors.named(toleration.get("operator") or ""),
+                    named(toleration.get("operator") or ""),
                     'operator must be Exists when `key` is empty, which means "match all values and all keys"',
                 )
             )
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             errors.append(
-                field_errors.invalid(
+                invalid(
                     f"{where}.effect",
-                    field_errors.named(effect),
+                    named(effect),
                     "effect must be 'NoExecute' when `tolerationSeconds` is set",
                 )
             )
@@ -56,19 +55,16 @@ def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
         if operator == "Equal":
             found = label_value_errors(value)
             if found:
-                errors.append(field_errors.invalid(f"{where}.operator", value, ";".join(found)))
+                errors.append(invalid(f"{where}.operator", value, ";".join(found)))
         elif operator in _COMPARING:
             # Known, and only of use behind a gate (``TaintTolerationComparisonOperators``).
-            errors.append(
-                field_errors.not_supported(f"{where}.operator", operator, (*_TOLERATION_OPERATORS, *_COMPARING))
-            )
+            errors.append(not_supported(f"{where}.operator", operator, (*_TOLERATION_OPERATORS, *_COMPARING)))
         elif operator != "Exists":
-            errors.append(field_errors.not_supported(f"{where}.operator", operator, _TOLERATION_OPERATORS))
+            errors.append(not_supported(f"{where}.operator", operator, _TOLERATION_OPERATORS))
         elif value:
-            detail = "value must be empty when `operator` is 'Exists'"
-            errors.append(field_errors.invalid(f"{where}.operator", value, detail))
+            errors.append(invalid(f"{where}.operator", value, "value must be empty when `operator` is 'Exists'"))
         if effect and effect not in _TAINT_EFFECTS:
-            errors.append(field_errors.not_supported(f"{where}.effect", effect, _TAINT_EFFECTS))
+            errors.append(not_supported(f"{where}.effect", effect, _TAINT_EFFECTS))
     return errors
 
 
@@ -79,11 +75,11 @@ def validate_csi_driver_name(name: str, path: str) -> ErrorList:
     """What is wrong with the name of a driver (``ValidateCSIDriverName``, kubernetes
     ``pkg/apis/core/validation/validation.go``, v1.36)."""
     if not name:
-        return [field_errors.required(path)]
+        return [required(path)]
     errors: ErrorList = []
     if len(name.encode()) > LONGEST_DRIVER:
-        errors.append(field_errors.too_long(path, LONGEST_DRIVER))
-    return errors + [field_errors.invalid(path, name, text) for text in dns_subdomain_errors(name.lower())]
+        errors.append(too_long(path, LONGEST_DRIVER))
+    return errors + [invalid(path, name, text) for text in dns_subdomain_errors(name.lower())]
 
 
 NameCheck = Callable[[str, str], ErrorList]
@@ -113,10 +109,10 @@ def validate_resource_quantity(name: str, amount: object, path: str) -> ErrorLis
     try:
         quantity = parse_quantity(str(amount))
     except QuantityError as error:
-        return [field_errors.invalid(path, amount, str(error))]
-    errors = [field_errors.invalid(path, amount, NON_NEGATIVE)] if quantity.mantissa < 0 else []
+        return [invalid(path, amount, str(error))]
+    errors = [invalid(path, amount, NON_NEGATIVE)] if quantity.mantissa < 0 else []
     if not quantity.is_whole and (name in COUNTED or is_extended(name)):
-        errors.append(field_errors.invalid(path, amount, "must be an integer"))
+        errors.append(invalid(path, amount, "must be an integer"))
     return errors
 
 
@@ -157,17 +153,17 @@ def container_resource_texts(name: str) -> tuple[str, ...]:
 
 def validate_container_resource_name(name: str, path: str) -> ErrorList:
     """The same, with the field."""
-    return [field_errors.invalid(path, name, text) for text in container_resource_texts(name)]
+    return [invalid(path, name, text) for text in container_resource_texts(name)]
 
 
 def validate_pod_resource_name(name: str, path: str) -> ErrorList:
     """What is wrong with the name of a resource of a whole pod (``validatePodResourceName``)."""
     texts = resource_name_errors(name)
     if texts:
-        return [field_errors.invalid(path, name, text) for text in texts]
+        return [invalid(path, name, text) for text in texts]
     if name in ("cpu", "memory") or name.startswith(_HUGE):
         return []
-    return [field_errors.not_supported(path, name, ("cpu", _HUGE, "memory"))]
+    return [not_supported(path, name, ("cpu", _HUGE, "memory"))]
 
 
 def validate_resource_requirements(
@@ -183,13 +179,12 @@ def validate_resource_requirements(
             all_errors += names(name, where)
             all_errors += validate_resource_quantity(name, amount, where)
             if name.startswith(_HUGE) and not _is_pages(name, amount):
-                text = f"{amount} is not positive integer multiple of {name}"
-                all_errors.append(field_errors.invalid(where, amount, text))
+                all_errors.append(invalid(where, amount, f"{amount} is not positive integer multiple of {name}"))
             if field == "requests":
                 all_errors += _against_limit(name, amount, limits, path)
-    named = {*limits, *requests}
-    if any(name.startswith(_HUGE) for name in named) and not named & {"cpu", "memory"}:
-        all_errors.append(field_errors.forbidden(path, "HugePages require cpu or memory"))
+    all_names = {*limits, *requests}
+    if any(name.startswith(_HUGE) for name in all_names) and not all_names & {"cpu", "memory"}:
+        all_errors.append(forbidden(path, "HugePages require cpu or memory"))
     return all_errors
 
 
@@ -204,7 +199,7 @@ def _against_limit(name: str, amount: object, limits: Object, path: str) -> Erro
     if limit is None:
         if may_overcommit:
             return []
-        return [field_errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources")]
+        return [required(f"{path}.limits", "Limit must be set for non overcommitable resources")]
     if amount == limit:
         return []
     try:
@@ -212,10 +207,9 @@ def _against_limit(name: str, amount: object, limits: Object, path: str) -> Erro
     except QuantityError:
         return []  # told already
     if not may_overcommit and asked != most:
-        return [field_errors.invalid(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")]
+        return [invalid(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")]
     if asked > most:
-        text = f"must be less than or equal to {name} limit of {limit}"
-        return [field_errors.invalid(f"{path}.requests", amount, text)]
+        return [invalid(f"{path}.requests", amount, f"must be less than or equal to {name} limit of {limit}")]
     return []
 
 

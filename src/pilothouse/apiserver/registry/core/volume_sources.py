@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.persistentvolumeclaims.validation import (
     validate_access_modes,
@@ -93,7 +92,7 @@ def validate_volume_source(volume: Object, path: str) -> ErrorList:
     """What is wrong with the sources of a pod's volume."""
     all_errors = _validate(volume, path, _OF_PODS, _CHECKS)
     if _has_long_portal(volume, volume.get("name") or ""):
-        all_errors.append(field_errors.invalid(f"{path}.name", volume.get("name") or "", _PORTAL))
+        all_errors.append(invalid(f"{path}.name", volume.get("name") or "", _PORTAL))
     return all_errors
 
 
@@ -103,9 +102,9 @@ def validate_persistent_volume_source(spec: Object, name: str, path: str = "spec
     first = next((source for source in _OF_VOLUMES if spec.get(source) is not None), "")
     if first == "iscsi" and _has_long_portal(spec, name):
         portal = spec["iscsi"].get("targetPortal") or ""
-        all_errors.append(field_errors.invalid(f"{path}.iscsi.targetportal", portal, _PORTAL))
+        all_errors.append(invalid(f"{path}.iscsi.targetportal", portal, _PORTAL))
     if first == "local" and spec.get("nodeAffinity") is None:
-        all_errors.append(field_errors.required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
+        all_errors.append(required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
     return all_errors
 
 
@@ -114,27 +113,25 @@ def validate_inline_persistent_volume_spec(spec: Object, path: str) -> ErrorList
     (``ValidatePersistentVolumeSpec`` for inline volumes)."""
     context = "in the context of inline volumes"
     all_errors = [
-        field_errors.forbidden(f"{path}.{field}", f"may not be specified {context}")
+        forbidden(f"{path}.{field}", f"may not be specified {context}")
         for field in ("claimRef", "capacity")
         if spec.get(field)
     ]
     if spec.get("csi") is None:
-        all_errors.append(field_errors.required(f"{path}.csi", f"has to be specified {context}"))
+        all_errors.append(required(f"{path}.csi", f"has to be specified {context}"))
     if not spec.get("accessModes"):
-        all_errors.append(field_errors.required(f"{path}.accessModes"))
+        all_errors.append(required(f"{path}.accessModes"))
     all_errors += validate_access_modes(spec, path)
     if spec.get("persistentVolumeReclaimPolicy") not in (None, "Retain"):
-        all_errors.append(
-            field_errors.forbidden(f"{path}.persistentVolumeReclaimPolicy", f"may only be Retain {context}")
-        )
+        all_errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", f"may only be Retain {context}"))
     if spec.get("nodeAffinity") is not None:
-        all_errors.append(field_errors.forbidden(f"{path}.nodeAffinity", f"may not be specified {context}"))
+        all_errors.append(forbidden(f"{path}.nodeAffinity", f"may not be specified {context}"))
     all_errors += validate_persistent_volume_source(spec, "", path)
     if spec.get("storageClassName"):
-        all_errors.append(field_errors.forbidden(f"{path}.storageClassName", f"may not be specified {context}"))
+        all_errors.append(forbidden(f"{path}.storageClassName", f"may not be specified {context}"))
     if spec.get("volumeMode") not in (None, "Filesystem"):
         text = f"may not specify volumeMode other than Filesystem {context}"
-        all_errors.append(field_errors.forbidden(f"{path}.volumeMode", text))
+        all_errors.append(forbidden(f"{path}.volumeMode", text))
     return all_errors
 
 
@@ -153,30 +150,30 @@ def _validate(holder: Object, path: str, order: Iterable[str], checks: Mapping[s
         if given is None:
             continue
         if seen and (name != "flexVolume" or order is _OF_PODS):  # which upstream counts and looks at anyway
-            all_errors.append(field_errors.forbidden(f"{path}.{_MISSPELT.get(name, name)}", _ONE))
+            all_errors.append(forbidden(f"{path}.{_MISSPELT.get(name, name)}", _ONE))
             continue
         seen = True
         where = f"{path}.{'persistentDisk' if name == 'gcePersistentDisk' else name}"
         all_errors += _missing(given, where, _NEEDED.get(name, ()))
         if name in checks:
             all_errors += checks[name](given, where)
-    return all_errors if seen else [field_errors.required(path, _NONE)]
+    return all_errors if seen else [required(path, _NONE)]
 
 
 def _missing(given: Object, where: str, fields: Iterable[str]) -> ErrorList:
-    return [field_errors.required(f"{where}.{field}") for field in fields if not given.get(field)]
+    return [required(f"{where}.{field}") for field in fields if not given.get(field)]
 
 
 # Files and paths ----------------------------------------------------------------------------------------------------
 
 
 def _steps_back(text: str, field: str) -> ErrorList:
-    return [field_errors.invalid(field, text, "must not contain '..'")] if ".." in text.split("/") else []
+    return [invalid(field, text, "must not contain '..'")] if ".." in text.split("/") else []
 
 
 def validate_local_descending_path(text: str, field: str) -> ErrorList:
     """What is wrong with a path that leads down from where it is used."""
-    all_errors = [field_errors.invalid(field, text, "must be a relative path")] if text.startswith("/") else []
+    all_errors = [invalid(field, text, "must be a relative path")] if text.startswith("/") else []
     return all_errors + _steps_back(text, field)
 
 
@@ -184,13 +181,13 @@ def _own_path(text: str, field: str) -> ErrorList:
     """A path below the volume that is not one of the kubelet's own."""
     all_errors = validate_local_descending_path(text, field)
     if text.startswith("..") and not text.startswith("../"):
-        all_errors.append(field_errors.invalid(field, text, "must not start with '..'"))
+        all_errors.append(invalid(field, text, "must not start with '..'"))
     return all_errors
 
 
 def _mode(given: Object, field: str, where: str) -> ErrorList:
     mode = given.get(field)
-    return [] if mode is None or 0 <= mode <= 0o777 else [field_errors.invalid(f"{where}.{field}", mode, _FILE_MODE)]
+    return [] if mode is None or 0 <= mode <= 0o777 else [invalid(f"{where}.{field}", mode, _FILE_MODE)]
 
 
 def _keys(given: Object, where: str) -> ErrorList:
@@ -208,7 +205,7 @@ def _host_path(given: Object, where: str) -> ErrorList:
     all_errors = _steps_back(given["path"], f"{where}.path")
     kind = given.get("type") or ""
     if kind not in _HOST_PATHS:
-        all_errors.append(field_errors.not_supported(f"{where}.type", kind, _HOST_PATHS))
+        all_errors.append(not_supported(f"{where}.type", kind, _HOST_PATHS))
     return all_errors
 
 
@@ -223,11 +220,11 @@ def _downward_file(item: Object, where: str) -> ErrorList:
         all_errors += validate_object_field_selector(of_field, f"{where}.fieldRef", OF_FILES)
         if of_resource is not None:
             detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
-            all_errors.append(field_errors.invalid(where, "resource", detail))
+            all_errors.append(invalid(where, "resource", detail))
     elif of_resource is not None:
         all_errors += validate_container_resource_field_selector(of_resource, f"{where}.resourceFieldRef", in_file=True)
     else:
-        all_errors.append(field_errors.required(where, "one of fieldRef and resourceFieldRef is required"))
+        all_errors.append(required(where, "one of fieldRef and resourceFieldRef is required"))
     return all_errors + _mode(item, "mode", where)
 
 
@@ -268,7 +265,7 @@ def _validate_projection(given: Object, where: str) -> ErrorList:
         if source.get("serviceAccountToken") is not None:
             all_errors += _token(source["serviceAccountToken"], f"{at}.serviceAccountToken", where)
         if sum(found is not None for found in source.values()) > 1:
-            all_errors.append(field_errors.forbidden(at, "may not specify more than 1 volume type per source"))
+            all_errors.append(forbidden(at, "may not specify more than 1 volume type per source"))
     return all_errors
 
 
@@ -278,7 +275,7 @@ def _once(items: Any, paths: set[str], where: str, name: str | None = None) -> E
         path = item.get("path") or ""
         if path and path in paths:
             shown = path if name is None else name
-            all_errors.append(field_errors.invalid(where, shown, "conflicting duplicate paths"))
+            all_errors.append(invalid(where, shown, "conflicting duplicate paths"))
         paths.add(path)
     return all_errors
 
@@ -288,12 +285,12 @@ def _token(given: Object, at: str, where: str) -> ErrorList:
     seconds = given.get("expirationSeconds") or 0
     if seconds < 600:
         detail = "may not specify a duration less than 10 minutes"
-        all_errors.append(field_errors.invalid(f"{at}.expirationSeconds", seconds, detail))
+        all_errors.append(invalid(f"{at}.expirationSeconds", seconds, detail))
     if seconds > 1 << 32:
         detail = "may not specify a duration larger than 2^32 seconds"
-        all_errors.append(field_errors.invalid(f"{at}.expirationSeconds", seconds, detail))
+        all_errors.append(invalid(f"{at}.expirationSeconds", seconds, detail))
     if not given.get("path"):
-        return [*all_errors, field_errors.required(f"{where}.path")]
+        return [*all_errors, required(f"{where}.path")]
     return all_errors + _own_path(given["path"], f"{where}.path")
 
 
@@ -302,7 +299,7 @@ def _token(given: Object, at: str, where: str) -> ErrorList:
 
 def _nfs(given: Object, where: str) -> ErrorList:
     path = given.get("path") or ""
-    return [] if path.startswith("/") else [field_errors.invalid(f"{where}.path", path, "must be an absolute path")]
+    return [] if path.startswith("/") else [invalid(f"{where}.path", path, "must be an absolute path")]
 
 
 def _iscsi_of(started: str) -> Check:
@@ -311,9 +308,9 @@ def _iscsi_of(started: str) -> Check:
         if given.get("iqn"):
             all_errors += _qualified(given["iqn"], f"{where}.iqn", started)
         if not 0 <= (given.get("lun") or 0) <= 255:
-            all_errors.append(field_errors.invalid(f"{where}.lun", given["lun"], _BYTE))
+            all_errors.append(invalid(f"{where}.lun", given["lun"], _BYTE))
         if (given.get("chapAuthDiscovery") or given.get("chapAuthSession")) and given.get("secretRef") is None:
-            all_errors.append(field_errors.required(f"{where}.secretRef"))
+            all_errors.append(required(f"{where}.secretRef"))
         if given.get("initiatorName") is not None:
             all_errors += _qualified(given["initiatorName"], f"{where}.initiatorname", started)
         return all_errors
@@ -324,24 +321,22 @@ def _iscsi_of(started: str) -> Check:
 def _qualified(text: str, field: str, started: str) -> ErrorList:
     form = next((pattern for prefix, pattern in _QUALIFIED.items() if text.startswith(prefix)), None)
     if form is None:
-        return [field_errors.invalid(field, text, started)]
-    return [] if form.search(text) else [field_errors.invalid(field, text, "must be valid format")]
+        return [invalid(field, text, started)]
+    return [] if form.search(text) else [invalid(field, text, "must be valid format")]
 
 
 def _channel(given: Object, where: str) -> ErrorList:
     names, ids, lun = given.get("targetWWNs") or [], given.get("wwids") or [], given.get("lun")
     all_errors: ErrorList = []
     if not names and not ids:
-        all_errors.append(
-            field_errors.required(f"{where}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
-        )
+        all_errors.append(required(f"{where}.targetWWNs", "must specify either targetWWNs or wwids, but not both"))
     if names and ids:
         detail = "targetWWNs and wwids can not be specified simultaneously"
-        all_errors.append(field_errors.invalid(f"{where}.targetWWNs", names, detail))
+        all_errors.append(invalid(f"{where}.targetWWNs", names, detail))
     if names and lun is None:
-        all_errors.append(field_errors.required(f"{where}.lun", "lun is required if targetWWNs is specified"))
+        all_errors.append(required(f"{where}.lun", "lun is required if targetWWNs is specified"))
     elif names and not 0 <= int(lun or 0) <= 255:
-        all_errors.append(field_errors.invalid(f"{where}.lun", lun, _BYTE))
+        all_errors.append(invalid(f"{where}.lun", lun, _BYTE))
     return all_errors
 
 
@@ -349,19 +344,18 @@ def _partition(given: Object, where: str) -> ErrorList:
     partition = given.get("partition") or 0
     if 0 <= partition <= 255:
         return []
-    return [field_errors.invalid(f"{where}.partition", partition, "must be between 1 and 255, inclusive")]
+    return [invalid(f"{where}.partition", partition, "must be between 1 and 255, inclusive")]
 
 
 def _flocker(given: Object, where: str) -> ErrorList:
     name, uuid = given.get("datasetName") or "", given.get("datasetUUID") or ""
     all_errors: ErrorList = []
     if not name and not uuid:
-        all_errors.append(field_errors.required(where, "one of datasetName and datasetUUID is required"))
+        all_errors.append(required(where, "one of datasetName and datasetUUID is required"))
     if name and uuid:
-        detail = "datasetName and datasetUUID can not be specified simultaneously"
-        all_errors.append(field_errors.invalid(where, "resource", detail))
+        all_errors.append(invalid(where, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
     if "/" in name:
-        all_errors.append(field_errors.invalid(f"{where}.datasetName", name, "must not contain '/'"))
+        all_errors.append(invalid(f"{where}.datasetName", name, "must not contain '/'"))
     return all_errors
 
 
@@ -369,13 +363,12 @@ def _quobyte(given: Object, where: str) -> ErrorList:
     registry = given.get("registry") or ""
     all_errors: ErrorList = []
     if not registry:
-        all_errors.append(field_errors.required(f"{where}.registry", _PAIRS))
+        all_errors.append(required(f"{where}.registry", _PAIRS))
     elif len((given.get("tenant") or "").encode()) >= 65:
-        detail = "must be a UUID and may not exceed a length of 64 characters"
-        all_errors.append(field_errors.required(f"{where}.tenant", detail))
+        all_errors.append(required(f"{where}.tenant", "must be a UUID and may not exceed a length of 64 characters"))
     else:
         pairs = [pair for pair in registry.split(",") if not _is_pair(pair)]
-        all_errors += [field_errors.invalid(f"{where}.registry", registry, _PAIRS) for _pair in pairs]
+        all_errors += [invalid(f"{where}.registry", registry, _PAIRS) for _pair in pairs]
     return all_errors + _missing(given, where, ("volume",))
 
 
@@ -394,7 +387,7 @@ def _flex(given: Object, where: str) -> ErrorList:
         if namespace.endswith((".kubernetes.io", ".k8s.io")):
             reserved.append(key)
     detail = "kubernetes.io and k8s.io namespaces are reserved"
-    return [field_errors.invalid(f"{where}.options[{key}]", key, detail) for key in reserved]
+    return [invalid(f"{where}.options[{key}]", key, detail) for key in reserved]
 
 
 def _azure_disk(given: Object, where: str) -> ErrorList:
@@ -402,15 +395,15 @@ def _azure_disk(given: Object, where: str) -> ErrorList:
     all_errors: ErrorList = []
     modes, kinds = ("None", "ReadOnly", "ReadWrite"), ("Dedicated", "Managed", "Shared")
     if caching is not None and caching not in modes:
-        all_errors.append(field_errors.not_supported(f"{where}.cachingMode", caching, modes))
+        all_errors.append(not_supported(f"{where}.cachingMode", caching, modes))
     if kind is not None and kind not in kinds:
-        all_errors.append(field_errors.not_supported(f"{where}.kind", kind, kinds))
+        all_errors.append(not_supported(f"{where}.kind", kind, kinds))
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
         form = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
-        all_errors.append(field_errors.not_supported(f"{where}.diskURI", uri, (form,), plain=True))
+        all_errors.append(not_supported(f"{where}.diskURI", uri, (form,), plain=True))
     if kind is not None and kind != "Managed" and not uri.startswith("https://"):
         form = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
-        all_errors.append(field_errors.not_supported(f"{where}.diskURI", uri, (form,), plain=True))
+        all_errors.append(not_supported(f"{where}.diskURI", uri, (form,), plain=True))
     return all_errors
 
 
@@ -419,7 +412,7 @@ def _storage_os(given: Object, where: str) -> ErrorList:
     for field in ("volumeName", "volumeNamespace"):
         name = given.get(field)
         if name:
-            all_errors += [field_errors.invalid(f"{where}.{field}", name, text) for text in dns_label_errors(name)]
+            all_errors += [invalid(f"{where}.{field}", name, text) for text in dns_label_errors(name)]
     return all_errors
 
 
@@ -447,8 +440,7 @@ def _empty(given: Object, where: str) -> ErrorList:
         negative = limit is not None and parse_quantity(str(limit)) < _ZERO
     except QuantityError:
         negative = False  # which its type tells
-    detail = "SizeLimit field must be a valid resource quantity"
-    return [field_errors.forbidden(f"{where}.sizeLimit", detail)] if negative else []
+    return [forbidden(f"{where}.sizeLimit", "SizeLimit field must be a valid resource quantity")] if negative else []
 
 
 def _ephemeral(given: Object, where: str) -> ErrorList:
@@ -462,7 +454,7 @@ def _image(given: Object, where: str) -> ErrorList:
     policy = given.get("pullPolicy")
     if policy in _PULL_POLICIES:
         return []
-    return [field_errors.not_supported(f"{where}.pullPolicy", policy, _PULL_POLICIES)]
+    return [not_supported(f"{where}.pullPolicy", policy, _PULL_POLICIES)]
 
 
 _CHECKS: Mapping[str, Check] = {
@@ -496,13 +488,12 @@ def _glusterfs(given: Object, where: str) -> ErrorList:
         return []
     field = f"{where}.endpointsNamespace"
     if not namespace:
-        detail = "if the endpointnamespace is set, it must be a valid namespace name"
-        return [field_errors.invalid(field, namespace, detail)]
-    return [field_errors.invalid(field, namespace, text) for text in dns_label_errors(namespace)]
+        return [invalid(field, namespace, "if the endpointnamespace is set, it must be a valid namespace name")]
+    return [invalid(field, namespace, text) for text in dns_label_errors(namespace)]
 
 
 def _azure_file(given: Object, where: str) -> ErrorList:
-    return [field_errors.required(f"{where}.secretNamespace")] if given.get("secretNamespace") == "" else []
+    return [required(f"{where}.secretNamespace")] if given.get("secretNamespace") == "" else []
 
 
 def _csi_secrets(given: Object, where: str) -> ErrorList:
@@ -516,7 +507,7 @@ def _csi_secrets(given: Object, where: str) -> ErrorList:
         for field, detail in (("name", dns_subdomain_errors), ("namespace", dns_label_errors)):
             value = reference.get(field)
             if value:
-                all_errors += [field_errors.invalid(f"{at}.{field}", value, text) for text in detail(value)]
+                all_errors += [invalid(f"{at}.{field}", value, text) for text in detail(value)]
     return all_errors
 
 

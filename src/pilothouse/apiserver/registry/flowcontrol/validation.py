@@ -2,8 +2,7 @@
 
 from functools import lru_cache
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.env.lazy import lazy_imports
 
@@ -25,8 +24,8 @@ def validate_status_conditions(obj: Object) -> ErrorList:
     for position, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
         where, kind = f"status.conditions[{position}].type", condition.get("type") or ""
         if kind in seen:
-            errors.append(field_errors.duplicate(where, kind))
+            errors.append(duplicate(where, kind))
         seen.add(kind)
         if not kind:
-            errors.append(field_errors.required(where))
+            errors.append(required(where))
     return errors

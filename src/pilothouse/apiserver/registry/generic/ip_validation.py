@@ -9,8 +9,7 @@ import ipaddress
 import re
 from collections.abc import Container
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid
 from pilothouse.machinery.remembered import remembered
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -104,12 +103,12 @@ def validate_ip_for_legacy_field(text: str, path: str, known: Container[str] = (
     """What is wrong with an address, but for those that were there before."""
     if _plain.fullmatch(text) or text in known:
         return []
-    return [field_errors.invalid(path, text, fault) for fault in ip_errors(text)]
+    return [invalid(path, text, fault) for fault in ip_errors(text)]
 
 
 def validate_cidr_for_legacy_field(text: str, path: str, known: Container[str] = ()) -> ErrorList:
     """What is wrong with a range of addresses, but for those that were there before."""
-    return [] if text in known else [field_errors.invalid(path, text, fault) for fault in cidr_errors(text)]
+    return [] if text in known else [invalid(path, text, fault) for fault in cidr_errors(text)]
 
 
 def _without_zeros(text: str) -> str:

@@ -171,8 +171,7 @@ def _only_ephemeral(fields: FieldSet, _version: str) -> FieldSet:
 
 @lru_cache(maxsize=1)
 def _zero_objects() -> dict[str, Object]:
-    text = packaged("apiserver/data/zero_objects.json")
-    return msgspec.json.decode(text, type=dict[str, Object])
+    return msgspec.json.decode(packaged("apiserver/data/zero_objects.json"), type=dict[str, Object])
 
 
 class Server(Protocol):

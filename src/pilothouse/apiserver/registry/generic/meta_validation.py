@@ -7,8 +7,16 @@ After apimachinery's ``pkg/apis/meta/v1/validation``, ``pkg/api/validation/objec
 import re
 from collections.abc import Mapping, Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    duplicate,
+    forbidden,
+    invalid,
+    named,
+    not_supported,
+    required,
+    too_long,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.names import dns_subdomain_errors, label_value_errors, qualified_name_errors, regex_error
 from pilothouse.machinery.remembered import remembered
@@ -21,13 +29,13 @@ _WRONG_PATH = f"Invalid path (regex used for validation is '{_PATH_FORMAT}')"
 def validate_domain_prefixed_path(value: str, path: str) -> ErrorList:
     """What is wrong with a name that must be a domain, a slash and more."""
     if not value:
-        return [field_errors.required(path)]
+        return [required(path)]
     domain, _slash, rest = value.partition("/")
     if not domain or not rest:
-        return [field_errors.invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
-    errors = [field_errors.invalid(path, domain, text) for text in dns_subdomain_errors(domain)]
+        return [invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    errors = [invalid(path, domain, text) for text in dns_subdomain_errors(domain)]
     if not _PATH.fullmatch(rest):
-        errors.append(field_errors.invalid(path, rest, _WRONG_PATH))
+        errors.append(invalid(path, rest, _WRONG_PATH))
     return errors
 
 
@@ -45,8 +53,8 @@ def validate_labels(labels: Mapping[str, str], path: str) -> ErrorList:
     errors: ErrorList = []
     for key, value in labels.items():
         key_errors, value_errors = _label_errors(key, value)
-        errors += [field_errors.invalid(path, key, text) for text in key_errors]
-        errors += [field_errors.invalid(path, value, text) for text in value_errors]
+        errors += [invalid(path, key, text) for text in key_errors]
+        errors += [invalid(path, value, text) for text in value_errors]
     return errors
 
 
@@ -55,10 +63,10 @@ def validate_annotations(annotations: Mapping[str, str], path: str) -> ErrorList
     errors: ErrorList = []
     size = 0
     for key, value in annotations.items():
-        errors += [field_errors.invalid(path, key, text) for text in qualified_name_errors(key.lower())]
+        errors += [invalid(path, key, text) for text in qualified_name_errors(key.lower())]
         size += len(key.encode()) + len(value.encode())
     if size > MAX_ANNOTATIONS:
-        errors.append(field_errors.too_long(path, MAX_ANNOTATIONS))
+        errors.append(too_long(path, MAX_ANNOTATIONS))
     return errors
 
 
@@ -69,27 +77,19 @@ def validate_label_selector(selector: Object, path: str) -> ErrorList:
         where = f"{path}.matchExpressions[{position}]"
         operator, values = expression.get("operator") or "", expression.get("values") or []
         if operator in ("In", "NotIn") and not values:
-            errors.append(
-                field_errors.required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-            )
+            errors.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         elif operator in ("Exists", "DoesNotExist") and values:
             errors.append(
-                field_errors.forbidden(
-                    f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                )
+                forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
             )
         elif operator not in _OPERATORS:
-            errors.append(
-                field_errors.invalid(f"{where}.operator", field_errors.named(operator), "not a valid selector operator")
-            )
+            errors.append(invalid(f"{where}.operator", named(operator), "not a valid selector operator"))
         errors += [
-            field_errors.invalid(f"{where}.key", expression.get("key") or "", text)
+            invalid(f"{where}.key", expression.get("key") or "", text)
             for text in qualified_name_errors(expression.get("key") or "")
         ]
         for index, value in enumerate(values):
-            errors += [
-                field_errors.invalid(f"{where}.values[{index}]", value, text) for text in label_value_errors(value)
-            ]
+            errors += [invalid(f"{where}.values[{index}]", value, text) for text in label_value_errors(value)]
     return errors
 
 
@@ -111,25 +111,22 @@ def validate_conditions(conditions: Sequence[Object], path: str) -> ErrorList:
         here = f"{path}[{position}]"
         type_, reason = condition.get("type") or "", condition.get("reason") or ""
         if type_ in seen:
-            errors.append(field_errors.duplicate(f"{here}.type", type_))
+            errors.append(duplicate(f"{here}.type", type_))
         seen.append(type_)
-        errors += [field_errors.invalid(f"{here}.type", type_, text) for text in qualified_name_errors(type_)]
+        errors += [invalid(f"{here}.type", type_, text) for text in qualified_name_errors(type_)]
         if condition.get("status") not in _STATUSES:
-            errors.append(field_errors.not_supported(f"{here}.status", condition.get("status") or "", _STATUSES))
+            errors.append(not_supported(f"{here}.status", condition.get("status") or "", _STATUSES))
         observed = condition.get("observedGeneration") or 0
         if observed < 0:
-            errors.append(
-                field_errors.invalid(f"{here}.observedGeneration", observed, "must be greater than or equal to zero")
-            )
+            errors.append(invalid(f"{here}.observedGeneration", observed, "must be greater than or equal to zero"))
         if not condition.get("lastTransitionTime"):
-            errors.append(field_errors.required(f"{here}.lastTransitionTime"))
+            errors.append(required(f"{here}.lastTransitionTime"))
         if not reason:
-            errors.append(field_errors.required(f"{here}.reason"))
+            errors.append(required(f"{here}.reason"))
         elif not re.fullmatch(_REASON, reason):
-            detail = regex_error(_REASON_TEXT, _REASON, _REASON_EXAMPLES)
-            errors.append(field_errors.invalid(f"{here}.reason", reason, detail))
+            errors.append(invalid(f"{here}.reason", reason, regex_error(_REASON_TEXT, _REASON, _REASON_EXAMPLES)))
         errors += [
-            field_errors.too_long(f"{here}.{field}", limit)
+            too_long(f"{here}.{field}", limit)
             for field, limit in (("reason", _MAX_REASON), ("message", _MAX_MESSAGE))
             if len((condition.get(field) or "").encode()) > limit
         ]

@@ -6,8 +6,7 @@ The messages are those of apimachinery's ``pkg/api/validation`` (v0.36).
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid
 from pilothouse.apiserver.objects import Object
 
 IMMUTABLE = "field is immutable"
@@ -38,7 +37,7 @@ def validate_immutable_fields(obj: Object, old: Object, path: str, fields: Mappi
     ``path`` is where they are, "" at the top."""
     prefix = f"{path}." if path else ""
     return [
-        field_errors.invalid(prefix + field, field_errors.internal_value(type_, obj.get(field)), IMMUTABLE)
+        invalid(prefix + field, internal_value(type_, obj.get(field)), IMMUTABLE)
         for field, type_ in fields.items()
         if obj.get(field) != old.get(field)
     ]
@@ -47,6 +46,4 @@ def validate_immutable_fields(obj: Object, old: Object, path: str, fields: Mappi
 def validate_nonnegative_fields(obj: Object, path: str, fields: Iterable[str]) -> ErrorList:
     """``NON_NEGATIVE`` for each of the fields that is less than zero; ``path`` is where they are, "" at the top."""
     prefix = f"{path}." if path else ""
-    return [
-        field_errors.invalid(prefix + field, obj[field], NON_NEGATIVE) for field in fields if (obj.get(field) or 0) < 0
-    ]
+    return [invalid(prefix + field, obj[field], NON_NEGATIVE) for field in fields if (obj.get(field) or 0) < 0]

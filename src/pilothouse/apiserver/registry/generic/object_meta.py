@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.field_errors import ErrorList, FieldError, forbidden, internal_value, invalid, required, shown
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_annotations, validate_labels
 from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
@@ -93,12 +92,12 @@ def validate_object_meta(
         errors += _validate_generate_name(prefix, name_errors)
     name = metadata.get("name") or ""
     if not name:
-        errors.append(field_errors.required("metadata.name", "name or generateName is required"))
+        errors.append(required("metadata.name", "name or generateName is required"))
     else:
-        errors += [field_errors.invalid("metadata.name", name, text) for text in name_errors(name)]
+        errors += [invalid("metadata.name", name, text) for text in name_errors(name)]
     generation = metadata.get("generation") or 0
     if generation < 0:
-        errors.append(field_errors.invalid("metadata.generation", generation, NON_NEGATIVE))
+        errors.append(invalid("metadata.generation", generation, NON_NEGATIVE))
     errors += _validate_user_fields(metadata)
     finalizers = metadata.get("finalizers")
     if finalizers:
@@ -114,7 +113,7 @@ def _validate_generate_name(prefix: str, name_errors: Callable[[str], list[str]]
     else:
         # The name is not made yet when upstream looks at the prefix, so a trailing dash is masked.
         found = name_errors(prefix[:-1] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix)
-    return [field_errors.invalid("metadata.generateName", prefix, text) for text in found]
+    return [invalid("metadata.generateName", prefix, text) for text in found]
 
 
 def validate_common(metadata: Object, *, by_kind: bool) -> ErrorList:
@@ -124,7 +123,7 @@ def validate_common(metadata: Object, *, by_kind: bool) -> ErrorList:
         return validate_object_meta(metadata, path_segment_errors, kube_finalizers=False)
     name, prefix = metadata["name"], metadata.get("generateName")
     found = _validate_generate_name(prefix, path_segment_errors) if prefix else []
-    return found + [field_errors.invalid("metadata.name", name, text) for text in path_segment_errors(name)]
+    return found + [invalid("metadata.name", name, text) for text in path_segment_errors(name)]
 
 
 class MetadataErrors(msgspec.Struct, frozen=True):
@@ -186,23 +185,23 @@ def _validate_owner(owners: Sequence[Object]) -> ErrorList:
         api_version, kind = owner.get("apiVersion") or "", owner.get("kind") or ""
         group, _separator, version = api_version.rpartition("/")
         if not version:
-            errors.append(field_errors.invalid(f"{path}.apiVersion", api_version, "version must not be empty"))
+            errors.append(invalid(f"{path}.apiVersion", api_version, "version must not be empty"))
         errors += [
-            field_errors.invalid(f"{path}.{field}", "", "must not be empty")
+            invalid(f"{path}.{field}", "", "must not be empty")
             for field in ("kind", "name", "uid")
             if not owner.get(field)
         ]
         if kind == "Event" and not group and version == "v1":
-            shown = field_errors.internal_value("meta.OwnerReference", owner)
-            errors.append(field_errors.invalid(path, shown, f"{api_version and '/v1'}, Kind=Event {_NO_OWNER}"))
+            value = internal_value("meta.OwnerReference", owner)
+            errors.append(invalid(path, value, f"{api_version and '/v1'}, Kind=Event {_NO_OWNER}"))
         if owner.get("controller"):
             if controller is None:
                 controller = owner
             else:
                 errors.append(
-                    field_errors.invalid(
+                    invalid(
                         path,
-                        field_errors.internal_value("[]meta.OwnerReference", owners),
+                        internal_value("[]meta.OwnerReference", owners),
                         'Only one reference can have Controller set to true. Found "true" in references for '
                         f"{controller.get('kind')}/{controller.get('name')} and {kind}/{owner.get('name')}",
                     )
@@ -218,16 +217,16 @@ def validate_finalizer_name(finalizers: Sequence[str], field: str) -> ErrorList:
     errors: ErrorList = []
     for position, name in enumerate(finalizers):
         path = f"{field}[{position}]"
-        errors += [field_errors.invalid(path, name, text) for text in qualified_name_errors(name)]
+        errors += [invalid(path, name, text) for text in qualified_name_errors(name)]
         if not _is_known_finalizer(name):
-            errors.append(field_errors.invalid(path, name, _NO_FINALIZER))
+            errors.append(invalid(path, name, _NO_FINALIZER))
     return errors
 
 
 def _validate_kube_finalizers(finalizers: Sequence[str]) -> ErrorList:
     """What the server's own kinds ask of finalizers besides (``validateKubeFinalizerName``)."""
     return [
-        field_errors.invalid(f"metadata.finalizers[{position}]", name, _NO_FINALIZER)
+        invalid(f"metadata.finalizers[{position}]", name, _NO_FINALIZER)
         for position, name in enumerate(finalizers)
         if not _is_known_finalizer(name)
     ]
@@ -241,17 +240,11 @@ def _is_known_finalizer(name: str) -> bool:
 
 
 def _validate_finalizers(finalizers: Sequence[str]) -> ErrorList:
-    errors = [
-        field_errors.invalid("metadata.finalizers", name, text)
-        for name in finalizers
-        for text in qualified_name_errors(name)
-    ]
+    errors = [invalid("metadata.finalizers", name, text) for name in finalizers for text in qualified_name_errors(name)]
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         errors.append(
-            field_errors.invalid(
-                "metadata.finalizers",
-                list(finalizers),
-                "finalizer orphan and foregroundDeletion cannot be both set",
+            invalid(
+                "metadata.finalizers", list(finalizers), "finalizer orphan and foregroundDeletion cannot be both set"
             )
         )
     return errors
@@ -263,16 +256,16 @@ def _validate_change(metadata: Object, old: Object) -> ErrorList:
         known = set(old.get("finalizers") or ())
         added = sorted({name for name in metadata.get("finalizers") or () if name not in known})
         if added:
-            listed = ", ".join(field_errors.shown(name) for name in added)
+            listed = ", ".join(shown(name) for name in added)
             errors.append(
-                field_errors.forbidden(
+                forbidden(
                     "metadata.finalizers",
                     "no new finalizers can be added if the object is being deleted, found new finalizers "
                     f"[]string{{{listed}}}",
                 )
             )
     return errors + [
-        field_errors.invalid(f"metadata.{name}", metadata.get(name), "field is immutable")
+        invalid(f"metadata.{name}", metadata.get(name), "field is immutable")
         for name in _IMMUTABLE
         if metadata.get(name) != old.get(name)
     ]

@@ -12,7 +12,8 @@ import msgspec
 
 Doc = Mapping[str, Any]
 Now = datetime.datetime
-Cells = Callable[[Doc, Now], list[Any]]
+Row = list[Any]
+Cells = Callable[[Doc, Now], Row]
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -31,9 +32,23 @@ class Printer(msgspec.Struct, frozen=True, eq=False):
 
     columns: Sequence[Column]
     cells: Cells
-    """An object, and what time it is, to the cells in the order of the columns."""
+    """An object and the time → the cells, without those of ``NAME`` and ``AGE``."""
     conditions: Callable[[Doc], list[dict[str, str]] | None] | None = None
-    """What the row says of the object besides."""
+    """The conditions of a row."""
+    default_annotations: Sequence[str] = ()
+    """One of them marks an object as the default of its kind."""
+
+    def row(self, value: Doc, now: Now) -> Row:
+        """The cells of an object, in the order of the columns."""
+        cells = self.cells(value, now)
+        for position, column in enumerate(self.columns):
+            if column is NAME:
+                marks = part(value, "metadata", "annotations") or {} if self.default_annotations else {}
+                is_default = any(marks.get(name) == "true" for name in self.default_annotations)
+                cells.insert(position, name_of(value) + (" (default)" if is_default else ""))
+            elif column is AGE:
+                cells.insert(position, age_of(value, now))
+        return cells
 
 
 NAME = Column("Name", format="name")
@@ -86,28 +101,21 @@ def status_count(value: Doc, field: str) -> int:
     return part(value, "status", field) or 0
 
 
-def name_and_age(value: Doc, now: Now) -> list[Any]:
-    """For kinds that show nothing else."""
-    return [name_of(value), age_of(value, now)]
+def count_of(*path: str) -> Cells:
+    """The number of items of one field."""
+    return lambda value, _now: [len(part(value, *path) or ())]
 
 
-def name_and_creation(value: Doc, now: Now) -> list[Any]:
-    """For kinds without columns of their own: kubectl prints the date under CREATED AT."""
-    return [name_of(value), part(value, "metadata", "creationTimestamp")]
+def fields_of(*fields: str) -> Cells:
+    """Fields by their paths (``spec.driver``)."""
+    return lambda value, _now: [part(value, *field.split(".")) or "" for field in fields]
 
 
-NAME_AND_AGE = Printer((NAME, AGE), name_and_age)
-NAME_AND_CREATION = Printer((NAME, Column("Created At", type="date")), name_and_creation)
-
-
-def name_count_age(*path: str) -> Cells:
-    """For kinds that show how many there are of something."""
-    return lambda value, now: [name_of(value), len(part(value, *path) or ()), age_of(value, now)]
-
-
-def name_field_age(*path: str) -> Cells:
-    """For kinds that show one field."""
-    return lambda value, now: [name_of(value), part(value, *path) or "", age_of(value, now)]
+NAME_AND_AGE = Printer((NAME, AGE), fields_of())
+NAME_AND_CREATION = Printer(
+    (NAME, Column("Created At", type="date")), lambda value, _now: [part(value, "metadata", "creationTimestamp")]
+)
+"""For kinds without columns of their own."""
 
 
 NONE = "<none>"
@@ -201,26 +209,25 @@ def some(items: Iterable[str], limit: int) -> str:
     return f"{text} + {len(listed) - limit} more..." if len(listed) > limit else text
 
 
-def print_replicas(value: Doc, now: Now) -> list[Any]:
+def print_replicas(value: Doc, _now: Now) -> Row:
     selector = part(value, "spec", "selector")
     is_label_selector = value.get("kind") != "ReplicationController"
     return [
-        name_of(value),
         part(value, "spec", "replicas") or 0,
         status_count(value, "replicas"),
         status_count(value, "readyReplicas"),
-        age_of(value, now),
         *containers_of(template_spec_of(value)),
         format_selector(selector) if is_label_selector else format_labels(selector),
     ]
 
 
-def name_marked_default(value: Doc, *annotations: str) -> str:
-    marks = part(value, "metadata", "annotations") or {}
-    return name_of(value) + (" (default)" if any(marks.get(name) == "true" for name in annotations) else "")
+REPLICAS = Printer(
+    (NAME, *columns("Desired", "Current", "Ready", type_="integer"), AGE, *wide("Containers", "Images", "Selector")),
+    print_replicas,
+)
 
 
-def print_role_binding(value: Doc, now: Now) -> list[Any]:
+def print_role_binding(value: Doc, _now: Now) -> Row:
     role = value.get("roleRef") or {}
     subjects = value.get("subjects") or ()
     named = {
@@ -229,16 +236,13 @@ def print_role_binding(value: Doc, now: Now) -> list[Any]:
     accounts = ", ".join(
         f"{s.get('namespace', '')}/{s.get('name', '')}" for s in subjects if s.get("kind") == "ServiceAccount"
     )
-    shown = f"{role.get('kind', '')}/{role.get('name', '')}"
-    return [name_of(value), shown, age_of(value, now), named["User"], named["Group"], accounts]
+    return [f"{role.get('kind', '')}/{role.get('name', '')}", named["User"], named["Group"], accounts]
 
 
-def param_kind_of(value: Doc) -> str:
-    kind = part(value, "spec", "paramKind")
-    return f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else UNSET
+ROLE_BINDING = Printer((NAME, *columns("Role"), AGE, *wide("Users", "Groups", "ServiceAccounts")), print_role_binding)
 
 
-def print_admission_policy_binding(value: Doc, now: Now) -> list[Any]:
+def print_admission_policy_binding(value: Doc, _now: Now) -> Row:
     reference = part(value, "spec", "paramRef")
     shown = UNSET
     if reference:
@@ -246,21 +250,26 @@ def print_admission_policy_binding(value: Doc, now: Now) -> list[Any]:
             shown = f"{reference.get('namespace') or '*'}/{reference['name']}"
         elif reference.get("selector") is not None:
             shown = format_selector(reference["selector"])
-    return [name_of(value), part(value, "spec", "policyName") or "", shown, age_of(value, now)]
+    return [part(value, "spec", "policyName") or "", shown]
 
 
-def print_admission_policy(field: str) -> Cells:
-    return lambda value, now: [
-        name_of(value),
-        len(part(value, "spec", field) or ()),
-        param_kind_of(value),
-        age_of(value, now),
-    ]
+ADMISSION_POLICY_BINDING = Printer((NAME, *columns("PolicyName", "ParamRef"), AGE), print_admission_policy_binding)
 
 
-def print_scale(value: Doc, now: Now) -> list[Any]:
+def admission_policy_printer(column: str, field: str) -> Printer:
+    """How a ValidatingAdmissionPolicy or MutatingAdmissionPolicy is shown, with the number of items of one field."""
+
+    def cells(value: Doc, _now: Now) -> Row:
+        kind = part(value, "spec", "paramKind")
+        count = len(part(value, "spec", field) or ())
+        return [count, f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else UNSET]
+
+    return Printer((NAME, *columns(column, type_="integer"), *columns("ParamKind"), AGE), cells)
+
+
+def print_scale(value: Doc, _now: Now) -> Row:
     """A Scale, the subresource of many kinds."""
-    return [name_of(value), part(value, "spec", "replicas") or 0, status_count(value, "replicas"), age_of(value, now)]
+    return [name_of(value), part(value, "spec", "replicas") or 0, status_count(value, "replicas")]
 
 
 SCALE = Printer((Column("Name"), *columns("Desired", "Available", type_="integer"), AGE), print_scale)

@@ -1,21 +1,19 @@
 """Kinds of the group ``metrics.k8s.io``, which are not stored: what containers use, of nodes and of pods."""
 
-from typing import Any
-
-from pilothouse.apiserver.registry.generic.printers import NAME, Column, Doc, Now, Printer, name_of
+from pilothouse.apiserver.registry.generic.printers import NAME, Column, Doc, Now, Printer, Row
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.quantities import Quantity, parse_quantity
 
 
-def print_metrics(value: Doc, _now: Now) -> list[Any]:
+def print_metrics(value: Doc, _now: Now) -> Row:
     """Metrics of a pod or a node, as metrics-server prints them (v0.8 ``pkg/api/table.go``)."""
     used = [each.get("usage") or {} for each in value.get("containers") or (value,)]
 
     def total(resource: str) -> str:
         return str(sum((parse_quantity(each.get(resource) or "0") for each in used), Quantity(0)))
 
-    return [name_of(value), total("cpu"), total("memory"), value.get("window") or ""]
+    return [total("cpu"), total("memory"), value.get("window") or ""]
 
 
 _COLUMNS = (

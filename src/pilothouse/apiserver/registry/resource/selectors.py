@@ -7,8 +7,7 @@ After k8s.io/dynamic-resource-allocation ``cel/compile.go`` (v0.36) and ``valida
 from functools import lru_cache
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, required, too_long
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.resource.validation import validate_slice
 from pilothouse.env.lazy import lazy_imports
@@ -33,16 +32,16 @@ def validate_selectors(selectors: list[Object], path: str, *, stored: bool = Fal
 def _validate_selector(selector: Object, path: str, stored: bool) -> ErrorList:
     cel = selector.get("cel")
     if cel is None:
-        return [field_errors.required(f"{path}.cel")]
+        return [required(f"{path}.cel")]
     text, where = cel.get("expression") or "", f"{path}.cel.expression"
     if stored:
         return []
     if len(text.encode()) > _LONGEST:
-        return [field_errors.too_long(where, _LONGEST)]
+        return [too_long(where, _LONGEST)]
     fault = _compile_error(text)
     if not fault:
         return []
-    return [field_errors.forbidden(where, fault) if fault == _TOO_COMPLEX else field_errors.invalid(where, text, fault)]
+    return [forbidden(where, fault) if fault == _TOO_COMPLEX else invalid(where, text, fault)]
 
 
 @lru_cache(maxsize=256)

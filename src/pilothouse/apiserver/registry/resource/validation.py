@@ -7,8 +7,17 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    FieldError,
+    duplicate,
+    invalid,
+    not_supported,
+    required,
+    shown_struct,
+    too_long,
+    too_many,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import validate_csi_driver_name
 from pilothouse.machinery.go_text import compact_json
@@ -48,7 +57,7 @@ def validate_slice(
 ) -> ErrorList:
     """What is wrong with each item; only their number when there are too many."""
     if len(items) > most:
-        return [field_errors.too_many(path, len(items), most)]
+        return [too_many(path, len(items), most)]
     return [error for position, item in enumerate(items) for error in validate(item, f"{path}[{position}]")]
 
 
@@ -67,8 +76,8 @@ def validate_set(
     for position, item in enumerate(items):
         found = key(item)
         if found in seen:
-            shown = field_errors.shown_struct(found) if isinstance(found, tuple) else found
-            all_errors.append(field_errors.duplicate(f"{path}[{position}]", shown))
+            shown = shown_struct(found) if isinstance(found, tuple) else found
+            all_errors.append(duplicate(f"{path}[{position}]", shown))
         seen.add(found)
     return all_errors
 
@@ -84,7 +93,7 @@ def validate_map(
 ) -> ErrorList:
     """What is wrong with keys, which is told of the map, and with members."""
     if most is not None and len(members) > most:
-        return [field_errors.too_many(path, len(members), most)]
+        return [too_many(path, len(members), most)]
     all_errors: ErrorList = []
     for name, member in members.items():
         all_errors += validate_key(name, path)
@@ -105,7 +114,7 @@ def _cut(text: str, longest: int) -> str:
 
 def validate_label(name: str, path: str) -> ErrorList:
     """Names of devices, requests and counters."""
-    return [field_errors.invalid(path, name, text) for text in _label_errors(name)]
+    return [invalid(path, name, text) for text in _label_errors(name)]
 
 
 @remembered(4096)
@@ -116,11 +125,9 @@ def _label_errors(name: str) -> tuple[str, ...]:
 def validate_pool_name(name: str, path: str) -> ErrorList:
     """Names of pools: subdomains with slashes between them."""
     if not name:
-        return [field_errors.required(path)]
-    all_errors = [field_errors.too_long(path, _LONGEST_POOL)] if len(name.encode()) > _LONGEST_POOL else []
-    return all_errors + [
-        field_errors.invalid(path, part, text) for part in name.split("/") for text in dns_subdomain_errors(part)
-    ]
+        return [required(path)]
+    all_errors = [too_long(path, _LONGEST_POOL)] if len(name.encode()) > _LONGEST_POOL else []
+    return all_errors + [invalid(path, part, text) for part in name.split("/") for text in dns_subdomain_errors(part)]
 
 
 def validate_qualified_name(name: str, path: str) -> ErrorList:
@@ -136,9 +143,9 @@ def _qualified_name_errors(name: str) -> tuple[tuple[str, str], ...]:
         all_errors = _validate_c_identifier(domain, "")
     elif "/" not in own:  # of more slashes upstream says nothing
         empty = "the domain must not be empty"
-        all_errors += validate_csi_driver_name(domain, "") if domain else [field_errors.invalid("", "", empty)]
+        all_errors += validate_csi_driver_name(domain, "") if domain else [invalid("", "", empty)]
         empty = "the name must not be empty"
-        all_errors += _validate_c_identifier(own, "") if own else [field_errors.invalid("", "", empty)]
+        all_errors += _validate_c_identifier(own, "") if own else [invalid("", "", empty)]
     return tuple((error.reason, error.text) for error in all_errors)
 
 
@@ -147,15 +154,15 @@ def validate_fully_qualified_name(name: str, path: str) -> ErrorList:
     all_errors = validate_qualified_name(name, path)
     if "/" not in name:
         text = "a fully qualified name must be a domain and a name separated by a slash"
-        all_errors.append(field_errors.invalid(path, name, text))
+        all_errors.append(invalid(path, name, text))
     return all_errors
 
 
 def _validate_c_identifier(name: str, path: str) -> ErrorList:
-    all_errors = [field_errors.too_long(path, _LONGEST_ID)] if len(name.encode()) > _LONGEST_ID else []
+    all_errors = [too_long(path, _LONGEST_ID)] if len(name.encode()) > _LONGEST_ID else []
     if _identifier.fullmatch(name) is None:
         detail = regex_error(_IDENTIFIER_TEXT, _IDENTIFIER, ("my_name", "MY_NAME", "MyName"))
-        all_errors.append(field_errors.invalid(path, name, detail))
+        all_errors.append(invalid(path, name, detail))
     return all_errors
 
 
@@ -164,16 +171,16 @@ def validate_uid(uid: str, path: str) -> ErrorList:
     if _uid.fullmatch(uid) is None:
         form = _UID_LENGTHS.get(len(uid))
         if len(uid) != 36 and form is None:
-            return [field_errors.invalid(path, uid, f"error validating uid: invalid UUID length: {len(uid)}")]
+            return [invalid(path, uid, f"error validating uid: invalid UUID length: {len(uid)}")]
         if form is None or form.fullmatch(uid) is None:
-            return [field_errors.invalid(path, uid, "error validating uid: invalid UUID format")]
+            return [invalid(path, uid, "error validating uid: invalid UUID format")]
     elif uid == uid.lower():
         return []
     text = (
         "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal "
         "characters"
     )
-    return [field_errors.invalid(path, uid, text)]
+    return [invalid(path, uid, text)]
 
 
 # Configuration, taints and conditions --------------------------------------------------------------------------------
@@ -183,7 +190,7 @@ def validate_device_configuration(configuration: Object, path: str) -> ErrorList
     """What a driver is told of how to set devices up."""
     opaque = configuration.get("opaque")
     if opaque is None:
-        return [field_errors.required(f"{path}.opaque")]
+        return [required(f"{path}.opaque")]
     all_errors = validate_csi_driver_name(opaque.get("driver") or "", f"{path}.opaque.driver")
     return all_errors + validate_raw_extension(opaque.get("parameters"), f"{path}.opaque.parameters")
 
@@ -191,11 +198,11 @@ def validate_device_configuration(configuration: Object, path: str) -> ErrorList
 def validate_raw_extension(value: Any, path: str) -> ErrorList:
     """What is wrong with an object that nobody knows the type of."""
     if value is None:
-        return [field_errors.required(path)]
+        return [required(path)]
     if len(compact_json(value).encode()) > LARGEST_JSON:
-        return [field_errors.too_long(path, LARGEST_JSON)]
+        return [too_long(path, LARGEST_JSON)]
     if not isinstance(value, dict):
-        return [field_errors.invalid(path, "<value omitted>", "must be a valid JSON object")]
+        return [invalid(path, "<value omitted>", "must be a valid JSON object")]
     return []
 
 
@@ -203,11 +210,11 @@ def validate_device_taint(taint: Object, path: str) -> ErrorList:
     """What is wrong with a taint of a device."""
     key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
     all_errors = validate_condition_name(key, f"{path}.key")
-    all_errors += [field_errors.invalid(f"{path}.value", value, text) for text in label_value_errors(value)]
+    all_errors += [invalid(f"{path}.value", value, text) for text in label_value_errors(value)]
     if not effect:
-        all_errors.append(field_errors.required(f"{path}.effect"))
+        all_errors.append(required(f"{path}.effect"))
     elif effect not in _EFFECTS:
-        all_errors.append(field_errors.not_supported(f"{path}.effect", effect, _EFFECTS))
+        all_errors.append(not_supported(f"{path}.effect", effect, _EFFECTS))
     return all_errors
 
 
@@ -217,21 +224,21 @@ def validate_device_toleration(toleration: Object, path: str) -> ErrorList:
     value, effect = toleration.get("value") or "", toleration.get("effect") or ""
     all_errors = validate_condition_name(key, f"{path}.key") if key else []
     if not operator:
-        all_errors.append(field_errors.required(f"{path}.operator"))
+        all_errors.append(required(f"{path}.operator"))
     elif operator not in _OPERATORS:
-        all_errors.append(field_errors.not_supported(f"{path}.operator", operator, _OPERATORS))
+        all_errors.append(not_supported(f"{path}.operator", operator, _OPERATORS))
     elif operator == "Equal":
-        all_errors += [field_errors.invalid(f"{path}.value", value, text) for text in label_value_errors(value)]
+        all_errors += [invalid(f"{path}.value", value, text) for text in label_value_errors(value)]
     elif value:
-        all_errors.append(field_errors.invalid(f"{path}.value", value, "must be empty for operator `Exists`"))
+        all_errors.append(invalid(f"{path}.value", value, "must be empty for operator `Exists`"))
     if effect and effect not in _EFFECTS:
-        all_errors.append(field_errors.not_supported(f"{path}.effect", effect, _EFFECTS))
+        all_errors.append(not_supported(f"{path}.effect", effect, _EFFECTS))
     return all_errors
 
 
 def validate_condition_name(name: str, path: str) -> ErrorList:
     """What is wrong with the name of a label, as conditions have them."""
-    return [field_errors.invalid(path, name, text) for text in qualified_name_errors(name)]
+    return [invalid(path, name, text) for text in qualified_name_errors(name)]
 
 
 def validate_device_binding_parameters(holder: Object, path: str) -> ErrorList:
@@ -245,17 +252,17 @@ def validate_device_binding_parameters(holder: Object, path: str) -> ErrorList:
         for position, condition in enumerate(conditions):
             where = f"{path}.{name}[{position}]"
             if condition in conditions[:position]:
-                all_errors.append(field_errors.duplicate(where, condition))
+                all_errors.append(duplicate(where, condition))
             if conditions is failures and condition in wanted:
                 text = "bindingFailureConditions must not overlap with bindingConditions"
-                all_errors.append(field_errors.invalid(where, condition, text))
+                all_errors.append(invalid(where, condition, text))
     for name, conditions, other in (
         ("bindingConditions", wanted, "bindingFailureConditions"),
         ("bindingFailureConditions", failures, "bindingConditions"),
     ):
         if not conditions and given[other]:
             # Upstream shows the list that is not there.
-            all_errors.append(field_errors.invalid(f"{path}.{name}", None, f"{name} are required to use {other}"))
+            all_errors.append(invalid(f"{path}.{name}", None, f"{name} are required to use {other}"))
     return all_errors
 
 
@@ -286,8 +293,8 @@ def validate_request_reference(reference: str, path: str, names: Mapping[str, Se
     """What is wrong with one."""
     parts = reference.split("/")
     if len(parts) > 2:
-        return [field_errors.invalid(path, reference, _UNKNOWN)]
+        return [invalid(path, reference, _UNKNOWN)]
     errors = [error for part in parts for error in validate_label(part, path)]
     if parts[0] not in names or (len(parts) == 2 and parts[1] not in names[parts[0]]):
-        errors.append(field_errors.invalid(path, reference, _UNKNOWN))
+        errors.append(invalid(path, reference, _UNKNOWN))
     return errors

@@ -4,8 +4,7 @@
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE
 
@@ -16,14 +15,14 @@ def validate_unchanged(obj: Object, old: Object, field: str) -> ErrorList:
     """What changes is not shown: rules that are tags have it so."""
     if obj["spec"].get(field) == old["spec"].get(field):
         return []
-    return [field_errors.invalid(f"spec.{field}", None, IMMUTABLE)]
+    return [invalid(f"spec.{field}", None, IMMUTABLE)]
 
 
 def validate_names(name: str, path: str, detail: Sequence[str]) -> ErrorList:
     """``told`` is what is wrong with the name if there is one."""
     if not name:
-        return [field_errors.required(path)]
-    return [field_errors.invalid(path, name, text) for text in detail]
+        return [required(path)]
+    return [invalid(path, name, text) for text in detail]
 
 
 def validate_scheduling_policy(policy: Object, path: str) -> ErrorList:
@@ -31,15 +30,13 @@ def validate_scheduling_policy(policy: Object, path: str) -> ErrorList:
     choices = ", ".join(f"`{name}`" for name in _POLICIES)
     errors: ErrorList = []
     if not given:
-        errors.append(field_errors.invalid(path, "", f"must specify one of: {choices}"))
+        errors.append(invalid(path, "", f"must specify one of: {choices}"))
     elif len(given) > 1:
-        detail = f"must specify exactly one of: {choices}"
-        errors.append(field_errors.invalid(path, f"{{{', '.join(given)}}}", detail))
+        errors.append(invalid(path, f"{{{', '.join(given)}}}", f"must specify exactly one of: {choices}"))
     if "gang" in given:
         count = policy["gang"].get("minCount") or 0
         if count == 0:
-            errors.append(field_errors.required(f"{path}.gang.minCount"))
+            errors.append(required(f"{path}.gang.minCount"))
         elif count < 0:
-            detail = "must be greater than or equal to 1"
-            errors.append(field_errors.invalid(f"{path}.gang.minCount", count, detail))
+            errors.append(invalid(f"{path}.gang.minCount", count, "must be greater than or equal to 1"))
     return errors

@@ -1,13 +1,12 @@
 """MutatingAdmissionPolicies."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.admissionregistration.rules import REINVOCATION, validate_mutation_operations
 from pilothouse.apiserver.registry.admissionregistration.validatingadmissionpolicies import (
     ValidatingAdmissionPolicyStrategy,
 )
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, print_admission_policy
+from pilothouse.apiserver.registry.generic.printers import admission_policy_printer
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.env.lazy import lazy_imports
 
@@ -27,18 +26,16 @@ class MutatingAdmissionPolicyStrategy(ValidatingAdmissionPolicyStrategy):
         spec = obj["spec"]
         errors = expressions.validate_mutations(spec)
         if not spec.get("mutations"):
-            errors.append(field_errors.required("spec.mutations", "mutations must contain at least one item"))
+            errors.append(required("spec.mutations", "mutations must contain at least one item"))
         again = spec.get("reinvocationPolicy") or ""
         if not again:
-            errors.append(field_errors.required("spec.reinvocationPolicy"))
+            errors.append(required("spec.reinvocationPolicy"))
         elif again not in REINVOCATION:
-            errors.append(field_errors.not_supported("spec.reinvocationPolicy", again, REINVOCATION))
+            errors.append(not_supported("spec.reinvocationPolicy", again, REINVOCATION))
         return errors
 
 
 REGISTRATION = Registration(
     MutatingAdmissionPolicyStrategy(),
-    printer=lambda: Printer(
-        (NAME, *columns("Mutations", type_="integer"), *columns("ParamKind"), AGE), print_admission_policy("mutations")
-    ),
+    printer=lambda: admission_policy_printer("Mutations", "mutations"),
 )

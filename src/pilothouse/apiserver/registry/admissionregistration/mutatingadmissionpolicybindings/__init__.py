@@ -1,11 +1,10 @@
 """MutatingAdmissionPolicyBindings."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, print_admission_policy_binding
+from pilothouse.apiserver.registry.generic.printers import ADMISSION_POLICY_BINDING
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -34,10 +33,10 @@ class MutatingAdmissionPolicyBindingStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         spec = obj["spec"]
         name, params, matched = spec.get("policyName") or "", spec.get("paramRef"), spec.get("matchResources")
-        errors = [] if name else [field_errors.required("spec.policyName")]
+        errors = [] if name else [required("spec.policyName")]
         if name:
             detail = dns_subdomain_errors(name)
-            errors += [field_errors.invalid("spec.policyName", name, text) for text in detail]
+            errors += [invalid("spec.policyName", name, text) for text in detail]
         errors += _validate_param_ref(params, "spec.paramRef") if params is not None else []
         errors += rules.validate_match_resources(matched, "spec.matchResources") if matched is not None else []
         return errors + self._validate_more(spec)
@@ -50,22 +49,22 @@ def _validate_param_ref(params: Object, path: str) -> ErrorList:
     """Parameters by name or by labels, and what is done without any."""
     name, selector, otherwise = params.get("name") or "", params.get("selector"), params.get("parameterNotFoundAction")
     exclusive = "name and selector are mutually exclusive"
-    errors = [field_errors.invalid(f"{path}.name", name, text) for text in path_segment_errors(name)]
+    errors = [invalid(f"{path}.name", name, text) for text in path_segment_errors(name)]
     if name and selector is not None:
-        errors.append(field_errors.forbidden(f"{path}.name", exclusive))
+        errors.append(forbidden(f"{path}.name", exclusive))
     if selector is not None:
         errors += validate_label_selector(selector, f"{path}.selector")
-        errors += [field_errors.forbidden(f"{path}.selector", exclusive)] if name else []
+        errors += [forbidden(f"{path}.selector", exclusive)] if name else []
     if not name and selector is None:
-        errors.append(field_errors.required(path, "one of name or selector must be specified"))
+        errors.append(required(path, "one of name or selector must be specified"))
     if not otherwise:
-        errors.append(field_errors.required(f"{path}.parameterNotFoundAction"))
+        errors.append(required(f"{path}.parameterNotFoundAction"))
     elif otherwise not in _NOT_FOUND:
-        errors.append(field_errors.not_supported(f"{path}.parameterNotFoundAction", otherwise, _NOT_FOUND))
+        errors.append(not_supported(f"{path}.parameterNotFoundAction", otherwise, _NOT_FOUND))
     return errors
 
 
 REGISTRATION = Registration(
     MutatingAdmissionPolicyBindingStrategy(),
-    printer=lambda: Printer((NAME, *columns("PolicyName", "ParamRef"), AGE), print_admission_policy_binding),
+    printer=lambda: ADMISSION_POLICY_BINDING,
 )

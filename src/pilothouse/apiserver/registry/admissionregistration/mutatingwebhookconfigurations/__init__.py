@@ -5,7 +5,7 @@ from pilothouse.apiserver.registry.admissionregistration.validatingwebhookconfig
     ValidatingWebhookConfigurationStrategy,
 )
 from pilothouse.apiserver.registry.generic.object_fields import set_absent
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, name_count_age
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, count_of
 from pilothouse.apiserver.registry.generic.registration import Registration
 
 
@@ -20,5 +20,5 @@ class MutatingWebhookConfigurationStrategy(ValidatingWebhookConfigurationStrateg
 
 REGISTRATION = Registration(
     MutatingWebhookConfigurationStrategy(),
-    printer=lambda: Printer((NAME, *columns("Webhooks", type_="integer"), AGE), name_count_age("webhooks")),
+    printer=lambda: Printer((NAME, *columns("Webhooks", type_="integer"), AGE), count_of("webhooks")),
 )

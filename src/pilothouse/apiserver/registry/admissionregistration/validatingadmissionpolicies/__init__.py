@@ -1,11 +1,10 @@
 """ValidatingAdmissionPolicies."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, print_admission_policy
+from pilothouse.apiserver.registry.generic.printers import admission_policy_printer
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import StatusKeeps, Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -36,16 +35,16 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
         spec = obj["spec"]
         errors: ErrorList = []
         if spec["failurePolicy"] not in rules.FAILURE:
-            errors.append(field_errors.not_supported("spec.failurePolicy", spec["failurePolicy"], rules.FAILURE))
+            errors.append(not_supported("spec.failurePolicy", spec["failurePolicy"], rules.FAILURE))
         if spec.get("paramKind") is not None:
             errors += _validate_param_kind(spec["paramKind"], "spec.paramKind")
         constraints, where = spec.get("matchConstraints"), "spec.matchConstraints"
         if constraints is None:
-            errors.append(field_errors.required(where))
+            errors.append(required(where))
         else:
             errors += rules.validate_match_resources(constraints, where)
             if not constraints.get("resourceRules"):
-                errors.append(field_errors.required(f"{where}.resourceRules"))
+                errors.append(required(f"{where}.resourceRules"))
             errors += self._more_constraints(constraints, where)
         return errors + expressions.validate_variables(spec) + self._actions(obj)
 
@@ -56,7 +55,7 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
         spec = obj["spec"]
         if not spec.get("validations") and not spec.get("auditAnnotations"):
             text = "validations or auditAnnotations must contain at least one item"
-            return [field_errors.required(f"spec.{field}", text) for field in ("validations", "auditAnnotations")]
+            return [required(f"spec.{field}", text) for field in ("validations", "auditAnnotations")]
         return expressions.validate_validations(spec, obj["metadata"].get("name") or "")
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
@@ -66,7 +65,7 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
             where = f"status.typeChecking.expressionWarnings[{position}]"
             given = (warning.get("warning"), (warning.get("fieldRef") or "").strip())
             errors += [
-                field_errors.required(f"{where}.{field}")
+                required(f"{where}.{field}")
                 for field, value in zip(("warning", "fieldRef"), given, strict=True)
                 if not value
             ]
@@ -78,31 +77,28 @@ def _validate_param_kind(kind: Object, path: str) -> ErrorList:
     errors = _validate_api_version(version, f"{path}.apiVersion")
     detail = dns_1035_label_errors(name.lower()) if name else []
     if not name:
-        errors.append(field_errors.required(f"{path}.kind"))
+        errors.append(required(f"{path}.kind"))
     elif detail:
         text = "may have mixed case, but should otherwise match: " + ",".join(detail)
-        errors.append(field_errors.invalid(f"{path}.kind", name, text))
+        errors.append(invalid(f"{path}.kind", name, text))
     return errors
 
 
 def _validate_api_version(text: str, path: str) -> ErrorList:
     if not text:
-        return [field_errors.required(path)]
+        return [required(path)]
     if text.count("/") > 1:
-        return [field_errors.invalid(path, text, f"unexpected GroupVersion string: {text}")]
+        return [invalid(path, text, f"unexpected GroupVersion string: {text}")]
     group, _slash, version = text.rpartition("/")
     detail = dns_subdomain_errors(group) if group else []
-    all_errors = [field_errors.invalid(path, group, ",".join(detail))] if detail else []
+    all_errors = [invalid(path, group, ",".join(detail))] if detail else []
     if not version:
-        return [*all_errors, field_errors.invalid(path, text, "version must be specified")]
+        return [*all_errors, invalid(path, text, "version must be specified")]
     detail = dns_1035_label_errors(version)
-    return all_errors + ([field_errors.invalid(path, version, ",".join(detail))] if detail else [])
+    return all_errors + ([invalid(path, version, ",".join(detail))] if detail else [])
 
 
 REGISTRATION = Registration(
     ValidatingAdmissionPolicyStrategy(),
-    printer=lambda: Printer(
-        (NAME, *columns("Validations", type_="integer"), *columns("ParamKind"), AGE),
-        print_admission_policy("validations"),
-    ),
+    printer=lambda: admission_policy_printer("Validations", "validations"),
 )

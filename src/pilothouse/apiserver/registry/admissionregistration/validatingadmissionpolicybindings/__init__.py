@@ -1,12 +1,11 @@
 """ValidatingAdmissionPolicyBindings."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.admissionregistration.mutatingadmissionpolicybindings import (
     MutatingAdmissionPolicyBindingStrategy,
 )
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, print_admission_policy_binding
+from pilothouse.apiserver.registry.generic.printers import ADMISSION_POLICY_BINDING
 from pilothouse.apiserver.registry.generic.registration import Registration
 
 _ACTIONS = ("Audit", "Deny", "Warn")
@@ -24,17 +23,17 @@ class ValidatingAdmissionPolicyBindingStrategy(MutatingAdmissionPolicyBindingStr
         errors: ErrorList = []
         for position, action in enumerate(actions):
             if action not in _ACTIONS:
-                errors.append(field_errors.not_supported(f"{where}[{position}]", action, _ACTIONS))
+                errors.append(not_supported(f"{where}[{position}]", action, _ACTIONS))
             if action in actions[:position]:
-                errors.append(field_errors.duplicate(f"{where}[{position}]", action))
+                errors.append(duplicate(f"{where}[{position}]", action))
         if "Deny" in actions and "Warn" in actions:
-            errors.append(field_errors.invalid(where, actions, _BOTH))
+            errors.append(invalid(where, actions, _BOTH))
         if not actions:
-            errors.append(field_errors.required(where, "at least one validation action is required"))
+            errors.append(required(where, "at least one validation action is required"))
         return errors
 
 
 REGISTRATION = Registration(
     ValidatingAdmissionPolicyBindingStrategy(),
-    printer=lambda: Printer((NAME, *columns("PolicyName", "ParamRef"), AGE), print_admission_policy_binding),
+    printer=lambda: ADMISSION_POLICY_BINDING,
 )

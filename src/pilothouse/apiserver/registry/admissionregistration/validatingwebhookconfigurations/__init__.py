@@ -1,10 +1,9 @@
 """ValidatingWebhookConfigurations."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, name_count_age
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, count_of
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -43,12 +42,12 @@ class ValidatingWebhookConfigurationStrategy(Strategy):
                 webhook.get("admissionReviewVersions") or [], path
             )
             if name and name in names:
-                errors.append(field_errors.duplicate(f"{path}.name", name))
+                errors.append(duplicate(f"{path}.name", name))
             names.append(name)
         return errors
 
 
 REGISTRATION = Registration(
     ValidatingWebhookConfigurationStrategy(),
-    printer=lambda: Printer((NAME, *columns("Webhooks", type_="integer"), AGE), name_count_age("webhooks")),
+    printer=lambda: Printer((NAME, *columns("Webhooks", type_="integer"), AGE), count_of("webhooks")),
 )

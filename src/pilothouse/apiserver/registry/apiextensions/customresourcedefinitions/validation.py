@@ -3,8 +3,17 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    duplicate,
+    forbidden,
+    internal_value,
+    invalid,
+    named,
+    not_supported,
+    required,
+    too_many,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
@@ -46,8 +55,8 @@ def _validate_immutable(obj: Object, old: Object, paths: tuple[tuple[str, ...], 
     for path in paths:
         new = _at(obj["spec"], path)
         if new != _at(old["spec"], path):
-            shown = field_errors.internal_value("named" if path == ("scope",) else "string", new)
-            errors.append(field_errors.invalid("spec." + ".".join(path), shown, "field is immutable"))
+            shown = internal_value("named" if path == ("scope",) else "string", new)
+            errors.append(invalid("spec." + ".".join(path), shown, "field is immutable"))
     return errors
 
 
@@ -65,23 +74,23 @@ def _shown_versions(versions: Sequence[Object]) -> str:
         if all((version.get(field) or None) == (versions[0].get(field) or None) for version in versions)
     ]
     shown = [{name: value for name, value in version.items() if name not in shared} for version in versions]
-    return field_errors.internal_value("[]apiextensions.CustomResourceDefinitionVersion", shown or None)
+    return internal_value("[]apiextensions.CustomResourceDefinitionVersion", shown or None)
 
 
 def _validate_stored_versions(obj: Object) -> ErrorList:
     """The storage version must be among those that objects are stored in, and all of these must be there."""
     stored, where = (obj.get("status") or {}).get("storedVersions") or None, "status.storedVersions"
     if stored is None:
-        return [field_errors.invalid(where, None, "must have at least one stored version")]
+        return [invalid(where, None, "must have at least one stored version")]
     errors: ErrorList = []
     left = {name: position for position, name in enumerate(stored)}
     for version in obj["spec"].get("versions") or ():
         # One that is there twice is there no more for the second.
         name = version.get("name") or ""
         if left.pop(name, None) is None and version.get("storage"):
-            errors.append(field_errors.invalid(where, stored, f"must have the storage version {name}"))
+            errors.append(invalid(where, stored, f"must have the storage version {name}"))
     return errors + [
-        field_errors.invalid(
+        invalid(
             f"{where}[{position}]",
             name,
             f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions "
@@ -98,39 +107,37 @@ def _validate_custom_resource_definition_spec(spec: Object, unchanged: frozenset
     group, versions = spec.get("group") or "", spec.get("versions") or []
     errors: ErrorList = []
     if not group:
-        errors.append(field_errors.required("spec.group"))
+        errors.append(required("spec.group"))
     elif found := dns_subdomain_errors(group):
-        errors.append(field_errors.invalid("spec.group", group, ",".join(found)))
+        errors.append(invalid("spec.group", group, ",".join(found)))
     elif "." not in group:
-        errors.append(field_errors.invalid("spec.group", group, "should be a domain with at least one dot"))
+        errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
     if not spec.get("scope"):
-        errors.append(field_errors.required("spec.scope"))
+        errors.append(required("spec.scope"))
     elif spec["scope"] not in ("Cluster", "Namespaced"):
-        errors.append(field_errors.not_supported("spec.scope", spec["scope"], ("Cluster", "Namespaced"), plain=True))
+        errors.append(not_supported("spec.scope", spec["scope"], ("Cluster", "Namespaced"), plain=True))
     errors += [
-        field_errors.required(f"spec.versions[{position}].schema.openAPIV3Schema")
+        required(f"spec.versions[{position}].schema.openAPIV3Schema")
         for position, version in enumerate(versions)
         if _schema(version) is None
     ]
     preserves = bool(spec.get("preserveUnknownFields"))
     if preserves and any(_has_defaults(_schema(version)) for version in versions):
         detail = "must be false in order to use defaults in the schema"
-        errors.append(field_errors.invalid("spec.preserveUnknownFields", True, detail))
+        errors.append(invalid("spec.preserveUnknownFields", True, detail))
     positions = _Paths(versions)
     for position, version in enumerate(versions):
         errors += _validate_version(version, f"spec.versions[{position}]", positions, unchanged)
     names = [version.get("name") for version in versions]
     if len(set(names)) != len(names):
-        errors.append(
-            field_errors.invalid("spec.versions", _shown_versions(versions), "must contain unique version names")
-        )
+        errors.append(invalid("spec.versions", _shown_versions(versions), "must contain unique version names"))
     if sum(bool(version.get("storage")) for version in versions) != 1:
         detail = "must have exactly one version marked as storage version"
-        errors.append(field_errors.invalid("spec.versions", _shown_versions(versions), detail))
+        errors.append(invalid("spec.versions", _shown_versions(versions), detail))
     if names and names[0] and (found := dns_1035_label_errors(names[0])):
-        errors.append(field_errors.invalid("spec.version", names[0], ",".join(found)))
+        errors.append(invalid("spec.version", names[0], ",".join(found)))
     errors += [
-        field_errors.required(f"spec.names.{field}")
+        required(f"spec.names.{field}")
         for field in ("plural", "singular", "kind", "listKind")
         if not spec["names"].get(field)
     ]
@@ -142,8 +149,7 @@ def _validate_custom_resource_definition_spec(spec: Object, unchanged: frozenset
     conversion = spec.get("conversion") or {}
     if preserves and conversion.get("strategy") != "None":
         detail = "must be None if spec.preserveUnknownFields is true"
-        shown = field_errors.named(conversion.get("strategy") or "")
-        errors.append(field_errors.invalid("spec.conversion.strategy", shown, detail))
+        errors.append(invalid("spec.conversion.strategy", named(conversion.get("strategy") or ""), detail))
     return errors + _validate_conversion(conversion)
 
 
@@ -179,13 +185,11 @@ def validate_names(names: Object, path: str) -> ErrorList:
         found = dns_1035_label_errors(value.lower()) if value else []
         if found:
             detail = f"may have mixed case, but should otherwise match: {','.join(found)}"
-            errors.append(field_errors.invalid(f"{path}.{field}", value, detail))
+            errors.append(invalid(f"{path}.{field}", value, detail))
     for position, value in enumerate(names.get("shortNames") or ()):
         errors += _validate_label(f"{path}.shortNames[{position}]", value, empty=True)
     if names.get("kind") and names.get("kind") == names.get("listKind"):
-        errors.append(
-            field_errors.invalid(f"{path}.listKind", names["listKind"], "kind and listKind may not be the same")
-        )
+        errors.append(invalid(f"{path}.listKind", names["listKind"], "kind and listKind may not be the same"))
     for position, value in enumerate(names.get("categories") or ()):
         errors += _validate_label(f"{path}.categories[{position}]", value, empty=True)
     return errors
@@ -194,7 +198,7 @@ def validate_names(names: Object, path: str) -> ErrorList:
 def _validate_label(path: str, value: str | None, *, empty: bool = False) -> ErrorList:
     """``empty``: whether an empty text is looked at, too."""
     found = dns_1035_label_errors(value or "") if value or empty else []
-    return [field_errors.invalid(path, value or "", ",".join(found))] if found else []
+    return [invalid(path, value or "", ",".join(found))] if found else []
 
 
 def _validate_approval(obj: Object) -> ErrorList:
@@ -202,15 +206,15 @@ def _validate_approval(obj: Object) -> ErrorList:
     if approval is None or not approval.invalid:
         return []
     if approval.given:
-        return [field_errors.invalid(where, approval.given, approval.message)]
-    return [field_errors.required(where, approval.message)]
+        return [invalid(where, approval.given, approval.message)]
+    return [required(where, approval.message)]
 
 
 def _validate_preserve(spec: Object) -> ErrorList:
     if not spec.get("preserveUnknownFields"):
         return []
     why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-    return [field_errors.invalid("spec.preserveUnknownFields", True, why)]
+    return [invalid("spec.preserveUnknownFields", True, why)]
 
 
 _PARTS = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
@@ -244,7 +248,7 @@ def _validate_version(version: Object, path: str, positions: _Paths, unchanged: 
     warning = version.get("deprecationWarning")
     if warning is not None:
         errors += [
-            field_errors.invalid(f"{path}.deprecationWarning", warning, why)
+            invalid(f"{path}.deprecationWarning", warning, why)
             for why in _validate_warning(warning, deprecated=bool(version.get("deprecated")))
         ]
     return errors + _validate_subresources_and_columns(version, path, positions.own, unchanged)
@@ -285,7 +289,7 @@ def _validate_subresources_and_columns(
         return errors
     if schema is None or "schema" not in parts:
         # Upstream says so too where one of both is the same in all versions and the other is not.
-        return [*errors, field_errors.invalid(f"{parent}.selectableFields", "", _NO_SCHEMA[parent == "spec"])]
+        return [*errors, invalid(f"{parent}.selectableFields", "", _NO_SCHEMA[parent == "spec"])]
     return errors + _validate_selectable_fields(version, schema, parent)
 
 
@@ -331,12 +335,11 @@ def _validate_schema_root(schema: Object, path: str) -> ErrorList:
     kind = schema.get("type")
     if kind and kind != "object" and not any(word in _BEFORE_TYPE for word in strange):
         why = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
-        return [field_errors.invalid(f"{path}.openAPIV3Schema.type", kind, why)]
+        return [invalid(f"{path}.openAPIV3Schema.type", kind, why)]
     if strange:
         listed = " ".join(name for name, _word in _AT_ROOT)
         why = f"only [{listed}] fields are allowed at the root of the schema if the status subresource is enabled"
-        shown = field_errors.internal_value("apiextensions.JSONSchemaProps", schema)
-        return [field_errors.invalid(f"{path}.openAPIV3Schema", shown, why)]
+        return [invalid(f"{path}.openAPIV3Schema", internal_value("apiextensions.JSONSchemaProps", schema), why)]
     return []
 
 
@@ -346,19 +349,17 @@ def _validate_additional_printer_column(version: Object, parent: str) -> ErrorLi
     for position, column in enumerate(version.get("additionalPrinterColumns") or ()):
         where, path = f"{parent}.additionalPrinterColumns[{position}]", column.get("jsonPath") or ""
         if not column.get("name"):
-            errors.append(field_errors.required(f"{where}.name"))
+            errors.append(required(f"{where}.name"))
         if not column.get("type"):
-            errors.append(field_errors.required(f"{where}.type", types))
+            errors.append(required(f"{where}.type", types))
         elif column["type"] not in _COLUMN_TYPES:
-            errors.append(field_errors.invalid(f"{where}.type", column["type"], types))
+            errors.append(invalid(f"{where}.type", column["type"], types))
         if column.get("format") and column["format"] not in _COLUMN_FORMATS:
-            detail = f"must be one of {','.join(_COLUMN_FORMATS)}"
-            errors.append(field_errors.invalid(f"{where}.format", column["format"], detail))
+            errors.append(invalid(f"{where}.format", column["format"], f"must be one of {','.join(_COLUMN_FORMATS)}"))
         if not path:
-            errors.append(field_errors.required(f"{where}.JSONPath"))
+            errors.append(required(f"{where}.JSONPath"))
         elif not path.startswith("."):
-            detail = "must be a simple json path starting with ."
-            errors.append(field_errors.invalid(f"{where}.JSONPath", path, detail))
+            errors.append(invalid(f"{where}.JSONPath", path, "must be a simple json path starting with ."))
     return errors
 
 
@@ -376,12 +377,12 @@ def _validate_subresource_scale(version: Object, parent: str) -> ErrorList:
         where = f"{parent}.subresources.scale.{field}"
         if not value:
             if field != "labelSelectorPath":
-                errors.append(field_errors.required(where))
+                errors.append(required(where))
         elif not value.startswith("."):
-            errors.append(field_errors.invalid(where, value, "must be a simple json path starting with ."))
+            errors.append(invalid(where, value, "must be a simple json path starting with ."))
         elif not value.startswith(tuple(root + "." for root in roots)):
             under = roots[0] if len(roots) == 1 else f"either {' or '.join(roots)}"
-            errors.append(field_errors.invalid(where, value, f"should be a json path under {under}"))
+            errors.append(invalid(where, value, f"should be a json path under {under}"))
     return errors
 
 
@@ -391,25 +392,25 @@ def _validate_selectable_fields(version: Object, schema: Object, parent: str) ->
     for position, field in enumerate(version.get("selectableFields") or ()):
         where, given = f"{parent}.selectableFields[{position}].jsonPath", field.get("jsonPath") or ""
         if not given:
-            errors.append(field_errors.required(where))
+            errors.append(required(where))
             continue
         try:
             path, found = field_paths.resolve(given, schema, arrays=False)
         except field_paths.PathError as error:
-            errors.append(field_errors.invalid(where, given, f"is an invalid path: {error}"))
+            errors.append(invalid(where, given, f"is an invalid path: {error}"))
             continue
         if path.partition(".")[0] == "metadata":
-            errors.append(field_errors.invalid(where, given, "must not point to fields in metadata"))
+            errors.append(invalid(where, given, "must not point to fields in metadata"))
         if found.get("type") not in ("string", "boolean", "integer"):
             detail = "must point to a field of type string, boolean or integer. "
             detail += "Enum string fields and strings with formats are allowed."
-            errors.append(field_errors.invalid(where, given, detail))
+            errors.append(invalid(where, given, detail))
         if path in seen:
-            errors.append(field_errors.duplicate(where, given))
+            errors.append(duplicate(where, given))
         else:
             seen.append(path)
     if len(seen) > 8:
-        errors.append(field_errors.too_many(f"{parent}.selectableFields", len(seen), 8))
+        errors.append(too_many(f"{parent}.selectableFields", len(seen), 8))
     return errors
 
 
@@ -417,23 +418,21 @@ def _validate_conversion(conversion: Object) -> ErrorList:
     strategy, webhook, where = conversion.get("strategy"), conversion.get("webhook") or {}, "spec.conversion"
     errors: ErrorList = []
     if not strategy:
-        errors.append(field_errors.required(f"{where}.strategy"))
+        errors.append(required(f"{where}.strategy"))
     elif strategy not in ("None", "Webhook"):
-        errors.append(field_errors.not_supported(f"{where}.strategy", strategy, ("None", "Webhook"), plain=True))
+        errors.append(not_supported(f"{where}.strategy", strategy, ("None", "Webhook"), plain=True))
     config, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
     if strategy == "Webhook":
         if config is None:
-            errors.append(
-                field_errors.required(f"{where}.webhookClientConfig", "required when strategy is set to Webhook")
-            )
+            errors.append(required(f"{where}.webhookClientConfig", "required when strategy is set to Webhook"))
         else:
             errors += _validate_webhook_client_config(config, f"{where}.webhookClientConfig")
         return errors + _validate_conversion_review_versions(versions, f"{where}.conversionReviewVersions")
     detail = "should not be set when strategy is not set to Webhook"
     if config is not None:
-        errors.append(field_errors.forbidden(f"{where}.webhookClientConfig", detail))
+        errors.append(forbidden(f"{where}.webhookClientConfig", detail))
     if versions:
-        errors.append(field_errors.forbidden(f"{where}.conversionReviewVersions", detail))
+        errors.append(forbidden(f"{where}.conversionReviewVersions", detail))
     return errors
 
 
@@ -444,20 +443,18 @@ def _validate_webhook_client_config(config: Object, path: str) -> ErrorList:
         return webhook_validation.validate_webhook_url(url, f"{path}.url")
     if service is not None and url is None:
         return webhook_validation.validate_webhook_service(service, f"{path}.service")
-    return [field_errors.required(path, "exactly one of url or service is required")]
+    return [required(path, "exactly one of url or service is required")]
 
 
 def _validate_conversion_review_versions(versions: list[str], path: str) -> ErrorList:
     if not versions:
-        return [field_errors.required(path)]
+        return [required(path)]
     errors: ErrorList = []
     for position, version in enumerate(versions):
         if version in versions[:position]:
-            errors.append(field_errors.invalid(f"{path}[{position}]", version, "duplicate version"))
+            errors.append(invalid(f"{path}[{position}]", version, "duplicate version"))
         else:
-            errors += [
-                field_errors.invalid(f"{path}[{position}]", version, text) for text in dns_1035_label_errors(version)
-            ]
+            errors += [invalid(f"{path}[{position}]", version, text) for text in dns_1035_label_errors(version)]
     if not any(version in ("v1", "v1beta1") for version in versions):
-        errors.append(field_errors.invalid(path, versions, "must include at least one of v1, v1beta1"))
+        errors.append(invalid(path, versions, "must include at least one of v1, v1beta1"))
     return errors

@@ -5,14 +5,12 @@ After kube-aggregator's ``pkg/apis/apiregistration`` (v0.36).
 
 import base64
 from collections.abc import Callable
-from typing import Any
 
-from pilothouse.apiserver import field_errors
 from pilothouse.apiserver.conditions import LOCAL, set_condition
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, ensure_object, set_absent
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.go_text import quote
@@ -54,16 +52,14 @@ class APIServiceStrategy(Strategy):
         group, version = spec.get("group") or "", spec.get("version") or ""
         errors: ErrorList = []
         if not group and version != "v1":
-            text = "only v1 may have an empty group and it better be legacy kube"
-            errors.append(field_errors.required("spec.group", text))
+            errors.append(required("spec.group", "only v1 may have an empty group and it better be legacy kube"))
         detail = dns_subdomain_errors(group) if group else []
-        errors += [field_errors.invalid("spec.group", group, text) for text in detail]
-        errors += [field_errors.invalid("spec.version", version, text) for text in dns_1035_label_errors(version)]
+        errors += [invalid("spec.group", group, text) for text in detail]
+        errors += [invalid("spec.version", version, text) for text in dns_1035_label_errors(version)]
         for field, limit in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
             value = spec.get(field) or 0
             if not 0 < value <= limit:
-                text = f"must be positive and less than {limit}"
-                errors.append(field_errors.invalid(f"spec.{field}", value, text))
+                errors.append(invalid(f"spec.{field}", value, f"must be positive and less than {limit}"))
         if spec.get("service") is None:
             return errors + _validate_local(spec)
         return errors + _validate_remote(spec)
@@ -71,14 +67,12 @@ class APIServiceStrategy(Strategy):
     def validate_again(self, obj: Object, old: Object) -> ErrorList:
         # The metadata comes first. Its name, which stays, may have become wrong.
         name = obj["metadata"]["name"]
-        found = [field_errors.invalid("metadata.name", name, text) for text in self.name_errors(obj)(name)]
+        found = [invalid("metadata.name", name, text) for text in self.name_errors(obj)(name)]
         return found + self.validate(obj)
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         return [
-            field_errors.not_supported(
-                f"status.conditions[{position}].status", condition.get("status") or "", _CONDITION
-            )
+            not_supported(f"status.conditions[{position}].status", condition.get("status") or "", _CONDITION)
             for position, condition in enumerate((obj.get("status") or {}).get("conditions") or ())
             if condition.get("status") not in _CONDITION
         ]
@@ -89,30 +83,25 @@ def _validate_local(spec: Object) -> ErrorList:
     errors: ErrorList = []
     bundle = base64.b64decode(spec.get("caBundle") or "")
     if bundle:
-        detail = "local APIServices may not have a caBundle"
-        errors.append(field_errors.invalid("spec.caBundle", f"{len(bundle)} bytes", detail))
+        errors.append(invalid("spec.caBundle", f"{len(bundle)} bytes", "local APIServices may not have a caBundle"))
     if spec.get("insecureSkipTLSVerify"):
         detail = "local APIServices may not have insecureSkipTLSVerify"
-        errors.append(field_errors.invalid("spec.insecureSkipTLSVerify", True, detail))
+        errors.append(invalid("spec.insecureSkipTLSVerify", True, detail))
     return errors
 
 
 def _validate_remote(spec: Object) -> ErrorList:
     """Of a version that another server has."""
     service = spec["service"]
-    errors = [
-        field_errors.required(f"spec.service.{field}") for field in ("namespace", "name") if not service.get(field)
-    ]
+    errors = [required(f"spec.service.{field}") for field in ("namespace", "name") if not service.get(field)]
     if not 1 <= service["port"] <= 65535:
-        detail = f"port is not valid: {PORT_RANGE}"
-        errors.append(field_errors.invalid("spec.service.port", service["port"], detail))
+        errors.append(invalid("spec.service.port", service["port"], f"port is not valid: {PORT_RANGE}"))
     if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
-        detail = "may not be true if caBundle is present"
-        errors.append(field_errors.invalid("spec.insecureSkipTLSVerify", True, detail))
+        errors.append(invalid("spec.insecureSkipTLSVerify", True, "may not be true if caBundle is present"))
     return errors
 
 
-def print_api_service(value: Doc, now: Now) -> list[Any]:
+def print_api_service(value: Doc, now: Now) -> Row:
     service = part(value, "spec", "service")
     shown = f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
     available = "Unknown"
@@ -121,7 +110,7 @@ def print_api_service(value: Doc, now: Now) -> list[Any]:
             available = condition.get("status", "")
             if available != "True":
                 available = f"{available} ({condition.get('reason', '')})"
-    return [name_of(value), shown, available, age_of(value, now)]
+    return [shown, available]
 
 
 REGISTRATION = Registration(

@@ -1,27 +1,13 @@
 """ControllerRevisions."""
 
-from typing import Any
-
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import (
     set_absent,
     validate_immutable_fields,
     validate_nonnegative_fields,
 )
-from pilothouse.apiserver.registry.generic.printers import (
-    AGE,
-    NAME,
-    NONE,
-    Doc,
-    Now,
-    Printer,
-    age_of,
-    columns,
-    name_of,
-    part,
-)
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 
@@ -38,9 +24,9 @@ class ControllerRevisionStrategy(Strategy):
         errors = validate_nonnegative_fields(obj, "", ("revision",))
         data = obj.get("data")
         if data is None:
-            errors.append(field_errors.required("data", "data is mandatory"))
+            errors.append(required("data", "data is mandatory"))
         elif not isinstance(data, dict):
-            errors.append(field_errors.required("data", "data must be a valid JSON object"))
+            errors.append(required("data", "data must be a valid JSON object"))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
@@ -49,14 +35,14 @@ class ControllerRevisionStrategy(Strategy):
         )
 
 
-def print_controller_revision(value: Doc, now: Now) -> list[Any]:
+def print_controller_revision(value: Doc, now: Now) -> Row:
     controller = NONE
     for owner in part(value, "metadata", "ownerReferences") or ():
         if owner.get("controller"):
             group = owner.get("apiVersion", "").rpartition("/")[0]
             kind = owner.get("kind", "").lower()
             controller = f"{kind}.{group}/{owner.get('name')}" if group else f"{kind}/{owner.get('name')}"
-    return [name_of(value), controller, value.get("revision", 0), age_of(value, now)]
+    return [controller, value.get("revision", 0)]
 
 
 REGISTRATION = Registration(

@@ -1,10 +1,9 @@
 """DaemonSets."""
 
 import re
-from typing import Any
 
-from pilothouse.apiserver import errors, field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver import errors
+from pilothouse.apiserver.field_errors import ErrorList, shown
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy, default_rollout
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
@@ -14,12 +13,11 @@ from pilothouse.apiserver.registry.generic.printers import (
     Doc,
     Now,
     Printer,
-    age_of,
+    Row,
     columns,
     containers_of,
     format_labels,
     format_selector,
-    name_of,
     part,
     status_count,
     template_spec_of,
@@ -71,7 +69,7 @@ class DaemonSetStrategy(WorkloadStrategy):
         elif not re.fullmatch(r"[+-]?[0-9]+", counter):
             raise errors.bad_request(
                 'DaemonSet in version "v1" cannot be handled as a DaemonSet: '
-                f"strconv.ParseInt: parsing {field_errors.shown(counter)}: invalid syntax"
+                f"strconv.ParseInt: parsing {shown(counter)}: invalid syntax"
             )
 
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
@@ -94,7 +92,7 @@ def _set_annotation(obj: Object, name: str, value: str) -> None:
     meta["annotations"] = {**(meta.get("annotations") or {}), name: value}
 
 
-def print_daemon_set(value: Doc, now: Now) -> list[Any]:
+def print_daemon_set(value: Doc, now: Now) -> Row:
     counts = (
         "desiredNumberScheduled",
         "currentNumberScheduled",
@@ -103,10 +101,8 @@ def print_daemon_set(value: Doc, now: Now) -> list[Any]:
         "numberAvailable",
     )
     return [
-        name_of(value),
         *(status_count(value, field) for field in counts),
         format_labels(part(template_spec_of(value), "nodeSelector")),
-        age_of(value, now),
         *containers_of(template_spec_of(value)),
         format_selector(part(value, "spec", "selector")),
     ]

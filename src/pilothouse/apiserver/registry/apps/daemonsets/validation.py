@@ -1,7 +1,6 @@
 """Validation of DaemonSets. After kubernetes' ``pkg/apis/apps/validation/validation.go`` (v1.36)."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.validation import (
     SELECTOR,
@@ -22,8 +21,8 @@ def validate_daemon_set_strategy(strategy: Object) -> ErrorList:
     if strategy["type"] == "OnDelete":
         return []
     if strategy["type"] != "RollingUpdate":
-        shown = field_errors.internal_value("apps.DaemonSetUpdateStrategy", strategy)
-        return [field_errors.not_supported("spec.updateStrategy", shown, ("RollingUpdate", "OnDelete"))]
+        shown = internal_value("apps.DaemonSetUpdateStrategy", strategy)
+        return [not_supported("spec.updateStrategy", shown, ("RollingUpdate", "OnDelete"))]
     path = "spec.updateStrategy.rollingUpdate"
     rolling = strategy.get("rollingUpdate") or {}
     unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
@@ -32,10 +31,9 @@ def validate_daemon_set_strategy(strategy: Object) -> ErrorList:
     errors += validate_at_most_all(unavailable, f"{path}.maxUnavailable")
     errors += validate_at_most_all(surge, f"{path}.maxSurge")
     if not is_zero(unavailable) and not is_zero(surge):
-        detail = "may not be set when maxUnavailable is non-zero"
-        errors.append(field_errors.invalid(f"{path}.maxSurge", surge, detail))
+        errors.append(invalid(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
     elif is_zero(unavailable) and is_zero(surge):
-        errors.append(field_errors.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+        errors.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
     return errors
 
 
@@ -46,8 +44,8 @@ def validate_daemon_set(obj: Object) -> ErrorList:
     errors = validate_label_selector(selector or {}, "spec.selector")
     errors += validate_labels_of_template(selector, template)
     if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        shown = field_errors.internal_value(SELECTOR, selector)
-        errors.append(field_errors.invalid("spec.selector", shown, "empty selector is invalid for daemonset"))
+        shown = internal_value(SELECTOR, selector)
+        errors.append(invalid("spec.selector", shown, "empty selector is invalid for daemonset"))
     errors += validate_pod_template_spec(template, "spec.template")
     errors += validate_endless(template, "DaemonSet")
     errors += validate_nonnegative_fields(spec, "spec", ("minReadySeconds",))

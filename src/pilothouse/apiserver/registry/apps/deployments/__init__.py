@@ -1,7 +1,5 @@
 """Deployments."""
 
-from typing import Any
-
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy, default_rollout, drop_zeros
@@ -12,10 +10,9 @@ from pilothouse.apiserver.registry.generic.printers import (
     Doc,
     Now,
     Printer,
-    age_of,
+    Row,
     columns,
     containers_of,
-    name_of,
     part,
     selector_text,
     status_count,
@@ -50,14 +47,12 @@ class DeploymentStrategy(WorkloadStrategy):
         return super().changed(obj, old) or obj["metadata"].get("annotations") != old["metadata"].get("annotations")
 
 
-def print_deployment(value: Doc, now: Now) -> list[Any]:
+def print_deployment(value: Doc, now: Now) -> Row:
     selector = selector_text(part(value, "spec", "selector"))
     return [
-        name_of(value),
         f"{status_count(value, 'readyReplicas')}/{part(value, 'spec', 'replicas') or 0}",
         status_count(value, "updatedReplicas"),
         status_count(value, "availableReplicas"),
-        age_of(value, now),
         *containers_of(template_spec_of(value)),
         "<invalid>" if selector is None else selector,
     ]

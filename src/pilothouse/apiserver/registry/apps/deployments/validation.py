@@ -1,7 +1,6 @@
 """Validation of Deployments. After kubernetes' ``pkg/apis/apps/validation/validation.go`` (v1.36)."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, internal_value, invalid, not_supported
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.validation import (
     is_zero,
@@ -22,17 +21,17 @@ def validate_deployment_strategy(strategy: Object) -> ErrorList:
     if kind == "Recreate":
         if rolling is None:
             return []
-        return [field_errors.forbidden(path, "may not be specified when strategy `type` is 'Recreate'")]
+        return [forbidden(path, "may not be specified when strategy `type` is 'Recreate'")]
     if kind != "RollingUpdate":
         # The type is judged, the whole strategy is shown.
-        shown = field_errors.internal_value("apps.DeploymentStrategy", strategy)
-        return [field_errors.not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))]
+        shown = internal_value("apps.DeploymentStrategy", strategy)
+        return [not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))]
     rolling = rolling or {}
     unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
     errors = validate_positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
     errors += validate_positive_int_or_percent(surge, f"{path}.maxSurge")
     if is_zero(unavailable) and is_zero(surge):
-        errors.append(field_errors.invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+        errors.append(invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
     return errors + validate_at_most_all(unavailable, f"{path}.maxUnavailable")
 
 
@@ -46,8 +45,7 @@ def validate_deployment(obj: Object) -> ErrorList:
     )
     deadline = spec["progressDeadlineSeconds"]
     if deadline <= (spec.get("minReadySeconds") or 0):
-        detail = "must be greater than minReadySeconds"
-        errors.append(field_errors.invalid("spec.progressDeadlineSeconds", deadline, detail))
+        errors.append(invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
     return errors
 
 

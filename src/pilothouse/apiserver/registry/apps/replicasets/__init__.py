@@ -4,7 +4,7 @@ from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy, drop_zeros
 from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, print_replicas, wide
+from pilothouse.apiserver.registry.generic.printers import REPLICAS
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.env.lazy import lazy_imports
 
@@ -48,13 +48,5 @@ class ReplicaSetStrategy(WorkloadStrategy):
 
 REGISTRATION = Registration(
     ReplicaSetStrategy(),
-    printer=lambda: Printer(
-        (
-            NAME,
-            *columns("Desired", "Current", "Ready", type_="integer"),
-            AGE,
-            *wide("Containers", "Images", "Selector"),
-        ),
-        print_replicas,
-    ),
+    printer=lambda: REPLICAS,
 )

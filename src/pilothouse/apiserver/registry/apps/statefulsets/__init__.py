@@ -1,7 +1,5 @@
 """StatefulSets."""
 
-from typing import Any
-
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy
@@ -13,10 +11,9 @@ from pilothouse.apiserver.registry.generic.printers import (
     Doc,
     Now,
     Printer,
-    age_of,
+    Row,
     columns,
     containers_of,
-    name_of,
     part,
     status_count,
     template_spec_of,
@@ -93,9 +90,9 @@ class StatefulSetStrategy(WorkloadStrategy):
         return stateful_set_validation.validate_stateful_set_update(obj, old)
 
 
-def print_stateful_set(value: Doc, now: Now) -> list[Any]:
+def print_stateful_set(value: Doc, now: Now) -> Row:
     ready = f"{status_count(value, 'readyReplicas')}/{part(value, 'spec', 'replicas') or 0}"
-    return [name_of(value), ready, age_of(value, now), *containers_of(template_spec_of(value))]
+    return [ready, *containers_of(template_spec_of(value))]
 
 
 REGISTRATION = Registration(

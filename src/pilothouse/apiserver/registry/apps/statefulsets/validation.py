@@ -2,8 +2,7 @@
 
 import msgspec
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, internal_value, invalid, named, not_supported
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.validation import (
     SELECTOR,
@@ -29,25 +28,24 @@ def validate_stateful_set_rollout(spec: Object) -> ErrorList:
     errors: ErrorList = []
     policy = spec["podManagementPolicy"]
     if policy not in ("OrderedReady", "Parallel"):
-        detail = "must be 'OrderedReady' or 'Parallel'"
-        errors.append(field_errors.invalid("spec.podManagementPolicy", field_errors.named(policy), detail))
+        errors.append(invalid("spec.podManagementPolicy", named(policy), "must be 'OrderedReady' or 'Parallel'"))
     strategy = spec["updateStrategy"]
     path, rolling = "spec.updateStrategy", strategy.get("rollingUpdate")
     if strategy["type"] == "OnDelete":
         if rolling is not None:
             detail = "only allowed for updateStrategy 'RollingUpdate'"
-            shown = field_errors.internal_value("*apps.RollingUpdateStatefulSetStrategy", rolling)
-            errors.append(field_errors.invalid(f"{path}.rollingUpdate", shown, detail))
+            shown = internal_value("*apps.RollingUpdateStatefulSetStrategy", rolling)
+            errors.append(invalid(f"{path}.rollingUpdate", shown, detail))
     elif strategy["type"] == "RollingUpdate":
         errors += validate_partition(rolling or {}, f"{path}.rollingUpdate")
     else:
-        shown = field_errors.internal_value("apps.StatefulSetUpdateStrategy", strategy)
-        errors.append(field_errors.invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'"))
+        shown = internal_value("apps.StatefulSetUpdateStrategy", strategy)
+        errors.append(invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'"))
     retention = spec["persistentVolumeClaimRetentionPolicy"]
     for field in ("whenDeleted", "whenScaled"):
         if retention[field] not in ("Retain", "Delete"):
             path = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
-            errors.append(field_errors.not_supported(path, retention[field], ("Retain", "Delete")))
+            errors.append(not_supported(path, retention[field], ("Retain", "Delete")))
     return errors
 
 
@@ -99,7 +97,7 @@ def validate_stateful_set_update(obj: Object, old: Object) -> ErrorList:
     if obj["spec"] == old["spec"]:
         return []
     same = [{k: v for k, v in each["spec"].items() if k not in _STATEFUL_MUTABLE} for each in (obj, old)]
-    return [field_errors.forbidden("spec", _STATEFUL_FORBIDDEN)] if same[0] != same[1] else []
+    return [forbidden("spec", _STATEFUL_FORBIDDEN)] if same[0] != same[1] else []
 
 
 def validate_stateful_set(spec: Object, *, made: bool = False, template: bool = True) -> ErrorList:
@@ -115,12 +113,12 @@ def validate_stateful_set(spec: Object, *, made: bool = False, template: bool = 
     errors += validate_nonnegative_fields(spec.get("ordinals") or {}, "spec.ordinals", ("start",))
     name = spec["serviceName"]
     if name and not made:
-        errors += [field_errors.invalid("spec.serviceName", name, text) for text in dns_label_errors(name)]
+        errors += [invalid("spec.serviceName", name, text) for text in dns_label_errors(name)]
     errors += validate_selector(spec, "statefulset")
     selector = spec.get("selector")
     whole: Object = spec["template"]
     if selector and not is_selector(selector):
-        errors.append(field_errors.invalid("spec.selector", field_errors.internal_value(SELECTOR, selector), ""))
+        errors.append(invalid("spec.selector", internal_value(SELECTOR, selector), ""))
     else:
         errors += validate_labels_of_template(selector, whole)
         if template:

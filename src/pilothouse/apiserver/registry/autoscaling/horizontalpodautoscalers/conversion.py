@@ -172,8 +172,7 @@ def _objects(meta: Object, name: str) -> list[Object] | None:
 
 def _go_json(value: Any) -> str:
     """As Go's ``json.Marshal`` writes it, which keeps what means something in HTML out of its texts."""
-    text = encode(value).decode()
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return encode(value).decode().replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _part(obj: Object, name: str) -> Object:

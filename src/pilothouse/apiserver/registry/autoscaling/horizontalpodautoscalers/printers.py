@@ -2,35 +2,19 @@
 (v1.36).
 """
 
-from typing import Any
-
-from pilothouse.apiserver.registry.generic.printers import (
-    AGE,
-    NAME,
-    NONE,
-    UNSET,
-    Doc,
-    Now,
-    Printer,
-    age_of,
-    columns,
-    name_of,
-    part,
-)
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, UNSET, Doc, Now, Printer, Row, columns, part
 
 
-def print_horizontal_pod_autoscaler(value: Doc, now: Now) -> list[Any]:
+def print_horizontal_pod_autoscaler(value: Doc, now: Now) -> Row:
     spec, status = part(value, "spec") or {}, part(value, "status") or {}
     target = spec.get("scaleTargetRef") or {}
     minimum = spec.get("minReplicas")
     return [
-        name_of(value),
         f"{target.get('kind', '')}/{target.get('name', '')}",
         _autoscaler_targets(spec, status),
         UNSET if minimum is None else str(minimum),
         spec.get("maxReplicas", 0),
         status.get("currentReplicas") or 0,
-        age_of(value, now),
     ]
 
 

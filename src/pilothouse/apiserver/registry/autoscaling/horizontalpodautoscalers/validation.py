@@ -6,8 +6,7 @@ After kubernetes' ``pkg/apis/autoscaling/validation/validation.go``, with the op
 
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, named, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import container_resource_texts
 from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
@@ -39,21 +38,20 @@ def validate_horizontal_pod_autoscaler_spec(spec: Object, before: Object | None)
     # Nothing scales to zero but what did before it was given up.
     least = 0 if before is not None and before.get("minReplicas") == 0 else 1
     if low < least:
-        errors.append(field_errors.invalid("spec.minReplicas", low, f"must be greater than or equal to {least}"))
+        errors.append(invalid("spec.minReplicas", low, f"must be greater than or equal to {least}"))
     if high == 0:
-        errors.append(field_errors.required("spec.maxReplicas", "must be set and greater than 0"))
+        errors.append(required("spec.maxReplicas", "must be set and greater than 0"))
     elif high < 0:
-        errors.append(field_errors.invalid("spec.maxReplicas", high, "must be greater than or equal to 1"))
+        errors.append(invalid("spec.maxReplicas", high, "must be greater than or equal to 1"))
     if high < low:
-        text = "must be greater than or equal to `minReplicas`"
-        errors.append(field_errors.invalid("spec.maxReplicas", high, text))
+        errors.append(invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
     errors += _validate_scaled(spec.get("scaleTargetRef") or {}, before)
     tolerant = before is not None and any(map(_is_about_nothing, before.get("metrics") or ()))
     for position, metric in enumerate(metrics):
         errors += _validate_metric(metric, f"spec.metrics[{position}]", tolerant=tolerant)
     if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
         text = "must specify at least one Object or External metric to support scaling to zero replicas"
-        errors.append(field_errors.forbidden("spec.metrics", text))
+        errors.append(forbidden("spec.metrics", text))
     for direction in ("scaleUp", "scaleDown"):
         rules: Object | None = (behavior or {}).get(direction)
         if rules is not None:
@@ -75,7 +73,7 @@ def _validate_scaled(target: Object, before: Object | None) -> ErrorList:
     # Of the core group only these can be scaled.
     if not detail and not version.rpartition("/")[0] and kind != "ReplicationController":
         detail = _NO_GROUP
-    return all_errors + ([field_errors.invalid(f"{path}.apiVersion", version, detail)] if detail else [])
+    return all_errors + ([invalid(f"{path}.apiVersion", version, detail)] if detail else [])
 
 
 def _version_text(version: str) -> str:
@@ -94,18 +92,18 @@ def _validate_name(obj: Object, path: str, fields: tuple[str, ...], detail: str 
     for field in fields:
         value = obj.get(field) or ""
         if not value:
-            errors.append(field_errors.required(f"{path}.{field}", detail))
+            errors.append(required(f"{path}.{field}", detail))
         else:
-            errors += [field_errors.invalid(f"{path}.{field}", value, text) for text in path_segment_errors(value)]
+            errors += [invalid(f"{path}.{field}", value, text) for text in path_segment_errors(value)]
     return errors
 
 
 def _validate_metric(metric: Object, path: str, *, tolerant: bool) -> ErrorList:
     kind = metric.get("type") or ""
     errors: ErrorList = []
-    unknown = [field_errors.not_supported(f"{path}.type", kind, _KINDS)] if kind not in _SOURCES else []
+    unknown = [not_supported(f"{path}.type", kind, _KINDS)] if kind not in _SOURCES else []
     if not kind:
-        errors.append(field_errors.required(f"{path}.type", "must specify a metric source type"))
+        errors.append(required(f"{path}.type", "must specify a metric source type"))
     errors += unknown
     present = [source for source in _SOURCES.values() if metric.get(source) is not None]
     if present:
@@ -113,14 +111,10 @@ def _validate_metric(metric: Object, path: str, *, tolerant: bool) -> ErrorList:
         errors += _validate_source(present[0], metric[present[0]], f"{path}.{present[0]}", tolerant=tolerant)
     wanted = _SOURCES.get(kind)
     if wanted is not None and wanted not in present:
-        errors.append(
-            field_errors.required(f"{path}.{wanted}", "must populate information for the given metric source")
-        )
+        errors.append(required(f"{path}.{wanted}", "must populate information for the given metric source"))
     errors += unknown
     others = [source for source in present if source != wanted] if len(present) > 1 else []
-    return errors + [
-        field_errors.forbidden(f"{path}.{source}", "must populate the given metric source only") for source in others
-    ]
+    return errors + [forbidden(f"{path}.{source}", "must populate the given metric source only") for source in others]
 
 
 def _validate_source(source: str, found: Object, path: str, *, tolerant: bool) -> ErrorList:
@@ -134,27 +128,25 @@ def _validate_source(source: str, found: Object, path: str, *, tolerant: bool) -
         version = about.get("apiVersion") or ""
         detail = "" if tolerant else _version_text(version)
         if detail:
-            errors.append(field_errors.invalid(f"{path}.describedObject.apiVersion", version, detail))
+            errors.append(invalid(f"{path}.describedObject.apiVersion", version, detail))
     if source in ("resource", "containerResource"):
         errors += _validate_resource(source, found, path) + _validate_target(target, where)
         if share is None and average is None:
-            errors.append(field_errors.required(f"{where}.averageUtilization", _NO_RESOURCE))
+            errors.append(required(f"{where}.averageUtilization", _NO_RESOURCE))
         elif share is not None and average is not None:
-            errors.append(field_errors.forbidden(f"{where}.averageValue", _BOTH_OF_RESOURCE))
+            errors.append(forbidden(f"{where}.averageValue", _BOTH_OF_RESOURCE))
         return errors
     errors += _validate_name(found.get("metric") or {}, f"{path}.metric", ("name",), "must specify a metric name")
     errors += _validate_target(target, where)
     missing = f"{where}.averageValue"
     if source == "pods" and average is None:
-        errors.append(field_errors.required(missing, "must specify a positive target averageValue"))
+        errors.append(required(missing, "must specify a positive target averageValue"))
     elif source == "object" and value is None and average is None:
-        errors.append(field_errors.required(missing, "must set either a target value or averageValue"))
+        errors.append(required(missing, "must set either a target value or averageValue"))
     elif source == "external" and value is None and average is None:
-        detail = "must set either a target value for metric or a per-pod target"
-        errors.append(field_errors.required(missing, detail))
+        errors.append(required(missing, "must set either a target value for metric or a per-pod target"))
     elif source == "external" and value is not None and average is not None:
-        detail = "may not set both a target value for metric and a per-pod target"
-        errors.append(field_errors.forbidden(f"{where}.value", detail))
+        errors.append(forbidden(f"{where}.value", "may not set both a target value for metric and a per-pod target"))
     return errors
 
 
@@ -162,29 +154,28 @@ def _validate_resource(source: str, found: Object, path: str) -> ErrorList:
     name, container = found.get("name") or "", found.get("container") or ""
     errors: ErrorList = []
     if not name:
-        errors.append(field_errors.required(f"{path}.name", "must specify a resource name"))
+        errors.append(required(f"{path}.name", "must specify a resource name"))
     if source == "resource":
         return errors
     if name:
-        errors += [field_errors.invalid(f"{path}.name", name, text) for text in container_resource_texts(name)]
+        errors += [invalid(f"{path}.name", name, text) for text in container_resource_texts(name)]
     if not container:
-        return [*errors, field_errors.required(f"{path}.container", "must specify a container")]
-    return errors + [field_errors.invalid(f"{path}.container", container, text) for text in dns_label_errors(container)]
+        return [*errors, required(f"{path}.container", "must specify a container")]
+    return errors + [invalid(f"{path}.container", container, text) for text in dns_label_errors(container)]
 
 
 def _validate_target(target: Object, path: str) -> ErrorList:
     kind, share = target.get("type") or "", target.get("averageUtilization")
     errors: ErrorList = []
     if not kind:
-        errors.append(field_errors.required(f"{path}.type", "must specify a metric target type"))
+        errors.append(required(f"{path}.type", "must specify a metric target type"))
     if kind not in _TARGETS:
-        detail = "must be either Utilization, Value, or AverageValue"
-        errors.append(field_errors.invalid(f"{path}.type", field_errors.named(kind), detail))
+        errors.append(invalid(f"{path}.type", named(kind), "must be either Utilization, Value, or AverageValue"))
     for field in ("value", "averageValue"):
         if target.get(field) is not None and _sign(target[field]) <= 0:
-            errors.append(field_errors.invalid(f"{path}.{field}", target[field], "must be positive"))
+            errors.append(invalid(f"{path}.{field}", target[field], "must be positive"))
     if share is not None and share < 1:
-        errors.append(field_errors.invalid(f"{path}.averageUtilization", share, "must be greater than 0"))
+        errors.append(invalid(f"{path}.averageUtilization", share, "must be greater than 0"))
     return errors
 
 
@@ -201,18 +192,18 @@ def _validate_rules(rules: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     where = f"{path}.stabilizationWindowSeconds"
     if window is not None and window < 0:
-        errors.append(field_errors.invalid(where, window, "must be greater than or equal to zero"))
+        errors.append(invalid(where, window, "must be greater than or equal to zero"))
     if window is not None and window > _LONGEST_WINDOW:
-        errors.append(field_errors.invalid(where, window, f"must be less than or equal to {_LONGEST_WINDOW}"))
+        errors.append(invalid(where, window, f"must be less than or equal to {_LONGEST_WINDOW}"))
     if choice is not None and choice not in _CHOICES:
-        errors.append(field_errors.not_supported(f"{path}.selectPolicy", choice, _CHOICES))
+        errors.append(not_supported(f"{path}.selectPolicy", choice, _CHOICES))
     if not policies:
-        errors.append(field_errors.required(f"{path}.policies", "must specify at least one Policy"))
+        errors.append(required(f"{path}.policies", "must specify at least one Policy"))
     for position, policy in enumerate(policies or ()):
         errors += _validate_policy(policy, f"{path}.policies[{position}]")
     tolerance = rules.get("tolerance")
     if tolerance is not None and _sign(tolerance) < 0:
-        errors.append(field_errors.invalid(f"{path}.tolerance", tolerance, NON_NEGATIVE))
+        errors.append(invalid(f"{path}.tolerance", tolerance, NON_NEGATIVE))
     return errors
 
 
@@ -220,11 +211,10 @@ def _validate_policy(policy: Object, path: str) -> ErrorList:
     kind, period = policy.get("type") or "", policy.get("periodSeconds") or 0
     errors: ErrorList = []
     if kind not in _POLICIES:
-        errors.append(field_errors.not_supported(f"{path}.type", kind, _POLICIES))
+        errors.append(not_supported(f"{path}.type", kind, _POLICIES))
     for field in ("value", "periodSeconds"):
         if (policy.get(field) or 0) <= 0:
-            errors.append(field_errors.invalid(f"{path}.{field}", policy.get(field) or 0, "must be greater than zero"))
+            errors.append(invalid(f"{path}.{field}", policy.get(field) or 0, "must be greater than zero"))
     if period > _LONGEST_PERIOD:
-        detail = f"must be less than or equal to {_LONGEST_PERIOD}"
-        errors.append(field_errors.invalid(f"{path}.periodSeconds", period, detail))
+        errors.append(invalid(f"{path}.periodSeconds", period, f"must be less than or equal to {_LONGEST_PERIOD}"))
     return errors

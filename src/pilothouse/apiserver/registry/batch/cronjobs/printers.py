@@ -1,7 +1,5 @@
 """How ``kubectl get`` shows CronJobs. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
 
-from typing import Any
-
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
     NAME,
@@ -9,29 +7,26 @@ from pilothouse.apiserver.registry.generic.printers import (
     Doc,
     Now,
     Printer,
+    Row,
     age,
-    age_of,
     columns,
     containers_of,
     format_selector,
-    name_of,
     part,
     wide,
 )
 
 
-def print_cron_job(value: Doc, now: Now) -> list[Any]:
+def print_cron_job(value: Doc, now: Now) -> Row:
     spec, status = part(value, "spec") or {}, part(value, "status") or {}
     last = status.get("lastScheduleTime")
     suspend = spec.get("suspend")
     return [
-        name_of(value),
         spec.get("schedule", ""),
         spec.get("timeZone") or NONE,
         "<unset>" if suspend is None else "True" if suspend else "False",
         len(status.get("active") or ()),
         age(last, now) if last else NONE,
-        age_of(value, now),
         *containers_of(part(spec, "jobTemplate", "spec", "template", "spec")),
         format_selector(part(spec, "jobTemplate", "spec", "selector")),
     ]

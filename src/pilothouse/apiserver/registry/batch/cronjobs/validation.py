@@ -2,8 +2,7 @@
 
 import re
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, named, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
 from pilothouse.env.lazy import lazy_imports
@@ -22,8 +21,7 @@ def validate_cron_job(obj: Object) -> ErrorList:
     errors, name = _validate_cron_job_spec(obj["spec"], None), obj["metadata"].get("name") or ""
     if len(name.encode()) > _CRON_NAME:
         # Names of jobs add eleven characters and must remain labels.
-        text = f"must be no more than {_CRON_NAME} characters"
-        errors.append(field_errors.invalid("metadata.name", name, text))
+        errors.append(invalid("metadata.name", name, f"must be no more than {_CRON_NAME} characters"))
     return errors
 
 
@@ -35,23 +33,22 @@ def _validate_cron_job_spec(spec: Object, before: Object | None) -> ErrorList:
     schedule, zone, policy = spec.get("schedule") or "", spec.get("timeZone"), spec.get("concurrencyPolicy")
     errors: ErrorList = []
     if not schedule:
-        errors.append(field_errors.required("spec.schedule"))
+        errors.append(required("spec.schedule"))
     else:
         errors += _validate_schedule(schedule, zone, tolerated="TZ" in ((before or {}).get("schedule") or ""))
     errors += validate_nonnegative_fields(spec, "spec", ("startingDeadlineSeconds",))
     if before is None or zone != before.get("timeZone"):
         errors += _validate_time_zone(zone)
     if policy not in _POLICIES:
-        errors.append(field_errors.not_supported("spec.concurrencyPolicy", policy, _POLICIES))
+        errors.append(not_supported("spec.concurrencyPolicy", policy, _POLICIES))
     job: Object = spec["jobTemplate"].get("spec") or {}
     errors += spec_validation.validate_job_spec(job, "spec.jobTemplate.spec")
     if job.get("selector") is not None:
         text = "`selector` will be auto-generated"
-        shown = field_errors.internal_value("*meta.LabelSelector", job["selector"])
-        errors.append(field_errors.invalid("spec.jobTemplate.spec.selector", shown, text))
+        shown = internal_value("*meta.LabelSelector", job["selector"])
+        errors.append(invalid("spec.jobTemplate.spec.selector", shown, text))
     if job.get("manualSelector"):
-        where = "spec.jobTemplate.spec.manualSelector"
-        errors.append(field_errors.not_supported(where, job["manualSelector"], ("nil", "false")))
+        errors.append(not_supported("spec.jobTemplate.spec.manualSelector", job["manualSelector"], ("nil", "false")))
     return errors + validate_nonnegative_fields(spec, "spec", ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"))
 
 
@@ -61,13 +58,13 @@ def _validate_schedule(schedule: str, zone: str | None, *, tolerated: bool) -> E
     try:
         check_schedule(schedule)
     except CronError as error:
-        errors.append(field_errors.invalid("spec.schedule", schedule, str(error)))
+        errors.append(invalid("spec.schedule", schedule, str(error)))
     if "TZ" in schedule and not tolerated:
         text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        errors.append(field_errors.invalid("spec.schedule", schedule, text))
+        errors.append(invalid("spec.schedule", schedule, text))
     elif "TZ" in schedule and zone is not None:
         text = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
-        errors.append(field_errors.invalid("spec.schedule", schedule, text))
+        errors.append(invalid("spec.schedule", schedule, text))
     return errors
 
 
@@ -75,19 +72,17 @@ def _validate_time_zone(zone: str | None) -> ErrorList:
     if zone is None:
         return []
     if not zone:
-        return [
-            field_errors.invalid("spec.timeZone", field_errors.named(zone), "timeZone must be nil or non-empty string")
-        ]
+        return [invalid("spec.timeZone", named(zone), "timeZone must be nil or non-empty string")]
     for part in zone.split("/"):
         if part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part):
-            return [field_errors.invalid("spec.timeZone", field_errors.named(zone), f"unknown time zone {zone}")]
+            return [invalid("spec.timeZone", named(zone), f"unknown time zone {zone}")]
     errors: ErrorList = []
     if zone.lower() == "local":
         text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        errors.append(field_errors.invalid("spec.timeZone", field_errors.named(zone), text))
+        errors.append(invalid("spec.timeZone", named(zone), text))
     try:
         if zone != "Local":  # which Go knows, as that of the machine
             load_zone(zone)
     except UnknownZone as error:
-        errors.append(field_errors.invalid("spec.timeZone", field_errors.named(zone), str(error)))
+        errors.append(invalid("spec.timeZone", named(zone), str(error)))
     return errors

@@ -1,19 +1,16 @@
 """How ``kubectl get`` shows Jobs. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
 
-from typing import Any
-
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
     NAME,
     Doc,
     Now,
     Printer,
-    age_of,
+    Row,
     columns,
     containers_of,
     format_selector,
     human_duration,
-    name_of,
     parse_instant,
     part,
     template_spec_of,
@@ -21,7 +18,7 @@ from pilothouse.apiserver.registry.generic.printers import (
 )
 
 
-def print_job(value: Doc, now: Now) -> list[Any]:
+def print_job(value: Doc, now: Now) -> Row:
     spec, status = part(value, "spec") or {}, part(value, "status") or {}
     succeeded = status.get("succeeded") or 0
     if spec.get("completions") is not None:
@@ -33,11 +30,9 @@ def print_job(value: Doc, now: Now) -> list[Any]:
     started, completed = parse_instant(status.get("startTime")), parse_instant(status.get("completionTime"))
     duration = "" if started is None else human_duration((completed or now) - started)
     return [
-        name_of(value),
         _job_status(value, status),
         completions,
         duration,
-        age_of(value, now),
         *containers_of(template_spec_of(value)),
         format_selector(spec.get("selector")),
     ]

@@ -5,8 +5,19 @@ After ``validateJobSpec`` and what it calls in kubernetes' ``pkg/apis/batch/vali
 
 from collections.abc import Iterable
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    duplicate,
+    internal_value,
+    invalid,
+    invalid_omitting_value,
+    named,
+    not_supported,
+    required,
+    shown,
+    too_long,
+    too_many,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.batch.jobs.indexes import IndexesError, count_indexes
 from pilothouse.apiserver.registry.core.pods.validation import validate_pod_template_spec
@@ -46,7 +57,7 @@ def validate_job_spec(spec: Object, path: str) -> ErrorList:
     template: Object = spec.get("template") or {}
     errors = validate_nonnegative_fields(spec, path, _NUMBERS)
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
-        errors.append(field_errors.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+        errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if spec.get("managedBy") is not None:
         errors += _validate_managed_by(spec["managedBy"], f"{path}.managedBy")
     errors += _validate_completion_mode(spec, path)
@@ -57,7 +68,7 @@ def validate_job_spec(spec: Object, path: str) -> ErrorList:
     replacement = spec.get("podReplacementPolicy")
     supported = _REPLACEMENTS if spec.get("podFailurePolicy") is None else _REPLACEMENTS[:1]
     if replacement is not None and replacement not in supported:
-        errors.append(field_errors.not_supported(f"{path}.podReplacementPolicy", replacement, supported))
+        errors.append(not_supported(f"{path}.podReplacementPolicy", replacement, supported))
     errors += validate_pod_template_spec(template, f"{path}.template")
     return errors + _validate_restart_policy(spec, template, f"{path}.template.spec.restartPolicy")
 
@@ -66,19 +77,18 @@ def _validate_restart_policy(spec: Object, template: Object, path: str) -> Error
     """A pod of a job must be able to end."""
     policy = (template.get("spec") or {}).get("restartPolicy")
     if policy in ("Always", "", None):
-        return [field_errors.required(path, _RESTART)]
+        return [required(path, _RESTART)]
     if policy not in ("OnFailure", "Never"):
-        return [field_errors.not_supported(path, policy, ("OnFailure", "Never"))]
+        return [not_supported(path, policy, ("OnFailure", "Never"))]
     if policy != "Never" and spec.get("podFailurePolicy") is not None:
-        detail = 'only "Never" is supported when podFailurePolicy is specified'
-        return [field_errors.invalid(path, policy, detail)]
+        return [invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified')]
     return []
 
 
 def _validate_managed_by(manager: str, path: str) -> ErrorList:
     errors = validate_domain_prefixed_path(manager, path)
     if len(manager.encode()) > _LONGEST_MANAGER:
-        errors.append(field_errors.too_long(path, _LONGEST_MANAGER))
+        errors.append(too_long(path, _LONGEST_MANAGER))
     return errors
 
 
@@ -88,9 +98,9 @@ def _validate_completion_mode(spec: Object, path: str) -> ErrorList:
     if mode == "Indexed":
         return _validate_indexed_job(spec, path)
     if mode is not None and mode != "NonIndexed":
-        return [field_errors.not_supported(f"{path}.completionMode", mode, _MODES)]
+        return [not_supported(f"{path}.completionMode", mode, _MODES)]
     return [
-        field_errors.invalid(f"{path}.{field}", spec[field], _NEEDS_INDEXES)
+        invalid(f"{path}.{field}", spec[field], _NEEDS_INDEXES)
         for field in ("backoffLimitPerIndex", "maxFailedIndexes")
         if spec.get(field) is not None
     ]
@@ -100,16 +110,14 @@ def _validate_indexed_job(spec: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     completions, parallelism, most = spec.get("completions"), spec.get("parallelism"), spec.get("maxFailedIndexes")
     if completions is None:
-        errors.append(field_errors.required(f"{path}.completions", "when completion mode is Indexed"))
+        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
     if parallelism is not None and parallelism > _MOST_INDEXES:
         detail = f"must be less than or equal to {_MOST_INDEXES} when completion mode is Indexed"
-        errors.append(field_errors.invalid(f"{path}.parallelism", parallelism, detail))
+        errors.append(invalid(f"{path}.parallelism", parallelism, detail))
     if completions is not None and most is not None and most > completions:
-        detail = "must be less than or equal to completions"
-        errors.append(field_errors.invalid(f"{path}.maxFailedIndexes", most, detail))
+        errors.append(invalid(f"{path}.maxFailedIndexes", most, "must be less than or equal to completions"))
     if most is not None and most > _MOST_INDEXES:
-        detail = f"must be less than or equal to {_MOST_INDEXES}"
-        errors.append(field_errors.invalid(f"{path}.maxFailedIndexes", most, detail))
+        errors.append(invalid(f"{path}.maxFailedIndexes", most, f"must be less than or equal to {_MOST_INDEXES}"))
     if completions is None or completions <= _MOST_INDEXES or spec.get("backoffLimitPerIndex") is None:
         return errors
     detail = (
@@ -118,11 +126,11 @@ def _validate_indexed_job(spec: Object, path: str) -> ErrorList:
     )
     if most is None:
         needed = f"must be specified when completions is above {_MOST_INDEXES}"
-        errors.append(field_errors.required(f"{path}.maxFailedIndexes", needed))
+        errors.append(required(f"{path}.maxFailedIndexes", needed))
     if parallelism is not None and parallelism > _MOST_OF_MANY:
-        errors.append(field_errors.invalid(f"{path}.parallelism", parallelism, detail))
+        errors.append(invalid(f"{path}.parallelism", parallelism, detail))
     if most is not None and most > _MOST_OF_MANY:
-        errors.append(field_errors.invalid(f"{path}.maxFailedIndexes", most, detail))
+        errors.append(invalid(f"{path}.maxFailedIndexes", most, detail))
     return errors
 
 
@@ -130,18 +138,18 @@ def _validate_indexed_job(spec: Object, path: str) -> ErrorList:
 
 
 def _valid(choices: Iterable[str]) -> str:
-    return f"valid values: [{' '.join(map(field_errors.shown, choices))}]"
+    return f"valid values: [{' '.join(map(shown, choices))}]"
 
 
 def _validate_choice(value: str, path: str, choices: tuple[str, ...]) -> ErrorList:
     if not value:
-        return [field_errors.required(path, _valid(choices))]
-    return [] if value in choices else [field_errors.not_supported(path, value, choices)]
+        return [required(path, _valid(choices))]
+    return [] if value in choices else [not_supported(path, value, choices)]
 
 
 def _validate_pod_failure_policy(spec: Object, pod: Object, path: str) -> ErrorList:
     rules = spec["podFailurePolicy"].get("rules") or ()
-    errors = [field_errors.too_many(path, len(rules), _MOST_RULES)] if len(rules) > _MOST_RULES else []
+    errors = [too_many(path, len(rules), _MOST_RULES)] if len(rules) > _MOST_RULES else []
     containers = {each.get("name") for field in ("containers", "initContainers") for each in pod.get(field) or ()}
     for position, rule in enumerate(rules):
         where = f"{path}[{position}]"
@@ -149,17 +157,17 @@ def _validate_pod_failure_policy(spec: Object, pod: Object, path: str) -> ErrorL
         errors += _validate_choice(action, f"{where}.action", _ACTIONS)
         if action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
             detail = "requires the backoffLimitPerIndex to be set"
-            errors.append(field_errors.invalid(f"{where}.action", field_errors.named(action), detail))
+            errors.append(invalid(f"{where}.action", named(action), detail))
         if exits is not None:
             errors += _validate_on_exit_codes(exits, f"{where}.onExitCodes", containers)
         if conditions:
             errors += _validate_on_pod_conditions(conditions, f"{where}.onPodConditions")
         if exits is not None and conditions:
             detail = "specifying both OnExitCodes and OnPodConditions is not supported"
-            errors.append(field_errors.invalid_omitting_value(where, detail))
+            errors.append(invalid_omitting_value(where, detail))
         elif exits is None and not conditions:
             detail = "specifying one of OnExitCodes and OnPodConditions is required"
-            errors.append(field_errors.invalid_omitting_value(where, detail))
+            errors.append(invalid_omitting_value(where, detail))
     return errors
 
 
@@ -168,33 +176,30 @@ def _validate_on_exit_codes(exits: Object, path: str, containers: set[str | None
     errors = _validate_choice(operator, f"{path}.operator", _OPERATORS)
     if container is not None and container not in containers:
         detail = "must be one of the container or initContainer names in the pod template"
-        errors.append(field_errors.invalid(f"{path}.containerName", container, detail))
+        errors.append(invalid(f"{path}.containerName", container, detail))
     if not codes:
-        return [*errors, field_errors.invalid(f"{path}.values", codes, "at least one value is required")]
+        return [*errors, invalid(f"{path}.values", codes, "at least one value is required")]
     if len(codes) > _MOST_EXIT_CODES:
-        errors.append(field_errors.too_many(f"{path}.values", len(codes), _MOST_EXIT_CODES))
+        errors.append(too_many(f"{path}.values", len(codes), _MOST_EXIT_CODES))
     seen: set[int] = set()
     for position, code in enumerate(codes):
         if operator == "In" and code == 0:
-            detail = "must not be 0 for the In operator"
-            errors.append(field_errors.invalid(f"{path}.values[{position}]", code, detail))
+            errors.append(invalid(f"{path}.values[{position}]", code, "must not be 0 for the In operator"))
         if code in seen:
-            errors.append(field_errors.duplicate(f"{path}.values[{position}]", code))
+            errors.append(duplicate(f"{path}.values[{position}]", code))
         seen.add(code)
     if codes != sorted(codes):
-        errors.append(field_errors.invalid(f"{path}.values", codes, "must be ordered"))
+        errors.append(invalid(f"{path}.values", codes, "must be ordered"))
     return errors
 
 
 def _validate_on_pod_conditions(patterns: list[Object], path: str) -> ErrorList:
     errors: ErrorList = []
     if len(patterns) > _MOST_CONDITIONS:
-        errors.append(field_errors.too_many(path, len(patterns), _MOST_CONDITIONS))
+        errors.append(too_many(path, len(patterns), _MOST_CONDITIONS))
     for position, pattern in enumerate(patterns):
         type_ = pattern.get("type") or ""
-        errors += [
-            field_errors.invalid(f"{path}[{position}].type", type_, text) for text in qualified_name_errors(type_)
-        ]
+        errors += [invalid(f"{path}[{position}].type", type_, text) for text in qualified_name_errors(type_)]
         errors += _validate_choice(pattern.get("status") or "", f"{path}[{position}].status", _STATUSES)
     return errors
 
@@ -202,14 +207,13 @@ def _validate_on_pod_conditions(patterns: list[Object], path: str) -> ErrorList:
 def _validate_success_policy(spec: Object, path: str) -> ErrorList:
     rules = spec["successPolicy"].get("rules") or ()
     if spec.get("completionMode") != "Indexed":
-        shown = field_errors.internal_value("*batch.SuccessPolicy", spec["successPolicy"])
-        return [field_errors.invalid(path, shown, _NEEDS_INDEXES)]
+        return [invalid(path, internal_value("*batch.SuccessPolicy", spec["successPolicy"]), _NEEDS_INDEXES)]
     errors: ErrorList = []
     if not rules:
         detail = "at least one rules must be specified when the successPolicy is specified"
-        errors.append(field_errors.required(f"{path}.rules", detail))
+        errors.append(required(f"{path}.rules", detail))
     if len(rules) > _MOST_RULES:
-        errors.append(field_errors.too_many(f"{path}.rules", len(rules), _MOST_RULES))
+        errors.append(too_many(f"{path}.rules", len(rules), _MOST_RULES))
     # Without completions, which are told to be missing, upstream gives up.
     completions = spec.get("completions")
     for position, rule in enumerate(rules if completions is not None else ()):
@@ -220,26 +224,24 @@ def _validate_success_policy(spec: Object, path: str) -> ErrorList:
 def _validate_success_rule(rule: Object, path: str, completions: int) -> ErrorList:
     errors: ErrorList = []
     indexes, count = rule.get("succeededIndexes"), rule.get("succeededCount")
-    named = 0
+    count_named = 0
     if count is None and indexes is None:
-        detail = "at least one of succeededCount or succeededIndexes must be specified"
-        return [field_errors.required(path, detail)]
+        return [required(path, "at least one of succeededCount or succeededIndexes must be specified")]
     if indexes is not None:
         if len(indexes.encode()) > _LONGEST_INDEXES:
-            errors.append(field_errors.too_long(f"{path}.succeededIndexes", _LONGEST_INDEXES))
+            errors.append(too_long(f"{path}.succeededIndexes", _LONGEST_INDEXES))
         try:
-            named = count_indexes(indexes, completions)
+            count_named = count_indexes(indexes, completions)
         except IndexesError as error:
-            detail = f"error parsing succeededIndexes: {error}"
-            errors.append(field_errors.invalid(f"{path}.succeededIndexes", indexes, detail))
+            errors.append(invalid(f"{path}.succeededIndexes", indexes, f"error parsing succeededIndexes: {error}"))
     if count is None:
         return errors
     errors += validate_nonnegative_fields(rule, path, ("succeededCount",))
     limits = [(completions, "the number of specified completions")]
     if indexes is not None:
-        limits.append((named, "the number of indexes in the specified succeededIndexes field"))
+        limits.append((count_named, "the number of indexes in the specified succeededIndexes field"))
     return errors + [
-        field_errors.invalid(f"{path}.succeededCount", count, f"must be less than or equal to {most} ({what})")
+        invalid(f"{path}.succeededCount", count, f"must be less than or equal to {most} ({what})")
         for most, what in limits
         if count > most
     ]

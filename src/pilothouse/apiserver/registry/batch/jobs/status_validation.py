@@ -12,8 +12,15 @@ server.
 
 from collections.abc import Set
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    FieldError,
+    duplicate,
+    internal_value,
+    invalid,
+    invalid_omitting_value,
+    required,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.batch.jobs.indexes import IndexesError, count_indexes, first_in_both
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_nonnegative_fields
@@ -66,7 +73,7 @@ def _true_conditions(status: Object) -> set[str]:
 
 
 def _wrong(detail: str) -> FieldError:
-    return field_errors.invalid_omitting_value("status.conditions", detail)
+    return invalid_omitting_value("status.conditions", detail)
 
 
 def _validate_uncounted(uncounted: Object) -> ErrorList:
@@ -76,9 +83,9 @@ def _validate_uncounted(uncounted: Object) -> ErrorList:
         for position, uid in enumerate(uncounted.get(field) or ()):
             path = f"status.uncountedTerminatedPods.{field}[{position}]"
             if not uid:
-                errors.append(field_errors.invalid(path, uid, "must not be empty"))
+                errors.append(invalid(path, uid, "must not be empty"))
             elif uid in seen:
-                errors.append(field_errors.duplicate(path, uid))
+                errors.append(duplicate(path, uid))
             seen.add(uid)
     return errors
 
@@ -95,18 +102,16 @@ def _validate_ending(status: Object, true: Set[str], changed: Set[str], *, stric
     if "Complete" in changed or "completionTime" in changed:
         if end is not None and not complete:
             text = "cannot set completionTime when there is no Complete=True condition"
-            errors.append(field_errors.invalid("status.completionTime", end, text))
+            errors.append(invalid("status.completionTime", end, text))
         elif end is None and complete:
-            errors.append(
-                field_errors.required("status.completionTime", "completionTime is required for Complete jobs")
-            )
+            errors.append(required("status.completionTime", "completionTime is required for Complete jobs"))
     if (
         start is not None
         and end is not None
         and end < start
         and ("startTime" in changed or "completionTime" in changed)
     ):
-        errors.append(field_errors.invalid("status.completionTime", end, "must be equal to or after `startTime`"))
+        errors.append(invalid("status.completionTime", end, "must be equal to or after `startTime`"))
     if not strict:
         return errors
     if "Failed" in true and _TARGET not in true and ("Failed" in changed or "failedIndexes" in changed):
@@ -122,13 +127,13 @@ def _validate_finished(spec: Object, status: Object, changed: Set[str], *, stric
     active, uncounted = status.get("active") or 0, status.get("uncountedTerminatedPods") or {}
     ended = _FINISHED in changed
     if strict and active > 0 and (ended or "active" in changed):
-        errors.append(field_errors.invalid("status.active", active, "active>0 is invalid for finished job"))
+        errors.append(invalid("status.active", active, "active>0 is invalid for finished job"))
     never_started = spec.get("suspend") and spec.get("completions") == 0
     if status.get("startTime") is None and (ended or "startTime" in changed) and not never_started:
-        errors.append(field_errors.required("status.startTime", "startTime is required for finished job"))
+        errors.append(required("status.startTime", "startTime is required for finished job"))
     if (uncounted.get("succeeded") or uncounted.get("failed")) and (ended or "uncountedTerminatedPods" in changed):
-        shown = field_errors.internal_value("*batch.UncountedTerminatedPods", uncounted)
-        errors.append(field_errors.invalid("status.uncountedTerminatedPods", shown, "must be empty for finished job"))
+        shown = internal_value("*batch.UncountedTerminatedPods", uncounted)
+        errors.append(invalid("status.uncountedTerminatedPods", shown, "must be empty for finished job"))
     return errors
 
 
@@ -142,15 +147,15 @@ def _validate_index(spec: Object, status: Object, changed: Set[str]) -> ErrorLis
         errors += _unreadable("failedIndexes", failed, completions)
     if "completedIndexes" in changed and completed and spec.get("completionMode") != "Indexed":
         text = "cannot set non-empty completedIndexes when non-indexed completion mode"
-        errors.append(field_errors.invalid("status.completedIndexes", completed, text))
+        errors.append(invalid("status.completedIndexes", completed, text))
     if "failedIndexes" in changed and failed is not None and limit is None:
         text = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
-        errors.append(field_errors.invalid("status.failedIndexes", failed, text))
+        errors.append(invalid("status.failedIndexes", failed, text))
     if completions is not None and failed is not None:
         both = first_in_both(completed, failed, completions)
         if both is not None:
             text = f"failedIndexes and completedIndexes overlap at index: {both}"
-            errors.append(field_errors.invalid("status.failedIndexes", failed, text))
+            errors.append(invalid("status.failedIndexes", failed, text))
     return errors
 
 
@@ -158,7 +163,7 @@ def _unreadable(field: str, text: str, completions: int) -> ErrorList:
     try:
         count_indexes(text, completions)
     except IndexesError as error:
-        return [field_errors.invalid(f"status.{field}", text, f"error parsing {field}: {error}")]
+        return [invalid(f"status.{field}", text, f"error parsing {field}: {error}")]
     return []
 
 
@@ -166,10 +171,9 @@ def _validate_count(status: Object, true: Set[str], changed: Set[str]) -> ErrorL
     errors: ErrorList = []
     terminating, ready = status.get("terminating") or 0, status.get("ready") or 0
     if terminating > 0 and true & _ENDS and (_FINISHED in changed or "terminating" in changed):
-        text = "terminating>0 is invalid for finished job"
-        errors.append(field_errors.invalid("status.terminating", terminating, text))
+        errors.append(invalid("status.terminating", terminating, "terminating>0 is invalid for finished job"))
     if ready > (status.get("active") or 0) and ("ready" in changed or "active" in changed):
-        errors.append(field_errors.invalid("status.ready", ready, "cannot set more ready pods than active"))
+        errors.append(invalid("status.ready", ready, "cannot set more ready pods than active"))
     return errors
 
 
@@ -197,18 +201,17 @@ def _validate_status_change(spec: Object, status: Object, before: Object, true: 
     for field in ("failed",) if smaller else ("failed", "succeeded"):
         count = status.get(field) or 0
         if count < (before.get(field) or 0):
-            errors.append(field_errors.invalid(f"status.{field}", count, f"cannot decrease the {field} counter"))
+            errors.append(invalid(f"status.{field}", count, f"cannot decrease the {field} counter"))
     start, end = before.get("startTime"), before.get("completionTime")
     if end is not None and status.get("completionTime") not in (None, end):
-        errors.append(field_errors.invalid("status.completionTime", status["completionTime"], IMMUTABLE))
+        errors.append(invalid("status.completionTime", status["completionTime"], IMMUTABLE))
     if start not in (None, status.get("startTime")) and not spec.get("suspend") and not _resumed(status, was):
         text = "field is immutable for unsuspended job once set"
-        errors.append(field_errors.invalid("status.startTime", status.get("startTime"), text))
+        errors.append(invalid("status.startTime", status.get("startTime"), text))
     if _MET in was and _MET not in true:
         errors.append(_wrong("cannot disable the SuccessCriteriaMet=True condition"))
     if "Complete" in was and _MET not in was and _MET in true:
-        text = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
-        errors.append(_wrong(text))
+        errors.append(_wrong("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"))
     return errors
 
 

@@ -3,8 +3,7 @@
 import msgspec
 
 from pilothouse.api.meta import LabelSelector
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.batch.jobs.labels import PREFIX, labels_of
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
@@ -27,7 +26,7 @@ _STEERED = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 def _shown(labels: dict[str, str]) -> str:
-    return field_errors.internal_value("{}string", labels or None)
+    return internal_value("{}string", labels or None)
 
 
 def validate_job(obj: Object) -> ErrorList:
@@ -65,12 +64,12 @@ def _validate_job_object(spec: Object) -> ErrorList:
     selector = spec.get("selector")
     labels = labels_of(spec.get("template") or {})
     if selector is None:
-        errors.append(field_errors.required("spec.selector"))
+        errors.append(required("spec.selector"))
     else:
         errors += validate_label_selector(selector, "spec.selector")
     if selector is None or not _matches(selector, labels):
         text = "`selector` does not match template `labels`"
-        errors.append(field_errors.invalid("spec.template.metadata.labels", _shown(labels), text))
+        errors.append(invalid("spec.template.metadata.labels", _shown(labels), text))
     return errors
 
 
@@ -86,12 +85,12 @@ def _validate_generated(obj: Object, *, prefixed: bool) -> ErrorList:
     expected = made | {PREFIX + key: value for key, value in made.items()} if prefixed else made
     for key, value in expected.items():
         if key not in labels:
-            errors.append(field_errors.required(f"{where}[{key}]", f"must be '{value}'"))
+            errors.append(required(f"{where}[{key}]", f"must be '{value}'"))
         elif labels[key] != value:
-            errors.append(field_errors.invalid(f"{where}[{key}]", _shown(labels), f"must be '{value}'"))
+            errors.append(invalid(f"{where}[{key}]", _shown(labels), f"must be '{value}'"))
     if not _matches(spec["selector"], expected):
-        shown = field_errors.internal_value("*meta.LabelSelector", spec["selector"])
-        errors.append(field_errors.invalid("spec.selector", shown, "`selector` not auto-generated"))
+        shown = internal_value("*meta.LabelSelector", spec["selector"])
+        errors.append(invalid("spec.selector", shown, "`selector` not auto-generated"))
     return errors
 
 
@@ -103,8 +102,7 @@ def _validate_host_name(obj: Object) -> ErrorList:
     last = f"{name}-{spec['completions'] - 1}"
     if not dns_label_errors(last):
         return []
-    detail = f"will not able to create pod with invalid DNS label: {last}"
-    return [field_errors.invalid("metadata.name", name, detail)]
+    return [invalid("metadata.name", name, f"will not able to create pod with invalid DNS label: {last}")]
 
 
 def _validate_completions(spec: Object, before: Object) -> ErrorList:
@@ -112,11 +110,10 @@ def _validate_completions(spec: Object, before: Object) -> ErrorList:
     if wanted == before.get("completions"):
         return []
     if spec.get("completionMode") != "Indexed":
-        return [field_errors.invalid("spec.completions", wanted, IMMUTABLE)]
+        return [invalid("spec.completions", wanted, IMMUTABLE)]
     if wanted is None or wanted == spec.get("parallelism"):
         return []
-    text = "can only be modified in tandem with spec.parallelism"
-    return [field_errors.invalid("spec.completions", wanted, text)]
+    return [invalid("spec.completions", wanted, "can only be modified in tandem with spec.parallelism")]
 
 
 def _validate_template_update(template: Object, old: Object) -> ErrorList:
@@ -126,11 +123,10 @@ def _validate_template_update(template: Object, old: Object) -> ErrorList:
     if template == before:
         return []
     if not _is_at_rest(old):
-        shown = field_errors.internal_value("core.PodTemplateSpec", template)
-        return [field_errors.invalid("spec.template", shown, IMMUTABLE)]
+        return [invalid("spec.template", internal_value("core.PodTemplateSpec", template), IMMUTABLE)]
     pod, was = template.get("spec") or {}, before.get("spec") or {}
     if _fixed_pod(pod, was) != _fixed_pod(was, pod):
-        return [field_errors.invalid("spec.template.spec", field_errors.internal_value("core.PodSpec", pod), IMMUTABLE)]
+        return [invalid("spec.template.spec", internal_value("core.PodSpec", pod), IMMUTABLE)]
     return []
 
 

@@ -3,7 +3,6 @@
 """
 
 import datetime
-from typing import Any
 
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
@@ -12,15 +11,14 @@ from pilothouse.apiserver.registry.generic.printers import (
     Doc,
     Now,
     Printer,
-    age_of,
+    Row,
     columns,
     human_duration,
-    name_of,
     part,
 )
 
 
-def print_certificate_signing_request(value: Doc, now: Now) -> list[Any]:
+def print_certificate_signing_request(value: Doc, now: Now) -> Row:
     spec, status = part(value, "spec") or {}, part(value, "status") or {}
     kinds = [c.get("type") for c in status.get("conditions") or ()]
     condition = "Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"
@@ -32,8 +30,6 @@ def print_certificate_signing_request(value: Doc, now: Now) -> list[Any]:
     if spec.get("expirationSeconds") is not None:
         duration = human_duration(datetime.timedelta(seconds=spec["expirationSeconds"]))
     return [
-        name_of(value),
-        age_of(value, now),
         spec.get("signerName") or NONE,
         spec.get("username", ""),
         duration,

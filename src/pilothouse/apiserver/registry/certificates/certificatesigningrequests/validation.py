@@ -4,8 +4,17 @@ import base64
 import binascii
 from collections.abc import Callable, Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    duplicate,
+    forbidden,
+    internal_value,
+    invalid,
+    named,
+    not_supported,
+    required,
+    too_long,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.names import MAX_LABEL, MAX_SUBDOMAIN, dns_label_errors, dns_subdomain_errors
@@ -56,14 +65,14 @@ def validate_certificate_signing_request(obj: Object) -> ErrorList:
     errors = _validate_request(spec.get("request"))
     usages: Sequence[str] = spec.get("usages") or ()
     if not usages:
-        errors.append(field_errors.required("spec.usages"))
+        errors.append(required("spec.usages"))
     errors += [
-        field_errors.not_supported(f"spec.usages[{position}]", usage, sorted(_USAGES))
+        not_supported(f"spec.usages[{position}]", usage, sorted(_USAGES))
         for position, usage in enumerate(usages)
         if usage not in _USAGES
     ]
     errors += [
-        field_errors.duplicate(f"spec.usages[{position}]", usage)
+        duplicate(f"spec.usages[{position}]", usage)
         for position, usage in enumerate(usages)
         if usage in usages[:position]
     ]
@@ -71,9 +80,7 @@ def validate_certificate_signing_request(obj: Object) -> ErrorList:
     seconds = spec.get("expirationSeconds")
     if seconds is not None and seconds < _LEAST_SECONDS:
         errors.append(
-            field_errors.invalid(
-                "spec.expirationSeconds", seconds, "may not specify a duration less than 600 seconds (10 minutes)"
-            )
+            invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 600 seconds (10 minutes)")
         )
     return errors
 
@@ -82,15 +89,11 @@ def validate_certificate_signing_request_status_update(obj: Object, old: Object)
     errors = validate_conditions(obj, old) + _validate_certificate(obj, old) + removed_conditions(obj, old)
     for kind in APPROVAL:
         if len(of_type(obj, kind)) > len(of_type(old, kind)):
-            errors.append(
-                field_errors.forbidden("status.conditions", f'updates may not add a condition of type "{kind}"')
-            )
+            errors.append(forbidden("status.conditions", f'updates may not add a condition of type "{kind}"'))
     before = (old.get("status") or {}).get("certificate")
     after = (obj.get("status") or {}).get("certificate")
     if before and after != before:
-        errors.append(
-            field_errors.forbidden("status.certificate", "updates may not modify existing certificate content")
-        )
+        errors.append(forbidden("status.certificate", "updates may not modify existing certificate content"))
     return errors
 
 
@@ -100,7 +103,7 @@ def _validate_certificate(obj: Object, old: Object) -> ErrorList:
     if after == before or _certificate_text(before):
         return []
     text = _certificate_text(after)
-    return [field_errors.invalid("status.certificate", "<certificate data>", text)] if text else []
+    return [invalid("status.certificate", "<certificate data>", text)] if text else []
 
 
 def _certificate_text(encoded: str) -> str:
@@ -114,17 +117,17 @@ def _certificate_text(encoded: str) -> str:
 def _validate_request(encoded: object) -> ErrorList:
     path = "spec.request"
 
-    def invalid(why: str) -> ErrorList:
-        return [field_errors.invalid(path, field_errors.internal_value("bytes", encoded or None), why)]
+    def reject(why: str) -> ErrorList:
+        return [invalid(path, internal_value("bytes", encoded or None), why)]
 
     try:
         pem = base64.b64decode(str(encoded or ""))
     except binascii.Error as error:
-        return invalid(str(error))
+        return reject(str(error))
     try:
         check_signature(parse_request(pem))
     except UnreadableRequest as error:
-        return invalid(str(error))
+        return reject(str(error))
     return []
 
 
@@ -132,20 +135,20 @@ def _validate_signer_name(name: str) -> ErrorList:
     """What is wrong with the name of a signer (``ValidateSignerName``). It fits ``DOMAIN/NAMESPACE.NAME``."""
     path = "spec.signerName"
     if name == LEGACY_UNKNOWN:
-        return [field_errors.invalid(path, name, "the legacy signerName is not allowed via this API version")]
+        return [invalid(path, name, "the legacy signerName is not allowed via this API version")]
     if not name:
-        return [field_errors.required(path)]
+        return [required(path)]
     if name.count("/") != 1:
-        return [field_errors.invalid(path, name, _SIGNER)]
+        return [invalid(path, name, _SIGNER)]
     domain, _slash, rest = name.partition("/")
-    errors = [field_errors.too_long(path, MAX_SUBDOMAIN)] if len(domain.encode()) > MAX_SUBDOMAIN else []
+    errors = [too_long(path, MAX_SUBDOMAIN)] if len(domain.encode()) > MAX_SUBDOMAIN else []
     errors += _validate_part(domain, dns_label_errors, path)
     if "." not in domain:
         text = "should be a domain with at least two segments separated by dots"
-        errors.append(field_errors.invalid(path, domain, text))
+        errors.append(invalid(path, domain, text))
     errors += _validate_part(rest, dns_subdomain_errors, path)
     if len(name.encode()) > _LONGEST_SIGNER:
-        errors.append(field_errors.too_long(path, _LONGEST_SIGNER))
+        errors.append(too_long(path, _LONGEST_SIGNER))
     return errors
 
 
@@ -153,7 +156,7 @@ def _validate_part(text: str, texts: Callable[[str], list[str]], path: str) -> E
     """What is wrong with the first label of a name that is none."""
     for label in text.split("."):
         if errors := texts(label):
-            return [field_errors.invalid(path, text, f"validating label {quote(label)}: {each}") for each in errors]
+            return [invalid(path, text, f"validating label {quote(label)}: {each}") for each in errors]
     return []
 
 
@@ -171,26 +174,26 @@ def validate_conditions(obj: Object, old: Object) -> ErrorList:
         path = f"status.conditions[{position}]"
         kind, status = condition.get("type") or "", condition.get("status") or ""
         if not kind and "" not in known:
-            errors.append(field_errors.required(f"{path}.type"))
+            errors.append(required(f"{path}.type"))
         if not status:
-            errors.append(field_errors.required(f"{path}.status"))
+            errors.append(required(f"{path}.status"))
         elif kind in _PERMANENT and status != "True":
-            errors.append(field_errors.not_supported(f"{path}.status", status, ("True",)))
+            errors.append(not_supported(f"{path}.status", status, ("True",)))
         elif status not in _STATUSES:
-            errors.append(field_errors.not_supported(f"{path}.status", status, _STATUSES))
+            errors.append(not_supported(f"{path}.status", status, _STATUSES))
         both = kind in APPROVAL and any(other in seen for other in APPROVAL if other != kind)
         if both and not all(each in known for each in APPROVAL):
             detail = "Approved and Denied conditions are mutually exclusive"
-            errors.append(field_errors.invalid("status.conditions", kind, detail))
+            errors.append(invalid("status.conditions", kind, detail))
         if kind in seen and len(known) == len(set(known)):
-            errors.append(field_errors.duplicate(f"{path}.type", field_errors.named(kind)))
+            errors.append(duplicate(f"{path}.type", named(kind)))
         seen.append(kind)
     return errors
 
 
 def removed_conditions(obj: Object, old: Object) -> ErrorList:
     return [
-        field_errors.forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
+        forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
         for kind in _PERMANENT
         if len(of_type(obj, kind)) < len(of_type(old, kind))
     ]

@@ -1,12 +1,9 @@
 """Leases. After kubernetes' ``pkg/apis/coordination/validation`` (v1.36)."""
 
-from typing import Any
-
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, fields_of
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.names import qualified_name_errors
@@ -40,15 +37,13 @@ class LeaseStrategy(Strategy):
         errors: ErrorList = []
         duration = spec.get("leaseDurationSeconds")
         if duration is not None and duration <= 0:
-            errors.append(field_errors.invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+            errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
         errors += validate_nonnegative_fields(spec, "spec", ("leaseTransitions",))
         strategy = spec.get("strategy")
         if strategy is not None:
             errors += _validate_strategy(strategy)
         if spec.get("preferredHolder") and not strategy:
-            errors.append(
-                field_errors.forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined")
-            )
+            errors.append(forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined"))
         return errors
 
 
@@ -56,15 +51,11 @@ def _validate_strategy(strategy: str) -> ErrorList:
     """Names without a domain are Kubernetes' own. The field is named twice, as upstream does."""
     path = "spec.strategy.strategy"
     if "/" in strategy:
-        return [field_errors.invalid(path, strategy, text) for text in qualified_name_errors(strategy)]
-    return [] if strategy in _STRATEGIES else [field_errors.not_supported(path, strategy, _STRATEGIES)]
-
-
-def print_lease(value: Doc, now: Now) -> list[Any]:
-    return [name_of(value), part(value, "spec", "holderIdentity") or "", age_of(value, now)]
+        return [invalid(path, strategy, text) for text in qualified_name_errors(strategy)]
+    return [] if strategy in _STRATEGIES else [not_supported(path, strategy, _STRATEGIES)]
 
 
 REGISTRATION = Registration(
     LeaseStrategy(),
-    printer=lambda: Printer((NAME, *columns("Holder"), AGE), print_lease),
+    printer=lambda: Printer((NAME, *columns("Holder"), AGE), fields_of("spec.holderIdentity")),
 )

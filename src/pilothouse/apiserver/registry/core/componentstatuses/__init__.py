@@ -1,8 +1,6 @@
 """ComponentStatuses, of which there are none."""
 
-from typing import Any
-
-from pilothouse.apiserver.registry.generic.printers import NAME, Doc, Now, Printer, columns, name_of
+from pilothouse.apiserver.registry.generic.printers import NAME, Doc, Now, Printer, Row, columns
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 
@@ -13,14 +11,14 @@ class ComponentStatusStrategy(Strategy):
     deprecation_warnings = ("v1 ComponentStatus is deprecated in v1.19+",)
 
 
-def print_component_status(value: Doc, _now: Now) -> list[Any]:
+def print_component_status(value: Doc, _now: Now) -> Row:
     shown, message, error = "Unknown", "", ""
     for condition in value.get("conditions") or ():
         if condition.get("type") == "Healthy":
             shown = "Healthy" if condition.get("status") == "True" else "Unhealthy"
             message, error = condition.get("message", ""), condition.get("error", "")
             break
-    return [name_of(value), shown, message, error]
+    return [shown, message, error]
 
 
 REGISTRATION = Registration(

@@ -1,12 +1,10 @@
 """ConfigMaps."""
 
 from collections.abc import Iterable
-from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, too_long
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.names import config_key_errors
@@ -16,7 +14,7 @@ _IMMUTABLE = "field is immutable when `immutable` is set"
 
 
 def validate_config_map_key(data: Iterable[str], path: str) -> ErrorList:
-    return [field_errors.invalid(f"{path}[{key}]", key, text) for key in data for text in config_key_errors(key)]
+    return [invalid(f"{path}[{key}]", key, text) for key in data for text in config_key_errors(key)]
 
 
 def validate_immutable(obj: Object, old: Object, fields: tuple[str, ...]) -> ErrorList:
@@ -24,11 +22,9 @@ def validate_immutable(obj: Object, old: Object, fields: tuple[str, ...]) -> Err
         return []
     errors = []
     if not obj.get("immutable"):
-        errors.append(field_errors.forbidden("immutable", _IMMUTABLE))
+        errors.append(forbidden("immutable", _IMMUTABLE))
     return errors + [
-        field_errors.forbidden(field, _IMMUTABLE)
-        for field in fields
-        if (obj.get(field) or {}) != (old.get(field) or {})
+        forbidden(field, _IMMUTABLE) for field in fields if (obj.get(field) or {}) != (old.get(field) or {})
     ]
 
 
@@ -43,20 +39,19 @@ class ConfigMapStrategy(Strategy):
         for key in data:
             errors += validate_config_map_key((key,), "data")
             if key in binary:
-                detail = "duplicate of key present in binaryData"
-                errors.append(field_errors.invalid(f"data[{key}]", key, detail))
+                errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
         errors += validate_config_map_key(binary, "binaryData")
         size = sum(len(text.encode()) for text in data.values()) + sum(len(text) * 3 // 4 for text in binary.values())
         if size > MAX_DATA:
-            errors.append(field_errors.too_long("[]", MAX_DATA))
+            errors.append(too_long("[]", MAX_DATA))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         return validate_immutable(obj, old, ("data", "binaryData"))
 
 
-def print_config_map(value: Doc, now: Now) -> list[Any]:
-    return [name_of(value), len(value.get("data") or ()) + len(value.get("binaryData") or ()), age_of(value, now)]
+def print_config_map(value: Doc, now: Now) -> Row:
+    return [len(value.get("data") or ()) + len(value.get("binaryData") or ())]
 
 
 REGISTRATION = Registration(

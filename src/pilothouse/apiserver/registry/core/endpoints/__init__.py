@@ -1,24 +1,10 @@
 """Endpoints. After kubernetes' ``pkg/registry/core/endpoint`` and ``pkg/apis/core/validation`` (v1.36)."""
 
-from typing import Any
-
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.ip_validation import ip_errors
 from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, set_absent
-from pilothouse.apiserver.registry.generic.printers import (
-    AGE,
-    NAME,
-    NONE,
-    Doc,
-    Now,
-    Printer,
-    age_of,
-    columns,
-    name_of,
-    some,
-)
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, some
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -34,24 +20,24 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 def _validate_port(port: Object, path: str, *, needs_name: bool) -> ErrorList:
     """``validateEndpointPort``."""
     number, name = port.get("port") or 0, port.get("name")
-    errors = [field_errors.required(f"{path}.name")] if needs_name and not name else validate_port_name(name, path)
+    errors = [required(f"{path}.name")] if needs_name and not name else validate_port_name(name, path)
     if not 1 <= number <= 65535:
-        errors.append(field_errors.invalid(f"{path}.port", number, PORT_RANGE))
+        errors.append(invalid(f"{path}.port", number, PORT_RANGE))
     return errors + validate_protocols(port, path)
 
 
 def validate_port_name(name: str | None, path: str) -> ErrorList:
-    return [field_errors.invalid(f"{path}.name", name, text) for text in dns_label_errors(name)] if name else []
+    return [invalid(f"{path}.name", name, text) for text in dns_label_errors(name)] if name else []
 
 
 def validate_protocols(port: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     if port.get("protocol") not in _PROTOCOLS:
-        errors.append(field_errors.not_supported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS))
+        errors.append(not_supported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS))
     protocol = port.get("appProtocol")
     if protocol is not None:
         detail = qualified_name_errors(protocol)
-        errors += [field_errors.invalid(f"{path}.appProtocol", protocol, text) for text in detail]
+        errors += [invalid(f"{path}.appProtocol", protocol, text) for text in detail]
     return errors
 
 
@@ -73,7 +59,7 @@ class EndpointsStrategy(Strategy):
         for position, subset in enumerate(obj.get("subsets") or ()):
             path = f"subsets[{position}]"
             if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-                errors.append(field_errors.required(path, "must specify `addresses` or `notReadyAddresses`"))
+                errors.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
             for field in ("addresses", "notReadyAddresses"):
                 for index, address in enumerate(subset.get(field) or ()):
                     errors += _validate_endpoint_address(address, f"{path}.{field}[{index}]")
@@ -90,22 +76,22 @@ class EndpointsStrategy(Strategy):
 def _validate_endpoint_address(address: Object, path: str) -> ErrorList:
     """``validateEndpointAddress``, which looks at the address twice."""
     ip, host, node = address.get("ip") or "", address.get("hostname"), address.get("nodeName")
-    errors = [field_errors.invalid(f"{path}.ip", ip, text) for text in ip_errors(ip)]
+    errors = [invalid(f"{path}.ip", ip, text) for text in ip_errors(ip)]
     if host:
-        errors += [field_errors.invalid(f"{path}.hostname", host, text) for text in dns_label_errors(host)]
+        errors += [invalid(f"{path}.hostname", host, text) for text in dns_label_errors(host)]
     if node is not None:
-        errors += [field_errors.invalid(f"{path}.nodeName", node, text) for text in dns_subdomain_errors(node)]
-    return errors + [field_errors.invalid(f"{path}.ip", ip, text) for text in core_validation.non_special_ip_errors(ip)]
+        errors += [invalid(f"{path}.nodeName", node, text) for text in dns_subdomain_errors(node)]
+    return errors + [invalid(f"{path}.ip", ip, text) for text in core_validation.non_special_ip_errors(ip)]
 
 
-def print_endpoints(value: Doc, now: Now) -> list[Any]:
+def print_endpoints(value: Doc, now: Now) -> Row:
     found = [
         f"{address.get('ip')}:{port.get('port')}"
         for subset in value.get("subsets") or ()
         for port in subset.get("ports") or ()
         for address in subset.get("addresses") or ()
     ]
-    return [name_of(value), some(found, 3) if value.get("subsets") else NONE, age_of(value, now)]
+    return [some(found, 3) if value.get("subsets") else NONE]
 
 
 REGISTRATION = Registration(

@@ -3,10 +3,9 @@
 from functools import lru_cache
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, required
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.printers import Column, Doc, Now, Printer, age, columns, name_of, wide
+from pilothouse.apiserver.registry.generic.printers import Column, Doc, Now, Printer, Row, age, columns, name_of, wide
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.resources import ResourceInfo, built_in
@@ -69,7 +68,7 @@ def validate_legacy(obj: Object, *, controller: str) -> ErrorList:
     the field of who reports it, as the version calls it."""
     involved, namespace = obj.get("involvedObject") or {}, obj["metadata"].get("namespace") or ""
     place = involved.get("namespace") or ""
-    elsewhere = field_errors.invalid("involvedObject.namespace", place, "does not match event.namespace")
+    elsewhere = invalid("involvedObject.namespace", place, "does not match event.namespace")
     if not obj.get("eventTime"):
         fits = place == namespace or (not place and namespace == "default")
         return [] if fits else [elsewhere]
@@ -78,16 +77,16 @@ def validate_legacy(obj: Object, *, controller: str) -> ErrorList:
         errors.append(elsewhere)
     name = obj.get("reportingComponent") or ""
     if not name:
-        errors.append(field_errors.required(controller))
-    errors += [field_errors.invalid(controller, name, text) for text in qualified_name_errors(name)]
+        errors.append(required(controller))
+    errors += [invalid(controller, name, text) for text in qualified_name_errors(name)]
     for field in ("reportingInstance", "action", "reason"):
         value = obj.get(field) or ""
         if not value:
-            errors.append(field_errors.required(field))
+            errors.append(required(field))
         if len(value.encode()) > 128:
-            errors.append(field_errors.invalid(field, "", "can have at most 128 characters"))
+            errors.append(invalid(field, "", "can have at most 128 characters"))
     if len((obj.get("message") or "").encode()) > 1024:
-        errors.append(field_errors.invalid("message", "", "can have at most 1024 characters"))
+        errors.append(invalid("message", "", "can have at most 1024 characters"))
     return errors
 
 
@@ -96,9 +95,9 @@ def validate_series(series: Object | None) -> ErrorList:
         return []
     errors: ErrorList = []
     if (series.get("count") or 0) < 2:
-        errors.append(field_errors.invalid("series.count", "", "should be at least 2"))
+        errors.append(invalid("series.count", "", "should be at least 2"))
     if not series.get("lastObservedTime"):
-        errors.append(field_errors.required("series.lastObservedTime"))
+        errors.append(required("series.lastObservedTime"))
     return errors
 
 
@@ -111,7 +110,7 @@ def renamed(obj: Object, names: dict[str, str]) -> dict[str, Any]:
     return {names.get(name, name): value for name, value in obj.items()}
 
 
-def print_event(value: Doc, now: Now) -> list[Any]:
+def print_event(value: Doc, now: Now) -> Row:
     # events.k8s.io/v1 has the same facts under other names: regarding, note, deprecated*.
     first = value.get("firstTimestamp") or value.get("deprecatedFirstTimestamp") or value.get("eventTime")
     last = value.get("lastTimestamp") or value.get("deprecatedLastTimestamp")

@@ -2,8 +2,7 @@
 
 import math
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, forbidden, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import (
     container_resource_texts,
@@ -25,9 +24,9 @@ def validate_limit_range(obj: Object) -> ErrorList:
         detail = qualified_name_errors(kind)
         if not detail and "/" not in kind and kind not in _LIMITED:
             detail = ["must be a standard limit type or fully qualified"]
-        errors += [field_errors.invalid(f"{path}.type", kind, text) for text in detail]
+        errors += [invalid(f"{path}.type", kind, text) for text in detail]
         if kind in kinds:
-            errors.append(field_errors.duplicate(f"{path}.type", kind))
+            errors.append(duplicate(f"{path}.type", kind))
         kinds.append(kind)
         errors += _validate_limit_range_item(item, kind, path)
     return errors
@@ -72,11 +71,11 @@ def _validate_limit_range_item(item: Object, kind: str, path: str) -> ErrorList:
             bounds = {**(item.get("min") or {}), **(item.get("max") or {})}
             if "storage" not in bounds:
                 text = "either minimum or maximum storage value is required, but neither was provided"
-                errors.append(field_errors.required(f"{path}.limits", text))
+                errors.append(required(f"{path}.limits", text))
         amounts: Object = item.get(field) or {}
         if kind == "Pod" and field in ("default", "defaultRequest"):
             if amounts:
-                errors.append(field_errors.forbidden(f"{path}.{field}", "may not be specified when `type` is 'Pod'"))
+                errors.append(forbidden(f"{path}.{field}", "may not be specified when `type` is 'Pod'"))
             continue
         given[field] = amounts
         for name in sorted(amounts):
@@ -92,24 +91,23 @@ def _validate_limits_of(name: str, given: Object, path: str) -> ErrorList:
     amounts = {field: parse_quantity(text) for field, text in given.items()}
     for field, low, high, shown, text in _COMPARED:
         if low in amounts and high in amounts and amounts[low] > amounts[high]:
-            detail = text.format(given[low], given[high])
-            errors.append(field_errors.invalid(f"{path}.{field}[{name}]", given[shown], detail))
+            errors.append(invalid(f"{path}.{field}[{name}]", given[shown], text.format(given[low], given[high])))
     ratio = amounts.get(_RATIO)
     if ratio is not None:
         where, text = f"{path}.{_RATIO}[{name}]", given[_RATIO]
         if ratio < parse_quantity("1"):
-            errors.append(field_errors.invalid(where, text, f"ratio {text} is less than 1"))
+            errors.append(invalid(where, text, f"ratio {text} is less than 1"))
         if "min" in amounts and "max" in amounts:
             value, most = _ratios(ratio, amounts["min"], amounts["max"])
             if value > most:
                 shown = "+Inf" if most == math.inf else f"{most:f}"
-                errors.append(field_errors.invalid(where, text, f"ratio {text} is greater than max/min = {shown}"))
+                errors.append(invalid(where, text, f"ratio {text} is greater than max/min = {shown}"))
     asked, default = given.get("defaultRequest"), given.get("default")
     if asked is None or default is None or may_be_overcommitted(name):
         return errors
     if amounts["defaultRequest"] != amounts["default"]:
         detail = f"default value {default} must equal to defaultRequest value {asked} in {name}"
-        errors.append(field_errors.invalid(f"{path}.defaultRequest[{name}]", asked, detail))
+        errors.append(invalid(f"{path}.defaultRequest[{name}]", asked, detail))
     return errors
 
 
@@ -129,4 +127,4 @@ def _ratios(ratio: Quantity, low: Quantity, high: Quantity) -> tuple[float, floa
 def _validate_limit_range_resource_name(name: str, kind: str, path: str) -> ErrorList:
     """``validateLimitRangeResourceName``."""
     faults = container_resource_texts(name) if kind in ("Container", "Pod") else resource_name_errors(name)
-    return [field_errors.invalid(path, name, text) for text in faults]
+    return [invalid(path, name, text) for text in faults]

@@ -3,14 +3,13 @@
 After kubernetes' ``pkg/registry/core/namespace`` (v1.36).
 """
 
-from typing import Any, Literal
+from typing import Literal
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.field_errors import ErrorList, FieldError, invalid, named
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
 from pilothouse.apiserver.registry.generic.object_meta import validate_finalizer_name
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, fields_of
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.names import dns_label_errors
@@ -61,18 +60,10 @@ class NamespaceStrategy(Strategy):
         deleting = bool(obj["metadata"].get("deletionTimestamp"))
         if deleting and phase != "Terminating":
             return [
-                field_errors.invalid(
-                    "status.Phase",
-                    field_errors.named(phase),
-                    "may only be 'Terminating' if `deletionTimestamp` is not empty",
-                )
+                invalid("status.Phase", named(phase), "may only be 'Terminating' if `deletionTimestamp` is not empty")
             ]
         if not deleting and phase != "Active":
-            return [
-                field_errors.invalid(
-                    "status.Phase", field_errors.named(phase), "may only be 'Active' if `deletionTimestamp` is empty"
-                )
-            ]
+            return [invalid("status.Phase", named(phase), "may only be 'Active' if `deletionTimestamp` is empty")]
         return []
 
     def begin_delete(self, obj: Object, now: str) -> Literal["", "mark", "wait"]:
@@ -89,11 +80,7 @@ class NamespaceStrategy(Strategy):
         return f"field label not supported: {path}"
 
 
-def print_namespace(value: Doc, now: Now) -> list[Any]:
-    return [name_of(value), part(value, "status", "phase") or "", age_of(value, now)]
-
-
 REGISTRATION = Registration(
     NamespaceStrategy(),
-    printer=lambda: Printer((NAME, *columns("Status"), AGE), print_namespace),
+    printer=lambda: Printer((NAME, *columns("Status"), AGE), fields_of("status.phase")),
 )

@@ -1,7 +1,6 @@
 """How ``kubectl get`` shows Nodes. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
@@ -11,15 +10,14 @@ from pilothouse.apiserver.registry.generic.printers import (
     Doc,
     Now,
     Printer,
-    age_of,
+    Row,
     columns,
-    name_of,
     part,
     wide,
 )
 
 
-def print_node(value: Doc, now: Now) -> list[Any]:
+def print_node(value: Doc, now: Now) -> Row:
     status = part(value, "status") or {}
     info = status.get("nodeInfo") or {}
     ready = [c.get("status") == "True" for c in status.get("conditions") or () if c.get("type") == "Ready"]
@@ -30,10 +28,8 @@ def print_node(value: Doc, now: Now) -> list[Any]:
     if info.get("architecture"):
         kernel = f"{kernel} ({info['architecture']})"
     return [
-        name_of(value),
         shown,
         ",".join(_roles(part(value, "metadata", "labels") or {})) or NONE,
-        age_of(value, now),
         info.get("kubeletVersion", ""),
         _address(status, "InternalIP"),
         _address(status, "ExternalIP"),

@@ -3,8 +3,17 @@
 import re
 from collections.abc import Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    FieldError,
+    duplicate,
+    forbidden,
+    internal_value,
+    invalid,
+    not_supported,
+    required,
+    shown,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import validate_resource_quantity
 from pilothouse.apiserver.registry.generic.ip_validation import validate_cidr_for_legacy_field
@@ -32,7 +41,7 @@ def _validate_pod_cidrs(ranges: Sequence[str | None]) -> ErrorList:
             continue
     if len(ranges) > 1 and sorted(families) != [4, 6]:
         detail = "may specify no more than one CIDR for each IP family"
-        errors.append(field_errors.invalid("spec.podCIDRs", [text or "" for text in ranges], detail))
+        errors.append(invalid("spec.podCIDRs", [text or "" for text in ranges], detail))
     return errors
 
 
@@ -52,19 +61,15 @@ def _validate_declared_features(features: Sequence[str]) -> ErrorList:
         path = f"status.declaredFeatures[{position}]"
         if len(name.encode()) > _LONGEST_FEATURE:
             detail = f"must be no more than {_LONGEST_FEATURE} characters"
-            errors.append(
-                field_errors.invalid(path, name, f"invalid feature name {field_errors.shown(name)}: {detail}")
-            )
+            errors.append(invalid(path, name, f"invalid feature name {shown(name)}: {detail}"))
         elif _feature.fullmatch(name) is None:
-            errors.append(
-                field_errors.invalid(path, name, f"invalid feature name {field_errors.shown(name)}: {_NO_FEATURE}")
-            )
+            errors.append(invalid(path, name, f"invalid feature name {shown(name)}: {_NO_FEATURE}"))
         following = features[position + 1] if position + 1 < len(features) else None
         path = f"status.declaredFeatures[{position + 1}]"
         if following == name:
-            errors.append(field_errors.duplicate(path, name))
+            errors.append(duplicate(path, name))
         elif following is not None and following < name:
-            errors.append(field_errors.invalid(path, following, "list must be sorted alphabetically"))
+            errors.append(invalid(path, following, "list must be sorted alphabetically"))
     return errors
 
 
@@ -74,11 +79,7 @@ def _validate_node_addresses(addresses: Sequence[Object]) -> ErrorList:
     for position, entry in enumerate(addresses):
         kind, address = entry.get("type") or "", entry.get("address") or ""
         if (kind, address) in seen:
-            errors.append(
-                field_errors.duplicate(
-                    f"status.addresses[{position}]", field_errors.internal_value("core.NodeAddress", entry)
-                )
-            )
+            errors.append(duplicate(f"status.addresses[{position}]", internal_value("core.NodeAddress", entry)))
         seen.add((kind, address))
     return errors
 
@@ -90,14 +91,14 @@ def _validate_taints(taints: Sequence[Object]) -> ErrorList:
     for position, taint in enumerate(taints):
         path = f"metadata.taints[{position}]"
         key, effect, value = (taint.get(field) or "" for field in ("key", "effect", "value"))
-        errors += [field_errors.invalid(f"{path}.key", key, text) for text in qualified_name_errors(key)]
+        errors += [invalid(f"{path}.key", key, text) for text in qualified_name_errors(key)]
         texts = label_value_errors(value)
         if texts:
-            errors.append(field_errors.invalid(f"{path}.value", value, ";".join(texts)))
+            errors.append(invalid(f"{path}.value", value, ";".join(texts)))
         if not effect:
-            errors.append(field_errors.required(f"{path}.effect"))
+            errors.append(required(f"{path}.effect"))
         elif effect not in _EFFECTS:
-            errors.append(field_errors.not_supported(f"{path}.effect", effect, _EFFECTS))
+            errors.append(not_supported(f"{path}.effect", effect, _EFFECTS))
         if (key, effect) in seen:
             errors.append(_repeated(path, taint))
         seen.add((key, effect))
@@ -105,7 +106,7 @@ def _validate_taints(taints: Sequence[Object]) -> ErrorList:
 
 
 def _repeated(path: str, taint: Object) -> FieldError:
-    found = field_errors.duplicate(path, field_errors.internal_value("core.Taint", taint))
+    found = duplicate(path, internal_value("core.Taint", taint))
     return FieldError(found.field, found.reason, f"{found.text}: taints must be unique by key and effect pair")
 
 
@@ -114,8 +115,7 @@ def validate_node(obj: Object) -> ErrorList:
     errors = _validate_taints(spec.get("taints") or ()) + _validate_node_resources(status)
     capacity = ((status.get("nodeInfo") or {}).get("swap") or {}).get("capacity")
     if capacity is not None and capacity <= 0:
-        path = "metadata.nodeSwapStatus.capacity"
-        errors.append(field_errors.invalid(path, capacity, "must be greater than zero"))
+        errors.append(invalid("metadata.nodeSwapStatus.capacity", capacity, "must be greater than zero"))
     return (
         errors
         + _validate_declared_features(status.get("declaredFeatures") or ())
@@ -132,12 +132,12 @@ def validate_node_update(obj: Object, old: Object) -> ErrorList:
     ranges, known = spec.get("podCIDRs") or (), before.get("podCIDRs") or ()
     changes = sum(new != was for new, was in zip(ranges, known, strict=False)) if len(ranges) == len(known) else 1
     if known:
-        errors += [field_errors.forbidden("spec.podCIDRs", detail.format("podCIDR"))] * changes
+        errors += [forbidden("spec.podCIDRs", detail.format("podCIDR"))] * changes
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
-        errors.append(field_errors.forbidden("spec.providerID", detail.format("providerID")))
+        errors.append(forbidden("spec.providerID", detail.format("providerID")))
     errors += _validate_taints(spec.get("taints") or ())
     if spec.get("externalID") != before.get("externalID"):
-        errors.append(field_errors.forbidden("spec.externalID", "may not be updated"))
+        errors.append(forbidden("spec.externalID", "may not be updated"))
     return errors
 
 

@@ -4,19 +4,7 @@
 
 from typing import Any
 
-from pilothouse.apiserver.registry.generic.printers import (
-    AGE,
-    NAME,
-    UNSET,
-    Doc,
-    Now,
-    Printer,
-    age_of,
-    columns,
-    name_of,
-    part,
-    wide,
-)
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, UNSET, Doc, Now, Printer, Row, columns, part, wide
 
 _MODES = {
     "ReadWriteOnce": "RWO",
@@ -41,18 +29,16 @@ def phase_of(value: Doc) -> str:
     return "Terminating" if deleting else part(value, "status", "phase") or ""
 
 
-def print_persistent_volume_claim(value: Doc, now: Now) -> list[Any]:
+def print_persistent_volume_claim(value: Doc, now: Now) -> Row:
     spec = part(value, "spec") or {}
     bound = bool(spec.get("volumeName"))
     return [
-        name_of(value),
         phase_of(value),
         spec.get("volumeName", ""),
         (part(value, "status", "capacity", "storage") or "0") if bound else "",
         access_modes(part(value, "status", "accessModes")) if bound else "",
         storage_class_of(value),
         spec.get("volumeAttributesClassName") or UNSET,
-        age_of(value, now),
         spec.get("volumeMode") or UNSET,
     ]
 

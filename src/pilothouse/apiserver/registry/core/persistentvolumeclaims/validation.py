@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, internal_diff, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import validate_resource_quantity
 from pilothouse.apiserver.registry.generic.meta_validation import (
@@ -53,17 +52,16 @@ def is_positive(text: Any) -> bool:
 def validate_access_modes(spec: Object, path: str) -> ErrorList:
     """What is wrong with the ways in which a volume is used, or asked for."""
     modes = spec.get("accessModes") or []
-    errors = [field_errors.not_supported(f"{path}.accessModes", mode, _MODES) for mode in modes if mode not in _MODES]
+    errors = [not_supported(f"{path}.accessModes", mode, _MODES) for mode in modes if mode not in _MODES]
     if "ReadWriteOncePod" in modes and any(mode in _MODES[:3] for mode in modes):
-        text = "may not use ReadWriteOncePod with other access modes"
-        errors.append(field_errors.forbidden(f"{path}.accessModes", text))
+        errors.append(forbidden(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes"))
     return errors
 
 
 def validate_volume_mode(spec: Object, path: str) -> ErrorList:
     """What is wrong with what is in a volume: files, or blocks."""
     mode = spec.get("volumeMode")
-    return [] if mode in _VOLUME_MODES else [field_errors.not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES)]
+    return [] if mode in _VOLUME_MODES else [not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES)]
 
 
 def validate_persistent_volume_claim_spec(spec: Object, path: str, *, any_group: bool = False) -> ErrorList:
@@ -71,15 +69,15 @@ def validate_persistent_volume_claim_spec(spec: Object, path: str, *, any_group:
     data comes from some group may name any."""
     errors: ErrorList = []
     if not spec.get("accessModes"):
-        errors.append(field_errors.required(f"{path}.accessModes", "at least 1 access mode is required"))
+        errors.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
     if spec.get("selector") is not None:
         errors += validate_label_selector(spec["selector"], f"{path}.selector")
     errors += validate_access_modes(spec, path)
     requests = _requests(spec)
     if "storage" not in requests:
-        errors.append(field_errors.required(f"{path}.resources[storage]"))
+        errors.append(required(f"{path}.resources[storage]"))
     elif not is_positive(requests["storage"]):
-        errors.append(field_errors.invalid(f"{path}.resources[storage]", requests["storage"], POSITIVE))
+        errors.append(invalid(f"{path}.resources[storage]", requests["storage"], POSITIVE))
     errors += _validate_class_name(spec, path, "storageClassName") + validate_volume_mode(spec, path)
     errors += _validate_data_source(spec, path, any_group=any_group)
     return errors + _validate_class_name(spec, path, _ATTRIBUTES)
@@ -91,7 +89,7 @@ def validate_persistent_volume_claim_template(template: Object, path: str) -> Er
     errors = validate_annotations(meta.get("annotations") or {}, f"{path}.metadata.annotations")
     errors += validate_labels(meta.get("labels") or {}, f"{path}.metadata.labels")
     errors += [
-        field_errors.forbidden(f"{path}.metadata.{'uID' if field == 'uid' else field}", "cannot be set")
+        forbidden(f"{path}.metadata.{'uID' if field == 'uid' else field}", "cannot be set")
         for field in _NOT_OF_TEMPLATES
         if meta.get(field)
     ]
@@ -100,7 +98,7 @@ def validate_persistent_volume_claim_template(template: Object, path: str) -> Er
 
 def _validate_class_name(spec: Object, path: str, field: str) -> ErrorList:
     name = spec.get(field)
-    return [field_errors.invalid(f"{path}.{field}", name, text) for text in dns_subdomain_errors(name)] if name else []
+    return [invalid(f"{path}.{field}", name, text) for text in dns_subdomain_errors(name)] if name else []
 
 
 def validate_persistent_volume_claim_again(obj: Object, old: Object) -> ErrorList:
@@ -119,24 +117,23 @@ def validate_persistent_volume_claim_update(obj: Object, old: Object) -> ErrorLi
     upgraded = known is not None and before.get("storageClassName") is None and notes in (None, known)
     upgraded = upgraded and spec.get("storageClassName") == known
     if notes != known and not upgraded:
-        errors.append(field_errors.invalid(f"metadata.annotations.{_CLASS}", notes or "", IMMUTABLE))
+        errors.append(invalid(f"metadata.annotations.{_CLASS}", notes or "", IMMUTABLE))
     if spec == before:
         return errors
     status = old.get("status") or {}
     same, was_same = _without_mutable(spec, before, known, is_bound=status.get("phase") == "Bound")
     if same != was_same:
-        diff = field_errors.internal_diff("core.PersistentVolumeClaimSpec", was_same, same)
-        errors.append(field_errors.forbidden("spec", _IMMUTABLE_CLAIM + diff))
+        diff = internal_diff("core.PersistentVolumeClaimSpec", was_same, same)
+        errors.append(forbidden("spec", _IMMUTABLE_CLAIM + diff))
     wanted, was = (_amount(_requests(each)) for each in (spec, before))
     if wanted < was and wanted <= _amount(status.get("capacity") or {}):
-        detail = "field can not be less than status.capacity"
-        errors.append(field_errors.forbidden("spec.resources.requests.storage", detail))
+        errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
     errors += validate_immutable_fields(spec, before, "", {"volumeMode": "*string"})
     has = spec.get(_ATTRIBUTES)
     if not has and has != before.get(_ATTRIBUTES) and status.get("currentVolumeAttributesClassName") is not None:
         what = "nil" if has is None else "empty string"
         detail = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
-        errors.append(field_errors.forbidden(f"spec.{_ATTRIBUTES}", detail))
+        errors.append(forbidden(f"spec.{_ATTRIBUTES}", detail))
     return errors
 
 
@@ -148,7 +145,7 @@ def validate_persistent_volume_claim_status_update(obj: Object, old: Object) -> 
         errors += _validate_resource(name, path)
         if state not in _RESIZES:
             # Upstream shows the name of the resource rather than the state.
-            errors.append(field_errors.not_supported(path, name, _RESIZES))
+            errors.append(not_supported(path, name, _RESIZES))
     path = "status.allocatedResources"
     for name, amount in (status.get("allocatedResources") or {}).items():
         found = _validate_resource(name, path) or _validate_basic({name: amount}, path)
@@ -160,15 +157,15 @@ def _validate_resource(name: str, path: str) -> ErrorList:
     """Of Kubernetes' own resources a claim has storage only (``validatePersistentVolumeClaimResourceKey``)."""
     detail = qualified_name_errors(name)
     if detail:
-        return [field_errors.invalid(path, name, text) for text in detail]
+        return [invalid(path, name, text) for text in detail]
     is_native = "/" not in name or "kubernetes.io/" in name
-    return [field_errors.not_supported(path, name, ("storage",), plain=True)] if is_native and name != "storage" else []
+    return [not_supported(path, name, ("storage",), plain=True)] if is_native and name != "storage" else []
 
 
 def _validate_basic(amounts: Object, path: str) -> ErrorList:
     detail = "must be a valid resource quantity"
     return [
-        field_errors.invalid(f"{path}[{name}]", parse_quantity(str(amount)).value, detail)
+        invalid(f"{path}[{name}]", parse_quantity(str(amount)).value, detail)
         for name, amount in amounts.items()
         if is_negative(amount)
     ]
@@ -189,25 +186,24 @@ def _validate_data_source(spec: Object, path: str, *, any_group: bool) -> ErrorL
         source, where = spec.get(field), f"{path}.{field}"
         if source is None:
             continue
-        errors += [field_errors.required(f"{where}.{part}") for part in ("name", "kind") if not source.get(part)]
+        errors += [required(f"{where}.{part}") for part in ("name", "kind") if not source.get(part)]
         group, kind = source.get("apiGroup") or "", source.get("kind") or ""
         if not group and kind != "PersistentVolumeClaim":
-            detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-            errors.append(field_errors.invalid(where, kind, detail))
+            errors.append(invalid(where, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
         if group and not any_group:
             texts = dns_subdomain_errors(group)
-            errors += [field_errors.invalid(f"{where}.apiGroup", group, text) for text in texts]
+            errors += [invalid(f"{where}.apiGroup", group, text) for text in texts]
         namespace = source.get("namespace")
         if namespace:
             texts = dns_label_errors(namespace)
-            errors += [field_errors.invalid(f"{where}.namespace", namespace, text) for text in texts]
+            errors += [invalid(f"{where}.namespace", namespace, text) for text in texts]
     older, newer = spec.get("dataSource"), spec.get("dataSourceRef")
     if older is not None and newer is not None:
         if newer.get("namespace"):
             detail = "may not be specified when dataSourceRef.namespace is specified"
-            errors.append(field_errors.invalid(path, f"{path}.dataSource", detail))
+            errors.append(invalid(path, f"{path}.dataSource", detail))
         elif any((older.get(part) or None) != (newer.get(part) or None) for part in ("apiGroup", "kind", "name")):
-            errors.append(field_errors.invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
+            errors.append(invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
     return errors
 
 

@@ -1,28 +1,13 @@
 """How ``kubectl get`` shows PersistentVolumes, after ``pkg/printers/internalversion/printers.go`` (v1.36)."""
 
-from typing import Any
-
 from pilothouse.apiserver.registry.core.persistentvolumeclaims.printers import access_modes, phase_of, storage_class_of
-from pilothouse.apiserver.registry.generic.printers import (
-    AGE,
-    NAME,
-    UNSET,
-    Doc,
-    Now,
-    Printer,
-    age_of,
-    columns,
-    name_of,
-    part,
-    wide,
-)
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, UNSET, Doc, Now, Printer, Row, columns, part, wide
 
 
-def print_persistent_volume(value: Doc, now: Now) -> list[Any]:
+def print_persistent_volume(value: Doc, now: Now) -> Row:
     spec = part(value, "spec") or {}
     claim = spec.get("claimRef")
     return [
-        name_of(value),
         part(spec, "capacity", "storage") or "0",
         access_modes(spec.get("accessModes")),
         spec.get("persistentVolumeReclaimPolicy", ""),
@@ -31,7 +16,6 @@ def print_persistent_volume(value: Doc, now: Now) -> list[Any]:
         storage_class_of(value),
         spec.get("volumeAttributesClassName") or UNSET,
         part(value, "status", "reason") or "",
-        age_of(value, now),
         spec.get("volumeMode") or UNSET,
     ]
 

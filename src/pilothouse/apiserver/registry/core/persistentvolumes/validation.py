@@ -2,8 +2,15 @@
 
 from posixpath import normpath
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    forbidden,
+    internal_diff,
+    internal_value,
+    invalid,
+    not_supported,
+    required,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.persistentvolumeclaims.validation import (
     POSITIVE,
@@ -34,21 +41,17 @@ _NOT_A_SOURCE = (
 
 def _validate_classes(spec: Object) -> ErrorList:
     name, attributes = spec.get("storageClassName"), spec.get("volumeAttributesClassName")
-    errors = (
-        [field_errors.invalid("spec.storageClassName", name, text) for text in dns_subdomain_errors(name)]
-        if name
-        else []
-    )
+    errors = [invalid("spec.storageClassName", name, text) for text in dns_subdomain_errors(name)] if name else []
     errors += validate_volume_mode(spec, "spec")
     if attributes is None:
         return errors
     path = "spec.volumeAttributesClassName"
     if not attributes:
-        errors.append(field_errors.required(path, "an empty string is disallowed"))
+        errors.append(required(path, "an empty string is disallowed"))
     else:
-        errors += [field_errors.invalid(path, attributes, text) for text in dns_subdomain_errors(attributes)]
+        errors += [invalid(path, attributes, text) for text in dns_subdomain_errors(attributes)]
     if spec.get("csi") is None:
-        errors.append(field_errors.required("spec.csi", "has to be specified when using volumeAttributesClassName"))
+        errors.append(required("spec.csi", "has to be specified when using volumeAttributesClassName"))
     return errors
 
 
@@ -67,39 +70,37 @@ def validate_persistent_volume_more(obj: Object) -> ErrorList:
         return []
     if any(obj["spec"].get(source) is not None for source in _MOUNTED_WITH_OPTIONS):
         return []
-    detail = "may not specify mount options for this volume type"
-    return [field_errors.forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", detail)]
+    return [forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", "may not specify mount options for this volume type")]
 
 
 def validate_persistent_volume(obj: Object) -> ErrorList:
     spec = obj["spec"]
     capacity = spec.get("capacity") or {}
-    errors = [] if spec.get("accessModes") else [field_errors.required("spec.accessModes")]
+    errors = [] if spec.get("accessModes") else [required("spec.accessModes")]
     errors += validate_access_modes(spec, "spec")
     if not capacity:
-        errors.append(field_errors.required("spec.capacity"))
+        errors.append(required("spec.capacity"))
     if "storage" not in capacity or len(capacity) > 1:
-        shown = field_errors.internal_value("{}quantity", spec.get("capacity"))
-        errors.append(field_errors.not_supported("spec.capacity", shown, ("storage",)))
+        errors.append(not_supported("spec.capacity", internal_value("{}quantity", spec.get("capacity")), ("storage",)))
     for name, amount in capacity.items():
         if is_negative(amount):
             detail = "must be a valid resource quantity"
-            errors.append(field_errors.invalid(f"spec.capacity[{name}]", parse_quantity(amount).value, detail))
+            errors.append(invalid(f"spec.capacity[{name}]", parse_quantity(amount).value, detail))
         if not is_positive(amount):
-            errors.append(field_errors.invalid(f"spec.capacity[{name}]", amount, POSITIVE))
+            errors.append(invalid(f"spec.capacity[{name}]", amount, POSITIVE))
     policy = spec.get("persistentVolumeReclaimPolicy")
     if policy not in _RECLAIM:
-        errors.append(field_errors.not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
+        errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
     affinity = spec.get("nodeAffinity")
     if affinity is not None and affinity.get("required") is None:
-        errors.append(field_errors.required("spec.nodeAffinity.required", "must specify required node constraints"))
+        errors.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
     elif affinity is not None:
         errors += validate_node_selector(affinity["required"], "spec.nodeAffinity.required")
     errors += validate_persistent_volume_source(spec, obj["metadata"].get("name") or "")
     path = (spec.get("hostPath") or {}).get("path") or ""
     if policy == "Recycle" and path.startswith("/") and normpath(path).strip("/") == "":
         detail = "may not be 'recycle' for a hostPath mount of '/'"
-        errors.append(field_errors.forbidden("spec.persistentVolumeReclaimPolicy", detail))
+        errors.append(forbidden("spec.persistentVolumeReclaimPolicy", detail))
     return errors + _validate_classes(spec)
 
 
@@ -114,19 +115,18 @@ def validate_persistent_volume_update(obj: Object, old: Object) -> ErrorList:
         # It may be set once.
         sources[0]["csi"] = {k: v for k, v in csi.items() if k != "controllerExpandSecretRef"}
     if sources[0] != sources[1]:
-        diff = field_errors.internal_diff("core.PersistentVolumeSource", sources[1], sources[0])
+        diff = internal_diff("core.PersistentVolumeSource", sources[1], sources[0])
         detail = f"spec.persistentvolumesource is immutable after creation\n{diff}"
-        errors.append(field_errors.forbidden("spec.persistentvolumesource", detail))
+        errors.append(forbidden("spec.persistentvolumesource", detail))
     errors += validate_immutable_fields(spec, before, "", {"volumeMode": "*string"})
     known = before.get("nodeAffinity")
     if known and spec.get("nodeAffinity") not in (known, with_stable_labels(known, spec.get("nodeAffinity"))):
         detail = f"{IMMUTABLE}, except for updating from beta label to GA"
-        shown = field_errors.internal_value("*core.VolumeNodeAffinity", spec.get("nodeAffinity"))
-        errors.append(field_errors.invalid("nodeAffinity", shown, detail))
+        shown = internal_value("*core.VolumeNodeAffinity", spec.get("nodeAffinity"))
+        errors.append(invalid("nodeAffinity", shown, detail))
     name = "volumeAttributesClassName"
     if before.get(name) is not None and spec.get(name) is None:
-        detail = "update from non-nil value to nil is forbidden"
-        errors.append(field_errors.forbidden(f"spec.{name}", detail))
+        errors.append(forbidden(f"spec.{name}", "update from non-nil value to nil is forbidden"))
     return errors
 
 

@@ -6,8 +6,7 @@ kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36). ``pod_rules`` ca
 
 from collections.abc import Iterable, Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, forbidden, invalid, named, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.label_keys import validate_label_keys
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
@@ -20,7 +19,7 @@ _POSITIVE = "must be greater than zero"
 
 
 def _names(field: str, value: str, detail: Iterable[str]) -> ErrorList:
-    return [field_errors.invalid(field, value, text) for text in detail]
+    return [invalid(field, value, text) for text in detail]
 
 
 def validate_affinity(affinity: Object, path: str) -> ErrorList:
@@ -43,7 +42,7 @@ def validate_affinity(affinity: Object, path: str) -> ErrorList:
 
 def _validate_weight(term: Object, path: str) -> ErrorList:
     weight = term.get("weight") or 0
-    return [] if 1 <= weight <= 100 else [field_errors.invalid(f"{path}.weight", weight, "must be in the range 1-100")]
+    return [] if 1 <= weight <= 100 else [invalid(f"{path}.weight", weight, "must be in the range 1-100")]
 
 
 def _validate_node_affinity(affinity: Object, path: str) -> ErrorList:
@@ -65,7 +64,7 @@ def validate_node_selector(selector: Object, path: str) -> ErrorList:
     """What is wrong with a choice of nodes, of a pod or of a volume."""
     where, terms = f"{path}.nodeSelectorTerms", selector.get("nodeSelectorTerms") or ()
     if not terms:
-        return [field_errors.required(where, "must have at least one node selector term")]
+        return [required(where, "must have at least one node selector term")]
     errors: ErrorList = []
     for position, term in enumerate(terms):
         errors += _validate_node_selector_term(term, f"{where}[{position}]")
@@ -78,19 +77,14 @@ def _validate_node_selector_term(term: Object, path: str, *, values_too: bool = 
         where = f"{path}.matchExpressions[{position}]"
         operator, values = wanted.get("operator") or "", wanted.get("values") or ()
         if operator in ("In", "NotIn") and not values:
-            errors.append(
-                field_errors.required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-            )
+            errors.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         elif operator in ("Exists", "DoesNotExist") and values:
             detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            errors.append(field_errors.forbidden(f"{where}.values", detail))
+            errors.append(forbidden(f"{where}.values", detail))
         elif operator in ("Gt", "Lt") and len(values) != 1:
-            detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            errors.append(field_errors.required(f"{where}.values", detail))
+            errors.append(required(f"{where}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
         elif operator not in _NODE_OPERATORS:
-            errors.append(
-                field_errors.invalid(f"{where}.operator", field_errors.named(operator), "not a valid selector operator")
-            )
+            errors.append(invalid(f"{where}.operator", named(operator), "not a valid selector operator"))
         key = wanted.get("key") or ""
         errors += _names(f"{where}.key", key, qualified_name_errors(key))
         for at, value in enumerate(values if values_too else ()):
@@ -105,14 +99,12 @@ def _validate_node_field_selector_requirement(wanted: Object, path: str) -> Erro
     errors: ErrorList = []
     operator, values, key = wanted.get("operator") or "", wanted.get("values") or (), wanted.get("key") or ""
     if operator not in ("In", "NotIn"):
-        errors.append(
-            field_errors.invalid(f"{path}.operator", field_errors.named(operator), "not a valid selector operator")
-        )
+        errors.append(invalid(f"{path}.operator", named(operator), "not a valid selector operator"))
     elif len(values) != 1:
         detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        errors.append(field_errors.required(f"{path}.values", detail))
+        errors.append(required(f"{path}.values", detail))
     if key != "metadata.name":
-        return [*errors, field_errors.invalid(f"{path}.key", key, "not a valid field selector key")]
+        return [*errors, invalid(f"{path}.key", key, "not a valid field selector key")]
     for at, value in enumerate(values):
         errors += _names(f"{path}.values[{at}]", value, dns_subdomain_errors(value))
     return errors
@@ -128,7 +120,7 @@ def _validate_pod_affinity_term(term: Object, path: str) -> ErrorList:
     errors += validate_label_keys(term, path)
     key = term.get("topologyKey") or ""
     if not key:
-        errors.append(field_errors.required(f"{path}.topologyKey", "can not be empty"))
+        errors.append(required(f"{path}.topologyKey", "can not be empty"))
     # Upstream looks at the name of an empty key, too.
     return errors + _names(f"{path}.topologyKey", key, qualified_name_errors(key))
 
@@ -141,24 +133,24 @@ def validate_topology_spread_constraints(constraints: Sequence[Object], path: st
         where = f"{path}[{position}]"
         skew, (key, action) = constraint.get("maxSkew") or 0, kinds[position]
         if skew <= 0:
-            errors.append(field_errors.invalid(f"{where}.maxSkew", skew, _POSITIVE))
+            errors.append(invalid(f"{where}.maxSkew", skew, _POSITIVE))
         if not key:
-            errors.append(field_errors.required(f"{where}.topologyKey", "can not be empty"))
+            errors.append(required(f"{where}.topologyKey", "can not be empty"))
         if action not in _UNSATISFIABLE:
-            errors.append(field_errors.not_supported(f"{where}.whenUnsatisfiable", action, _UNSATISFIABLE))
+            errors.append(not_supported(f"{where}.whenUnsatisfiable", action, _UNSATISFIABLE))
         # Of two that are the same, the one is named that has another after it.
         if (key, action) in kinds[position + 1 :]:
-            errors.append(field_errors.duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
+            errors.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         least = constraint.get("minDomains")
         if least is not None and least <= 0:
-            errors.append(field_errors.invalid(f"{where}.minDomains", least, _POSITIVE))
+            errors.append(invalid(f"{where}.minDomains", least, _POSITIVE))
         if least is not None and action != "DoNotSchedule":
             detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-            errors.append(field_errors.invalid(f"{where}.minDomains", least, detail))
+            errors.append(invalid(f"{where}.minDomains", least, detail))
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             policy = constraint.get(field)
             if policy is not None and policy not in _NODE_POLICIES:
-                errors.append(field_errors.not_supported(f"{where}.{field}", policy, _NODE_POLICIES))
+                errors.append(not_supported(f"{where}.{field}", policy, _NODE_POLICIES))
         errors += validate_label_keys(constraint, where)
         if constraint.get("labelSelector") is not None:
             errors += validate_label_selector(constraint["labelSelector"], f"{where}.labelSelector")

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.security_context import visited
 from pilothouse.apiserver.registry.core.validation import validate_tolerations
@@ -38,11 +37,11 @@ def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) 
     errors: ErrorList = []
     if MIRROR in annotations and not spec.get("nodeName"):
         detail = "must set spec.nodeName if mirror pod annotation is set"
-        errors.append(field_errors.invalid(f"{path}[{MIRROR}]", annotations[MIRROR], detail))
+        errors.append(invalid(f"{path}[{MIRROR}]", annotations[MIRROR], detail))
     if annotations.get(_TOLERATIONS):
         errors += _validate_tolerations_annotation(annotations[_TOLERATIONS], path)
     if not _is_cost(annotations):
-        errors.append(field_errors.invalid(f"{path}[{_COST}]", annotations[_COST], "must be a 32bit integer"))
+        errors.append(invalid(f"{path}[{_COST}]", annotations[_COST], "must be a 32bit integer"))
     for key, profile in annotations.items():
         if key == _SECCOMP_POD or key.startswith(_SECCOMP):
             errors += _validate_seccomp_annotation(profile, f"{path}.{key}")
@@ -54,10 +53,9 @@ def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) 
             names = {container.get("name") or "" for _where, container in visited(spec, path)}
         name = key.removeprefix(_APP_ARMOR)
         if name not in names:
-            errors.append(field_errors.invalid(f"{path}[{key}]", name, "container not found"))
+            errors.append(invalid(f"{path}[{key}]", name, "container not found"))
         if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCAL):
-            detail = f"invalid AppArmor profile name: {quote(profile)}"
-            errors.append(field_errors.invalid(f"{path}[{key}]", profile, detail))
+            errors.append(invalid(f"{path}[{key}]", profile, f"invalid AppArmor profile name: {quote(profile)}"))
     return errors
 
 
@@ -82,15 +80,15 @@ def validate_pod_annotations_update(
 
 def _validate_immutable_annotations(key: str, path: str, verb: str) -> ErrorList:
     if key.startswith(_APP_ARMOR):
-        return [field_errors.forbidden(path, f"may not {verb} AppArmor annotations")]
-    return [field_errors.forbidden(path, f"may not {verb} mirror pod annotation")] if key == MIRROR else []
+        return [forbidden(path, f"may not {verb} AppArmor annotations")]
+    return [forbidden(path, f"may not {verb} mirror pod annotation")] if key == MIRROR else []
 
 
 def _validate_tolerations_annotation(text: str, path: str) -> ErrorList:
     try:
         tolerations = msgspec.json.decode(text, type=list[dict[str, object]] | None)
     except msgspec.MsgspecError as error:
-        return [field_errors.invalid(path, _TOLERATIONS, str(error))]
+        return [invalid(path, _TOLERATIONS, str(error))]
     return validate_tolerations(tolerations or (), f"{path}.{_TOLERATIONS}")
 
 
@@ -109,7 +107,7 @@ def _validate_seccomp_annotation(profile: str, path: str) -> ErrorList:
         return []
     if profile.startswith(_LOCAL):
         return validate_local_descending_path(profile.removeprefix(_LOCAL), path)
-    return [field_errors.invalid(path, profile, "must be a valid seccomp profile")]
+    return [invalid(path, profile, "must be a valid seccomp profile")]
 
 
 # Profiles that are there twice --------------------------------------------------------------------------------------
@@ -147,9 +145,7 @@ def _differs(called: str, written: str | None, profile: Object | None, path: str
         case "Localhost":
             same = written.startswith(_LOCAL)
             if same and written.removeprefix(_LOCAL) != profile.get("localhostProfile"):
-                detail = f"{called} profile in annotation and field must match"
-                return [field_errors.forbidden(f"{path}.localhostProfile", detail)]
+                return [forbidden(f"{path}.localhostProfile", f"{called} profile in annotation and field must match")]
         case _:
             same = True
-    detail = f"{called} type in annotation and field must match"
-    return [] if same else [field_errors.forbidden(f"{path}.type", detail)]
+    return [] if same else [forbidden(f"{path}.type", f"{called} type in annotation and field must match")]

@@ -6,8 +6,7 @@ After ``ValidateEnv``, ``ValidateEnvFrom`` and what they call in kubernetes' ``p
 
 from collections.abc import Iterable, Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, not_found, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.field_references import (
     OF_VARIABLES,
@@ -28,9 +27,9 @@ def validate_env(variables: Sequence[Object], path: str) -> ErrorList:
     for position, variable in enumerate(variables):
         name = variable.get("name")
         if not name:
-            errors.append(field_errors.required(f"{path}[{position}].name"))
+            errors.append(required(f"{path}[{position}].name"))
         elif not _is_name(name):
-            errors.append(field_errors.invalid(f"{path}[{position}].name", name, _NAME))
+            errors.append(invalid(f"{path}[{position}].name", name, _NAME))
         source = variable.get("valueFrom")
         if source is not None:
             errors += _validate_env_var_value_from(variable, source, f"{path}[{position}].valueFrom")
@@ -56,16 +55,16 @@ def _validate_env_var_value_from(variable: Object, source: Object, path: str) ->
             case _:
                 errors += _validate_key_selector(reference, where)
     if not given:
-        errors.append(field_errors.invalid(path, "", _ONE))
+        errors.append(invalid(path, "", _ONE))
     elif variable.get("value"):
-        errors.append(field_errors.invalid(path, "", "may not be specified when `value` is not empty"))
+        errors.append(invalid(path, "", "may not be specified when `value` is not empty"))
     elif len(given) > 1:
-        errors.append(field_errors.invalid(path, "", "may not have more than one field specified at a time"))
+        errors.append(invalid(path, "", "may not have more than one field specified at a time"))
     return errors
 
 
 def _all(path: str, value: str, texts: Iterable[str]) -> ErrorList:
-    return [field_errors.invalid(path, value, text) for text in texts]
+    return [invalid(path, value, text) for text in texts]
 
 
 def _validate_key_selector(reference: Object, path: str) -> ErrorList:
@@ -73,7 +72,7 @@ def _validate_key_selector(reference: Object, path: str) -> ErrorList:
     name, key = reference.get("name") or "", reference.get("key") or ""
     all_errors = _all(f"{path}.name", name, dns_subdomain_errors(name))
     if not key:
-        return [*all_errors, field_errors.required(f"{path}.key")]
+        return [*all_errors, required(f"{path}.key")]
     return all_errors + _all(f"{path}.key", key, config_key_errors(key))
 
 
@@ -82,17 +81,17 @@ def _validate_file_key_selector(reference: Object, path: str) -> ErrorList:
     key, volume, file = (reference.get(field) or "" for field in ("key", "volumeName", "path"))
     errors: ErrorList = []
     if not key:
-        errors.append(field_errors.required(f"{path}.key"))
+        errors.append(required(f"{path}.key"))
     elif not _is_name(key):
-        errors.append(field_errors.invalid(f"{path}.key", key, _NAME))
+        errors.append(invalid(f"{path}.key", key, _NAME))
     if not volume:
-        errors.append(field_errors.required(f"{path}.volumeName"))
+        errors.append(required(f"{path}.volumeName"))
     else:
         errors += _all(f"{path}.volumeName", volume, dns_label_errors(volume))
     if not file:
-        errors.append(field_errors.required(f"{path}.path"))
+        errors.append(required(f"{path}.path"))
     elif ".." in file.split("/"):
-        errors.append(field_errors.invalid(f"{path}.path", file, "must not contain '..'"))
+        errors.append(invalid(f"{path}.path", file, "must not contain '..'"))
     return errors
 
 
@@ -102,21 +101,21 @@ def validate_env_from(sources: Sequence[Object], path: str) -> ErrorList:
     for position, source in enumerate(sources):
         where, prefix = f"{path}[{position}]", source.get("prefix")
         if prefix and not _is_name(prefix):
-            errors.append(field_errors.invalid(f"{where}.prefix", prefix, _NAME))
+            errors.append(invalid(f"{where}.prefix", prefix, _NAME))
         given = [field for field in ("configMapRef", "secretRef") if source.get(field) is not None]
         for field in given:
             name = source[field].get("name")
             if not name:
-                errors.append(field_errors.required(f"{where}.{field}.name"))
+                errors.append(required(f"{where}.{field}.name"))
             else:
                 # As the beginning of a name, which may end with a hyphen.
                 rest = name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
                 errors += _all(f"{where}.{field}.name", name, dns_subdomain_errors(rest))
         # Upstream names the list rather than the one.
         if not given:
-            errors.append(field_errors.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
+            errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
         elif len(given) > 1:
-            errors.append(field_errors.invalid(path, "", "may not have more than one field specified at a time"))
+            errors.append(invalid(path, "", "may not have more than one field specified at a time"))
     return errors
 
 
@@ -134,7 +133,7 @@ def validate_file_key_ref_volumes(spec: Object, path: str) -> ErrorList:
             name = reference.get("volumeName") or ""
             field = f"{where}.env[{position}].valueFrom.fileKeyRef.volumeName"
             if name not in volumes:
-                errors.append(field_errors.not_found(field, name))
+                errors.append(not_found(field, name))
             elif volumes[name].get("emptyDir") is None:
-                errors.append(field_errors.invalid(field, name, "referenced volume must be of type emptyDir"))
+                errors.append(invalid(field, name, "referenced volume must be of type emptyDir"))
     return errors

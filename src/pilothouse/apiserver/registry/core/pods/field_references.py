@@ -6,8 +6,7 @@ After ``validateObjectFieldSelector`` and ``validateContainerResourceFieldSelect
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.names import qualified_name_errors
 from pilothouse.machinery.quantities import QuantityError, canonical
@@ -39,9 +38,9 @@ def validate_object_field_selector(reference: Object, path: str, allowed: Sequen
     """What is wrong with a reference to a field of the pod, of which these may be asked for here."""
     version, asked = reference.get("apiVersion") or "", reference.get("fieldPath") or ""
     if not version:
-        return [field_errors.required(f"{path}.apiVersion")]
+        return [required(f"{path}.apiVersion")]
     if not asked:
-        return [field_errors.required(f"{path}.fieldPath")]
+        return [required(f"{path}.fieldPath")]
     name, key = _split(asked)
     why = ""
     if version != "v1":
@@ -51,14 +50,12 @@ def validate_object_field_selector(reference: Object, path: str, allowed: Sequen
     elif key is None and name not in _KNOWN and name != "spec.host":
         why = f"field label not supported: {asked}"
     if why:
-        return [field_errors.invalid(f"{path}.fieldPath", asked, f"error converting fieldPath: {why}")]
+        return [invalid(f"{path}.fieldPath", asked, f"error converting fieldPath: {why}")]
     if key is not None:
         detail = qualified_name_errors(key.lower() if name == "metadata.annotations" else key)
-        return [field_errors.invalid(path, key, text) for text in detail]
+        return [invalid(path, key, text) for text in detail]
     name = "spec.nodeName" if name == "spec.host" else name
-    return (
-        [] if name in allowed else [field_errors.not_supported(f"{path}.fieldPath", name, sorted(allowed), plain=True)]
-    )
+    return [] if name in allowed else [not_supported(f"{path}.fieldPath", name, sorted(allowed), plain=True)]
 
 
 def _split(path: str) -> tuple[str, str | None]:
@@ -72,15 +69,15 @@ def validate_container_resource_field_selector(reference: Object, path: str, *, 
     name = reference.get("resource") or ""
     errors: ErrorList = []
     if in_file and not reference.get("containerName"):
-        errors.append(field_errors.required(f"{path}.containerName"))
+        errors.append(required(f"{path}.containerName"))
     elif not name:
-        errors.append(field_errors.required(f"{path}.resource"))
+        errors.append(required(f"{path}.resource"))
     elif name not in _AMOUNTS and not name.startswith(_HUGE_PAGES):
-        errors.append(field_errors.not_supported(f"{path}.resource", name, _AMOUNTS, plain=True))
+        errors.append(not_supported(f"{path}.resource", name, _AMOUNTS, plain=True))
     kind = "hugepages" if name.startswith(_HUGE_PAGES) else name.partition(".")[2] if name in _AMOUNTS else ""
     divisor = _text(reference.get("divisor"))
     if kind and divisor != "0" and divisor not in _DIVISORS[kind][0]:
-        errors.append(field_errors.invalid(f"{path}.divisor", name, _DIVISORS[kind][1]))
+        errors.append(invalid(f"{path}.divisor", name, _DIVISORS[kind][1]))
     return errors
 
 

@@ -6,8 +6,7 @@ After ``ValidateMatchLabelKeysAndMismatchLabelKeys`` in kubernetes' ``pkg/apis/c
 
 from collections.abc import Iterator, Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.names import qualified_name_errors
 
@@ -52,11 +51,10 @@ def validate_label_keys(holder: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     for field, keys in (("matchLabelKeys", matched), ("mismatchLabelKeys", mismatched)):
         if keys and selector is None:
-            detail = "must not be specified when labelSelector is not set"
-            errors.append(field_errors.forbidden(f"{path}.{field}", detail))
+            errors.append(forbidden(f"{path}.{field}", "must not be specified when labelSelector is not set"))
             continue
         errors += [
-            field_errors.invalid(f"{path}.{field}[{position}]", key, text)
+            invalid(f"{path}.{field}[{position}]", key, text)
             for position, key in enumerate(keys)
             for text in qualified_name_errors(key)
         ]
@@ -66,12 +64,11 @@ def validate_label_keys(holder: Object, path: str) -> ErrorList:
         key = expression.get("key") or ""
         if key in matched and key in seen:
             position = max(at for at, other in enumerate(matched) if other == key)
-            detail = "exists in both matchLabelKeys and labelSelector"
-            errors.append(field_errors.invalid(f"{path}[{position}]", key, detail))
+            errors.append(invalid(f"{path}[{position}]", key, "exists in both matchLabelKeys and labelSelector"))
         seen.add(key)
     detail = "exists in both matchLabelKeys and mismatchLabelKeys"
     return errors + [
-        field_errors.invalid(f"{path}.matchLabelKeys[{position}]", key, detail)
+        invalid(f"{path}.matchLabelKeys[{position}]", key, detail)
         for position, key in enumerate(matched)
         if key in mismatched
     ]

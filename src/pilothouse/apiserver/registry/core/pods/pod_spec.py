@@ -6,8 +6,15 @@ order. ``pod_templates`` has the common parts and calls the functions here.
 
 from collections.abc import Iterable, Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.affinity import validate_affinity, validate_topology_spread_constraints
 from pilothouse.apiserver.registry.core.pods.security_context import (
@@ -36,7 +43,7 @@ _USUAL_PREEMPTION = (None, "PreemptLowerPriority")
 
 
 def _names(field: str, value: str, detail: Iterable[str]) -> ErrorList:
-    return [field_errors.invalid(field, value, text) for text in detail]
+    return [invalid(field, value, text) for text in detail]
 
 
 def validate_pod_wide_fields(spec: Object, path: str, *, plain: bool) -> ErrorList:
@@ -81,9 +88,9 @@ def validate_newer_fields(spec: Object, path: str) -> ErrorList:
     if name is not None:
         errors += _names(f"{path}.runtimeClassName", name, dns_subdomain_errors(name))
     if policy == "":
-        errors.append(field_errors.required(f"{path}.preemptionPolicy"))
+        errors.append(required(f"{path}.preemptionPolicy"))
     elif policy is not None and policy not in _PREEMPTION:
-        errors.append(field_errors.not_supported(f"{path}.preemptionPolicy", policy, _PREEMPTION))
+        errors.append(not_supported(f"{path}.preemptionPolicy", policy, _PREEMPTION))
     if spec.get("overhead"):
         errors += validate_resource_requirements({"limits": spec["overhead"]}, f"{path}.overhead")
     errors += validate_os(spec, path)
@@ -95,7 +102,7 @@ def validate_newer_fields(spec: Object, path: str) -> ErrorList:
 def _validate_scheduling_group(group: Object, path: str) -> ErrorList:
     name = group.get("podGroupName")
     if name is None:
-        return [field_errors.invalid(path, None, "must specify one of: `podGroupName`")]
+        return [invalid(path, None, "must specify one of: `podGroupName`")]
     return _names(path, name, dns_subdomain_errors(name))
 
 
@@ -103,32 +110,32 @@ def _validate_pod_dns_config(spec: Object, path: str) -> ErrorList:
     config, where = spec.get("dnsConfig"), f"{path}.dnsConfig"
     if spec.get("dnsPolicy") == "None":
         if config is None:
-            return [field_errors.required(where, "must provide `dnsConfig` when `dnsPolicy` is None")]
+            return [required(where, "must provide `dnsConfig` when `dnsPolicy` is None")]
         if not config.get("nameservers"):
             detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            return [field_errors.required(f"{where}.nameservers", detail)]
+            return [required(f"{where}.nameservers", detail)]
     if config is None:
         return []
     errors: ErrorList = []
     servers: Sequence[str] = config.get("nameservers") or ()
     if len(servers) > _MOST_NAMESERVERS:
         detail = f"must not have more than {_MOST_NAMESERVERS} nameservers"
-        errors.append(field_errors.invalid(f"{where}.nameservers", list(servers), detail))
+        errors.append(invalid(f"{where}.nameservers", list(servers), detail))
     for position, server in enumerate(servers):
         errors += validate_ip_for_legacy_field(server, f"{where}.nameservers[{position}]")
     searches: Sequence[str] = config.get("searches") or ()
     if len(searches) > _MOST_SEARCHES:
         detail = f"must not have more than {_MOST_SEARCHES} search paths"
-        errors.append(field_errors.invalid(f"{where}.searches", list(searches), detail))
+        errors.append(invalid(f"{where}.searches", list(searches), detail))
     if len(" ".join(searches)) > _MOST_OF_SEARCHES:
         detail = f"must not have more than {_MOST_OF_SEARCHES} characters (including spaces) in the search list"
-        errors.append(field_errors.invalid(f"{where}.searches", list(searches), detail))
+        errors.append(invalid(f"{where}.searches", list(searches), detail))
     for position, search in enumerate(searches):
         domain = search.removesuffix(".")
         if search != ".":
             errors += _names(f"{where}.searches[{position}]", domain, dns_search_errors(domain))
     errors += [
-        field_errors.required(f"{where}.options[{position}]", "must not be empty")
+        required(f"{where}.options[{position}]", "must not be empty")
         for position, option in enumerate(config.get("options") or ())
         if not option.get("name")
     ]
@@ -142,7 +149,7 @@ def _validate_gates(gates: Sequence[Object], path: str) -> ErrorList:
         name = gate.get("name") or ""
         errors += _names(f"{path}[{position}]", name, qualified_name_errors(name))
         if name in seen:
-            errors.append(field_errors.duplicate(f"{path}[{position}]", name))
+            errors.append(duplicate(f"{path}[{position}]", name))
         seen.append(name)
     return errors
 
@@ -153,12 +160,12 @@ def _validate_hostname_override(spec: Object, path: str) -> ErrorList:
     if name is None:
         return []
     errors = [
-        field_errors.forbidden(path, f"may not be specified when {field} is true")
+        forbidden(path, f"may not be specified when {field} is true")
         for field in ("setHostnameAsFQDN", "hostNetwork")
         if spec.get(field)
     ]
     if len(name.encode()) > _LONGEST_HOSTNAME:
-        errors.append(field_errors.too_long(path, _LONGEST_HOSTNAME))
+        errors.append(too_long(path, _LONGEST_HOSTNAME))
     return errors + _names(path, name, dns_subdomain_errors(name))
 
 
@@ -167,4 +174,4 @@ def validate_image_whitespace(container: Object, path: str) -> ErrorList:
     image = container.get("image") or ""
     if image.strip() == image:
         return []
-    return [field_errors.invalid(f"{path}.image", image, "must not have leading or trailing whitespace")]
+    return [invalid(f"{path}.image", image, "must not have leading or trailing whitespace")]

@@ -9,7 +9,7 @@ from pilothouse.apiserver.registry.generic.printers import (
     NAME,
     NONE,
     Printer,
-    age,
+    Row,
     columns,
     human_duration,
     parse_instant,
@@ -19,7 +19,7 @@ from pilothouse.apiserver.registry.generic.printers import (
 _Doc = Mapping[str, Any]
 
 
-def print_pod(pod: _Doc, now: datetime.datetime) -> list[Any]:
+def print_pod(pod: _Doc, now: datetime.datetime) -> Row:
     """Name, Ready, Status, Restarts, Age, IP, Node, Nominated Node, Readiness Gates."""
     metadata: _Doc = pod.get("metadata") or {}
     spec: _Doc = pod.get("spec") or {}
@@ -36,11 +36,9 @@ def print_pod(pod: _Doc, now: datetime.datetime) -> list[Any]:
         shown_restarts = f"{restarts} ({human_duration(now - last_restart)} ago)"
     pod_ips = status.get("podIPs") or ()
     return [
-        metadata.get("name", ""),
         f"{ready}/{total}",
         reason,
         shown_restarts,
-        age(metadata.get("creationTimestamp"), now),
         (pod_ips[0].get("ip") if pod_ips else "") or NONE,
         spec.get("nodeName") or NONE,
         status.get("nominatedNodeName") or NONE,

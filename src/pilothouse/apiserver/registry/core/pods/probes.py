@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, validate_nonnegative_fields
 from pilothouse.machinery.names import port_name_errors, regex_error
@@ -36,14 +35,14 @@ def validate_probe(container: Object, path: str) -> ErrorList:
         grace = probe.get("terminationGracePeriodSeconds")
         if grace is not None and grace <= 0:
             field = f"{where}.terminationGracePeriodSeconds"
-            errors.append(field_errors.invalid(field, grace, "must be greater than 0"))
+            errors.append(invalid(field, grace, "must be greater than 0"))
         if name != "readinessProbe":
             times = probe.get("successThreshold")
             if times != 1:
-                errors.append(field_errors.invalid(f"{where}.successThreshold", times, "must be 1"))
+                errors.append(invalid(f"{where}.successThreshold", times, "must be 1"))
         elif grace is not None:
             field = f"{where}.terminationGracePeriodSeconds"
-            errors.append(field_errors.invalid(field, grace, "must not be set for readinessProbes"))
+            errors.append(invalid(field, grace, "must not be set for readinessProbes"))
     return errors
 
 
@@ -61,18 +60,16 @@ def _validate_handler(holder: Object, path: str, kinds: Sequence[str], grace: in
     """Exactly one handler, and what is wrong with it. Of what is too much only that is said."""
     given = [kind for kind in kinds if holder.get(kind) is not None]
     if not given:
-        return [field_errors.required(path, "must specify a handler type")]
+        return [required(path, "must specify a handler type")]
     first, more = given[0], given[1:]
     all_errors = _validate_one(first, holder[first], f"{path}.{first}", grace)
-    return all_errors + [
-        field_errors.forbidden(f"{path}.{kind}", "may not specify more than 1 handler type") for kind in more
-    ]
+    return all_errors + [forbidden(f"{path}.{kind}", "may not specify more than 1 handler type") for kind in more]
 
 
 def _validate_one(kind: str, handler: Object, path: str, grace: int | None) -> ErrorList:
     match kind:
         case "exec":
-            return [] if handler.get("command") else [field_errors.required(f"{path}.command")]
+            return [] if handler.get("command") else [required(f"{path}.command")]
         case "httpGet":
             return _validate_http_get_action(handler, path)
         case "tcpSocket":
@@ -86,26 +83,24 @@ def _validate_one(kind: str, handler: Object, path: str, grace: int | None) -> E
 def _validate_http_get_action(handler: Object, path: str) -> ErrorList:
     errors = _validate_port_num_or_name(handler.get("port"), f"{path}.port")
     if handler.get("scheme") not in _SCHEMES:
-        errors.append(field_errors.not_supported(f"{path}.scheme", handler.get("scheme"), _SCHEMES))
+        errors.append(not_supported(f"{path}.scheme", handler.get("scheme"), _SCHEMES))
     for header in handler.get("httpHeaders") or ():
         name = header.get("name") or ""
         if not _header.fullmatch(name):
             detail = "a valid HTTP header must consist of alphanumeric characters or '-'"
-            text = regex_error(detail, _HEADER, ("X-Header-Name",))
-            errors.append(field_errors.invalid(f"{path}.httpHeaders", name, text))
+            errors.append(invalid(f"{path}.httpHeaders", name, regex_error(detail, _HEADER, ("X-Header-Name",))))
     return errors
 
 
 def _validate_port_num_or_name(port: Any, path: str) -> ErrorList:
     """A number, or the name of a port."""
     if isinstance(port, str):
-        return [field_errors.invalid(path, port, text) for text in port_name_errors(port)]
+        return [invalid(path, port, text) for text in port_name_errors(port)]
     number = port or 0
-    return [] if 1 <= number <= 65535 else [field_errors.invalid(path, number, PORT_RANGE)]
+    return [] if 1 <= number <= 65535 else [invalid(path, number, PORT_RANGE)]
 
 
 def _validate_sleep_action(seconds: int, path: str, grace: int | None) -> ErrorList:
     if grace is None or 0 <= seconds <= grace:
         return []
-    detail = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
-    return [field_errors.invalid(path, seconds, detail)]
+    return [invalid(path, seconds, f"must be non-negative and less than terminationGracePeriodSeconds ({grace})")]

@@ -6,8 +6,16 @@ After ``validatePodResources``, ``validatePodResourceClaims`` and ``validateReso
 
 from collections.abc import Mapping, Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList, FieldError
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    FieldError,
+    duplicate,
+    forbidden,
+    internal_value,
+    invalid,
+    not_found,
+    required,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import validate_pod_resource_name, validate_resource_requirements
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
@@ -25,10 +33,10 @@ def validate_pod_resources(spec: Object, path: str) -> ErrorList:
         return []
     where = f"{path}.resources"
     if (spec.get("os") or {}).get("name") == "windows":
-        return [field_errors.forbidden(where, "may not be set for a windows pod")]
+        return [forbidden(where, "may not be set for a windows pod")]
     errors: ErrorList = []
     if whole.get("claims") is not None:
-        errors.append(field_errors.forbidden(f"{where}.claims", "claims may not be set for Resources at pod-level"))
+        errors.append(forbidden(f"{where}.claims", "claims may not be set for Resources at pod-level"))
     errors += validate_resource_requirements(whole, where, names=validate_pod_resource_name)
     errors += validate_container_claims(whole.get("claims") or (), f"{where}.claims", claim_names(spec))
     try:
@@ -43,19 +51,18 @@ def _validate_pod_resource_consistency(spec: Object, whole: Object, path: str) -
     for name, amount in _aggregate(spec, "requests").items():
         if name in requests and amount > parse_quantity(requests[name]):
             detail = f"must be greater than or equal to aggregate container requests of {amount}"
-            errors.append(field_errors.invalid(f"{path}.requests[{name}]", requests[name], detail))
+            errors.append(invalid(f"{path}.requests[{name}]", requests[name], detail))
     if any(name.startswith(_HUGE) for name in limits):
         for name, amount in _aggregate(spec, "limits").items():
             if name.startswith(_HUGE) and name in limits and amount > parse_quantity(limits[name]):
                 detail = f"must be greater than or equal to aggregate container limits of {amount}"
-                errors.append(field_errors.invalid(f"{path}.limits[{name}]", limits[name], detail))
+                errors.append(invalid(f"{path}.limits[{name}]", limits[name], detail))
     for position, container in enumerate(spec.get("containers") or ()):
         for name, limit in ((container.get("resources") or {}).get("limits") or {}).items():
             if name in limits and parse_quantity(limit) > parse_quantity(limits[name]):
                 # Upstream puts it together in this order.
                 field = f"{path}.containers[{position}][{name}].limits"
-                detail = f"must be less than or equal to pod limits of {limits[name]}"
-                errors.append(field_errors.invalid(field, limit, detail))
+                errors.append(invalid(field, limit, f"must be less than or equal to pod limits of {limits[name]}"))
     return errors
 
 
@@ -107,11 +114,11 @@ def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorLi
     for position, claim in enumerate(claims):
         where, name = f"{path}[{position}]", claim.get("name") or ""
         if not name:
-            errors.append(field_errors.required(f"{where}.name"))
+            errors.append(required(f"{where}.name"))
         elif name in seen:
-            errors.append(field_errors.duplicate(f"{where}.name", name))
+            errors.append(duplicate(f"{where}.name", name))
         else:
-            errors += [field_errors.invalid(f"{where}.name", name, text) for text in dns_label_errors(name)]
+            errors += [invalid(f"{where}.name", name, text) for text in dns_label_errors(name)]
             seen.add(name)
         given = [field for field in _CLAIMS if claim.get(field) is not None]
         if len(given) != 1:
@@ -120,10 +127,9 @@ def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorLi
                 if given
                 else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             )
-            shown = field_errors.internal_value("core.PodResourceClaim", claim)
-            errors.append(field_errors.invalid(where, shown, detail))
+            errors.append(invalid(where, internal_value("core.PodResourceClaim", claim), detail))
         errors += [
-            field_errors.invalid(f"{where}.{field}", claim[field], text)
+            invalid(f"{where}.{field}", claim[field], text)
             for field in given
             for text in dns_subdomain_errors(claim[field])
         ]
@@ -137,19 +143,19 @@ def validate_container_claims(claims: Sequence[Object], path: str, known: frozen
     for position, claim in enumerate(claims):
         where, name, request = f"{path}[{position}]", claim.get("name") or "", claim.get("request") or ""
         if not name:
-            errors.append(field_errors.required(where))
+            errors.append(required(where))
             continue
         if name in seen:
-            errors.append(field_errors.duplicate(where, name))
+            errors.append(duplicate(where, name))
         else:
             key = f"{name}/{request}" if request else name
             if request:
                 detail = dns_label_errors(request)
-                errors += [field_errors.invalid(f"{where}.request", request, text) for text in detail]
+                errors += [invalid(f"{where}.request", request, text) for text in detail]
             if key in seen:
-                errors.append(field_errors.duplicate(where, key))
+                errors.append(duplicate(where, key))
             elif not request:
-                errors += [field_errors.duplicate(where, name) for other in seen if other.startswith(f"{name}/")]
+                errors += [duplicate(where, name) for other in seen if other.startswith(f"{name}/")]
             seen.append(key)
         if name not in known:
             errors.append(_unknown(where, name, known))
@@ -157,7 +163,7 @@ def validate_container_claims(claims: Sequence[Object], path: str, known: frozen
 
 
 def _unknown(path: str, name: str, known: frozenset[str]) -> FieldError:
-    found = field_errors.not_found(path, name)
+    found = not_found(path, name)
     listed = ": " + ", ".join(sorted(known)) if known else " which is empty"
     return FieldError(
         found.field,

@@ -6,8 +6,7 @@ After ``validateContainerRestartPolicy``, ``validateResizePolicy`` and ``validat
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, named, not_supported, required, too_many
 from pilothouse.apiserver.objects import Object
 
 _POLICIES = ("Always", "Never", "OnFailure")
@@ -23,25 +22,24 @@ def validate_container_restart_policy(container: Object, path: str) -> ErrorList
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
     errors: ErrorList = []
     if policy is None and rules:
-        detail = "must specify restartPolicy when restart rules are used"
-        errors.append(field_errors.required(f"{path}.restartPolicy", detail))
+        errors.append(required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"))
     elif policy is not None and policy not in _POLICIES:
-        errors.append(field_errors.not_supported(f"{path}.restartPolicy", policy, _POLICIES))
+        errors.append(not_supported(f"{path}.restartPolicy", policy, _POLICIES))
     if len(rules) > _MOST_RULES:
-        errors.append(field_errors.too_many(f"{path}.restartPolicyRules", len(rules), _MOST_RULES))
+        errors.append(too_many(f"{path}.restartPolicyRules", len(rules), _MOST_RULES))
     for position, rule in enumerate(rules):
         where = f"{path}.restartPolicyRules[{position}]"
         action, codes = rule.get("action") or "", rule.get("exitCodes")
         if action not in _ACTIONS:
-            errors.append(field_errors.not_supported(f"{where}.action", action, _ACTIONS))
+            errors.append(not_supported(f"{where}.action", action, _ACTIONS))
         if codes is None:
-            errors.append(field_errors.required(f"{where}.exitCodes", "must be specified"))
+            errors.append(required(f"{where}.exitCodes", "must be specified"))
             continue
         operator, values = codes.get("operator") or "", codes.get("values") or ()
         if operator not in _OPERATORS:
-            errors.append(field_errors.not_supported(f"{where}.exitCodes.operator", operator, _OPERATORS))
+            errors.append(not_supported(f"{where}.exitCodes.operator", operator, _OPERATORS))
         if len(values) > _MOST_CODES:
-            errors.append(field_errors.too_many(f"{where}.exitCodes.values", len(values), _MOST_CODES))
+            errors.append(too_many(f"{where}.exitCodes.values", len(values), _MOST_CODES))
     return errors
 
 
@@ -58,17 +56,16 @@ def validate_resize_policy(policies: Sequence[Object], path: str, of_pod: str | 
     for position, policy in enumerate(policies):
         name, restart = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
         if name in seen:
-            errors.append(field_errors.duplicate(f"{path}[{position}]", field_errors.named(name)))
+            errors.append(duplicate(f"{path}[{position}]", named(name)))
         seen.add(name)
         # Upstream names the list rather than the one.
         for value, choices in ((name, _RESIZABLE), (restart, _RESIZES)):
             if not value:
-                errors.append(field_errors.required(path))
+                errors.append(required(path))
             elif value not in choices:
-                errors.append(field_errors.not_supported(path, value, choices))
+                errors.append(not_supported(path, value, choices))
         if of_pod == "Never" and restart != "NotRequired":
-            detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
-            errors.append(field_errors.invalid(path, field_errors.named(restart), detail))
+            errors.append(invalid(path, named(restart), "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
     return errors
 
 
@@ -76,7 +73,7 @@ def validate_init_container_resize_policy(container: Object, path: str) -> Error
     """An init container that ends is not restarted to get other resources."""
     detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
     return [
-        field_errors.invalid(f"{path}.resizePolicy[{position}].restartPolicy", "RestartContainer", detail)
+        invalid(f"{path}.resizePolicy[{position}].restartPolicy", "RestartContainer", detail)
         for position, policy in enumerate(container.get("resizePolicy") or ())
         if policy.get("restartPolicy") == "RestartContainer"
     ]

@@ -9,8 +9,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    duplicate,
+    forbidden,
+    internal_value,
+    invalid,
+    named,
+    not_supported,
+    required,
+    too_long,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.volume_sources import validate_local_descending_path
 from pilothouse.machinery.names import dns_subdomain_errors
@@ -59,18 +68,18 @@ def validate_pod_security_context(spec: Object, path: str) -> ErrorList:
     context: Object = spec.get("securityContext") or {}
     where = f"{path}.securityContext"
     errors = [
-        field_errors.invalid(f"{where}.{field}", context[field], IDS)
+        invalid(f"{where}.{field}", context[field], IDS)
         for field in ("fsGroup", "runAsUser", "runAsGroup")
         if not is_id(context.get(field))
     ]
     errors += [
-        field_errors.invalid(f"{where}.supplementalGroups[{position}]", group, IDS)
+        invalid(f"{where}.supplementalGroups[{position}]", group, IDS)
         for position, group in enumerate(context.get("supplementalGroups") or ())
         if not is_id(group)
     ]
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
-        errors.append(field_errors.invalid(f"{where}.shareProcessNamespace", True, detail))
+        errors.append(invalid(f"{where}.shareProcessNamespace", True, detail))
     if not context:
         return errors
     errors += _validate_sysctls(spec, f"{where}.sysctls")
@@ -82,7 +91,7 @@ def validate_pod_security_context(spec: Object, path: str) -> ErrorList:
 
 def _one_of(context: Object, path: str, field: str, choices: tuple[str, ...]) -> ErrorList:
     value = context.get(field)
-    return [] if value is None or value in choices else [field_errors.not_supported(f"{path}.{field}", value, choices)]
+    return [] if value is None or value in choices else [not_supported(f"{path}.{field}", value, choices)]
 
 
 def _validate_sysctls(spec: Object, path: str) -> ErrorList:
@@ -91,16 +100,15 @@ def _validate_sysctls(spec: Object, path: str) -> ErrorList:
     for position, sysctl in enumerate(spec["securityContext"].get("sysctls") or ()):
         where, name = f"{path}[{position}].name", sysctl.get("name") or ""
         if not name:
-            errors.append(field_errors.required(where))
+            errors.append(required(where))
         elif len(name) > _MAX_SYSCTL or _sysctl.match(name) is None:
-            detail = f"must have at most {_MAX_SYSCTL} characters and match regex {_SYSCTL}"
-            errors.append(field_errors.invalid(where, name, detail))
+            errors.append(invalid(where, name, f"must have at most {_MAX_SYSCTL} characters and match regex {_SYSCTL}"))
         elif name in seen:
-            errors.append(field_errors.duplicate(where, name))
+            errors.append(duplicate(where, name))
         seen.add(name)
         owner = _namespace_of(name)
         if owner and spec.get(owner):
-            errors.append(field_errors.invalid(where, name, f"may not be specified when '{owner}' is true"))
+            errors.append(invalid(where, name, f"may not be specified when '{owner}' is true"))
     return errors
 
 
@@ -121,9 +129,9 @@ def validate_host_users(spec: Object, path: str) -> ErrorList:
         return []
     # Two of the fields begin with capital letters upstream.
     shown = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
-    all_errors = [field_errors.forbidden(f"{path}.{name}", _HOST_USERS) for field, name in shown if spec.get(field)]
+    all_errors = [forbidden(f"{path}.{name}", _HOST_USERS) for field, name in shown if spec.get(field)]
     return all_errors + [
-        field_errors.forbidden(f"{where}.volumeDevices", _HOST_USERS)
+        forbidden(f"{where}.volumeDevices", _HOST_USERS)
         for where, container in visited(spec, path)
         if container.get("volumeDevices")
     ]
@@ -140,16 +148,16 @@ def validate_windows_host_process_pod(spec: Object, path: str) -> ErrorList:
         if of_pod is not None and own is not None and of_pod != own:
             detail = f"pod hostProcess value must be identical if both are specified, was {str(of_pod).lower()}"
             field = f"{where}.securityContext.windowsOptions.hostProcess"
-            errors.append(field_errors.invalid(field, own, detail))
+            errors.append(invalid(field, own, detail))
         count += bool(of_pod if own is None else own)
     if not count:
         return errors
     if count != total:
         detail = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
-        errors.append(field_errors.invalid(path, "", detail))
+        errors.append(invalid(path, "", detail))
     if not spec.get("hostNetwork"):
         detail = "hostNetwork must be true if pod contains any hostProcess containers"
-        errors.append(field_errors.invalid(f"{path}.hostNetwork", False, detail))
+        errors.append(invalid(f"{path}.hostNetwork", False, detail))
     return errors
 
 
@@ -165,13 +173,13 @@ def validate_os(spec: Object, path: str) -> ErrorList:
         return []
     name = system.get("name") or ""
     if not name:
-        return [field_errors.required(f"{path}.os.name")]
+        return [required(f"{path}.os.name")]
     if name not in _SYSTEMS:
-        return [field_errors.not_supported(f"{path}.os", name, _SYSTEMS)]
+        return [not_supported(f"{path}.os", name, _SYSTEMS)]
     holders = [(path, spec), *visited(spec, path)]
     if name == "linux":
         return [
-            field_errors.forbidden(f"{where}.securityContext.windowsOptions", _NOT_ON_LINUX)
+            forbidden(f"{where}.securityContext.windowsOptions", _NOT_ON_LINUX)
             for where, holder in holders
             if (holder.get("securityContext") or {}).get("windowsOptions") is not None
         ]
@@ -179,7 +187,7 @@ def validate_os(spec: Object, path: str) -> ErrorList:
     for where, holder in holders[1:]:
         context = holder.get("securityContext") or {}
         errors += [
-            field_errors.forbidden(f"{where}.securityContext.{field}", _NOT_ON_WINDOWS)
+            forbidden(f"{where}.securityContext.{field}", _NOT_ON_WINDOWS)
             for field in (
                 *_LINUX_ONLY,
                 *("capabilities", "readOnlyRootFilesystem", "privileged", "allowPrivilegeEscalation", "procMount"),
@@ -210,7 +218,7 @@ def _validate_windows_pod(spec: Object, path: str) -> ErrorList:
             )
         ),
     )
-    return [field_errors.forbidden(f"{where}.{field}", _NOT_ON_WINDOWS) for where, field, is_there in given if is_there]
+    return [forbidden(f"{where}.{field}", _NOT_ON_WINDOWS) for where, field, is_there in given if is_there]
 
 
 # Of a container -----------------------------------------------------------------------------------------------------
@@ -219,16 +227,15 @@ def _validate_windows_pod(spec: Object, path: str) -> ErrorList:
 def validate_security_context(context: Object, path: str, *, host_users: bool) -> ErrorList:
     """What is wrong with the security context of a container."""
     errors = [
-        field_errors.invalid(f"{path}.{field}", context[field], IDS)
+        invalid(f"{path}.{field}", context[field], IDS)
         for field in ("runAsUser", "runAsGroup")
         if not is_id(context.get(field))
     ]
     mount = context.get("procMount")
     if mount is not None and mount not in _PROC_MOUNTS:
-        errors.append(field_errors.not_supported(f"{path}.procMount", mount, _PROC_MOUNTS))
+        errors.append(not_supported(f"{path}.procMount", mount, _PROC_MOUNTS))
     if mount == "Unmasked" and host_users:
-        detail = "`hostUsers` must be false to use `Unmasked`"
-        errors.append(field_errors.invalid(f"{path}.procMount", field_errors.named(mount), detail))
+        errors.append(invalid(f"{path}.procMount", named(mount), "`hostUsers` must be false to use `Unmasked`"))
     errors += _validate_seccomp_profile(context.get("seccompProfile"), f"{path}.seccompProfile")
     if context.get("allowPrivilegeEscalation") is False:
         start = "cannot set `allowPrivilegeEscalation` to false and"
@@ -236,8 +243,8 @@ def validate_security_context(context: Object, path: str, *, host_users: bool) -
         added: Sequence[str] = (context.get("capabilities") or {}).get("add") or ()
         texts += [f"{start} `capabilities.Add` CAP_SYS_ADMIN" for each in added if each == "CAP_SYS_ADMIN"]
         if texts:
-            shown = field_errors.internal_value("*core.SecurityContext", context)
-            errors += [field_errors.invalid(path, shown, text) for text in texts]
+            shown = internal_value("*core.SecurityContext", context)
+            errors += [invalid(path, shown, text) for text in texts]
     errors += _validate_windows_security_context_options(context.get("windowsOptions"), f"{path}.windowsOptions")
     return errors + _validate_app_armor_profile(context.get("appArmorProfile"), f"{path}.appArmorProfile")
 
@@ -259,16 +266,16 @@ def _validate_seccomp_profile(profile: Object | None, path: str) -> ErrorList:
     kind, local = profile.get("type") or "", profile.get("localhostProfile")
     errors: ErrorList = []
     if not kind:
-        errors.append(field_errors.required(f"{path}.type", "type is required when seccompProfile is set"))
+        errors.append(required(f"{path}.type", "type is required when seccompProfile is set"))
     elif kind not in _PROFILES:
-        errors.append(field_errors.not_supported(f"{path}.type", kind, _PROFILES))
+        errors.append(not_supported(f"{path}.type", kind, _PROFILES))
     where = f"{path}.localhostProfile"
     if kind != "Localhost":
         if local is not None:
-            shown = field_errors.internal_value("*core.SeccompProfile", profile)
-            errors.append(field_errors.invalid(where, shown, "can only be set when seccomp type is Localhost"))
+            shown = internal_value("*core.SeccompProfile", profile)
+            errors.append(invalid(where, shown, "can only be set when seccomp type is Localhost"))
     elif local is None:
-        errors.append(field_errors.required(where, "must be set when seccomp type is Localhost"))
+        errors.append(required(where, "must be set when seccomp type is Localhost"))
     else:
         errors += validate_local_descending_path(local, where)
     return errors
@@ -280,19 +287,19 @@ def _validate_app_armor_profile(profile: Object | None, path: str) -> ErrorList:
     kind, local = profile.get("type") or "", profile.get("localhostProfile")
     where = f"{path}.localhostProfile"
     if not kind:
-        return [field_errors.required(f"{path}.type", "type is required when appArmorProfile is set")]
+        return [required(f"{path}.type", "type is required when appArmorProfile is set")]
     if kind not in _PROFILES:
-        return [field_errors.not_supported(f"{path}.type", kind, _PROFILES)]
+        return [not_supported(f"{path}.type", kind, _PROFILES)]
     if kind != "Localhost":
         detail = "can only be set when AppArmor type is Localhost"
-        return [] if local is None else [field_errors.invalid(where, field_errors.named(local), detail)]
+        return [] if local is None else [invalid(where, named(local), detail)]
     errors: ErrorList = []
     if local is None or not local:
-        errors.append(field_errors.required(where, "must be set when AppArmor type is Localhost"))
+        errors.append(required(where, "must be set when AppArmor type is Localhost"))
     elif local.strip() != local:
-        errors.append(field_errors.invalid(where, local, "must not be padded with whitespace"))
+        errors.append(invalid(where, local, "must not be padded with whitespace"))
     if local is not None and len(local.encode()) > _MAX_PROFILE:
-        errors.append(field_errors.too_long(where, _MAX_PROFILE))
+        errors.append(too_long(where, _MAX_PROFILE))
     return errors
 
 
@@ -317,17 +324,17 @@ def _validate_windows_security_context_options(options: Object | None, path: str
         options.get(field) for field in ("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName")
     )
     if name is not None:
-        where, shown = f"{path}.gmsaCredentialSpecName", field_errors.named(name)
-        errors += [field_errors.invalid(where, shown, text) for text in dns_subdomain_errors(name)]
+        where, shown = f"{path}.gmsaCredentialSpecName", named(name)
+        errors += [invalid(where, shown, text) for text in dns_subdomain_errors(name)]
     if spec is not None and not spec:
         detail = "gmsaCredentialSpec cannot be an empty string"
-        errors.append(field_errors.invalid(f"{path}.gmsaCredentialSpec", field_errors.named(spec), detail))
+        errors.append(invalid(f"{path}.gmsaCredentialSpec", named(spec), detail))
     elif spec is not None and len(spec.encode()) > _MAX_SPEC_KIB * 1024:
         detail = f"gmsaCredentialSpec size must be under {_MAX_SPEC_KIB} KiB"
-        errors.append(field_errors.invalid(f"{path}.gmsaCredentialSpec", field_errors.named(spec), detail))
+        errors.append(invalid(f"{path}.gmsaCredentialSpec", named(spec), detail))
     if user is not None:
-        where, shown = f"{path}.runAsUserName", field_errors.named(user)
-        errors += [field_errors.invalid(where, shown, f"runAsUserName{text}") for text in _user_texts(user)]
+        where, shown = f"{path}.runAsUserName", named(user)
+        errors += [invalid(where, shown, f"runAsUserName{text}") for text in _user_texts(user)]
     return errors
 
 

@@ -5,8 +5,17 @@ After ``ValidatePodStatusUpdate`` and what it calls in kubernetes' ``pkg/apis/co
 
 from collections.abc import Mapping, Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    duplicate,
+    forbidden,
+    internal_value,
+    invalid,
+    named,
+    not_supported,
+    required,
+    too_long,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.restart_policies import all_may_run_again, runs_again
 from pilothouse.apiserver.registry.core.pods.security_context import IDS, is_id
@@ -34,12 +43,11 @@ def validate_pod_status_fields(pod: Object, old: Object) -> ErrorList:
     node = status.get("nominatedNodeName")
     if node and node != before.get("nominatedNodeName"):
         where = "status.nominatedNodeName"
-        errors += [field_errors.invalid(where, node, text) for text in dns_subdomain_errors(node)]
+        errors += [invalid(where, node, text) for text in dns_subdomain_errors(node)]
         if spec.get("nodeName"):
-            detail = "may not be set on pods that are already bound to a node"
-            errors.append(field_errors.forbidden(where, detail))
+            errors.append(forbidden(where, "may not be set on pods that are already bound to a node"))
     if (status.get("observedGeneration") or 0) < 0:
-        errors.append(field_errors.invalid("status.observedGeneration", status["observedGeneration"], _NOT_NEGATIVE))
+        errors.append(invalid("status.observedGeneration", status["observedGeneration"], _NOT_NEGATIVE))
     errors += validate_immutable_fields(status, before, "status", {"qosClass": "named"})
     for field, of_spec in (*_SORTS, (_LATER, "")):
         if field in before:
@@ -58,11 +66,11 @@ def _validate_pod_conditions(condition: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     generation = condition.get("observedGeneration") or 0
     if generation < 0:
-        errors.append(field_errors.invalid(f"{path}.observedGeneration", generation, _NOT_NEGATIVE))
+        errors.append(invalid(f"{path}.observedGeneration", generation, _NOT_NEGATIVE))
     kind = condition.get("type") or ""
     if kind in _SYSTEM_CONDITIONS:
         return errors
-    return errors + [field_errors.invalid(f"{path}.Type", kind, text) for text in qualified_name_errors(kind)]
+    return errors + [invalid(f"{path}.Type", kind, text) for text in qualified_name_errors(kind)]
 
 
 def _validate_container_state_transition(
@@ -86,7 +94,7 @@ def _validate_container_state_transition(
         container = next((each for each in containers if each.get("name") == was.get("name")), None)
         if container is None or not runs_again(container, spec.get("restartPolicy"), ended.get("exitCode") or 0):
             detail = "may not be transitioned to non-terminated state"
-            errors.append(field_errors.forbidden(f"status.{field}[{position}].state", detail))
+            errors.append(forbidden(f"status.{field}[{position}].state", detail))
     return errors
 
 
@@ -97,15 +105,14 @@ def _validate_resource_claim_statuses(statuses: Sequence[Object], claims: Sequen
     for position, status in enumerate(statuses):
         where, name = f"status.resourceClaimStatuses[{position}]", status.get("name") or ""
         if name not in known:
-            detail = "must match the name of an entry in `spec.resourceClaims`"
-            errors.append(field_errors.invalid(f"{where}.name", name, detail))
+            errors.append(invalid(f"{where}.name", name, "must match the name of an entry in `spec.resourceClaims`"))
         if name in seen:
-            errors.append(field_errors.duplicate(f"{where}.name", name))
+            errors.append(duplicate(f"{where}.name", name))
         seen.add(name)
         claim = status.get("resourceClaimName")
         if claim is not None:
             texts = dns_subdomain_errors(claim)
-            errors += [field_errors.invalid(f"{where}.resourceClaimName", claim, text) for text in texts]
+            errors += [invalid(f"{where}.resourceClaimName", claim, text) for text in texts]
     return errors
 
 
@@ -120,7 +127,7 @@ def _validate_extended_resource_claim_status(status: Object, spec: Object) -> Er
     mappings: Sequence[Object] = status.get("requestMappings") or ()
     errors: ErrorList = []
     if not mappings:
-        errors.append(field_errors.required(f"{path}.requestMappings", "at least one request mapping is required"))
+        errors.append(required(f"{path}.requestMappings", "at least one request mapping is required"))
     seen: set[tuple[str, ...]] = set()
     parts = ("containerName", "resourceName", "requestName")
     for position, mapping in enumerate(mappings):
@@ -128,22 +135,22 @@ def _validate_extended_resource_claim_status(status: Object, spec: Object) -> Er
         name, resource, request = key = tuple(mapping.get(part) or "" for part in parts)
         if name not in containers:
             detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
-            errors.append(field_errors.invalid(f"{where}.containerName", name, detail))
+            errors.append(invalid(f"{where}.containerName", name, detail))
         elif resource not in ((containers[name].get("resources") or {}).get("requests") or {}):
             detail = (
                 "must match the extended resource name of an entry in spec.initContainers.resources.requests or "
                 "spec.containers.resources.requests"
             )
-            errors.append(field_errors.invalid(f"{where}.resourceName", resource, detail))
-        errors += [field_errors.invalid(f"{path}.requestName", request, text) for text in dns_label_errors(request)]
+            errors.append(invalid(f"{where}.resourceName", resource, detail))
+        errors += [invalid(f"{path}.requestName", request, text) for text in dns_label_errors(request)]
         if key in seen:
-            errors += [field_errors.duplicate(f"{where}.{part}", value) for part, value in zip(parts, key, strict=True)]
+            errors += [duplicate(f"{where}.{part}", value) for part, value in zip(parts, key, strict=True)]
         seen.add(key)
     claim = status.get("resourceClaimName") or ""
     if not claim:
-        return [*errors, field_errors.required(f"{path}.resourceClaimName")]
+        return [*errors, required(f"{path}.resourceClaimName")]
     where = f"{path}.resourceClaimName"
-    return errors + [field_errors.invalid(where, claim, text) for text in dns_subdomain_errors(claim)]
+    return errors + [invalid(where, claim, text) for text in dns_subdomain_errors(claim)]
 
 
 # Addresses ----------------------------------------------------------------------------------------------------------
@@ -168,7 +175,7 @@ def _validate_host_ips(status: Object, before: Object) -> ErrorList:
     errors: ErrorList = []
     first = addresses[0].get("ip") or ""
     if (status.get("hostIP") or "") != first:
-        errors.append(field_errors.invalid("status.hostIPs[0].ip", first, "must be equal to `hostIP`"))
+        errors.append(invalid("status.hostIPs[0].ip", first, "must be equal to `hostIP`"))
     known = before.get("hostIPs")
     return errors if addresses == known else errors + _validate_one_of_each_family(addresses, known, "status.hostIPs")
 
@@ -180,8 +187,7 @@ def _validate_one_of_each_family(addresses: Sequence[Object], known: Sequence[Ob
     for position, text in enumerate(found):
         errors += validate_ip_for_legacy_field(text, f"{path}[{position}]", before)
     if len(found) > 1 and sorted(family_of(text) for text in found) != [4, 6]:
-        shown = field_errors.internal_value("[]core.PodIP", addresses)
-        errors.append(field_errors.invalid(path, shown, _ONE_EACH))
+        errors.append(invalid(path, internal_value("[]core.PodIP", addresses), _ONE_EACH))
     return errors
 
 
@@ -205,7 +211,7 @@ def _validate_container_statuses(status: Object, spec: Object) -> ErrorList:
             allocated, where = each.get("allocatedResourcesStatus"), f"status.{field}[{position}]"
             if allocated and not of_spec:
                 detail = "must not be specified in container status"
-                errors.append(field_errors.forbidden(f"{where}.allocatedResourcesStatus", detail))
+                errors.append(forbidden(f"{where}.allocatedResourcesStatus", detail))
             elif allocated:
                 name = each.get("name")
                 own = next((one for one in spec.get(of_spec) or () if one.get("name") == name), None)
@@ -226,13 +232,13 @@ def _has_rare(status: Object) -> bool:
 
 def _validate_container_status_users(user: Object, path: str, system: str) -> ErrorList:
     if system == "windows":
-        return [field_errors.forbidden(path, "cannot be set for a windows pod")]
+        return [forbidden(path, "cannot be set for a windows pod")]
     numbers = [(field, user.get(field)) for field in ("uid", "gid")]
     numbers += [
         (f"supplementalGroups[{position}]", group)
         for position, group in enumerate(user.get("supplementalGroups") or ())
     ]
-    return [field_errors.invalid(f"{path}.{field}", number, IDS) for field, number in numbers if not is_id(number)]
+    return [invalid(f"{path}.{field}", number, IDS) for field, number in numbers if not is_id(number)]
 
 
 def _validate_allocated_resources_status(resource: Object, container: Object | None, path: str) -> ErrorList:
@@ -247,20 +253,20 @@ def _validate_allocated_resources_status(resource: Object, container: Object | N
             if name.startswith("claim:")
             else "must match one of the container's resource requests"
         )
-        errors.append(field_errors.invalid(f"{path}.name", name, detail))
+        errors.append(invalid(f"{path}.name", name, detail))
     seen: set[str] = set()
     for position, device in enumerate(resource.get("resources") or ()):
         where, health = f"{path}.resources[{position}]", device.get("health") or ""
         if health not in _HEALTH:
-            errors.append(field_errors.not_supported(f"{where}.health", health, _HEALTH))
+            errors.append(not_supported(f"{where}.health", health, _HEALTH))
         message = device.get("message")
         if message == "":
-            errors.append(field_errors.required(f"{where}.message", "must be non-empty if specified"))
+            errors.append(required(f"{where}.message", "must be non-empty if specified"))
         elif message is not None and len(message.encode()) > _MAX_HEALTH_MESSAGE:
-            errors.append(field_errors.too_long(f"{where}.message", _MAX_HEALTH_MESSAGE))
+            errors.append(too_long(f"{where}.message", _MAX_HEALTH_MESSAGE))
         own = device.get("resourceID") or ""
         if own in seen:
-            errors.append(field_errors.duplicate(f"{where}.resourceID", field_errors.named(own)))
+            errors.append(duplicate(f"{where}.resourceID", named(own)))
         seen.add(own)
     return errors
 

@@ -6,8 +6,7 @@ After ``ValidatePodUpdate`` and what it calls in kubernetes' ``pkg/apis/core/val
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, internal_diff, internal_value, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.pod_spec import validate_image_whitespace
 from pilothouse.apiserver.registry.core.validation import validate_tolerations
@@ -26,12 +25,11 @@ def validate_pod_spec_update(spec: Object, before: Object) -> ErrorList:
     for field in ("containers", "initContainers"):
         if len(spec.get(field) or ()) != len(before.get(field) or ()):
             # Upstream looks no further: the rest could not be compared.
-            detail = "pod updates may not add or remove containers"
-            return [*errors, field_errors.forbidden(f"spec.{field}", detail)]
+            return [*errors, forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
         for position, container in enumerate(spec.get(field) or ()):
             # Images are what of a container may change, so that upstream looks at them once more.
             if not container.get("image"):
-                errors.append(field_errors.required(f"spec.{field}[{position}].image"))
+                errors.append(required(f"spec.{field}[{position}].image"))
             errors += validate_image_whitespace(container, f"spec.{field}[{position}]")
     deadline = _validate_active_deadline_update(spec, before)
     if deadline and spec.get("activeDeadlineSeconds") is not None:
@@ -43,8 +41,8 @@ def validate_pod_spec_update(spec: Object, before: Object) -> ErrorList:
     if before.get("schedulingGates"):
         errors += _put_back_of_gated(same, before)
     if same != before:
-        diff = field_errors.internal_diff("core.PodSpec", before, same)
-        errors.append(field_errors.forbidden("spec", _MAY_CHANGE + diff))
+        diff = internal_diff("core.PodSpec", before, same)
+        errors.append(forbidden("spec", _MAY_CHANGE + diff))
     return errors
 
 
@@ -77,9 +75,9 @@ def _put_back_of_gated(same: Object, before: Object) -> ErrorList:
     chosen, was = same.get("nodeSelector") or {}, before.get("nodeSelector") or {}
     if chosen != was:
         if any(chosen.get(key) != value for key, value in was.items()):
-            shown = field_errors.internal_value("{}string", same.get("nodeSelector"))
+            shown = internal_value("{}string", same.get("nodeSelector"))
             detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-            errors.append(field_errors.invalid("spec.nodeSelector", shown, detail))
+            errors.append(invalid("spec.nodeSelector", shown, detail))
         _put(same, "nodeSelector", before.get("nodeSelector"))
     affinity, old_affinity = same.get("affinity"), before.get("affinity")
     of_nodes, old_of_nodes = ((each or {}).get("nodeAffinity") for each in (affinity, old_affinity))
@@ -109,11 +107,10 @@ def _validate_node_affinity_update(affinity: Object | None, before: Object | Non
         return []
     if len(known) != len(terms):
         detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        shown = field_errors.internal_value("[]core.NodeSelectorTerm", terms or None)
-        return [field_errors.invalid(path, shown, detail)]
+        return [invalid(path, internal_value("[]core.NodeSelectorTerm", terms or None), detail)]
     detail = "only additions are allowed (no mutations or deletions)"
     return [
-        field_errors.invalid(f"{path}[{position}]", field_errors.internal_value("core.NodeSelectorTerm", term), detail)
+        invalid(f"{path}[{position}]", internal_value("core.NodeSelectorTerm", term), detail)
         for position, (term, was) in enumerate(zip(terms, known, strict=True))
         if not _only_adds(term, was)
     ]
@@ -132,13 +129,13 @@ def _validate_active_deadline_update(spec: Object, before: Object) -> ErrorList:
     new, old = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
     path = "spec.activeDeadlineSeconds"
     if new is not None and not 0 <= new <= 2147483647:
-        return [field_errors.invalid(path, new, "must be between 0 and 2147483647, inclusive")]
+        return [invalid(path, new, "must be between 0 and 2147483647, inclusive")]
     if old is None or new == old:
         return []
     if new is None:
-        return [field_errors.invalid(path, None, "must not update from a positive integer to nil value")]
+        return [invalid(path, None, "must not update from a positive integer to nil value")]
     if new > old:
-        return [field_errors.invalid(path, new, "must be less than or equal to previous value")]
+        return [invalid(path, new, "must be less than or equal to previous value")]
     return []
 
 
@@ -149,11 +146,7 @@ def _validate_only_added_tolerations(spec: Object, before: Object) -> ErrorList:
     kept = [bare(toleration) for toleration in spec.get("tolerations") or ()]
     if all(bare(toleration) in kept for toleration in before.get("tolerations") or ()):
         return validate_tolerations(spec.get("tolerations") or (), "spec.tolerations")
-    return [
-        field_errors.forbidden(
-            "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
-        )
-    ]
+    return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
 
 
 def _validate_scheduling_gates_update(spec: Object, before: Object) -> ErrorList:
@@ -161,7 +154,7 @@ def _validate_scheduling_gates_update(spec: Object, before: Object) -> ErrorList
     gates = [gate.get("name") for gate in spec.get("schedulingGates") or ()]
     added = [(position, name) for position, name in enumerate(gates) if name not in known]
     return [
-        field_errors.forbidden(
+        forbidden(
             f"spec.schedulingGates[{position}].name",
             f"only deletion is allowed, but found new scheduling gate '{name}'",
         )

@@ -8,8 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    not_supported,
+    required,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.annotations import (
     MIRROR,
@@ -88,8 +95,7 @@ def validate_pod_template_spec(template: Object, path: str) -> ErrorList:
     if annotations:
         errors += validate_profile_annotations(annotations, spec, f"{path}.spec")
     if spec.get("ephemeralContainers"):
-        detail = "ephemeral containers not allowed in pod template"
-        errors.append(field_errors.forbidden(f"{path}.spec.ephemeralContainers", detail))
+        errors.append(forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template"))
     return errors
 
 
@@ -118,9 +124,9 @@ def validate_pod_spec(spec: Object, path: str, *, meta: Object | None = None) ->
         errors += _validate_host_network(spec.get("containers") or (), f"{path}.containers", of_pod=meta is not None)
     policy = spec.get("restartPolicy")
     if policy not in _RESTART_POLICIES:
-        errors.append(field_errors.not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
+        errors.append(not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
     if spec.get("dnsPolicy") not in _DNS_POLICIES:
-        errors.append(field_errors.not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES))
+        errors.append(not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES))
     if spec.get("nodeSelector"):
         errors += validate_labels(spec["nodeSelector"], f"{path}.nodeSelector")
     errors += validate_pod_wide_fields(spec, path, plain=plain)
@@ -129,8 +135,7 @@ def validate_pod_spec(spec: Object, path: str, *, meta: Object | None = None) ->
             errors += _names(f"{path}.{field}", spec[field], dns_subdomain_errors(spec[field]))
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2147483647:
-        detail = "must be between 1 and 2147483647, inclusive"
-        errors.append(field_errors.invalid(f"{path}.activeDeadlineSeconds", deadline, detail))
+        errors.append(invalid(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive"))
     for field in ("hostname", "subdomain"):
         if spec.get(field):
             errors += _names(f"{path}.{field}", spec[field], dns_label_errors(spec[field]))
@@ -146,13 +151,13 @@ def validate_pod_spec(spec: Object, path: str, *, meta: Object | None = None) ->
 
 
 def _names(field: str, value: str, detail: Iterable[str]) -> ErrorList:
-    return [field_errors.invalid(field, value, text) for text in detail]
+    return [invalid(field, value, text) for text in detail]
 
 
 def _validate_claims(claims: Sequence[Object], path: str, meta: Object | None) -> ErrorList:
     if meta is not None and MIRROR in (meta.get("annotations") or {}):
         # Told for each of them, and without the field (validatePodResourceClaim).
-        return [field_errors.forbidden("[]", "static pods do not support resource claims") for _claim in claims]
+        return [forbidden("[]", "static pods do not support resource claims") for _claim in claims]
     return validate_pod_resource_claims(claims, path)
 
 
@@ -160,7 +165,7 @@ def _validate_host_network(containers: Sequence[Object], path: str, *, of_pod: b
     """In the host's network a container has the host's ports. Templates get theirs when they become pods."""
     detail = "must match `containerPort` when `hostNetwork` is true"
     return [
-        field_errors.invalid(f"{path}[{position}].ports[{at}].hostPort", port.get("hostPort") or 0, detail)
+        invalid(f"{path}[{position}].ports[{at}].hostPort", port.get("hostPort") or 0, detail)
         for position, container in enumerate(containers)
         for at, port in enumerate(container.get("ports") or ())
         if (of_pod or port.get("hostPort")) and (port.get("hostPort") or 0) != (port.get("containerPort") or 0)
@@ -183,11 +188,11 @@ def _validate_volumes(
             detail = [f"PVC name {quote(claim)}: {text}" for text in dns_subdomain_errors(claim)]
             found += _names(f"{where}.name", name, detail)
         if not name:
-            found.append(field_errors.required(f"{where}.name"))
+            found.append(required(f"{where}.name"))
         else:
             found += _names(f"{where}.name", name, dns_label_errors(name))
         if name in right:
-            found.append(field_errors.duplicate(f"{where}.name", name))
+            found.append(duplicate(f"{where}.name", name))
         if found:
             all_errors += found
         else:
@@ -203,7 +208,7 @@ def _validate_own_claims(volume: Object, volumes: Sequence[Object], pod: str, pa
     if not any(other.get("ephemeral") is not None and f"{pod}-{other.get('name') or ''}" == name for other in volumes):
         return []
     detail = "must not reference a PVC that gets created for an ephemeral volume"
-    return [field_errors.invalid(f"{path}.persistentVolumeClaim.claimName", name, detail)]
+    return [invalid(f"{path}.persistentVolumeClaim.claimName", name, detail)]
 
 
 # Containers
@@ -216,10 +221,9 @@ def _validate_containers(spec: Object, path: str, volumes: Mapping[str, bool], a
     regular, first = spec.get("containers") or (), spec.get("initContainers") or ()
     plain = True
     if not regular:
-        all_errors.append(field_errors.required(f"{path}.containers"))
+        all_errors.append(required(f"{path}.containers"))
     for position, container in enumerate(regular):
-        where = f"{path}.containers[{position}]"
-        plain &= _validate_container(container, where, names, volumes, spec, all_errors)
+        plain &= _validate_container(container, f"{path}.containers[{position}]", names, volumes, spec, all_errors)
         names.add(container.get("name") or "")
     all_errors += _check_host_port_conflicts(regular, f"{path}.containers")
     for position, container in enumerate(first):
@@ -251,15 +255,13 @@ def _validate_ephemeral(
     _validate_common(container, path, volumes, spec, all_errors)
     all_errors += validate_image_whitespace(container, path)
     if (container.get("name") or "") in names:
-        all_errors.append(field_errors.duplicate(f"{path}.name", container.get("name") or ""))
+        all_errors.append(duplicate(f"{path}.name", container.get("name") or ""))
     target = container.get("targetContainerName")
     if target and target not in others:
-        all_errors.append(field_errors.not_found(f"{path}.targetContainerName", target))
+        all_errors.append(not_found(f"{path}.targetContainerName", target))
+    all_errors += [forbidden(f"{path}.{field}", _NOT_OF_LATER) for field in _BARRED_LATER if container.get(field)]
     all_errors += [
-        field_errors.forbidden(f"{path}.{field}", _NOT_OF_LATER) for field in _BARRED_LATER if container.get(field)
-    ]
-    all_errors += [
-        field_errors.forbidden(f"{path}.volumeMounts[{position}].{field}", _NOT_OF_LATER)
+        forbidden(f"{path}.volumeMounts[{position}].{field}", _NOT_OF_LATER)
         for position, mount in enumerate(container.get("volumeMounts") or ())
         for field in ("subPath", "subPathExpr")
         if mount.get(field)
@@ -283,7 +285,7 @@ def _check_host_port_conflicts(containers: Sequence[Object], path: str) -> Error
                 continue
             text = f"{port.get('protocol')}/{port.get('hostIP') or ''}/{port['hostPort']}"
             if text in taken:
-                errors.append(field_errors.duplicate(f"{path}[{position}].ports[{at}].hostPort", text))
+                errors.append(duplicate(f"{path}[{position}].ports[{at}].hostPort", text))
             taken.add(text)
     return errors
 
@@ -310,7 +312,7 @@ def _validate_container(
         if container.get("volumeMounts"):
             all_errors += validate_volume_mounts(container, f"{path}.volumeMounts", volumes)
         if container["name"] in names:
-            all_errors.append(field_errors.duplicate(f"{path}.name", container["name"]))
+            all_errors.append(duplicate(f"{path}.name", container["name"]))
         return True
     before = len(all_errors)
     _validate_common(container, path, volumes, spec, all_errors)
@@ -331,7 +333,7 @@ def _validate_container(
 
 def _validate_name(container: Object, path: str, names: set[str]) -> ErrorList:
     name = container.get("name") or ""
-    return [field_errors.duplicate(f"{path}.name", name)] if name in names else []
+    return [duplicate(f"{path}.name", name)] if name in names else []
 
 
 def _validate_init_container(container: Object, path: str, names: set[str], grace: int | None) -> ErrorList:
@@ -342,9 +344,7 @@ def _validate_init_container(container: Object, path: str, names: set[str], grac
     if container.get("restartPolicy") == "Always":
         return errors + validate_lifecycle(container, path, grace) + validate_probe(container, path)
     errors += [
-        field_errors.forbidden(f"{path}.{name}", _NOT_OF_INIT)
-        for name in _OF_THOSE_THAT_GO_ON
-        if container.get(name) is not None
+        forbidden(f"{path}.{name}", _NOT_OF_INIT) for name in _OF_THOSE_THAT_GO_ON if container.get(name) is not None
     ]
     return errors + validate_init_container_resize_policy(container, path)
 
@@ -364,14 +364,14 @@ def _validate_common(
     """What all sorts of containers have (``validateContainerCommon``)."""
     name = container.get("name") or ""
     if not name:
-        all_errors.append(field_errors.required(f"{path}.name"))
+        all_errors.append(required(f"{path}.name"))
     else:
         all_errors += _names(f"{path}.name", name, dns_label_errors(name))
     if not container.get("image"):
-        all_errors.append(field_errors.required(f"{path}.image"))
+        all_errors.append(required(f"{path}.image"))
     policy = container.get("terminationMessagePolicy")
     if policy not in _MESSAGE_POLICIES:
-        all_errors.append(field_errors.not_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES))
+        all_errors.append(not_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES))
     if container.get("ports"):
         _validate_ports(container["ports"], f"{path}.ports", all_errors)
     if container.get("env"):
@@ -384,7 +384,7 @@ def _validate_common(
         all_errors += validate_volume_devices(container, f"{path}.volumeDevices", volumes)
     pull = container.get("imagePullPolicy")
     if pull not in _PULL_POLICIES:
-        all_errors.append(field_errors.not_supported(f"{path}.imagePullPolicy", pull, _PULL_POLICIES))
+        all_errors.append(not_supported(f"{path}.imagePullPolicy", pull, _PULL_POLICIES))
     resources = container.get("resources")
     if resources:
         all_errors += validate_resource_requirements(resources, f"{path}.resources")
@@ -409,19 +409,19 @@ def _validate_ports(ports: Iterable[Object], path: str, all_errors: ErrorList) -
             found = port_name_errors(name)
             all_errors += _names(f"{where}.name", name, found)
             if not found and name in names:
-                all_errors.append(field_errors.duplicate(f"{where}.name", name))
+                all_errors.append(duplicate(f"{where}.name", name))
             names.add(name)
         number = port.get("containerPort") or 0
         if not number:
-            all_errors.append(field_errors.required(f"{where}.containerPort"))
+            all_errors.append(required(f"{where}.containerPort"))
         elif not 1 <= number <= 65535:
-            all_errors.append(field_errors.invalid(f"{where}.containerPort", number, PORT_RANGE))
+            all_errors.append(invalid(f"{where}.containerPort", number, PORT_RANGE))
         host = port.get("hostPort") or 0
         if host and not 1 <= host <= 65535:
-            all_errors.append(field_errors.invalid(f"{where}.hostPort", host, PORT_RANGE))
+            all_errors.append(invalid(f"{where}.hostPort", host, PORT_RANGE))
         protocol = port.get("protocol")
         if protocol not in _PROTOCOLS:
-            all_errors.append(field_errors.not_supported(f"{where}.protocol", protocol, _PROTOCOLS))
+            all_errors.append(not_supported(f"{where}.protocol", protocol, _PROTOCOLS))
 
 
 def validate_pod_create(pod: Object) -> ErrorList:
@@ -435,7 +435,7 @@ def validate_pod_create(pod: Object) -> ErrorList:
         for position, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
             if source.get("serviceAccountToken") is not None:
                 field = f"spec.volumes[{at}].projected.sources[{position}].serviceAccountToken"
-                errors.append(field_errors.forbidden(field, "must not be specified when serviceAccountName is not set"))
+                errors.append(forbidden(field, "must not be specified when serviceAccountName is not set"))
     for field in ("containers", "initContainers"):
         for position, container in enumerate(spec.get(field) or ()):
             errors += validate_image_whitespace(container, f"spec.{field}[{position}]")
@@ -451,10 +451,9 @@ def validate_pod(obj: Object) -> ErrorList:
     spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
     errors = validate_pod_create(obj)
     if spec.get("ephemeralContainers"):
-        errors.append(field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):
-        detail = "cannot be set until all schedulingGates have been cleared"
-        errors.append(field_errors.forbidden("spec.nodeName", detail))
+        errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     return errors + validate_profile_annotations(annotations, spec, "spec") if annotations else errors
 
 

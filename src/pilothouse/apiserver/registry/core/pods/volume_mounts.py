@@ -6,8 +6,7 @@ After ``ValidateVolumeMounts`` and ``ValidateVolumeDevices`` in kubernetes' ``pk
 
 from collections.abc import Mapping
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_found, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.volume_sources import validate_local_descending_path
 
@@ -24,20 +23,18 @@ def validate_volume_mounts(container: Object, path: str, volumes: Mapping[str, b
         where = f"{path}[{position}]"
         name, target = mount.get("name") or "", mount.get("mountPath") or ""
         if not name:
-            errors.append(field_errors.required(f"{where}.name"))
+            errors.append(required(f"{where}.name"))
         if name not in volumes:
-            errors.append(field_errors.not_found(f"{where}.name", name))
+            errors.append(not_found(f"{where}.name", name))
         if not target:
-            errors.append(field_errors.required(f"{where}.mountPath"))
+            errors.append(required(f"{where}.mountPath"))
         if target in mounted:
-            errors.append(field_errors.invalid(f"{where}.mountPath", target, "must be unique"))
+            errors.append(invalid(f"{where}.mountPath", target, "must be unique"))
         mounted.add(target)
         if any(device.get("name") == name for device in devices):
-            detail = "must not already exist in volumeDevices"
-            errors.append(field_errors.invalid(f"{where}.name", name, detail))
+            errors.append(invalid(f"{where}.name", name, "must not already exist in volumeDevices"))
         if any(device.get("devicePath") == target for device in devices):
-            detail = "must not already exist as a path in volumeDevices"
-            errors.append(field_errors.invalid(f"{where}.mountPath", target, detail))
+            errors.append(invalid(f"{where}.mountPath", target, "must not already exist as a path in volumeDevices"))
         if len(mount) > 2:
             errors += _validate_rarer_fields(container, mount, path, where)
     return errors
@@ -51,24 +48,22 @@ def _validate_rarer_fields(container: Object, mount: Object, path: str, where: s
         errors += validate_local_descending_path(below, f"{path}.subPath")
     if expanded:
         if below:
-            detail = "subPathExpr and subPath are mutually exclusive"
-            errors.append(field_errors.invalid(f"{where}.subPathExpr", expanded, detail))
+            errors.append(invalid(f"{where}.subPathExpr", expanded, "subPathExpr and subPath are mutually exclusive"))
         errors += validate_local_descending_path(expanded, f"{path}.subPathExpr")
     propagation = mount.get("mountPropagation")
     if propagation is not None and propagation not in _PROPAGATIONS:
-        errors.append(field_errors.not_supported(f"{path}.mountPropagation", propagation, _PROPAGATIONS))
+        errors.append(not_supported(f"{path}.mountPropagation", propagation, _PROPAGATIONS))
     if propagation == "Bidirectional" and (container.get("securityContext") or {}).get("privileged") is not True:
         detail = "Bidirectional mount propagation is available only to privileged containers"
-        errors.append(field_errors.forbidden(f"{path}.mountPropagation", detail))
+        errors.append(forbidden(f"{path}.mountPropagation", detail))
     recursion, field = mount.get("recursiveReadOnly"), f"{path}.recursiveReadOnly"
     if recursion is not None and recursion not in _RECURSIONS:
-        errors.append(field_errors.not_supported(field, recursion, _RECURSIONS))
+        errors.append(not_supported(field, recursion, _RECURSIONS))
     elif recursion in ("Enabled", "IfPossible"):
         if not mount.get("readOnly"):
-            errors.append(field_errors.forbidden(field, "may only be specified when readOnly is true"))
+            errors.append(forbidden(field, "may only be specified when readOnly is true"))
         if propagation not in (None, "None"):
-            detail = "may only be specified when mountPropagation is None or not specified"
-            errors.append(field_errors.forbidden(field, detail))
+            errors.append(forbidden(field, "may only be specified when mountPropagation is None or not specified"))
     return errors
 
 
@@ -82,29 +77,26 @@ def validate_volume_devices(container: Object, path: str, volumes: Mapping[str, 
         where = f"{path}[{position}]"
         name, place = device.get("name") or "", device.get("devicePath") or ""
         if not name:
-            errors.append(field_errors.required(f"{where}.name"))
+            errors.append(required(f"{where}.name"))
         if name in names:
-            errors.append(field_errors.invalid(f"{where}.name", name, "must be unique"))
+            errors.append(invalid(f"{where}.name", name, "must be unique"))
         if name not in volumes:
-            errors.append(field_errors.not_found(f"{where}.name", name))
+            errors.append(not_found(f"{where}.name", name))
         elif not volumes[name]:
             detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-            errors.append(field_errors.invalid(f"{where}.name", name, detail))
+            errors.append(invalid(f"{where}.name", name, detail))
         if not place:
-            errors.append(field_errors.required(f"{where}.devicePath"))
+            errors.append(required(f"{where}.devicePath"))
         if place in paths:
-            errors.append(field_errors.invalid(f"{where}.devicePath", place, "must be unique"))
+            errors.append(invalid(f"{where}.devicePath", place, "must be unique"))
         if ".." in place.split("/"):
-            detail = "can not contain backsteps ('..')"
-            errors.append(field_errors.invalid(f"{where}.devicePath", place, detail))
+            errors.append(invalid(f"{where}.devicePath", place, "can not contain backsteps ('..')"))
         else:
             paths.add(place)
         if any(mount.get("name") == name for mount in mounts):
-            detail = "must not already exist in volumeMounts"
-            errors.append(field_errors.invalid(f"{where}.name", name, detail))
+            errors.append(invalid(f"{where}.name", name, "must not already exist in volumeMounts"))
         if any(mount.get("mountPath") == place for mount in mounts):
-            detail = "must not already exist as a path in volumeMounts"
-            errors.append(field_errors.invalid(f"{where}.devicePath", place, detail))
+            errors.append(invalid(f"{where}.devicePath", place, "must not already exist as a path in volumeMounts"))
         if name:
             names.add(name)
     return errors

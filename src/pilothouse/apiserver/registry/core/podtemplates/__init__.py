@@ -1,7 +1,5 @@
 """PodTemplates."""
 
-from typing import Any
-
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
@@ -10,10 +8,10 @@ from pilothouse.apiserver.registry.generic.printers import (
     Doc,
     Now,
     Printer,
+    Row,
     columns,
     containers_of,
     format_labels,
-    name_of,
     part,
 )
 from pilothouse.apiserver.registry.generic.registration import Registration
@@ -42,9 +40,9 @@ class PodTemplateStrategy(Strategy):
         return pod_validation.validate_pod_template_spec(obj.get("template") or {}, "template")
 
 
-def print_pod_template(value: Doc, now: Now) -> list[Any]:
+def print_pod_template(value: Doc, now: Now) -> Row:
     labels = format_labels(part(value, "template", "metadata", "labels"))
-    return [name_of(value), *containers_of(part(value, "template", "spec")), labels]
+    return [*containers_of(part(value, "template", "spec")), labels]
 
 
 REGISTRATION = Registration(

@@ -1,12 +1,11 @@
 """ReplicationControllers."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.strategy import drop_zeros
 from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
 from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, print_replicas, wide
+from pilothouse.apiserver.registry.generic.printers import REPLICAS
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -56,10 +55,10 @@ class ReplicationControllerStrategy(Strategy):
         selector, template = spec.get("selector") or {}, spec.get("template")
         errors = validate_nonnegative_fields(spec, "spec", ("minReadySeconds",))
         if not selector:
-            errors.append(field_errors.required("spec.selector"))
+            errors.append(required("spec.selector"))
         errors += validate_nonnegative_fields(spec, "spec", ("replicas",))
         if not template:
-            return [*errors, field_errors.required("spec.template")]
+            return [*errors, required("spec.template")]
         labels = (template.get("metadata") or {}).get("labels") or {}
         if any(labels.get(key) != value for key, value in selector.items()):
             errors.append(apps_validation.wrong_labels(labels or None))
@@ -75,14 +74,6 @@ class ReplicationControllerStrategy(Strategy):
 
 REGISTRATION = Registration(
     ReplicationControllerStrategy(),
-    printer=lambda: Printer(
-        (
-            NAME,
-            *columns("Desired", "Current", "Ready", type_="integer"),
-            AGE,
-            *wide("Containers", "Images", "Selector"),
-        ),
-        print_replicas,
-    ),
+    printer=lambda: REPLICAS,
     etcd_prefix="controllers",
 )

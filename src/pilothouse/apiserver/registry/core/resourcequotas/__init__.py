@@ -1,11 +1,9 @@
 """ResourceQuotas."""
 
-from typing import Any
-
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -37,14 +35,13 @@ def set_defaults_resource_quota(obj: Object) -> None:
     canonicalize(ensure_object(obj, "spec").get("hard"))
 
 
-def print_resource_quota(value: Doc, now: Now) -> list[Any]:
+def print_resource_quota(value: Doc, now: Now) -> Row:
     hard, used = part(value, "status", "hard") or {}, part(value, "status", "used") or {}
     requests: list[str] = []
     limits: list[str] = []
     for name in sorted(hard):
-        shown = f"{name}: {used.get(name, '0')}/{hard[name]}"
-        (limits if name.startswith("limits.") else requests).append(shown)
-    return [name_of(value), ", ".join(requests), ", ".join(limits), age_of(value, now)]
+        (limits if name.startswith("limits.") else requests).append(f"{name}: {used.get(name, '0')}/{hard[name]}")
+    return [", ".join(requests), ", ".join(limits)]
 
 
 REGISTRATION = Registration(

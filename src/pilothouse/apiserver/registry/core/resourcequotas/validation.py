@@ -1,7 +1,6 @@
 """Validation of ResourceQuotas. After kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36)."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, named, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import (
     is_huge_of_quotas,
@@ -32,7 +31,7 @@ def validate_resource_quota_update(obj: Object, old: Object) -> ErrorList:
     scopes = obj["spec"].get("scopes")
     if set(scopes or ()) == set(old["spec"].get("scopes") or ()):
         return []
-    return [field_errors.invalid("spec.scopes", scopes, IMMUTABLE)]
+    return [invalid("spec.scopes", scopes, IMMUTABLE)]
 
 
 def validate_resource_quota_status_update(obj: Object, old: Object) -> ErrorList:
@@ -60,9 +59,9 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
     errors: ErrorList = []
     for scope in scopes:
         if scope not in _SCOPES:
-            errors.append(field_errors.invalid("spec.scopes", scopes, "unsupported scope"))
+            errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
         if count := _misapplied(spec, scope):
-            errors += [field_errors.invalid("spec.scopes", scopes, _MISAPPLIED)] * count
+            errors += [invalid("spec.scopes", scopes, _MISAPPLIED)] * count
     errors += _conflicts(scopes, "spec.scopes", scopes)
     selector: Object = spec.get("scopeSelector") or {}
     path = "spec.scopeSelector.matchExpressions"
@@ -71,24 +70,21 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
     for term in selector.get("matchExpressions") or ():
         scope, operator, values = term.get("scopeName") or "", term.get("operator") or "", term.get("values") or []
         if scope not in _SCOPES:
-            errors.append(field_errors.invalid(f"{path}.scopeName", field_errors.named(scope), "unsupported scope"))
+            errors.append(invalid(f"{path}.scopeName", named(scope), "unsupported scope"))
         if count := _misapplied(spec, scope):
             if not misapplied:
-                shown = field_errors.internal_value("*core.ScopeSelector", selector)
-                misapplied = [field_errors.invalid(path, shown, _MISAPPLIED)]
+                misapplied = [invalid(path, internal_value("*core.ScopeSelector", selector), _MISAPPLIED)]
             errors += misapplied * count
         if scope in _EXIST_ONLY and operator != "Exists":
-            errors.append(field_errors.invalid(f"{path}.operator", field_errors.named(operator), _ONLY_EXISTS))
+            errors.append(invalid(f"{path}.operator", named(operator), _ONLY_EXISTS))
         if operator in ("In", "NotIn"):
             if not values:
-                errors.append(field_errors.required(f"{path}.values", _SOME_VALUES))
+                errors.append(required(f"{path}.values", _SOME_VALUES))
         elif operator in ("Exists", "DoesNotExist"):
             if values:
-                errors.append(field_errors.invalid(f"{path}.values", values, _NO_VALUES))
+                errors.append(invalid(f"{path}.values", values, _NO_VALUES))
         else:
-            errors.append(
-                field_errors.invalid(f"{path}.operator", field_errors.named(operator), "not a valid selector operator")
-            )
+            errors.append(invalid(f"{path}.operator", named(operator), "not a valid selector operator"))
         selected.append(scope)
     # Upstream shows the listed scopes here, too.
     return errors + _conflicts(selected, path, spec.get("scopes"))
@@ -114,7 +110,7 @@ def _misapplied(spec: Object, scope: str) -> int:
 
 def _conflicts(scopes: list[str], path: str, shown: object) -> ErrorList:
     return [
-        field_errors.invalid(path, shown, "conflicting scopes")
+        invalid(path, shown, "conflicting scopes")
         for pair in (("BestEffort", "NotBestEffort"), ("NotTerminating", "Terminating"))
         if all(scope in scopes for scope in pair)
     ]
@@ -139,4 +135,4 @@ def _validate_resource_quota_resource_name(name: str, path: str) -> ErrorList:
     faults = resource_name_errors(name)
     if "/" not in name and not _is_of_quotas(name):
         faults = [*faults, "must be a standard resource for quota"]
-    return [field_errors.invalid(path, name, text) for text in faults]
+    return [invalid(path, name, text) for text in faults]

@@ -1,11 +1,10 @@
 """Secrets."""
 
 import base64
-from typing import Any
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -47,8 +46,8 @@ def set_defaults_secret(obj: Object) -> None:
         obj["data"] = {**(obj.get("data") or {}), **encoded}
 
 
-def print_secret(value: Doc, now: Now) -> list[Any]:
-    return [name_of(value), value.get("type", ""), len(value.get("data") or ()), age_of(value, now)]
+def print_secret(value: Doc, now: Now) -> Row:
+    return [value.get("type", ""), len(value.get("data") or ())]
 
 
 REGISTRATION = Registration(

@@ -3,8 +3,7 @@
 import base64
 import json
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, required, too_long
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.configmaps import MAX_DATA, validate_config_map_key, validate_immutable
 from pilothouse.machinery.json_syntax import syntax_error
@@ -34,27 +33,27 @@ def validate_secret(obj: Object) -> ErrorList:
     data = obj.get("data") or {}
     errors = validate_config_map_key(data, "data")
     if sum(len(text) * 3 // 4 for text in data.values()) > MAX_DATA:
-        errors.append(field_errors.too_long("data", MAX_DATA))
+        errors.append(too_long("data", MAX_DATA))
     kind = obj.get("type") or ""
     missing = [
         key for key in _REQUIRED_KEYS.get(kind, ()) if key not in data or (kind.endswith("ssh-auth") and not data[key])
     ]
-    errors += [field_errors.required(f"data[{key}]") for key in missing]
+    errors += [required(f"data[{key}]") for key in missing]
     if kind in _OF_REGISTRIES and not missing:
         key = _REQUIRED_KEYS[kind][0]
         why = _json_object_error(base64.b64decode(data[key]))
-        errors += [field_errors.invalid(f"data[{key}]", "<secret contents redacted>", why)] if why else []
+        errors += [invalid(f"data[{key}]", "<secret contents redacted>", why)] if why else []
     if kind == "kubernetes.io/basic-auth" and "username" not in data and "password" not in data:
-        errors += [field_errors.required("data[username]"), field_errors.required("data[password]")]
+        errors += [required("data[username]"), required("data[password]")]
     if kind == "kubernetes.io/service-account-token" and not (obj["metadata"].get("annotations") or {}).get(
         "kubernetes.io/service-account.name"
     ):
-        errors.append(field_errors.required("metadata.annotations[kubernetes.io/service-account.name]"))
+        errors.append(required("metadata.annotations[kubernetes.io/service-account.name]"))
     return errors
 
 
 def validate_secret_update(obj: Object, old: Object) -> ErrorList:
     all_errors = validate_immutable(obj, old, ("data",))
     if obj.get("type") != old.get("type"):
-        all_errors.insert(0, field_errors.invalid("type", obj.get("type"), "field is immutable"))
+        all_errors.insert(0, invalid("type", obj.get("type"), "field is immutable"))
     return all_errors

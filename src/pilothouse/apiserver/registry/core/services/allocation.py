@@ -10,9 +10,9 @@ from functools import partial
 
 import msgspec
 
-from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import Admission, Plugin
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, shown
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.registry.core.services.address_pools import (
@@ -163,9 +163,9 @@ class ServiceAddresses(Plugin):
             return
         if spec["ipFamilyPolicy"] == "RequireDualStack" and len(self._pools) < 2:
             text = "this cluster is not configured for dual-stack services"
-            found.append(field_errors.invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text))
+            found.append(invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text))
         found += [
-            field_errors.invalid(f"spec.ipFamilies[{position}]", family, "not configured on this cluster")
+            invalid(f"spec.ipFamilies[{position}]", family, "not configured on this cluster")
             for position, family in enumerate(families)
             if family not in self._pools
         ]
@@ -188,7 +188,7 @@ class ServiceAddresses(Plugin):
                 families = spec["ipFamilies"] = [*families, family]
             else:
                 text = f"{family} is not configured on this cluster"
-                errors.append(field_errors.invalid(f"spec.clusterIPs[{position}]", addresses, text))
+                errors.append(invalid(f"spec.clusterIPs[{position}]", addresses, text))
         return errors
 
     # Addresses
@@ -212,7 +212,7 @@ class ServiceAddresses(Plugin):
         pool = self._pools[family]
         address = wanted or (pool.network_address() if write.dry_run else pool.free())
         if not address:
-            name = field_errors.shown(write.name)
+            name = shown(write.name)
             raise errors.internal(f"failed to allocate a serviceIP for Service {name}: range is full")
         why = pool.out_of_range(address, dry_run=write.dry_run) if wanted else ""
         if not write.dry_run:
@@ -287,7 +287,7 @@ def _update_node_ports(write: Admission, spec: Object, before: Object, operation
 
 def _reject_node_port(write: Admission, position: int, node_port: int, why: str) -> None:
     if why:
-        _reject(write, [field_errors.invalid(f"spec.ports[{position}].nodePort", node_port, why)])
+        _reject(write, [invalid(f"spec.ports[{position}].nodePort", node_port, why)])
 
 
 def _concerns(write: Admission) -> bool:
@@ -319,7 +319,7 @@ def _release_second(spec: Object, before: Object) -> ErrorList:
         if spec["ipFamilyPolicy"] != "SingleStack":
             if 0 < len(now) < len(known):
                 text = f"must be 'SingleStack' to release the secondary {what}"
-                errors.append(field_errors.invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text))
+                errors.append(invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text))
         elif now == known and len(now) > 1:
             spec[field] = now[:1]
     return errors
@@ -330,7 +330,7 @@ def _validate_single_stack(spec: Object) -> ErrorList:
         return []
     text = "must be 'RequireDualStack' or 'PreferDualStack' when multiple {} are specified"
     return [
-        field_errors.invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text.format(what))
+        invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text.format(what))
         for field, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families"))
         if len(spec.get(field) or ()) == 2
     ]
@@ -353,5 +353,5 @@ def _reject(write: Admission, found: ErrorList) -> None:
 
 
 def _not_allocated(write: Admission, spec: Object, why: str) -> errors.StatusError:
-    error = field_errors.invalid("spec.clusterIPs", spec["clusterIPs"], f"failed to allocate IP{why}")
+    error = invalid("spec.clusterIPs", spec["clusterIPs"], f"failed to allocate IP{why}")
     return errors.invalid("", "Service", write.name, [error])

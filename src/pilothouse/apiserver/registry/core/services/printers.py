@@ -1,7 +1,5 @@
 """How ``kubectl get`` shows Services. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
 
-from typing import Any
-
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
     NAME,
@@ -10,16 +8,15 @@ from pilothouse.apiserver.registry.generic.printers import (
     Doc,
     Now,
     Printer,
-    age_of,
+    Row,
     columns,
     format_labels,
-    name_of,
     part,
     wide,
 )
 
 
-def print_service(value: Doc, now: Now) -> list[Any]:
+def print_service(value: Doc, now: Now) -> Row:
     spec = part(value, "spec") or {}
     ips = spec.get("clusterIPs") or ([spec["clusterIP"]] if spec.get("clusterIP") else [])
     ports = [
@@ -29,12 +26,10 @@ def print_service(value: Doc, now: Now) -> list[Any]:
         for p in spec.get("ports") or ()
     ]
     return [
-        name_of(value),
         spec.get("type", ""),
         ips[0] if ips else NONE,
         _external_ip(value, spec),
         ",".join(ports) or NONE,
-        age_of(value, now),
         format_labels(spec.get("selector")),
     ]
 

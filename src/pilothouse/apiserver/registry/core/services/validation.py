@@ -6,8 +6,16 @@ After ``ValidateService`` in kubernetes' ``pkg/apis/core/validation/validation.g
 from collections.abc import Sequence
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    duplicate,
+    forbidden,
+    internal_value,
+    invalid,
+    named,
+    not_supported,
+    required,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.services.service_types import (
     TYPES,
@@ -54,23 +62,23 @@ def validate_service_cluster_ips_related_fields(spec: Object, before: Object | N
     single = spec.get("clusterIP") or ""
     errors: ErrorList = []
     if single and not addresses:
-        errors.append(field_errors.required(path))
+        errors.append(required(path))
     elif single and addresses[0] != single:
-        errors.append(field_errors.invalid(path, addresses, "first value must match `clusterIP`"))
+        errors.append(invalid(path, addresses, "first value must match `clusterIP`"))
     elif not single and addresses:
-        errors.append(field_errors.invalid(path, addresses, "must be empty when `clusterIP` is not specified"))
+        errors.append(invalid(path, addresses, "must be empty when `clusterIP` is not specified"))
     errors += _validate_ip_families(families, spec.get("ipFamilyPolicy"))
-    invalid: ErrorList = []
+    found: ErrorList = []
     for position, address in enumerate(addresses):
         if position == 0 and address == "None":
             if len(addresses) > 1:
-                invalid.append(field_errors.invalid(path, addresses, "'None' must be the first and only value"))
+                found.append(invalid(path, addresses, "'None' must be the first and only value"))
             continue
-        invalid += validate_ip_for_legacy_field(address, f"{path}[{position}]", (before or {}).get("clusterIPs") or ())
-    errors += invalid
+        found += validate_ip_for_legacy_field(address, f"{path}[{position}]", (before or {}).get("clusterIPs") or ())
+    errors += found
     if len(addresses) > 2:
-        errors.append(field_errors.invalid(path, addresses, "may only hold up to 2 values"))
-    return errors if invalid else errors + _validate_stacks(addresses, families)
+        errors.append(invalid(path, addresses, "may only hold up to 2 values"))
+    return errors if found else errors + _validate_stacks(addresses, families)
 
 
 def _validate_ip_families(families: Sequence[str], policy: str | None) -> ErrorList:
@@ -78,11 +86,11 @@ def _validate_ip_families(families: Sequence[str], policy: str | None) -> ErrorL
     for position, family in enumerate(families):
         path = f"spec.ipFamilies[{position}]"
         if family not in _FAMILIES:
-            errors.append(field_errors.not_supported(path, family, _FAMILIES))
+            errors.append(not_supported(path, family, _FAMILIES))
         if family in families[:position]:
-            errors.append(field_errors.duplicate(path, family))
+            errors.append(duplicate(path, family))
     if policy is not None and policy not in _POLICIES:
-        errors.append(field_errors.not_supported("spec.ipFamilyPolicy", policy, _POLICIES))
+        errors.append(not_supported("spec.ipFamilyPolicy", policy, _POLICIES))
     return errors
 
 
@@ -90,13 +98,12 @@ def _validate_stacks(addresses: Sequence[str], families: Sequence[str]) -> Error
     """Several addresses are of both families, and each is of the one that was asked for."""
     path, errors = "spec.clusterIPs", []
     if len(addresses) > 1 and len({family_of(address) for address in addresses}) < 2:
-        text = "may specify no more than one IP for each IP family"
-        errors.append(field_errors.invalid(path, list(addresses), text))
+        errors.append(invalid(path, list(addresses), "may specify no more than one IP for each IP family"))
     if list(addresses) != ["None"]:
         for position, (address, family) in enumerate(zip(addresses, families, strict=False)):
             if family in _FAMILIES and (family == "IPv6") != (family_of(address) == 6):
                 text = f"expected an {family} value as indicated by `ipFamilies[{position}]`"
-                errors.append(field_errors.invalid(f"{path}[{position}]", address, text))
+                errors.append(invalid(f"{path}[{position}]", address, text))
     return errors
 
 
@@ -107,15 +114,15 @@ def _validate_upgrade_downgrade_cluster_ips(spec: Object, before: Object) -> Err
     now, known = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
     if len(now) == len(known):
         changed = [position for position, address in enumerate(known) if address != now[position]]
-        return [field_errors.invalid(f"spec.clusterIPs[{position}]", now, _FIXED) for position in changed]
+        return [invalid(f"spec.clusterIPs[{position}]", now, _FIXED) for position in changed]
     errors: ErrorList = []
     if not now:
-        errors.append(field_errors.invalid("spec.clusterIPs[0]", now or None, "primary clusterIP can not be unset"))
+        errors.append(invalid("spec.clusterIPs[0]", now or None, "primary clusterIP can not be unset"))
     elif known and now[0] != known[0]:
-        errors.append(field_errors.invalid("spec.clusterIPs[0]", now, _FIXED))
+        errors.append(invalid("spec.clusterIPs[0]", now, _FIXED))
     if len(known) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
         text = "must be set to 'SingleStack' when releasing the secondary clusterIP"
-        errors.append(field_errors.invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
+        errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
     return errors
 
 
@@ -126,15 +133,15 @@ def _validate_upgrade_downgrade_ip_families(spec: Object, before: Object) -> Err
     path = "spec.ipFamilies[0]"
     addresses, now, known = (spec.get("clusterIPs"), spec.get("ipFamilies") or [], before.get("ipFamilies") or [])
     if len(now) == len(known):
-        return [field_errors.invalid(path, now, _FIXED) for was, is_ in zip(known, now, strict=True) if was != is_]
+        return [invalid(path, now, _FIXED) for was, is_ in zip(known, now, strict=True) if was != is_]
     errors: ErrorList = []
     if len(known) > len(now) and not addresses:
-        errors.append(field_errors.invalid(path, now or None, "primary ipFamily can not be unset"))
+        errors.append(invalid(path, now or None, "primary ipFamily can not be unset"))
     if now and known and now[0] != known[0]:
-        errors.append(field_errors.invalid(path, addresses, _FIXED))
+        errors.append(invalid(path, addresses, _FIXED))
     if len(known) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
         text = "must be set to 'SingleStack' when releasing the secondary ipFamily"
-        errors.append(field_errors.invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
+        errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
     return errors
 
 
@@ -145,11 +152,11 @@ def validate_service_update(obj: Object, old: Object) -> ErrorList:
     )
     name = spec.get("loadBalancerClass")
     if before.get("type") == spec["type"] == "LoadBalancer" and before.get("loadBalancerClass") != name:
-        errors.append(field_errors.invalid("spec.loadBalancerClass", name, _FIXED))
+        errors.append(invalid("spec.loadBalancerClass", name, _FIXED))
     errors += _validate_load_balancer_class(spec)
     known_port, port = before.get("healthCheckNodePort"), spec.get("healthCheckNodePort")
     if needs_health_check_port(before) and needs_health_check_port(spec) and port != known_port:
-        errors.append(field_errors.forbidden("spec.healthCheckNodePort", "field is immutable"))
+        errors.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
     return errors
 
 
@@ -163,16 +170,16 @@ def validate_service(obj: Object, old: Object | None) -> ErrorList:
         mode, hints = annotations.get(_MODE), annotations.get(_HINTS)
         if mode is not None and hints is not None and mode != hints:
             text = f"must match annotations[{_HINTS}] when both are specified"
-            errors.append(field_errors.invalid(f"metadata.annotations[{_MODE}]", mode, text))
+            errors.append(invalid(f"metadata.annotations[{_MODE}]", mode, text))
     if not ports and not is_headless(spec) and kind != "ExternalName":
-        errors.append(field_errors.required("spec.ports"))
+        errors.append(required("spec.ports"))
     if needs_node_ports(spec) and is_headless(spec):
         text = f"may not be set to 'None' for {kind} services"
-        errors.append(field_errors.invalid("spec.clusterIPs[0]", "None", text))
+        errors.append(invalid("spec.clusterIPs[0]", "None", text))
     if kind == "ExternalName":
         text = "may not be set for ExternalName services"
         errors += [
-            field_errors.forbidden(f"spec.{field}", text)
+            forbidden(f"spec.{field}", text)
             for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
             if spec.get(field)
         ]
@@ -186,12 +193,12 @@ def validate_service(obj: Object, old: Object | None) -> ErrorList:
     for position, address in enumerate(spec.get("externalIPs") or ()):
         path = f"spec.externalIPs[{position}]"
         faults = validate_ip_for_legacy_field(address, path, before.get("externalIPs") or ())
-        errors += faults or [field_errors.invalid(path, address, text) for text in non_special_ip_errors(address)]
+        errors += faults or [invalid(path, address, text) for text in non_special_ip_errors(address)]
     if kind not in TYPES:
-        errors.append(field_errors.not_supported("spec.type", kind, TYPES))
+        errors.append(not_supported("spec.type", kind, TYPES))
     errors += _validate_port_numbers(ports, kind) + _validate_source_ranges(obj, old)
     if kind != "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not None:
-        errors.append(field_errors.forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED))
+        errors.append(forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED))
     return errors + _validate_load_balancer_class(spec) + _validate_service_traffic(spec)
 
 
@@ -200,37 +207,37 @@ def _validate_external_name(name: str) -> ErrorList:
     # With or without the dot at the end, as in DNS.
     name = name.removesuffix(".")
     if not name:
-        return [field_errors.required(path)]
-    return [field_errors.invalid(path, name, text) for text in dns_subdomain_errors(name)]
+        return [required(path)]
+    return [invalid(path, name, text) for text in dns_subdomain_errors(name)]
 
 
 def _validate_service_port(port: Object, path: str, names: set[str], *, several: bool) -> ErrorList:
     errors: ErrorList = []
     name, number, protocol = port.get("name") or "", port.get("port") or 0, port.get("protocol") or ""
     if not name and several:
-        errors.append(field_errors.required(f"{path}.name"))
+        errors.append(required(f"{path}.name"))
     elif name:
-        errors += [field_errors.invalid(f"{path}.name", name, text) for text in dns_label_errors(name)]
+        errors += [invalid(f"{path}.name", name, text) for text in dns_label_errors(name)]
         if name in names:
-            errors.append(field_errors.duplicate(f"{path}.name", name))
+            errors.append(duplicate(f"{path}.name", name))
         names.add(name)
     if not 1 <= number <= 65535:
-        errors.append(field_errors.invalid(f"{path}.port", number, PORT_RANGE))
+        errors.append(invalid(f"{path}.port", number, PORT_RANGE))
     if not protocol:
-        errors.append(field_errors.required(f"{path}.protocol"))
+        errors.append(required(f"{path}.protocol"))
     elif protocol not in _PROTOCOLS:
-        errors.append(field_errors.not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
+        errors.append(not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
     errors += _validate_target_port(f"{path}.targetPort", port.get("targetPort"))
     if port.get("appProtocol") is not None:
         detail = qualified_name_errors(port["appProtocol"])
-        errors += [field_errors.invalid(f"{path}.appProtocol", port["appProtocol"], text) for text in detail]
+        errors += [invalid(f"{path}.appProtocol", port["appProtocol"], text) for text in detail]
     return errors
 
 
 def _validate_port_numbers(ports: Sequence[Object], kind: str) -> ErrorList:
     """Numbers that ports may not have, or that another one of them has."""
     errors = [
-        field_errors.forbidden(f"spec.ports[{position}].nodePort", "may not be used when `type` is 'ClusterIP'")
+        forbidden(f"spec.ports[{position}].nodePort", "may not be used when `type` is 'ClusterIP'")
         for position, port in enumerate(ports)
         if kind == "ClusterIP" and port.get("nodePort")
     ]
@@ -239,35 +246,35 @@ def _validate_port_numbers(ports: Sequence[Object], kind: str) -> ErrorList:
         node_port = port.get("nodePort") or 0
         key = (port.get("protocol") or "", node_port)
         if node_port and key in seen:
-            errors.append(field_errors.duplicate(f"spec.ports[{position}].nodePort", node_port))
+            errors.append(duplicate(f"spec.ports[{position}].nodePort", node_port))
         seen.add(key)
     seen.clear()
     for position, port in enumerate(ports):
         protocol, number = port.get("protocol") or "", port.get("port") or 0
         if (protocol, number) in seen:
-            shown = field_errors.internal_value("core.ServicePort", {"protocol": protocol, "port": number})
-            errors.append(field_errors.duplicate(f"spec.ports[{position}]", shown))
+            shown = internal_value("core.ServicePort", {"protocol": protocol, "port": number})
+            errors.append(duplicate(f"spec.ports[{position}]", shown))
         seen.add((protocol, number))
     return errors
 
 
 def _validate_target_port(path: str, target: Any) -> ErrorList:
     if isinstance(target, str):
-        return [field_errors.invalid(path, target, text) for text in port_name_errors(target)]
-    return [] if target and 1 <= target <= 65535 else [field_errors.invalid(path, target or 0, PORT_RANGE)]
+        return [invalid(path, target, text) for text in port_name_errors(target)]
+    return [] if target and 1 <= target <= 65535 else [invalid(path, target or 0, PORT_RANGE)]
 
 
 def _validate_session_affinity(spec: Object) -> ErrorList:
     affinity = spec["sessionAffinity"]
     if affinity not in ("ClientIP", "None"):
-        return [field_errors.not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None"))]
+        return [not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None"))]
     if affinity == "None":
         return []
     seconds = ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds") or 0
     if 0 < seconds <= _MOST_STICKY_SECONDS:
         return []
     detail = f"must be greater than 0 and less than {_MOST_STICKY_SECONDS}"
-    return [field_errors.invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, detail)]
+    return [invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, detail)]
 
 
 def _validate_load_balancer_class(spec: Object) -> ErrorList:
@@ -275,8 +282,8 @@ def _validate_load_balancer_class(spec: Object) -> ErrorList:
     if name is None:
         return []
     if spec["type"] != "LoadBalancer":
-        return [field_errors.forbidden("spec.loadBalancerClass", _ONLY_BALANCED)]
-    return [field_errors.invalid("spec.loadBalancerClass", name, text) for text in qualified_name_errors(name)]
+        return [forbidden("spec.loadBalancerClass", _ONLY_BALANCED)]
+    return [invalid("spec.loadBalancerClass", name, text) for text in qualified_name_errors(name)]
 
 
 def _validate_source_ranges(obj: Object, old: Object | None) -> ErrorList:
@@ -287,7 +294,7 @@ def _validate_source_ranges(obj: Object, old: Object | None) -> ErrorList:
     if not ranges and noted is None:
         return []
     path = "spec.LoadBalancerSourceRanges" if ranges else f"metadata.annotations[{_RANGES}]"
-    errors = [] if spec["type"] == "LoadBalancer" else [field_errors.forbidden(path, _ONLY_BALANCED)]
+    errors = [] if spec["type"] == "LoadBalancer" else [forbidden(path, _ONLY_BALANCED)]
     if ranges:
         known = [text.strip() for text in before.get("loadBalancerSourceRanges") or ()]
         for position, text in enumerate(ranges):
@@ -304,7 +311,7 @@ def validate_load_balancer_status(obj: Object, old: Object) -> ErrorList:
     errors: ErrorList = []
     entries, before = _load_balancer_ingress(obj), _load_balancer_ingress(old)
     if entries and obj["spec"].get("type") != "LoadBalancer":
-        return [field_errors.forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
+        return [forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
     known = {entry.get("ip") or "" for entry in before}
     for position, entry in enumerate(entries):
         where, ip, mode = f"{path}[{position}]", entry.get("ip") or "", entry.get("ipMode")
@@ -312,14 +319,14 @@ def validate_load_balancer_status(obj: Object, old: Object) -> ErrorList:
         if ip:
             errors += validate_ip_for_legacy_field(ip, f"{where}.ip", known)
         if ip and mode is None:
-            errors.append(field_errors.required(f"{where}.ipMode", "must be specified when `ip` is set"))
+            errors.append(required(f"{where}.ipMode", "must be specified when `ip` is set"))
         elif not ip and mode is not None:
-            errors.append(field_errors.forbidden(f"{where}.ipMode", "may not be specified when `ip` is not set"))
+            errors.append(forbidden(f"{where}.ipMode", "may not be specified when `ip` is not set"))
         elif mode is not None and mode not in _MODES:
-            errors.append(field_errors.not_supported(f"{where}.ipMode", mode, _MODES))
+            errors.append(not_supported(f"{where}.ipMode", mode, _MODES))
         if host:
             detail = [*dns_subdomain_errors(host), *([_NO_ADDRESS] if family_of(host) else [])]
-            errors += [field_errors.invalid(f"{where}.hostname", host, text) for text in detail]
+            errors += [invalid(f"{where}.hostname", host, text) for text in detail]
     return errors
 
 
@@ -332,18 +339,18 @@ def _validate_service_traffic(spec: Object) -> ErrorList:
     policy = spec.get("externalTrafficPolicy")
     if policy is not None and not is_externally_accessible(spec):
         detail = "may only be set for externally-accessible services"
-        errors.append(field_errors.invalid("spec.externalTrafficPolicy", field_errors.named(policy), detail))
+        errors.append(invalid("spec.externalTrafficPolicy", named(policy), detail))
     elif policy is not None and policy not in _TRAFFIC:
-        errors.append(field_errors.not_supported("spec.externalTrafficPolicy", policy, _TRAFFIC))
+        errors.append(not_supported("spec.externalTrafficPolicy", policy, _TRAFFIC))
     if spec.get("healthCheckNodePort") and not needs_health_check_port(spec):
         detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        errors.append(field_errors.invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], detail))
+        errors.append(invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], detail))
     elif spec.get("healthCheckNodePort") and not 1 <= spec["healthCheckNodePort"] <= 65535:
-        errors.append(field_errors.invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], PORT_RANGE))
+        errors.append(invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], PORT_RANGE))
     internal = spec.get("internalTrafficPolicy")
     if internal is not None and internal not in _TRAFFIC:
-        errors.append(field_errors.not_supported("spec.internalTrafficPolicy", internal, _TRAFFIC))
+        errors.append(not_supported("spec.internalTrafficPolicy", internal, _TRAFFIC))
     spread = spec.get("trafficDistribution")
     if spread is not None and spread not in _DISTRIBUTIONS:
-        errors.append(field_errors.not_supported("spec.trafficDistribution", spread, _DISTRIBUTIONS, plain=True))
+        errors.append(not_supported("spec.trafficDistribution", spread, _DISTRIBUTIONS, plain=True))
     return errors

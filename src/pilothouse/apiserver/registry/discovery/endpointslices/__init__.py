@@ -1,22 +1,9 @@
 """EndpointSlices. After kubernetes' ``pkg/registry/discovery/endpointslice`` (v1.36)."""
 
-from typing import Any
-
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
-from pilothouse.apiserver.registry.generic.printers import (
-    AGE,
-    NAME,
-    UNSET,
-    Doc,
-    Now,
-    Printer,
-    age_of,
-    columns,
-    name_of,
-    some,
-)
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, UNSET, Doc, Now, Printer, Row, columns, some
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -68,15 +55,13 @@ def _drop_topology(obj: Object) -> None:
         endpoint.pop("deprecatedTopology", None)
 
 
-def print_endpoint_slice(value: Doc, now: Now) -> list[Any]:
+def print_endpoint_slice(value: Doc, now: Now) -> Row:
     ports = [str(p.get("port") or p.get("name") or "*") for p in value.get("ports") or ()]
     addresses = [address for e in value.get("endpoints") or () for address in e.get("addresses") or ()]
     return [
-        name_of(value),
         value.get("addressType", ""),
         some(ports, 3) or UNSET,
         some(addresses, 3) or UNSET,
-        age_of(value, now),
     ]
 
 

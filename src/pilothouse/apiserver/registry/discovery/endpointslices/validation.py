@@ -1,7 +1,6 @@
 """Validation of EndpointSlices. After kubernetes' ``pkg/apis/discovery/validation/validation.go`` (v1.36)."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, required, too_many
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.endpoints import validate_port_name, validate_protocols
 from pilothouse.apiserver.registry.core.validation import non_special_ip_errors
@@ -27,18 +26,18 @@ def validate_endpoint_slice_again(obj: Object, old: Object) -> ErrorList:
 def _validate_endpoint_slice(obj: Object) -> ErrorList:
     kind, ports, errors = obj.get("addressType") or "", obj.get("ports") or [], ErrorList()
     if not kind:
-        errors.append(field_errors.required("addressType"))
+        errors.append(required("addressType"))
     elif kind not in _ADDRESS_TYPES:
-        errors.append(field_errors.not_supported("addressType", kind, _ADDRESS_TYPES))
+        errors.append(not_supported("addressType", kind, _ADDRESS_TYPES))
     if len(ports) > _MOST_PORTS:
-        return [*errors, field_errors.too_many("ports", len(ports), _MOST_PORTS)]
+        return [*errors, too_many("ports", len(ports), _MOST_PORTS)]
     names = set[str]()
     for position, port in enumerate(ports):
         path, name = f"ports[{position}]", port.get("name") or ""
         # Upstream does not look at the numbers.
         errors += validate_port_name(name, path)
         if name in names:
-            errors.append(field_errors.duplicate(f"{path}.name", name))
+            errors.append(duplicate(f"{path}.name", name))
         names.add(name)
         errors += validate_protocols(port, path)
     return errors
@@ -47,16 +46,16 @@ def _validate_endpoint_slice(obj: Object) -> ErrorList:
 def _validate_endpoints(obj: Object) -> ErrorList:
     kind, endpoints = obj.get("addressType") or "", obj.get("endpoints") or []
     if len(endpoints) > _MOST_ENDPOINTS:
-        return [field_errors.too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)]
+        return [too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)]
     errors: ErrorList = []
     for position, endpoint in enumerate(endpoints):
         path = f"endpoints[{position}]"
         errors += _validate_addresses(endpoint.get("addresses") or [], kind, f"{path}.addresses")
         node, host, hints = endpoint.get("nodeName"), endpoint.get("hostname"), endpoint.get("hints")
         if node is not None:
-            errors += [field_errors.invalid(f"{path}.nodeName", node, text) for text in _node_errors(node)]
+            errors += [invalid(f"{path}.nodeName", node, text) for text in _node_errors(node)]
         if host is not None:
-            errors += [field_errors.invalid(f"{path}.hostname", host, text) for text in dns_label_errors(host)]
+            errors += [invalid(f"{path}.hostname", host, text) for text in dns_label_errors(host)]
         if hints is not None:
             errors += _validate_hints(hints, f"{path}.hints")
     return errors
@@ -78,29 +77,29 @@ def _validate_hints(hints: Object, path: str) -> ErrorList:
     for field, faults in (("forZones", _zone_errors), ("forNodes", _node_errors)):
         wanted, seen = hints.get(field) or [], set[str]()
         if len(wanted) > _MOST_HINTS:
-            return [*errors, field_errors.too_many(f"{path}.{field}", len(wanted), _MOST_HINTS)]
+            return [*errors, too_many(f"{path}.{field}", len(wanted), _MOST_HINTS)]
         for position, one in enumerate(wanted):
             where, name = f"{path}.{field}[{position}].name", one.get("name") or ""
             if name in seen:
-                errors.append(field_errors.duplicate(where, name))
+                errors.append(duplicate(where, name))
             seen.add(name)
-            errors += [field_errors.invalid(where, name, text) for text in faults(name)]
+            errors += [invalid(where, name, text) for text in faults(name)]
     return errors
 
 
 def _validate_addresses(addresses: list[str], kind: str, path: str) -> ErrorList:
     errors: ErrorList = []
     if not addresses:
-        errors.append(field_errors.required(path, "must contain at least 1 address"))
+        errors.append(required(path, "must contain at least 1 address"))
     elif len(addresses) > _MOST_ADDRESSES:
-        errors.append(field_errors.too_many(path, len(addresses), _MOST_ADDRESSES))
+        errors.append(too_many(path, len(addresses), _MOST_ADDRESSES))
     for index, address in enumerate(addresses):
-        errors += [field_errors.invalid(path, address, text) for text in _family_errors(address, kind)]
+        errors += [invalid(path, address, text) for text in _family_errors(address, kind)]
         if kind == "FQDN" and not address:
-            errors.append(field_errors.required(f"{path}[{index}]"))
+            errors.append(required(f"{path}[{index}]"))
             continue
         for value, fault in _address_errors(address, kind):
-            errors.append(field_errors.invalid(f"{path}[{index}]", value, fault))
+            errors.append(invalid(f"{path}[{index}]", value, fault))
     return errors
 
 

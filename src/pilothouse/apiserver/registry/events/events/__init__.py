@@ -1,7 +1,6 @@
 """Events of the group ``events.k8s.io``: the objects of core/v1 in another form."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, required
 from pilothouse.apiserver.objects import Object, decode, encode_object
 from pilothouse.apiserver.registry.core.events import (
     FROM_CORE,
@@ -72,19 +71,19 @@ class EventStrategy(Strategy):
     def validate_more(self, obj: Object) -> ErrorList:
         errors = validate_series(obj.get("series"))
         if not obj.get("eventTime"):
-            errors.append(field_errors.required("eventTime"))
+            errors.append(required("eventTime"))
         if obj.get("type") not in ("Normal", "Warning"):
-            errors.append(field_errors.invalid("type", "", f"has invalid value: {obj.get('type') or ''}"))
+            errors.append(invalid("type", "", f"has invalid value: {obj.get('type') or ''}"))
         for field in ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount", "deprecatedSource"):
             if obj.get(field):
-                errors.append(field_errors.invalid(TO_CORE[field], "", "needs to be unset"))
+                errors.append(invalid(TO_CORE[field], "", "needs to be unset"))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         now, before = renamed(obj, TO_CORE), renamed(old, TO_CORE)
         all_errors = validate_series(now.get("series")) if now.get("series") != before.get("series") else []
         return all_errors + [
-            field_errors.invalid(SHOWN.get(field, field), field_errors.internal_value(type_, now.get(field)), IMMUTABLE)
+            invalid(SHOWN.get(field, field), internal_value(type_, now.get(field)), IMMUTABLE)
             for field, type_ in _FIXED
             if (now.get(field) or None) != (before.get(field) or None)
         ]

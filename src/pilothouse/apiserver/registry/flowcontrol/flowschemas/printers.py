@@ -1,33 +1,18 @@
 """How ``kubectl get`` shows FlowSchemas. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
 
-from typing import Any
-
-from pilothouse.apiserver.registry.generic.printers import (
-    AGE,
-    NAME,
-    NONE,
-    Doc,
-    Now,
-    Printer,
-    age_of,
-    columns,
-    name_of,
-    part,
-)
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part
 
 
-def print_flow_schema(value: Doc, now: Now) -> list[Any]:
+def print_flow_schema(value: Doc, now: Now) -> Row:
     spec = part(value, "spec") or {}
     missing = "?"
     for condition in part(value, "status", "conditions") or ():
         if condition.get("type") == "Dangling":
             missing = condition.get("status", "?")
     return [
-        name_of(value),
         part(spec, "priorityLevelConfiguration", "name") or "",
         spec.get("matchingPrecedence", 0),
         part(spec, "distinguisherMethod", "type") or NONE,
-        age_of(value, now),
         missing,
     ]
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, internal_value, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.flowcontrol.validation import mandatory
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
@@ -19,21 +18,19 @@ def validate_flow_schema(obj: Object) -> ErrorList:
     errors = _validate_matching_precedence(spec["matchingPrecedence"], name)
     method, level = spec.get("distinguisherMethod"), (spec.get("priorityLevelConfiguration") or {}).get("name")
     if method is not None and method.get("type") not in _METHODS:
-        shown = field_errors.internal_value("*flowcontrol.FlowDistinguisherMethod", method)
-        errors.append(field_errors.not_supported("spec.distinguisherMethod.type", shown, _METHODS))
+        shown = internal_value("*flowcontrol.FlowDistinguisherMethod", method)
+        errors.append(not_supported("spec.distinguisherMethod.type", shown, _METHODS))
     where = "spec.priorityLevelConfiguration.name"
     if not level:
-        errors.append(field_errors.required(where, "must reference a priority level"))
+        errors.append(required(where, "must reference a priority level"))
     else:
-        errors += [field_errors.invalid(where, level, text) for text in dns_subdomain_errors(level)]
+        errors += [invalid(where, level, text) for text in dns_subdomain_errors(level)]
     for position, rule in enumerate(spec.get("rules") or ()):
         errors += _validate_policy_rules_with_subjects(rule, f"spec.rules[{position}]")
     fixed = mandatory().get(f"flowschemas/{name}")
     if fixed is not None and spec != fixed:
         detail = f"spec of '{name}' must equal the fixed value"
-        errors.append(
-            field_errors.invalid("spec", field_errors.internal_value("flowcontrol.FlowSchemaSpec", spec), detail)
-        )
+        errors.append(invalid("spec", internal_value("flowcontrol.FlowSchemaSpec", spec), detail))
     return errors
 
 
@@ -46,7 +43,7 @@ def _validate_matching_precedence(precedence: int, name: str) -> ErrorList:
         f"must not be greater than {_LAST}": precedence > _LAST,
         "only the schema named 'exempt' may have matchingPrecedence 1": precedence == 1 and name != "exempt",
     }
-    return [field_errors.invalid("spec.matchingPrecedence", precedence, text) for text, wrong in texts.items() if wrong]
+    return [invalid("spec.matchingPrecedence", precedence, text) for text, wrong in texts.items() if wrong]
 
 
 def _validate_policy_rules_with_subjects(rule: Object, path: str) -> ErrorList:
@@ -55,10 +52,9 @@ def _validate_policy_rules_with_subjects(rule: Object, path: str) -> ErrorList:
     for position, subject in enumerate(subjects):
         errors += _validate_subject(subject, f"{path}.subjects[{position}]")
     if not subjects:
-        errors.append(field_errors.required(f"{path}.subjects", "subjects must contain at least one value"))
+        errors.append(required(f"{path}.subjects", "subjects must contain at least one value"))
     if not resources and not urls:
-        text = "at least one of resourceRules and nonResourceRules has to be non-empty"
-        errors.append(field_errors.required(path, text))
+        errors.append(required(path, "at least one of resourceRules and nonResourceRules has to be non-empty"))
     for position, one in enumerate(resources):
         errors += _validate_resource_policy_rule(one, f"{path}.resourceRules[{position}]")
     for position, one in enumerate(urls):
@@ -69,21 +65,20 @@ def _validate_policy_rules_with_subjects(rule: Object, path: str) -> ErrorList:
 def _validate_subject(subject: Object, path: str) -> ErrorList:
     kind = subject.get("kind") or ""
     if kind not in _SUBJECTS:
-        return [field_errors.not_supported(f"{path}.kind", kind, sorted(_SUBJECTS))]
+        return [not_supported(f"{path}.kind", kind, sorted(_SUBJECTS))]
     field = _SUBJECTS[kind]
     where, given = f"{path}.{field}", subject.get(field)
     errors: ErrorList = []
     if given is None:
-        errors.append(field_errors.required(where, f"{field} is required when subject kind is '{kind}'"))
+        errors.append(required(where, f"{field} is required when subject kind is '{kind}'"))
     elif not given.get("name"):
-        errors.append(field_errors.required(f"{where}.name"))
+        errors.append(required(f"{where}.name"))
     if given is not None and kind == "ServiceAccount":
         errors += _validate_account(given, where)
     for other in ("serviceAccount", "user", "group"):
         if other != field and subject.get(other) is not None:
             owner = next(name for name, its in _SUBJECTS.items() if its == other)
-            text = f"{other} is forbidden when subject kind is not '{owner}'"
-            errors.append(field_errors.forbidden(f"{path}.{other}", text))
+            errors.append(forbidden(f"{path}.{other}", f"{other} is forbidden when subject kind is not '{owner}'"))
     return errors
 
 
@@ -91,25 +86,25 @@ def _validate_account(account: Object, path: str) -> ErrorList:
     name, namespace = account.get("name") or "", account.get("namespace") or ""
     errors: ErrorList = []
     if name not in ("", "*"):
-        errors += [field_errors.invalid(f"{path}.name", name, text) for text in dns_subdomain_errors(name)]
+        errors += [invalid(f"{path}.name", name, text) for text in dns_subdomain_errors(name)]
     where = f"{path}.namespace"
     if not namespace:
-        return [*errors, field_errors.required(where, "must specify namespace for service account")]
-    return errors + [field_errors.invalid(where, namespace, text) for text in dns_label_errors(namespace)]
+        return [*errors, required(where, "must specify namespace for service account")]
+    return errors + [invalid(where, namespace, text) for text in dns_label_errors(namespace)]
 
 
 def _alone(values: Sequence[str], path: str, called: str) -> ErrorList:
     if "*" not in values or len(values) < 2:
         return []
-    return [field_errors.invalid(path, list(values), f"if '*' is present, must not specify other {called}")]
+    return [invalid(path, list(values), f"if '*' is present, must not specify other {called}")]
 
 
 def _validate_verb(verbs: Sequence[str], path: str) -> ErrorList:
     if not verbs:
-        return [field_errors.required(path, "verbs must contain at least one value")]
+        return [required(path, "verbs must contain at least one value")]
     if "*" in verbs:
         return _alone(verbs, path, "verbs")
-    return [] if set(verbs) <= set(_VERBS) else [field_errors.not_supported(path, list(verbs), _VERBS)]
+    return [] if set(verbs) <= set(_VERBS) else [not_supported(path, list(verbs), _VERBS)]
 
 
 def _validate_resource_policy_rule(rule: Object, path: str) -> ErrorList:
@@ -120,18 +115,18 @@ def _validate_resource_policy_rule(rule: Object, path: str) -> ErrorList:
     ):
         values, where = rule.get(field) or (), f"{path}.{field}"
         if not values:
-            errors.append(field_errors.required(where, f"resource rules must supply at least one {one}"))
+            errors.append(required(where, f"resource rules must supply at least one {one}"))
         errors += _alone(values, where, called)
     namespaces, where = rule.get("namespaces") or (), f"{path}.namespaces"
     if not namespaces and not rule.get("clusterScope"):
         text = "resource rules that are not cluster scoped must supply at least one namespace"
-        errors.append(field_errors.required(where, text))
+        errors.append(required(where, text))
     elif "*" in namespaces:
         errors += _alone(namespaces, where, "namespaces")
     else:
         begin = "each member of this list must be '*' or a DNS-1123 label; "
         errors += [
-            field_errors.invalid(f"{where}[{position}]", namespace, begin + text)
+            invalid(f"{where}[{position}]", namespace, begin + text)
             for position, namespace in enumerate(namespaces)
             for text in dns_label_errors(namespace)
         ]
@@ -142,13 +137,13 @@ def _validate_non_resource_policy_rule(rule: Object, path: str) -> ErrorList:
     errors = _validate_verb(rule.get("verbs") or (), f"{path}.verbs")
     urls, where = rule.get("nonResourceURLs") or (), f"{path}.nonResourceURLs"
     if not urls:
-        errors.append(field_errors.required(where, "nonResourceURLs must contain at least one value"))
+        errors.append(required(where, "nonResourceURLs must contain at least one value"))
     elif "*" in urls:
         errors += _alone(urls, where, "non-resource URLs")
     else:
         for position, url in enumerate(urls):
             fault = _url_error(url)
-            errors += [field_errors.invalid(f"{where}[{position}]", url, fault)] if fault else []
+            errors += [invalid(f"{where}[{position}]", url, fault)] if fault else []
     return errors
 
 

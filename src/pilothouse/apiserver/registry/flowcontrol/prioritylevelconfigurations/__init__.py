@@ -1,22 +1,9 @@
 """PriorityLevelConfigurations."""
 
-from typing import Any
-
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
-from pilothouse.apiserver.registry.generic.printers import (
-    AGE,
-    NAME,
-    NONE,
-    Doc,
-    Now,
-    Printer,
-    age_of,
-    columns,
-    name_of,
-    part,
-)
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -60,17 +47,15 @@ def set_defaults_priority_level_configuration(obj: Object) -> None:
         set_absent(exempt, {"nominalConcurrencyShares": 0, "lendablePercent": 0})
 
 
-def print_priority_level_configuration(value: Doc, now: Now) -> list[Any]:
+def print_priority_level_configuration(value: Doc, now: Now) -> Row:
     spec = part(value, "spec") or {}
     limited = spec.get("limited") or spec.get("exempt") or {}
     queuing = part(limited, "limitResponse", "queuing") or {}
     shares = limited.get("nominalConcurrencyShares")
     return [
-        name_of(value),
         spec.get("type", ""),
         NONE if shares is None else shares,
         *(queuing.get(field, NONE) for field in ("queues", "handSize", "queueLengthLimit")),
-        age_of(value, now),
     ]
 
 

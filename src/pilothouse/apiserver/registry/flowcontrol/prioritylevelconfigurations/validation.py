@@ -2,8 +2,15 @@
 
 import math
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    forbidden,
+    internal_value,
+    invalid,
+    named,
+    not_supported,
+    required,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.flowcontrol.validation import mandatory
 
@@ -20,7 +27,7 @@ def validate_priority_level_configuration(obj: Object) -> ErrorList:
     spec, name = obj["spec"], obj["metadata"].get("name") or ""
     errors: ErrorList = []
     if _ZERO_SHARES in (obj["metadata"].get("annotations") or {}):
-        errors.append(field_errors.forbidden("metadata.annotations", f"annotation '{_ZERO_SHARES}' is forbidden"))
+        errors.append(forbidden("metadata.annotations", f"annotation '{_ZERO_SHARES}' is forbidden"))
     errors += _validate_priority_level_spec(spec, name)
     fixed = mandatory().get(f"prioritylevelconfigurations/{name}")
     if fixed is None:
@@ -28,18 +35,10 @@ def validate_priority_level_configuration(obj: Object) -> ErrorList:
     if name == "exempt":
         if {**spec, "exempt": fixed["exempt"]} != fixed:
             detail = "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"
-            errors.append(
-                field_errors.invalid(
-                    "spec", field_errors.internal_value("flowcontrol.PriorityLevelConfigurationSpec", spec), detail
-                )
-            )
+            errors.append(invalid("spec", internal_value("flowcontrol.PriorityLevelConfigurationSpec", spec), detail))
     elif spec != fixed:
         detail = f"spec of '{name}' must equal the fixed value"
-        errors.append(
-            field_errors.invalid(
-                "spec", field_errors.internal_value("flowcontrol.PriorityLevelConfigurationSpec", spec), detail
-            )
-        )
+        errors.append(invalid("spec", internal_value("flowcontrol.PriorityLevelConfigurationSpec", spec), detail))
     return errors
 
 
@@ -50,55 +49,49 @@ def _validate_priority_level_spec(spec: Object, name: str) -> ErrorList:
     kind, limited, exempt = spec.get("type") or "", spec.get("limited"), spec.get("exempt")
     errors: ErrorList = []
     if (name == "exempt") != (kind == "Exempt"):
-        text = "must be 'Exempt' if and only if `name` is 'exempt'"
-        errors.append(field_errors.invalid("spec.type", field_errors.named(kind), text))
+        errors.append(invalid("spec.type", named(kind), "must be 'Exempt' if and only if `name` is 'exempt'"))
     if kind == "Exempt":
         if limited is not None:
-            errors.append(field_errors.forbidden("spec.limited", "must be nil if the type is not Limited"))
+            errors.append(forbidden("spec.limited", "must be nil if the type is not Limited"))
         if exempt is not None:
             errors += _validate_share(exempt, "spec.exempt") + _validate_percent(exempt, "spec.exempt")
         return errors
     if kind != "Limited":
-        found = field_errors.not_supported("spec.type", kind, _LEVELS) if kind else field_errors.required("spec.type")
+        found = not_supported("spec.type", kind, _LEVELS) if kind else required("spec.type")
         return [*errors, found]
     if exempt is not None:
-        errors.append(field_errors.forbidden("spec.exempt", "must be nil if the type is Limited"))
+        errors.append(forbidden("spec.exempt", "must be nil if the type is Limited"))
     if limited is None:
-        return [*errors, field_errors.required("spec.limited", "must not be empty when type is Limited")]
+        return [*errors, required("spec.limited", "must not be empty when type is Limited")]
     errors += _validate_share(limited, "spec.limited")
     errors += _validate_limit_response(limited.get("limitResponse") or {}, "spec.limited.limitResponse")
     errors += _validate_percent(limited, "spec.limited")
     borrowed = limited.get("borrowingLimitPercent")
     if borrowed is not None and borrowed < 0:
         where, text = "spec.limited.borrowingLimitPercent", f"if specified, {_NATURAL}"
-        errors.append(field_errors.invalid(where, borrowed, text))
+        errors.append(invalid(where, borrowed, text))
     return errors
 
 
 def _validate_share(holder: Object, path: str) -> ErrorList:
     shares = holder.get("nominalConcurrencyShares") or 0
-    return [field_errors.invalid(f"{path}.nominalConcurrencyShares", shares, _NATURAL)] if shares < 0 else []
+    return [invalid(f"{path}.nominalConcurrencyShares", shares, _NATURAL)] if shares < 0 else []
 
 
 def _validate_percent(holder: Object, path: str) -> ErrorList:
     percent = holder.get("lendablePercent") or 0
-    return [] if 0 <= percent <= 100 else [field_errors.invalid(f"{path}.lendablePercent", percent, _PERCENT)]
+    return [] if 0 <= percent <= 100 else [invalid(f"{path}.lendablePercent", percent, _PERCENT)]
 
 
 def _validate_limit_response(response: Object, path: str) -> ErrorList:
     """What becomes of a request that cannot be served at once."""
     kind, queuing, where = response.get("type") or "", response.get("queuing"), f"{path}.queuing"
     if kind == "Reject":
-        text = "must be nil if limited.limitResponse.type is not Limited"
-        return [] if queuing is None else [field_errors.forbidden(where, text)]
+        return [] if queuing is None else [forbidden(where, "must be nil if limited.limitResponse.type is not Limited")]
     if kind != "Queue":
-        return [
-            field_errors.not_supported(f"{path}.type", kind, _RESPONSES)
-            if kind
-            else field_errors.required(f"{path}.type")
-        ]
+        return [not_supported(f"{path}.type", kind, _RESPONSES) if kind else required(f"{path}.type")]
     if queuing is None:
-        return [field_errors.required(where, "must not be empty if limited.limitResponse.type is Limited")]
+        return [required(where, "must not be empty if limited.limitResponse.type is Limited")]
     return _validate_queuing_configuration(queuing, where)
 
 
@@ -107,7 +100,7 @@ def _validate_queuing_configuration(queuing: Object, path: str) -> ErrorList:
     errors: ErrorList = []
 
     def report(field: str, value: int, text: str) -> None:
-        errors.append(field_errors.invalid(f"{path}.{field}", value, text))
+        errors.append(invalid(f"{path}.{field}", value, text))
 
     if length <= 0:
         report("queueLengthLimit", length, "must be positive")

@@ -1,24 +1,10 @@
 """IngressClasses."""
 
-from typing import Any
-
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported, required, too_long
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_domain_prefixed_path
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
-from pilothouse.apiserver.registry.generic.printers import (
-    AGE,
-    NAME,
-    NONE,
-    Doc,
-    Now,
-    Printer,
-    age_of,
-    columns,
-    name_marked_default,
-    part,
-)
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -47,7 +33,7 @@ class IngressClassStrategy(Strategy):
         controller, parameters = obj["spec"].get("controller") or "", obj["spec"].get("parameters")
         errors: ErrorList = []
         if len(controller.encode()) > _LONGEST_CONTROLLER:
-            errors.append(field_errors.too_long("spec.controller", _LONGEST_CONTROLLER))
+            errors.append(too_long("spec.controller", _LONGEST_CONTROLLER))
         errors += validate_domain_prefixed_path(controller, "spec.controller")
         return errors + (
             _validate_ingress_class_parameters(parameters, "spec.parameters") if parameters is not None else []
@@ -61,32 +47,35 @@ def _validate_ingress_class_parameters(parameters: Object, path: str) -> ErrorLi
     group, scope, namespace = (parameters.get(field) for field in ("apiGroup", "scope", "namespace"))
     errors: ErrorList = []
     if group is not None:
-        errors += [field_errors.invalid(f"{path}.apiGroup", group, text) for text in dns_subdomain_errors(group)]
+        errors += [invalid(f"{path}.apiGroup", group, text) for text in dns_subdomain_errors(group)]
     errors += ingress_validation.validate_kind_and_name(parameters, path)
     if scope not in _SCOPES:
-        errors.append(field_errors.not_supported(f"{path}.scope", scope, _SCOPES))
+        errors.append(not_supported(f"{path}.scope", scope, _SCOPES))
     elif scope == "Cluster":
         if namespace is not None:
-            errors.append(field_errors.forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
+            errors.append(forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
     elif namespace is None:
-        errors.append(field_errors.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'"))
+        errors.append(required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'"))
     else:
         detail = dns_label_errors(namespace)
-        errors += [field_errors.invalid(f"{path}.namespace", namespace, text) for text in detail]
+        errors += [invalid(f"{path}.namespace", namespace, text) for text in detail]
     return errors
 
 
-def print_ingress_class(value: Doc, now: Now) -> list[Any]:
+def print_ingress_class(value: Doc, now: Now) -> Row:
     parameters = part(value, "spec", "parameters")
     shown = NONE
     if parameters:
         group = parameters.get("apiGroup")
         shown = f"{parameters.get('kind')}{f'.{group}' if group else ''}/{parameters.get('name')}"
-    default = "ingressclass.kubernetes.io/is-default-class"
-    return [name_marked_default(value, default), part(value, "spec", "controller") or "", shown, age_of(value, now)]
+    return [part(value, "spec", "controller") or "", shown]
 
 
 REGISTRATION = Registration(
     IngressClassStrategy(),
-    printer=lambda: Printer((NAME, *columns("Controller", "Parameters"), AGE), print_ingress_class),
+    printer=lambda: Printer(
+        (NAME, *columns("Controller", "Parameters"), AGE),
+        print_ingress_class,
+        default_annotations=("ingressclass.kubernetes.io/is-default-class",),
+    ),
 )

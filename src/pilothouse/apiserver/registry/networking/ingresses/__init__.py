@@ -1,23 +1,9 @@
 """Ingresses."""
 
-from typing import Any
-
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
-from pilothouse.apiserver.registry.generic.printers import (
-    AGE,
-    NAME,
-    NONE,
-    Doc,
-    Now,
-    Printer,
-    age_of,
-    columns,
-    name_of,
-    part,
-    some,
-)
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part, some
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -63,17 +49,15 @@ def set_defaults_ingress(obj: Object) -> None:
             backend["resource"].setdefault("apiGroup", None)  # printed even when it is not set
 
 
-def print_ingress(value: Doc, now: Now) -> list[Any]:
+def print_ingress(value: Doc, now: Now) -> Row:
     spec = part(value, "spec") or {}
     hosts = [rule["host"] for rule in spec.get("rules") or () if rule.get("host")]
     addresses = {i.get("ip") or i.get("hostname") or "" for i in part(value, "status", "loadBalancer", "ingress") or ()}
     return [
-        name_of(value),
         spec.get("ingressClassName") or NONE,
         some(hosts, 3) if hosts else "*",
         ",".join(sorted(addresses - {""})),
         "80, 443" if spec.get("tls") else "80",
-        age_of(value, now),
     ]
 
 

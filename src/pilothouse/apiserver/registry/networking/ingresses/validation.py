@@ -3,8 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.ip_validation import ip_errors, parse_ip_sloppy
 from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE
@@ -34,8 +33,7 @@ def validate_ingress_more(obj: Object) -> ErrorList:
     given, wanted = (obj["metadata"].get("annotations") or {}).get(_CLASS), obj["spec"].get("ingressClassName")
     if given is None or wanted is None or given == wanted:
         return []
-    text = "must match `ingressClassName` when both are specified"
-    return [field_errors.invalid(f"annotations.{_CLASS}", given, text)]
+    return [invalid(f"annotations.{_CLASS}", given, "must match `ingressClassName` when both are specified")]
 
 
 def validate_ingress_status_update(obj: Object, old: Object) -> ErrorList:
@@ -44,10 +42,10 @@ def validate_ingress_status_update(obj: Object, old: Object) -> ErrorList:
     for position, one in enumerate(_balanced(obj)):
         path, ip, host = f"status.loadBalancer.ingress[{position}]", one.get("ip") or "", one.get("hostname") or ""
         if ip and ip not in before:
-            errors += [field_errors.invalid(f"{path}.ip", ip, text) for text in ip_errors(ip)]
+            errors += [invalid(f"{path}.ip", ip, text) for text in ip_errors(ip)]
         if host:
             detail = [*dns_subdomain_errors(host), *([_NO_ADDRESS] if parse_ip_sloppy(host) is not None else [])]
-            errors += [field_errors.invalid(f"{path}.hostname", host, text) for text in detail]
+            errors += [invalid(f"{path}.hostname", host, text) for text in detail]
     return errors
 
 
@@ -59,7 +57,7 @@ def validate_ingress_spec(spec: Object) -> ErrorList:
     errors: ErrorList = []
     rules, backend = spec.get("rules") or [], spec.get("defaultBackend")
     if not rules and backend is None:
-        errors.append(field_errors.invalid("spec", None, "either `defaultBackend` or `rules` must be specified"))
+        errors.append(invalid("spec", None, "either `defaultBackend` or `rules` must be specified"))
     if backend is not None:
         errors += _validate_ingress_backend(backend, "spec.defaultBackend")
     for position, rule in enumerate(rules):
@@ -69,7 +67,7 @@ def validate_ingress_spec(spec: Object) -> ErrorList:
             continue
         paths = rule["http"].get("paths") or []
         if not paths:
-            errors.append(field_errors.required(f"{path}.http.paths"))
+            errors.append(required(f"{path}.http.paths"))
         for index, entry in enumerate(paths):
             errors += _validate_http_ingress_path(entry, f"{path}.http.paths[{index}]")
     for position, tls in enumerate(spec.get("tls") or ()):
@@ -77,27 +75,27 @@ def validate_ingress_spec(spec: Object) -> ErrorList:
             errors += _validate_tls_secret_name(host, f"spec.tls[{position}].hosts[{index}]")
         secret, where = tls.get("secretName"), f"spec.tls[{position}].secretName"
         if secret:
-            errors += [field_errors.invalid(where, secret, text) for text in dns_subdomain_errors(secret)]
+            errors += [invalid(where, secret, text) for text in dns_subdomain_errors(secret)]
     class_name, where = spec.get("ingressClassName"), "spec.ingressClassName"
     if class_name is not None:
-        errors += [field_errors.invalid(where, class_name, text) for text in dns_subdomain_errors(class_name)]
+        errors += [invalid(where, class_name, text) for text in dns_subdomain_errors(class_name)]
     return errors
 
 
 def _validate_host(host: str, path: str) -> ErrorList:
     if not host:
         return []
-    all_errors = [field_errors.invalid(path, host, _NO_ADDRESS)] if parse_ip_sloppy(host) is not None else []
+    all_errors = [invalid(path, host, _NO_ADDRESS)] if parse_ip_sloppy(host) is not None else []
     return all_errors + _validate_tls_secret_name(host, path)
 
 
 def _validate_tls_secret_name(host: str, path: str) -> ErrorList:
     if "*" not in host:
-        return [field_errors.invalid(path, host, text) for text in dns_subdomain_errors(host)]
+        return [invalid(path, host, text) for text in dns_subdomain_errors(host)]
     detail = [f"must be no more than {_LONGEST_HOST} characters"] if len(host.encode()) > _LONGEST_HOST else []
     if _wildcard.fullmatch(host) is None:
         detail.append(regex_error(_WILDCARD_TEXT, _WILDCARD, ("*.example.com",)))
-    return [field_errors.invalid(path, host, text) for text in detail]
+    return [invalid(path, host, text) for text in detail]
 
 
 def _validate_http_ingress_path(entry: Object, path: str) -> ErrorList:
@@ -105,23 +103,19 @@ def _validate_http_ingress_path(entry: Object, path: str) -> ErrorList:
     kind, where = entry.get("pathType"), entry.get("path") or ""
     if not kind:
         # Upstream looks no further.
-        return [field_errors.required(f"{path}.pathType", "pathType must be specified")]
+        return [required(f"{path}.pathType", "pathType must be specified")]
     if kind not in _PATH_TYPES:
-        errors.append(field_errors.not_supported(f"{path}.pathType", kind, _PATH_TYPES))
+        errors.append(not_supported(f"{path}.pathType", kind, _PATH_TYPES))
     if kind == "ImplementationSpecific" and where and not where.startswith("/"):
-        errors.append(field_errors.invalid(f"{path}.path", where, "must be an absolute path"))
+        errors.append(invalid(f"{path}.path", where, "must be an absolute path"))
     if kind in ("Exact", "Prefix"):
         if not where.startswith("/"):
-            errors.append(field_errors.invalid(f"{path}.path", where, "must be an absolute path"))
+            errors.append(invalid(f"{path}.path", where, "must be an absolute path"))
         errors += [
-            field_errors.invalid(f"{path}.path", where, f"must not contain '{text}'")
-            for text in _BAD_SEQUENCES
-            if text in where
+            invalid(f"{path}.path", where, f"must not contain '{text}'") for text in _BAD_SEQUENCES if text in where
         ]
         errors += [
-            field_errors.invalid(f"{path}.path", where, f"cannot end with '{text}'")
-            for text in _BAD_ENDS
-            if where.endswith(text)
+            invalid(f"{path}.path", where, f"cannot end with '{text}'") for text in _BAD_ENDS if where.endswith(text)
         ]
     return errors + _validate_ingress_backend(entry.get("backend") or {}, f"{path}.backend")
 
@@ -131,7 +125,7 @@ def _validate_ingress_typed_local_object_reference(reference: Object, path: str)
     errors: ErrorList = []
     group = reference.get("apiGroup")
     if group is not None:
-        errors += [field_errors.invalid(f"{path}.apiGroup", group, text) for text in dns_subdomain_errors(group)]
+        errors += [invalid(f"{path}.apiGroup", group, text) for text in dns_subdomain_errors(group)]
     return errors + validate_kind_and_name(reference, path)
 
 
@@ -140,9 +134,9 @@ def validate_kind_and_name(reference: Object, path: str) -> ErrorList:
     for field in ("kind", "name"):
         value, where = reference.get(field) or "", f"{path}.{field}"
         if not value:
-            errors.append(field_errors.required(where))
+            errors.append(required(where))
         else:
-            errors += [field_errors.invalid(where, value, text) for text in path_segment_errors(value)]
+            errors += [invalid(where, value, text) for text in path_segment_errors(value)]
     return errors
 
 
@@ -150,25 +144,25 @@ def _validate_ingress_backend(backend: Object, path: str) -> ErrorList:
     service, resource = backend.get("service"), backend.get("resource")
     if (service is None) == (resource is None):
         if service is None:
-            return [field_errors.invalid(path, "", "resource or service backend is required")]
-        return [field_errors.invalid(path, "", "cannot set both resource and service backends")]
+            return [invalid(path, "", "resource or service backend is required")]
+        return [invalid(path, "", "cannot set both resource and service backends")]
     errors: ErrorList = []
     if service is None:
         return _validate_ingress_typed_local_object_reference(resource or {}, f"{path}.resource")
     if not service.get("name"):
-        errors.append(field_errors.required(f"{path}.service.name"))
+        errors.append(required(f"{path}.service.name"))
     else:
         where = f"{path}.service.name"
-        errors += [field_errors.invalid(where, service["name"], text) for text in dns_label_errors(service["name"])]
+        errors += [invalid(where, service["name"], text) for text in dns_label_errors(service["name"])]
     port: Object = service.get("port") or {}
     name, number = port.get("name"), port.get("number")
     if name and number:
-        errors.append(field_errors.invalid(path, "", "cannot set both port name & port number"))
+        errors.append(invalid(path, "", "cannot set both port name & port number"))
     elif not name and not number:
-        errors.append(field_errors.required(path, "port name or number is required"))
+        errors.append(required(path, "port name or number is required"))
     elif name:
         where = f"{path}.service.port.name"
-        errors += [field_errors.invalid(where, name, text) for text in port_name_errors(name)]
+        errors += [invalid(where, name, text) for text in port_name_errors(name)]
     elif number and not 1 <= number <= 65535:
-        errors.append(field_errors.invalid(f"{path}.service.port.number", number, PORT_RANGE))
+        errors.append(invalid(f"{path}.service.port.number", number, PORT_RANGE))
     return errors

@@ -1,13 +1,10 @@
 """IPAddresses."""
 
-from typing import Any
-
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.ip_validation import canonical_ip_errors
 from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
-from pilothouse.apiserver.registry.generic.printers import NAME, NONE, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.printers import NAME, NONE, Doc, Now, Printer, Row, age_of, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.names import dns_subdomain_errors, path_segment_errors
@@ -21,20 +18,20 @@ class IPAddressStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         parent: Object | None = (obj.get("spec") or {}).get("parentRef")
         if parent is None:
-            return [field_errors.required("spec.parentRef")]
+            return [required("spec.parentRef")]
         group, where = parent.get("group") or "", "spec.parentRef.group"
         detail = dns_subdomain_errors(group) if group else []
-        errors = [field_errors.invalid(where, group, text) for text in detail]
+        errors = [invalid(where, group, text) for text in detail]
         for field in ("resource", "name"):
             path = f"spec.parentRef.{field}"
             value = parent.get(field) or ""
             if not value:
-                errors.append(field_errors.required(path))
+                errors.append(required(path))
             else:
-                errors += [field_errors.invalid(path, value, text) for text in path_segment_errors(value)]
+                errors += [invalid(path, value, text) for text in path_segment_errors(value)]
         if parent.get("namespace"):
             errors += [
-                field_errors.invalid("spec.parentRef.namespace", parent["namespace"], text)
+                invalid("spec.parentRef.namespace", parent["namespace"], text)
                 for text in path_segment_errors(parent["namespace"])
             ]
         return errors
@@ -49,14 +46,14 @@ class IPAddressStrategy(Strategy):
         return list(canonical_ip_errors(name))
 
 
-def print_ip_address(value: Doc, now: Now) -> list[Any]:
+def print_ip_address(value: Doc, now: Now) -> Row:
     # Three cells under two column definitions, as upstream.
     parent = part(value, "spec", "parentRef")
     if not parent:
-        return [name_of(value), NONE, age_of(value, now)]
+        return [NONE, age_of(value, now)]
     group, namespace = parent.get("group"), parent.get("namespace")
     shown = f"{parent.get('resource')}{f'.{group}' if group else ''}/{f'{namespace}/' if namespace else ''}"
-    return [name_of(value), shown + str(parent.get("name")), age_of(value, now)]
+    return [shown + str(parent.get("name")), age_of(value, now)]
 
 
 REGISTRATION = Registration(

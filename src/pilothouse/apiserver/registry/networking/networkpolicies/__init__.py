@@ -4,7 +4,6 @@ After kubernetes' ``pkg/apis/networking/{v1/defaults.go,validation}`` (v1.36).
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
@@ -15,10 +14,9 @@ from pilothouse.apiserver.registry.generic.printers import (
     Doc,
     Now,
     Printer,
-    age_of,
+    Row,
     columns,
     format_selector,
-    name_of,
     part,
 )
 from pilothouse.apiserver.registry.generic.registration import Registration
@@ -65,8 +63,8 @@ def _ranges(spec: Object) -> Iterator[str]:
                 yield from block.get("except") or ()
 
 
-def print_network_policy(value: Doc, now: Now) -> list[Any]:
-    return [name_of(value), format_selector(part(value, "spec", "podSelector")), age_of(value, now)]
+def print_network_policy(value: Doc, now: Now) -> Row:
+    return [format_selector(part(value, "spec", "podSelector"))]
 
 
 REGISTRATION = Registration(

@@ -2,8 +2,7 @@
 
 from collections.abc import Collection
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.ip_validation import cidr_errors, parse_cidr_sloppy
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
@@ -28,10 +27,9 @@ def validate_network_policy_spec(spec: Object, known: Collection[str]) -> ErrorL
                 errors += _validate_network_policy_peer(peer, f"{path}.{peers}[{index}]", known)
     kinds = spec.get("policyTypes") or []
     if len(kinds) > 2:
-        text = "may not specify more than two policyTypes"
-        return [*errors, field_errors.invalid("spec.policyTypes", kinds, text)]
+        return [*errors, invalid("spec.policyTypes", kinds, "may not specify more than two policyTypes")]
     return errors + [
-        field_errors.not_supported(f"spec.policyTypes[{position}]", kind, _POLICY_TYPES)
+        not_supported(f"spec.policyTypes[{position}]", kind, _POLICY_TYPES)
         for position, kind in enumerate(kinds)
         if kind not in _POLICY_TYPES
     ]
@@ -41,22 +39,21 @@ def _validate_network_policy_port(port: Object, path: str) -> ErrorList:
     number, end = port.get("port"), port.get("endPort")
     errors: ErrorList = []
     if port.get("protocol") not in _PROTOCOLS:
-        errors.append(field_errors.not_supported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS))
+        errors.append(not_supported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS))
     if isinstance(number, int):
         if not 1 <= number <= 65535:
-            errors.append(field_errors.invalid(f"{path}.port", number, PORT_RANGE))
+            errors.append(invalid(f"{path}.port", number, PORT_RANGE))
         if end is not None and end < number:
             # Upstream shows the port.
-            text = "must be greater than or equal to `port`"
-            errors.append(field_errors.invalid(f"{path}.endPort", number, text))
+            errors.append(invalid(f"{path}.endPort", number, "must be greater than or equal to `port`"))
         if end is not None and not 1 <= end <= 65535:
-            errors.append(field_errors.invalid(f"{path}.endPort", end, PORT_RANGE))
+            errors.append(invalid(f"{path}.endPort", end, PORT_RANGE))
         return errors
     if end is not None:
         text = "may not be specified when `port` is " + ("not specified" if number is None else "non-numeric")
-        errors.append(field_errors.invalid(f"{path}.endPort", end, text))
+        errors.append(invalid(f"{path}.endPort", end, text))
     if number is not None:
-        errors += [field_errors.invalid(f"{path}.port", number, text) for text in port_name_errors(number)]
+        errors += [invalid(f"{path}.port", number, text) for text in port_name_errors(number)]
     return errors
 
 
@@ -69,22 +66,22 @@ def _validate_network_policy_peer(peer: Object, path: str, known: Collection[str
     if block is not None:
         errors += _validate_ip_block(block, f"{path}.ipBlock", known)
         if selectors:
-            errors.append(field_errors.forbidden(path, "may not specify both ipBlock and another peer"))
+            errors.append(forbidden(path, "may not specify both ipBlock and another peer"))
     elif not selectors:
-        errors.append(field_errors.required(path, "must specify a peer"))
+        errors.append(required(path, "must specify a peer"))
     return errors
 
 
 def _validate_range(text: str, path: str, known: Collection[str]) -> ErrorList:
     if text in known:
         return []
-    return [field_errors.invalid(path, text, fault) for fault in cidr_errors(text)]
+    return [invalid(path, text, fault) for fault in cidr_errors(text)]
 
 
 def _validate_ip_block(block: Object, path: str, known: Collection[str]) -> ErrorList:
     cidr = block.get("cidr") or ""
     if not cidr:
-        return [field_errors.required(f"{path}.cidr")]
+        return [required(f"{path}.cidr")]
     errors = _validate_range(cidr, f"{path}.cidr", known)
     network = parse_cidr_sloppy(cidr)
     if network is None:
@@ -95,5 +92,5 @@ def _validate_ip_block(block: Object, path: str, known: Collection[str]) -> Erro
         if inner is None:
             continue
         if inner.version != network.version or inner.prefixlen <= network.prefixlen or inner[0] not in network:
-            errors.append(field_errors.invalid(where, left_out, "must be a strict subset of `cidr`"))
+            errors.append(invalid(where, left_out, "must be a strict subset of `cidr`"))
     return errors

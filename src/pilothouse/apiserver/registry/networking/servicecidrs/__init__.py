@@ -1,14 +1,12 @@
 """ServiceCIDRs."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.ip_validation import canonical_cidr_errors, parse_cidr_sloppy
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 
@@ -22,36 +20,36 @@ class ServiceCIDRStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         cidrs: list[str] = (obj.get("spec") or {}).get("cidrs") or []
         if not cidrs:
-            return [field_errors.required("spec.cidrs", "at least one CIDR required")]
+            return [required("spec.cidrs", "at least one CIDR required")]
         if len(cidrs) > 2:
-            shown = field_errors.internal_value("networking.ServiceCIDRSpec", obj["spec"])
-            return [field_errors.invalid("spec.cidrs", shown, "may only hold up to 2 values")]
+            shown = internal_value("networking.ServiceCIDRSpec", obj["spec"])
+            return [invalid("spec.cidrs", shown, "may only hold up to 2 values")]
         errors = [
-            field_errors.invalid(f"spec.cidrs[{position}]", cidr, text)
+            invalid(f"spec.cidrs[{position}]", cidr, text)
             for position, cidr in enumerate(cidrs)
             for text in canonical_cidr_errors(cidr)
         ]
         families = [network.version for network in map(parse_cidr_sloppy, cidrs) if network is not None]
         if len(families) == 2 and families[0] == families[1]:
             detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
-            errors.append(field_errors.invalid("spec.cidrs", cidrs, detail))
+            errors.append(invalid("spec.cidrs", cidrs, detail))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         after: Sequence[str] = (obj.get("spec") or {}).get("cidrs") or []
         before: Sequence[str] = (old.get("spec") or {}).get("cidrs") or []
         if len(after) != len(before) and (len(before), len(after)) != (1, 2):
-            return [field_errors.invalid("spec.cidrs", list(after), IMMUTABLE)]
+            return [invalid("spec.cidrs", list(after), IMMUTABLE)]
         found = [
-            field_errors.invalid(f"spec.cidrs[{position}]", after[position], IMMUTABLE)
+            invalid(f"spec.cidrs[{position}]", after[position], IMMUTABLE)
             for position, cidr in enumerate(before)
             if after[position] != cidr
         ]
         return found if len(after) == len(before) else found + self.validate(obj)
 
 
-def print_service_cidr(value: Doc, now: Now) -> list[Any]:
-    return [name_of(value), ",".join(part(value, "spec", "cidrs") or ()), age_of(value, now)]
+def print_service_cidr(value: Doc, now: Now) -> Row:
+    return [",".join(part(value, "spec", "cidrs") or ())]
 
 
 REGISTRATION = Registration(

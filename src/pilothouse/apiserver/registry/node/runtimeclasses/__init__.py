@@ -1,11 +1,10 @@
 """RuntimeClasses."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, internal_value, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_labels
 from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, name_field_age
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, fields_of
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -33,9 +32,9 @@ class RuntimeClassStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         handler = obj.get("handler") or ""
         if not handler:
-            errors = [field_errors.required("handler")]
+            errors = [required("handler")]
         else:
-            errors = [field_errors.invalid("handler", handler, text) for text in dns_label_errors(handler)]
+            errors = [invalid("handler", handler, text) for text in dns_label_errors(handler)]
         overhead = (obj.get("overhead") or {}).get("podFixed")
         errors += core_validation.validate_resource_requirements({"limits": overhead}, "overhead")
         scheduling = obj.get("scheduling") or {}
@@ -44,9 +43,7 @@ class RuntimeClassStrategy(Strategy):
         errors += core_validation.validate_tolerations(tolerations, "scheduling.tolerations")
         keys = [[each.get(field) or "" for field in _TOLERATION_KEY] for each in tolerations]
         return errors + [
-            field_errors.duplicate(
-                f"scheduling.tolerations[{position}]", field_errors.internal_value("core.Toleration", toleration)
-            )
+            duplicate(f"scheduling.tolerations[{position}]", internal_value("core.Toleration", toleration))
             for position, toleration in enumerate(tolerations)
             if keys[position] in keys[:position]
         ]
@@ -57,5 +54,5 @@ class RuntimeClassStrategy(Strategy):
 
 REGISTRATION = Registration(
     RuntimeClassStrategy(),
-    printer=lambda: Printer((NAME, *columns("Handler"), AGE), name_field_age("handler")),
+    printer=lambda: Printer((NAME, *columns("Handler"), AGE), fields_of("handler")),
 )

@@ -1,13 +1,10 @@
 """PodDisruptionBudgets."""
 
-from typing import Any
-
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, not_supported
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions, validate_label_selector
 from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -33,15 +30,15 @@ class PodDisruptionBudgetStrategy(Strategy):
         spec = obj.get("spec") or {}
         errors: ErrorList = []
         if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-            shown = field_errors.internal_value("policy.PodDisruptionBudgetSpec", spec)
-            errors.append(field_errors.invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
+            shown = internal_value("policy.PodDisruptionBudgetSpec", spec)
+            errors.append(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
         for field in ("minAvailable", "maxUnavailable"):
             errors += apps_validation.validate_count(spec.get(field), f"spec.{field}")
         if spec.get("selector") is not None:
             errors += validate_label_selector(spec["selector"], "spec.selector")
         policy = spec.get("unhealthyPodEvictionPolicy")
         if policy is not None and policy not in _EVICTION:
-            errors.append(field_errors.not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION))
+            errors.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION))
         return errors
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
@@ -52,10 +49,10 @@ class PodDisruptionBudgetStrategy(Strategy):
         )
 
 
-def print_pod_disruption_budget(value: Doc, now: Now) -> list[Any]:
+def print_pod_disruption_budget(value: Doc, now: Now) -> Row:
     spec = part(value, "spec") or {}
     limits = ["N/A" if spec.get(f) is None else str(spec[f]) for f in ("minAvailable", "maxUnavailable")]
-    return [name_of(value), *limits, part(value, "status", "disruptionsAllowed") or 0, age_of(value, now)]
+    return [*limits, part(value, "status", "disruptionsAllowed") or 0]
 
 
 REGISTRATION = Registration(

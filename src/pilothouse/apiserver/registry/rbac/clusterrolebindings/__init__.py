@@ -1,6 +1,6 @@
 """ClusterRoleBindings."""
 
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, print_role_binding, wide
+from pilothouse.apiserver.registry.generic.printers import ROLE_BINDING
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.rbac.rolebindings import RoleBindingStrategy
 
@@ -14,7 +14,5 @@ class ClusterRoleBindingStrategy(RoleBindingStrategy):
 
 REGISTRATION = Registration(
     ClusterRoleBindingStrategy(),
-    printer=lambda: Printer(
-        (NAME, *columns("Role"), AGE, *wide("Users", "Groups", "ServiceAccounts")), print_role_binding
-    ),
+    printer=lambda: ROLE_BINDING,
 )

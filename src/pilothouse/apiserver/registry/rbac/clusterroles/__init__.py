@@ -1,7 +1,6 @@
 """ClusterRoles."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
 from pilothouse.apiserver.registry.generic.printers import NAME_AND_CREATION
@@ -19,14 +18,14 @@ class ClusterRoleStrategy(RoleStrategy):
         rule = obj.get("aggregationRule")
         if rule is not None and not rule.get("clusterRoleSelectors"):
             text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-            errors.append(field_errors.required("aggregationRule.clusterRoleSelectors", text))
+            errors.append(required("aggregationRule.clusterRoleSelectors", text))
         for position, selector in enumerate((rule or {}).get("clusterRoleSelectors") or ()):
             where = f"aggregationRule.clusterRoleSelectors[{position}]"
             found = validate_label_selector(selector, where)
             errors += found
             if found:
                 # Upstream shows the selector that could not be made of it.
-                errors.append(field_errors.invalid(where, None, "invalid label selector."))
+                errors.append(invalid(where, None, "invalid label selector."))
         return errors
 
 

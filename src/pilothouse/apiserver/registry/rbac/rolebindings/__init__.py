@@ -1,10 +1,9 @@
 """RoleBindings."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, print_role_binding, wide
+from pilothouse.apiserver.registry.generic.printers import ROLE_BINDING
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.rbac import RbacStrategy
 from pilothouse.machinery.names import dns_subdomain_errors, path_segment_errors
@@ -32,16 +31,14 @@ class RoleBindingStrategy(RbacStrategy):
         reference = obj["roleRef"]
         errors: ErrorList = []
         if reference["apiGroup"] != _GROUP:
-            errors.append(field_errors.not_supported("roleRef.apiGroup", reference["apiGroup"], (_GROUP,), plain=True))
+            errors.append(not_supported("roleRef.apiGroup", reference["apiGroup"], (_GROUP,), plain=True))
         if reference.get("kind") not in self.kinds:
-            errors.append(
-                field_errors.not_supported("roleRef.kind", reference.get("kind") or "", self.kinds, plain=True)
-            )
+            errors.append(not_supported("roleRef.kind", reference.get("kind") or "", self.kinds, plain=True))
         name = reference.get("name") or ""
         if not name:
-            errors.append(field_errors.required("roleRef.name"))
+            errors.append(required("roleRef.name"))
         else:
-            errors += [field_errors.invalid("roleRef.name", name, text) for text in path_segment_errors(name)]
+            errors += [invalid("roleRef.name", name, text) for text in path_segment_errors(name)]
         for position, subject in enumerate(obj.get("subjects") or ()):
             errors += self._validate_subject(subject, f"subjects[{position}]")
         return errors
@@ -50,31 +47,28 @@ class RoleBindingStrategy(RbacStrategy):
         kind, name, group = subject.get("kind") or "", subject.get("name") or "", subject.get("apiGroup") or ""
         errors: ErrorList = []
         if not name:
-            errors.append(field_errors.required(f"{path}.name"))
+            errors.append(required(f"{path}.name"))
         if kind == "ServiceAccount":
             if name:
-                errors += [field_errors.invalid(f"{path}.name", name, text) for text in dns_subdomain_errors(name)]
+                errors += [invalid(f"{path}.name", name, text) for text in dns_subdomain_errors(name)]
             if group:
-                errors.append(field_errors.not_supported(f"{path}.apiGroup", group, ("",), plain=True))
+                errors.append(not_supported(f"{path}.apiGroup", group, ("",), plain=True))
             if not self.namespaced and not subject.get("namespace"):
-                errors.append(field_errors.required(f"{path}.namespace"))
+                errors.append(required(f"{path}.namespace"))
         elif kind in _SUBJECTS:
             if group != _GROUP:
-                errors.append(field_errors.not_supported(f"{path}.apiGroup", group, (_GROUP,), plain=True))
+                errors.append(not_supported(f"{path}.apiGroup", group, (_GROUP,), plain=True))
         else:
-            errors.append(field_errors.not_supported(f"{path}.kind", kind, _SUBJECTS, plain=True))
+            errors.append(not_supported(f"{path}.kind", kind, _SUBJECTS, plain=True))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         if obj["roleRef"] == old["roleRef"]:
             return []
-        shown = field_errors.internal_value("rbac.RoleRef", obj["roleRef"])
-        return [field_errors.invalid("roleRef", shown, "cannot change roleRef")]
+        return [invalid("roleRef", internal_value("rbac.RoleRef", obj["roleRef"]), "cannot change roleRef")]
 
 
 REGISTRATION = Registration(
     RoleBindingStrategy(),
-    printer=lambda: Printer(
-        (NAME, *columns("Role"), AGE, *wide("Users", "Groups", "ServiceAccounts")), print_role_binding
-    ),
+    printer=lambda: ROLE_BINDING,
 )

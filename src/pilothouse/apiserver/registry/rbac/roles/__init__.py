@@ -1,7 +1,6 @@
 """Roles."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.printers import NAME_AND_CREATION
 from pilothouse.apiserver.registry.generic.registration import Registration
@@ -26,23 +25,20 @@ class RoleStrategy(RbacStrategy):
     def _validate_rule(self, rule: Object, path: str) -> ErrorList:
         errors: ErrorList = []
         if not rule.get("verbs"):
-            errors.append(field_errors.required(f"{path}.verbs", "verbs must contain at least one value"))
+            errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
         urls = rule.get("nonResourceURLs")
         if urls:
             if self.namespaced:
                 text = "namespaced rules cannot apply to non-resource URLs"
-                errors.append(field_errors.invalid(f"{path}.nonResourceURLs", urls, text))
+                errors.append(invalid(f"{path}.nonResourceURLs", urls, text))
             if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
                 text = "rules cannot apply to both regular resources and non-resource URLs"
-                errors.append(field_errors.invalid(f"{path}.nonResourceURLs", urls, text))
+                errors.append(invalid(f"{path}.nonResourceURLs", urls, text))
             return errors
         if not rule.get("apiGroups"):
-            text = "resource rules must supply at least one api group"
-            errors.append(field_errors.required(f"{path}.apiGroups", text))
+            errors.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
         if not rule.get("resources"):
-            errors.append(
-                field_errors.required(f"{path}.resources", "resource rules must supply at least one resource")
-            )
+            errors.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
         return errors
 
 

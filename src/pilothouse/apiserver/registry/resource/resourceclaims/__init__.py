@@ -1,11 +1,9 @@
 """ResourceClaims."""
 
-from typing import Any
-
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -52,7 +50,7 @@ class ResourceClaimStrategy(Strategy):
         return claim_status_validation.validate_resource_claim_status(obj, old)
 
 
-def print_resource_claim(value: Doc, now: Now) -> list[Any]:
+def print_resource_claim(value: Doc, now: Now) -> Row:
     states = ["deleted"] if part(value, "metadata", "deletionTimestamp") else []
     if part(value, "status", "allocation") is None:
         states += [] if states else ["pending"]
@@ -60,7 +58,7 @@ def print_resource_claim(value: Doc, now: Now) -> list[Any]:
         states += ["allocated"]
         if part(value, "status", "reservedFor"):
             states += ["reserved"]
-    return [name_of(value), ",".join(states), age_of(value, now)]
+    return [",".join(states)]
 
 
 REGISTRATION = Registration(

@@ -7,8 +7,17 @@ After ``validateResourceClaimStatusUpdate`` in kubernetes' ``pkg/apis/resource/v
 import ipaddress
 from collections.abc import Mapping, Set
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    forbidden,
+    internal_value,
+    invalid,
+    not_supported,
+    required,
+    shown_struct,
+    too_long,
+    too_many,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.affinity import validate_node_selector
 from pilothouse.apiserver.registry.core.validation import validate_csi_driver_name
@@ -78,26 +87,24 @@ def validate_resource_claim_status(obj: Object, old: Object) -> ErrorList:
         _key,
     )
     if users and allocation is None:
-        detail = "may not be specified when `allocated` is not set"
-        errors.append(field_errors.forbidden("status.reservedFor", detail))
+        errors.append(forbidden("status.reservedFor", "may not be specified when `allocated` is not set"))
     elif obj["metadata"].get("deletionTimestamp") and any(
         user not in (before.get("reservedFor") or ()) for user in users
     ):
         detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-        errors.append(field_errors.forbidden("status.reservedFor", detail))
+        errors.append(forbidden("status.reservedFor", detail))
     if allocation is None:
         return errors
     if before.get("allocation") is None:
         names = request_names(((obj.get("spec") or {}).get("devices") or {}).get("requests") or ())
         return errors + _validate_allocation(allocation, "status.allocation", names)
     if allocation != before["allocation"]:
-        shown = field_errors.internal_value("*resource.AllocationResult", allocation)
-        errors.append(field_errors.invalid("status.allocation", shown, IMMUTABLE))
+        errors.append(invalid("status.allocation", internal_value("*resource.AllocationResult", allocation), IMMUTABLE))
     return errors
 
 
 def _validate_user(user: Object, path: str) -> ErrorList:
-    return [field_errors.required(f"{path}.{field}") for field in ("resource", "name", "uid") if not user.get(field)]
+    return [required(f"{path}.{field}") for field in ("resource", "name", "uid") if not user.get(field)]
 
 
 def _validate_allocation(allocation: Object, path: str, names: Names) -> ErrorList:
@@ -142,9 +149,9 @@ def _validate_share(device: Object, path: str) -> ErrorList:
 
 def _validate_configuration(configuration: Object, path: str, names: Names) -> ErrorList:
     source = configuration.get("source") or ""
-    errors = [] if source else [field_errors.required(f"{path}.source")]
+    errors = [] if source else [required(f"{path}.source")]
     if source and source not in _SOURCES:
-        errors.append(field_errors.not_supported(f"{path}.source", source, _SOURCES))
+        errors.append(not_supported(f"{path}.source", source, _SOURCES))
     errors += validate_request_references(configuration.get("requests") or [], f"{path}.requests", names)
     return errors + validate_device_configuration(configuration, path)
 
@@ -153,14 +160,10 @@ def _validate_allocated_device_status(device: Object, path: str, allocated: Set[
     """What a driver says of an allocated device."""
     errors = _validate_place(device, path) + _validate_share(device, path)
     if _key(device) not in allocated:
-        errors.append(
-            field_errors.invalid(
-                path, field_errors.shown_struct(_key(device)), "must be an allocated device in the claim"
-            )
-        )
+        errors.append(invalid(path, shown_struct(_key(device)), "must be an allocated device in the claim"))
     conditions, where = device.get("conditions") or [], f"{path}.conditions"
     if len(conditions) > _MOST_CONDITIONS:
-        errors.append(field_errors.too_many(where, len(conditions), _MOST_CONDITIONS))
+        errors.append(too_many(where, len(conditions), _MOST_CONDITIONS))
     errors += validate_conditions(conditions, where)
     if device.get("data") is not None:
         errors += validate_raw_extension(device["data"], f"{path}.data")
@@ -169,9 +172,7 @@ def _validate_allocated_device_status(device: Object, path: str, allocated: Set[
 
 def _validate_network(data: Object, path: str) -> ErrorList:
     all_errors = [
-        field_errors.too_long(f"{path}.{field}", limit)
-        for field, limit in _LENGTHS
-        if len((data.get(field) or "").encode()) > limit
+        too_long(f"{path}.{field}", limit) for field, limit in _LENGTHS if len((data.get(field) or "").encode()) > limit
     ]
     ips = data.get("ips") or []
     return all_errors + validate_set(ips, _MOST_ADDRESSES, f"{path}.ips", _validate_address, lambda ip: ip)
@@ -184,7 +185,7 @@ def _validate_address(text: str, path: str) -> ErrorList:
     except ValueError:
         interface = None
     if interface is None:
-        return [field_errors.invalid(path, text, _AN_ADDRESS)]
+        return [invalid(path, text, _AN_ADDRESS)]
     if str(interface) != text:
-        return [field_errors.invalid(path, text, f'must be in canonical form ("{interface}")')]
+        return [invalid(path, text, f'must be in canonical form ("{interface}")')]
     return []

@@ -5,8 +5,7 @@ After kubernetes' ``pkg/apis/resource/validation`` (v1.36). What a claim has got
 
 from collections.abc import Mapping, Set
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import is_extended
 from pilothouse.apiserver.registry.generic.meta_validation import validate_annotations, validate_labels
@@ -35,7 +34,7 @@ def validate_resource_claim_template(spec: Object) -> ErrorList:
     errors = validate_annotations(metadata.get("annotations") or {}, "spec.metadata.annotations")
     errors += validate_labels(metadata.get("labels") or {}, "spec.metadata.labels")
     errors += [
-        field_errors.forbidden(f"spec.metadata.{name}", "cannot be set")
+        forbidden(f"spec.metadata.{name}", "cannot be set")
         for name, value in metadata.items()
         if value and name not in ("annotations", "labels")
     ]
@@ -50,8 +49,7 @@ def validate_device_class(spec: Object, old: Object | None) -> ErrorList:
     errors += validate_slice(spec.get("config") or [], _MOST, "spec.config", validate_device_configuration)
     name = spec.get("extendedResourceName")
     if name is not None and not is_extended(name):
-        text = "must be a valid extended resource name"
-        errors.append(field_errors.invalid("spec.extendedResourceName", name, text))
+        errors.append(invalid("spec.extendedResourceName", name, "must be a valid extended resource name"))
     return errors
 
 
@@ -84,12 +82,11 @@ def _validate_device_request(request: Object, path: str) -> ErrorList:
     all_errors = validate_label(request.get("name") or "", f"{path}.name")
     exactly, choices = request.get("exactly"), request.get("firstAvailable") or []
     if exactly is not None and choices:
-        text = f"{_ONE_KIND}, but multiple fields are set"
-        return [*all_errors, field_errors.invalid(path, None, text)]
+        return [*all_errors, invalid(path, None, f"{_ONE_KIND}, but multiple fields are set")]
     if exactly is not None:
         return all_errors + _validate_device_sub_request(exactly, f"{path}.exactly")
     if not choices:
-        return [*all_errors, field_errors.required(path, _ONE_KIND)]
+        return [*all_errors, required(path, _ONE_KIND)]
     return all_errors + validate_set(
         choices,
         _MOST_CHOICES,
@@ -103,18 +100,17 @@ def _validate_device_request(request: Object, path: str) -> ErrorList:
 
 def _validate_device_sub_request(request: Object, path: str) -> ErrorList:
     class_name, where = request.get("deviceClassName") or "", f"{path}.deviceClassName"
-    errors = [] if class_name else [field_errors.required(where)]
+    errors = [] if class_name else [required(where)]
     if class_name:
-        errors += [field_errors.invalid(where, class_name, text) for text in dns_subdomain_errors(class_name)]
+        errors += [invalid(where, class_name, text) for text in dns_subdomain_errors(class_name)]
     errors += validate_selectors(request.get("selectors") or [], f"{path}.selectors")
     mode, count = request.get("allocationMode"), request.get("count") or 0
     if mode not in _MODES:
-        errors.append(field_errors.not_supported(f"{path}.allocationMode", mode, _MODES))
+        errors.append(not_supported(f"{path}.allocationMode", mode, _MODES))
     elif mode == "All" and count:
-        text = "must not be specified when allocationMode is 'All'"
-        errors.append(field_errors.invalid(f"{path}.count", count, text))
+        errors.append(invalid(f"{path}.count", count, "must not be specified when allocationMode is 'All'"))
     elif mode == "ExactCount" and count <= 0:
-        errors.append(field_errors.invalid(f"{path}.count", count, "must be greater than zero"))
+        errors.append(invalid(f"{path}.count", count, "must be greater than zero"))
     for position, toleration in enumerate(request.get("tolerations") or ()):
         errors += validate_device_toleration(toleration, f"{path}.tolerations[{position}]")
     return errors
@@ -127,4 +123,4 @@ def _validate_device_constraint(constraint: Object, path: str, names: Mapping[st
             return all_errors + validate_fully_qualified_name(constraint[field], f"{path}.{field}")
     # Upstream's words, which are about another mistake.
     text = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
-    return [*all_errors, field_errors.required(path, text)]
+    return [*all_errors, required(path, text)]

@@ -6,8 +6,7 @@ After kubernetes' ``pkg/registry/resource/resourcepoolstatusrequest/strategy.go`
 
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid, required, too_long, too_many
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
@@ -55,8 +54,7 @@ class ResourcePoolStatusRequestStrategy(Strategy):
             errors += _validate_pool_status(spec["poolName"], "spec.poolName")
         errors += _validate_number(spec.get("limit"), "spec.limit", 1)
         if (spec.get("limit") or 0) > _LIMIT:
-            text = f"must be less than or equal to {_LIMIT}"
-            errors.append(field_errors.invalid("spec.limit", spec["limit"], text))
+            errors.append(invalid("spec.limit", spec["limit"], f"must be less than or equal to {_LIMIT}"))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
@@ -69,52 +67,52 @@ class ResourcePoolStatusRequestStrategy(Strategy):
         if status is None:
             return []
         count, pools, conditions = status.get("poolCount"), status.get("pools") or (), status.get("conditions") or ()
-        errors = [field_errors.required("status.poolCount")] if count is None else []
+        errors = [required("status.poolCount")] if count is None else []
         errors += _validate_number(count, "status.poolCount", 0)
         if len(pools) > _LIMIT:
-            return [*errors, field_errors.too_many("status.pools", len(pools), _LIMIT)]
+            return [*errors, too_many("status.pools", len(pools), _LIMIT)]
         for position, pool in enumerate(pools):
             errors += _validate_status(pool, f"status.pools[{position}]")
         if len(conditions) > _MOST_CONDITIONS:
-            return [*errors, field_errors.too_many("status.conditions", len(conditions), _MOST_CONDITIONS)]
+            return [*errors, too_many("status.conditions", len(conditions), _MOST_CONDITIONS)]
         return errors + validate_conditions(conditions, "status.conditions")
 
 
 def _validate_driver(driver: str, path: str) -> ErrorList:
     if not driver:
-        return [field_errors.required(path)]
-    return [field_errors.invalid(path, driver, text) for text in dns_subdomain_errors(driver, any_case=True)]
+        return [required(path)]
+    return [invalid(path, driver, text) for text in dns_subdomain_errors(driver, any_case=True)]
 
 
 def _validate_pool_status(name: str, path: str) -> ErrorList:
     errors = []
     if len(name.encode()) > _POOL_NAME_BYTES:
-        errors.append(field_errors.too_long(path, _POOL_NAME_BYTES))
+        errors.append(too_long(path, _POOL_NAME_BYTES))
     for position, segment in enumerate(name.split("/")):
         if not segment:
-            errors.append(field_errors.invalid(path, name, f"segment {position}: must not be empty"))
+            errors.append(invalid(path, name, f"segment {position}: must not be empty"))
             continue
         for text in dns_subdomain_errors(segment):
-            errors.append(field_errors.invalid(path, segment, f"segment {position}: {text}"))
+            errors.append(invalid(path, segment, f"segment {position}: {text}"))
     return errors
 
 
 def _validate_number(value: Any, path: str, least: int) -> ErrorList:
     if value is None or value >= least:
         return []
-    return [field_errors.invalid(path, value, f"must be greater than or equal to {least}")]
+    return [invalid(path, value, f"must be greater than or equal to {least}")]
 
 
 def _validate_status(pool: Object, path: str) -> ErrorList:
     errors = _validate_driver(pool.get("driver") or "", f"{path}.driver")
     name, node, error = pool.get("poolName") or "", pool.get("nodeName"), pool.get("validationError")
-    errors += _validate_pool_status(name, f"{path}.poolName") if name else [field_errors.required(f"{path}.poolName")]
+    errors += _validate_pool_status(name, f"{path}.poolName") if name else [required(f"{path}.poolName")]
     for field, least in _COUNTS.items():
         errors += _validate_number(pool.get(field), f"{path}.{field}", least)
     if node is not None:
-        errors += [field_errors.invalid(f"{path}.nodeName", node, text) for text in dns_subdomain_errors(node)]
+        errors += [invalid(f"{path}.nodeName", node, text) for text in dns_subdomain_errors(node)]
     if error is not None and len(error.encode()) > _ERROR_BYTES:
-        errors.append(field_errors.too_long(f"{path}.validationError", _ERROR_BYTES))
+        errors.append(too_long(f"{path}.validationError", _ERROR_BYTES))
     return errors
 
 

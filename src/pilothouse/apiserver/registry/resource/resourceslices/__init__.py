@@ -1,11 +1,9 @@
 """ResourceSlices."""
 
-from typing import Any
-
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import set_absent
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.registry.resource.resourceclaims import LISTS
@@ -50,10 +48,10 @@ class ResourceSliceStrategy(Strategy):
         return f"field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {path}"
 
 
-def print_resource_slice(value: Doc, now: Now) -> list[Any]:
+def print_resource_slice(value: Doc, now: Now) -> Row:
     spec = part(value, "spec") or {}
     pool = part(spec, "pool", "name") or ""
-    return [name_of(value), spec.get("nodeName", ""), spec.get("driver", ""), pool, age_of(value, now)]
+    return [spec.get("nodeName", ""), spec.get("driver", ""), pool]
 
 
 REGISTRATION = Registration(

@@ -6,8 +6,7 @@ After ``validateRequestPolicy`` in kubernetes' ``pkg/apis/resource/validation/va
 import itertools
 from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.resource.validation import validate_set
 from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quantity
@@ -21,14 +20,14 @@ def validate_device_capacity(capacity: Object, path: str, *, is_shared: bool) ->
     if policy is None:
         return []
     if not is_shared:
-        return [field_errors.forbidden(where, "allowMultipleAllocations must be true")]
+        return [forbidden(where, "allowMultipleAllocations must be true")]
     values, bounds = policy.get("validValues") or [], policy.get("validRange")
     if values and bounds is not None:
         text = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
-        return [field_errors.forbidden(where, text)]
+        return [forbidden(where, text)]
     for field in ("validValues", "validRange"):
         if policy.get(field) and policy.get("default") is None:
-            return [field_errors.required(f"{where}.default", f"required when {field} is defined")]
+            return [required(f"{where}.default", f"required when {field} is defined")]
     try:
         most = _amount(capacity.get("value"))
         if values:
@@ -46,32 +45,30 @@ def _validate_value(values: list[Any], default: Quantity, most: Quantity, path: 
     """Some amounts, in order."""
     amounts = [_amount(value) for value in values]
     errors = [
-        field_errors.invalid(f"{path}[{position}]", str(after), "values must be sorted in ascending order")
+        invalid(f"{path}[{position}]", str(after), "values must be sorted in ascending order")
         for position, (before, after) in enumerate(itertools.pairwise(amounts), 1)
         if before > after
     ]
 
     def validate(amount: Quantity, where: str) -> ErrorList:
-        text = f"option is larger than capacity value: {most}"
-        return [field_errors.invalid(where, str(amount), text)] if amount > most else []
+        return [invalid(where, str(amount), f"option is larger than capacity value: {most}")] if amount > most else []
 
     errors += validate_set(amounts, _MOST_VALUES, path, validate, lambda amount: str(amount.value))
     if default not in amounts:
-        text = "default value is not valid according to the requestPolicy"
-        errors.append(field_errors.invalid(path, str(default), text))
+        errors.append(invalid(path, str(default), "default value is not valid according to the requestPolicy"))
     return errors
 
 
 def _validate_range(bounds: Object, default_text: Any, most: Quantity, path: str) -> ErrorList:
     """From the least on, in steps perhaps."""
     if bounds.get("min") is None:
-        return [field_errors.required(f"{path}.min", "required when validRange is defined")]
+        return [required(f"{path}.min", "required when validRange is defined")]
     default, low = _amount(default_text), _amount(bounds["min"])
     high = _amount(bounds["max"]) if bounds.get("max") is not None else None
     errors: ErrorList = []
 
     def report(field: str, amount: Quantity, text: str) -> None:
-        errors.append(field_errors.invalid(f"{path}.{field}", str(amount), text))
+        errors.append(invalid(f"{path}.{field}", str(amount), text))
 
     if low > most:
         report("min", low, f"min is larger than capacity value: {most}")

@@ -5,8 +5,7 @@ After kubernetes' ``pkg/apis/resource/validation/validation.go`` (v1.36).
 
 import re
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, required, too_long
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.affinity import validate_node_selector
 from pilothouse.apiserver.registry.core.validation import validate_csi_driver_name
@@ -52,13 +51,12 @@ def validate_resource_slice(spec: Object, old: Object | None) -> ErrorList:
     errors += paths
     which = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
     if not chosen:
-        errors.append(field_errors.required("spec", which))
+        errors.append(required("spec", which))
     elif len(chosen) > 1:
-        text = f"{which}, but multiple fields are set"
-        errors.append(field_errors.invalid("spec", f"{{{', '.join(chosen)}}}", text))
+        errors.append(invalid("spec", f"{{{', '.join(chosen)}}}", f"{which}, but multiple fields are set"))
     devices, shared = spec.get("devices") or [], spec.get("sharedCounters") or []
     if devices and shared:
-        errors.append(field_errors.invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
+        errors.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
     is_advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices)
     known = {device.get("name"): device for device in (old or {}).get("devices") or ()}
     of_its_own = spec.get("perDeviceNodeSelection") is True
@@ -82,10 +80,9 @@ def _validate_pool(pool: Object, path: str) -> ErrorList:
     errors = validate_pool_name(pool.get("name") or "", f"{path}.name")
     count, generation = pool.get("resourceSliceCount") or 0, pool.get("generation") or 0
     if count <= 0:
-        errors.append(field_errors.invalid(f"{path}.resourceSliceCount", count, "must be greater than zero"))
+        errors.append(invalid(f"{path}.resourceSliceCount", count, "must be greater than zero"))
     if generation < 0:
-        text = "must be greater than or equal to zero"
-        errors.append(field_errors.invalid(f"{path}.generation", generation, text))
+        errors.append(invalid(f"{path}.generation", generation, "must be greater than or equal to zero"))
     return errors
 
 
@@ -95,13 +92,12 @@ def _slice_paths(spec: Object) -> tuple[ErrorList, list[str]]:
     terms = (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     if spec.get("nodeSelector") is not None and len(terms) != 1:
         where, text = "spec.nodeSelector.nodeSelectorTerms", "must have exactly one node selector term"
-        errors.append(field_errors.invalid(where, field_errors.internal_value("[]core.NodeSelectorTerm", terms), text))
+        errors.append(invalid(where, internal_value("[]core.NodeSelectorTerm", terms), text))
     apart = spec.get("perDeviceNodeSelection")
     if apart:
         chosen.append("`perDeviceNodeSelection`")
     elif apart is not None:
-        text = "must be either unset or set to true"
-        errors.append(field_errors.invalid("spec.perDeviceNodeSelection", apart, text))
+        errors.append(invalid("spec.perDeviceNodeSelection", apart, "must be either unset or set to true"))
     return errors, chosen
 
 
@@ -111,17 +107,16 @@ def _paths(holder: Object, path: str, empty: str) -> tuple[ErrorList, list[str]]
     name, selector, everywhere = (holder.get(field) for field in _PATHS)
     if name:
         chosen.append("`nodeName`")
-        errors += [field_errors.invalid(f"{path}.nodeName", name, text) for text in dns_subdomain_errors(name)]
+        errors += [invalid(f"{path}.nodeName", name, text) for text in dns_subdomain_errors(name)]
     elif name is not None:
-        errors.append(field_errors.invalid(f"{path}.nodeName", name, empty))
+        errors.append(invalid(f"{path}.nodeName", name, empty))
     if selector is not None:
         chosen.append("`nodeSelector`")
         errors += validate_node_selector(selector, f"{path}.nodeSelector")
     if everywhere:
         chosen.append("`allNodes`")
     elif everywhere is not None:
-        text = "must be either unset or set to true"
-        errors.append(field_errors.invalid(f"{path}.allNodes", everywhere, text))
+        errors.append(invalid(f"{path}.allNodes", everywhere, "must be either unset or set to true"))
     return errors, chosen
 
 
@@ -130,7 +125,7 @@ def _validate_device(device: Object, old: Object | None, path: str, of_its_own: 
     errors = validate_label(device.get("name") or "", f"{path}.name")
     if len(attributes) + len(capacity) > _MOST_MEMBERS:
         text = f"the total number of attributes and capacities must not exceed {_MOST_MEMBERS}"
-        errors.append(field_errors.invalid(path, len(attributes) + len(capacity), text))
+        errors.append(invalid(path, len(attributes) + len(capacity), text))
     errors += validate_map(attributes, f"{path}.attributes", validate_qualified_name, _validate_attribute)
     if old is None or capacity != (old.get("capacity") or {}):
         is_shared = device.get("allowMultipleAllocations") is True
@@ -162,16 +157,16 @@ def _validate_place(device: Object, path: str, of_its_own: bool) -> ErrorList:
             "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in "
             "the ResourceSlice spec"
         )
-        return [field_errors.invalid(path, None, text)]
+        return [invalid(path, None, text)]
     errors, chosen = _paths(device, path, "must not be empty")
     which = (
         "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to "
         "true in the ResourceSlice spec"
     )
     if not chosen:
-        errors.append(field_errors.required(path, which))
+        errors.append(required(path, which))
     elif len(chosen) > 1:
-        errors.append(field_errors.invalid(path, f"{{{', '.join(chosen)}}}", which))
+        errors.append(invalid(path, f"{{{', '.join(chosen)}}}", which))
     return errors
 
 
@@ -179,27 +174,26 @@ def _validate_attribute(attribute: Object, path: str) -> ErrorList:
     text, version = attribute.get("string"), attribute.get("version")
     errors: ErrorList = []
     if text is not None and len(text.encode()) > _LONGEST_VALUE:
-        errors.append(field_errors.too_long(f"{path}.string", _LONGEST_VALUE))
+        errors.append(too_long(f"{path}.string", _LONGEST_VALUE))
     if version is not None:
         where = f"{path}.version"
         if _version.fullmatch(version) is None:
-            detail = "must be a string compatible with semver.org spec 2.0.0"
-            errors.append(field_errors.invalid(where, version, detail))
+            errors.append(invalid(where, version, "must be a string compatible with semver.org spec 2.0.0"))
         if len(version.encode()) > _LONGEST_VALUE:
-            errors.append(field_errors.too_long(where, _LONGEST_VALUE))
+            errors.append(too_long(where, _LONGEST_VALUE))
     given = sum(attribute.get(field) is not None for field in _VALUES)
     if given != 1:
-        shown = field_errors.internal_value("resource.DeviceAttribute", attribute) if given else ""
-        errors.append(field_errors.invalid(path, shown, "exactly one value must be specified"))
+        shown = internal_value("resource.DeviceAttribute", attribute) if given else ""
+        errors.append(invalid(path, shown, "exactly one value must be specified"))
     return errors
 
 
 def _validate_counters(counters: Object, path: str, field: str) -> ErrorList:
     """Counters that are shared, or that a device takes of."""
     name, members = counters.get(field) or "", counters.get("counters") or {}
-    all_errors = validate_label(name, f"{path}.{field}") if name else [field_errors.required(f"{path}.{field}")]
+    all_errors = validate_label(name, f"{path}.{field}") if name else [required(f"{path}.{field}")]
     if not members:
-        return [*all_errors, field_errors.required(f"{path}.counters")]
+        return [*all_errors, required(f"{path}.counters")]
     return all_errors + validate_map(
         members, f"{path}.counters", validate_label, most=_MOST_COUNTERS, longest=_LONGEST_LABEL
     )

@@ -1,7 +1,6 @@
 """PodGroups."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
 from pilothouse.apiserver.registry.generic.registration import Registration
@@ -60,7 +59,7 @@ def drop_disabled(spec: Object) -> None:
 def _validate_reference(reference: Object, path: str) -> ErrorList:
     workload = reference.get("workload")
     if workload is None:
-        return [field_errors.invalid(path, "", "must specify one of: `workload`")]
+        return [invalid(path, "", "must specify one of: `workload`")]
     name, template = workload.get("workloadName") or "", workload.get("podGroupTemplateName") or ""
     return [
         *scheduling_validation.validate_names(name, f"{path}.workload.workloadName", dns_subdomain_errors(name)),

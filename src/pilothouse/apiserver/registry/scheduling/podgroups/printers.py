@@ -1,11 +1,9 @@
 """How ``kubectl get`` shows PodGroups. After kubernetes' ``pkg/printers/internalversion/printers.go`` (v1.36)."""
 
-from typing import Any
-
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
 
 
-def print_pod_group(value: Doc, now: Now) -> list[Any]:
+def print_pod_group(value: Doc, now: Now) -> Row:
     conditions = {each.get("type"): each for each in part(value, "status", "conditions") or ()}
     scheduled, disrupted = conditions.get("PodGroupScheduled"), conditions.get("DisruptionTarget")
     said = "Pending"
@@ -14,11 +12,9 @@ def print_pod_group(value: Doc, now: Now) -> list[Any]:
     if disrupted is not None:
         said = disrupted.get("reason") or ""
     return [
-        name_of(value),
         "Basic" if part(value, "spec", "schedulingPolicy", "gang") is None else "Gang",
         part(value, "spec", "podGroupTemplateRef", "workload", "workloadName") or "<none>",
         said,
-        age_of(value, now),
     ]
 
 

@@ -1,12 +1,9 @@
 """PriorityClasses."""
 
-from typing import Any
-
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, not_supported
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import set_absent, validate_immutable_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, age_of, columns, name_of
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 
@@ -33,19 +30,19 @@ class PriorityClassStrategy(Strategy):
             detail = _reserved_name_error(name, value, obj.get("globalDefault") or False)
             if detail:
                 reserved = "priority class names with 'system-' prefix are reserved for system use only. error: "
-                errors.append(field_errors.forbidden("metadata.name", reserved + detail))
+                errors.append(forbidden("metadata.name", reserved + detail))
         elif value > _HIGHEST_USER_PRIORITY:
             text = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
-            errors.append(field_errors.forbidden("value", text))
+            errors.append(forbidden("value", text))
         policy = obj["preemptionPolicy"]
         if policy not in _PREEMPTION:
-            errors.append(field_errors.not_supported("preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
+            errors.append(not_supported("preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         errors: ErrorList = []
         if obj["value"] != old.get("value", 0):
-            errors.append(field_errors.forbidden("value", "may not be changed in an update."))
+            errors.append(forbidden("value", "may not be changed in an update."))
         return errors + validate_immutable_fields(obj, old, "", {"preemptionPolicy": "*string"})
 
 
@@ -59,9 +56,9 @@ def _reserved_name_error(name: str, value: int, is_default: bool) -> str:
     return f"globalDefault of {name} PriorityClass must be false" if is_default else ""
 
 
-def print_priority_class(value: Doc, now: Now) -> list[Any]:
+def print_priority_class(value: Doc, now: Now) -> Row:
     policy = value.get("preemptionPolicy") or "PreemptLowerPriority"
-    return [name_of(value), value.get("value", 0), bool(value.get("globalDefault")), age_of(value, now), policy]
+    return [value.get("value", 0), bool(value.get("globalDefault")), policy]
 
 
 REGISTRATION = Registration(

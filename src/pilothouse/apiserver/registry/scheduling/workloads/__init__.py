@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, required, shown_struct, too_many
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -53,8 +52,8 @@ def _validate_controller(reference: Object, path: str) -> ErrorList:
 
 def _validate_number(templates: Sequence[Object], path: str) -> ErrorList:
     if len(templates) > _MOST_TEMPLATES:
-        return [field_errors.too_many(path, len(templates), _MOST_TEMPLATES)]
-    return [] if templates else [field_errors.required(path)]
+        return [too_many(path, len(templates), _MOST_TEMPLATES)]
+    return [] if templates else [required(path)]
 
 
 def _validate_templates(templates: Sequence[Object], path: str) -> ErrorList:
@@ -65,7 +64,7 @@ def _validate_templates(templates: Sequence[Object], path: str) -> ErrorList:
     for position, template in enumerate(templates):
         if names[position] in names[:position]:
             shown = {name: template.get(name) for name in ("name", "schedulingPolicy", "schedulingConstraints")}
-            errors.append(field_errors.duplicate(f"{path}[{position}]", field_errors.shown_struct(shown.items())))
+            errors.append(duplicate(f"{path}[{position}]", shown_struct(shown.items())))
     for position, template in enumerate(templates):
         where, name = f"{path}[{position}]", names[position]
         errors += scheduling_validation.validate_names(name, f"{where}.name", dns_label_errors(name))

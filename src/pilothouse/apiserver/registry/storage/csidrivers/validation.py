@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_immutable_fields
 
@@ -19,20 +18,20 @@ def validate_csi_driver(obj: Object) -> ErrorList:
     errors: ErrorList = []
     policy, tokens = spec.get("fsGroupPolicy"), spec.get("tokenRequests") or ()
     if policy not in _GROUP_POLICIES:
-        errors.append(field_errors.not_supported("spec.fsGroupPolicy", policy, _GROUP_POLICIES))
+        errors.append(not_supported("spec.fsGroupPolicy", policy, _GROUP_POLICIES))
     errors += _validate_token(tokens, "spec.tokenRequests")
     errors += [
-        field_errors.not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLES)
+        not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLES)
         for mode in spec.get("volumeLifecycleModes") or ()
         if mode not in _LIFECYCLES
     ]
     period, in_secrets = spec.get("nodeAllocatableUpdatePeriodSeconds"), spec.get("serviceAccountTokenInSecrets")
     if period is not None and period < _SHORTEST_PERIOD:
         where, text = "spec.nodeAllocatableUpdatePeriodSeconds", "must be greater than or equal to 10 seconds"
-        errors.append(field_errors.invalid(where, period, text))
+        errors.append(invalid(where, period, text))
     if in_secrets is not None and not tokens:
         text = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        errors.append(field_errors.invalid("spec.serviceAccountTokenInSecrets", in_secrets, text))
+        errors.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, text))
     return errors
 
 
@@ -40,7 +39,7 @@ def validate_csi_driver_update(obj: Object, old: Object) -> ErrorList:
     errors: ErrorList = []
     required = obj["spec"].get("attachRequired")
     if required != old["spec"].get("attachRequired"):
-        errors.append(field_errors.invalid("spec.attachedRequired", required, IMMUTABLE))  # called so upstream
+        errors.append(invalid("spec.attachedRequired", required, IMMUTABLE))  # called so upstream
     return errors + validate_immutable_fields(obj["spec"], old["spec"], "spec", {"volumeLifecycleModes": "[]string"})
 
 
@@ -55,13 +54,13 @@ def _validate_token(requests: Sequence[Object], path: str) -> ErrorList:
             request.get("expirationSeconds"),
         )
         if audience in audiences:
-            errors.append(field_errors.duplicate(f"{where}.audience", audience))
+            errors.append(duplicate(f"{where}.audience", audience))
             continue
         audiences.append(audience)
         if seconds is not None and seconds < _SHORTEST_TOKEN:
             text = "may not specify a duration less than 10 minutes"
-            errors.append(field_errors.invalid(f"{where}.expirationSeconds", seconds, text))
+            errors.append(invalid(f"{where}.expirationSeconds", seconds, text))
         if seconds is not None and seconds > _LONGEST_TOKEN:
             text = "may not specify a duration larger than 2^32 seconds"
-            errors.append(field_errors.invalid(f"{where}.expirationSeconds", seconds, text))
+            errors.append(invalid(f"{where}.expirationSeconds", seconds, text))
     return errors

@@ -3,7 +3,7 @@
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, name_count_age
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, count_of
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -32,5 +32,5 @@ class CSINodeStrategy(Strategy):
 
 REGISTRATION = Registration(
     CSINodeStrategy(),
-    printer=lambda: Printer((NAME, *columns("Drivers", type_="integer"), AGE), name_count_age("spec", "drivers")),
+    printer=lambda: Printer((NAME, *columns("Drivers", type_="integer"), AGE), count_of("spec", "drivers")),
 )

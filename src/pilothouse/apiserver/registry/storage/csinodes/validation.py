@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, internal_value, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import validate_csi_driver_name
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_nonnegative_fields
@@ -21,7 +20,7 @@ def validate_csi_node(obj: Object) -> ErrorList:
         errors += _validate_node_id(driver.get("nodeID") or "", f"{path}.nodeID")
         errors += validate_nonnegative_fields(driver.get("allocatable") or {}, f"{path}.allocatable", ("count",))
         if name in seen:
-            errors.append(field_errors.duplicate(f"{path}.name", name))
+            errors.append(duplicate(f"{path}.name", name))
         seen.append(name)
         errors += _validate_topology_key(driver.get("topologyKeys") or (), path)
     return errors
@@ -30,9 +29,7 @@ def validate_csi_node(obj: Object) -> ErrorList:
 def validate_csi_node_update(obj: Object, old: Object) -> ErrorList:
     known, drivers = (((each.get("spec") or {}).get("drivers") or ()) for each in (old, obj))
     return [
-        field_errors.invalid(
-            "spec.drivers", field_errors.internal_value("storage.CSINodeDriver", _fixed_driver(driver)), IMMUTABLE
-        )
+        invalid("spec.drivers", internal_value("storage.CSINodeDriver", _fixed_driver(driver)), IMMUTABLE)
         for before in known
         for driver in drivers
         if driver.get("name") == before.get("name") and _fixed_driver(driver) != _fixed_driver(before)
@@ -41,9 +38,9 @@ def validate_csi_node_update(obj: Object, old: Object) -> ErrorList:
 
 def _validate_node_id(node: str, path: str) -> ErrorList:
     if not node:
-        return [field_errors.required(path)]
+        return [required(path)]
     if len(node.encode()) > _LONGEST_NODE_ID:
-        return [field_errors.invalid(path, node, f"must be {_LONGEST_NODE_ID} characters or less")]
+        return [invalid(path, node, f"must be {_LONGEST_NODE_ID} characters or less")]
     return []
 
 
@@ -51,10 +48,10 @@ def _validate_topology_key(keys: Sequence[str], path: str) -> ErrorList:
     errors: ErrorList = []
     for position, key in enumerate(keys):
         if not key:
-            errors.append(field_errors.required(path))
+            errors.append(required(path))
         if key in keys[:position]:
-            errors.append(field_errors.duplicate(path, key))
-        errors += [field_errors.invalid(path, keys, text) for text in qualified_name_errors(key)]
+            errors.append(duplicate(path, key))
+        errors += [invalid(path, keys, text) for text in qualified_name_errors(key)]
     return errors
 
 

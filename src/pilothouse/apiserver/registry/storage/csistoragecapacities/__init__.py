@@ -1,7 +1,6 @@
 """CSIStorageCapacities."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, invalid
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
 from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE, validate_immutable_fields
@@ -26,9 +25,9 @@ class CSIStorageCapacityStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         name, amount = obj.get("storageClassName") or "", obj.get("capacity")
         errors = validate_label_selector(obj.get("nodeTopology") or {}, "nodeTopology")
-        errors += [field_errors.invalid("storageClassName", name, text) for text in dns_subdomain_errors(name)]
+        errors += [invalid("storageClassName", name, text) for text in dns_subdomain_errors(name)]
         if amount is not None and _is_negative(amount):
-            errors.append(field_errors.invalid("capacity", amount, NON_NEGATIVE))
+            errors.append(invalid("capacity", amount, NON_NEGATIVE))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

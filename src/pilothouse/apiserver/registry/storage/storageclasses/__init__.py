@@ -1,22 +1,11 @@
 """StorageClasses."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, required, too_long
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import set_absent, validate_immutable_fields
-from pilothouse.apiserver.registry.generic.printers import (
-    AGE,
-    NAME,
-    Doc,
-    Now,
-    Printer,
-    age_of,
-    columns,
-    name_marked_default,
-)
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.names import qualified_name_errors
@@ -33,15 +22,15 @@ def encoded_size(texts: Mapping[str, str]) -> int:
 def validate_provisioner_and_parameters(of: Object, driver_field: str) -> ErrorList:
     """The driver of a class and its parameters."""
     driver, parameters = (of.get(driver_field) or "").lower(), of.get("parameters") or {}
-    errors = [] if driver else [field_errors.required(driver_field)]
+    errors = [] if driver else [required(driver_field)]
     if driver:
-        errors += [field_errors.invalid(driver_field, driver, text) for text in qualified_name_errors(driver)]
+        errors += [invalid(driver_field, driver, text) for text in qualified_name_errors(driver)]
     if len(parameters) > _MOST_PARAMETERS:
-        return [*errors, field_errors.too_long("parameters", _MOST_PARAMETERS)]
+        return [*errors, too_long("parameters", _MOST_PARAMETERS)]
     if "" in parameters:
-        errors.append(field_errors.invalid("parameters", "", "field can not be empty."))
+        errors.append(invalid("parameters", "", "field can not be empty."))
     if encoded_size(parameters) > _LARGEST_PARAMETERS:
-        errors.append(field_errors.too_long("parameters", _LARGEST_PARAMETERS))
+        errors.append(too_long("parameters", _LARGEST_PARAMETERS))
     return errors
 
 
@@ -56,17 +45,17 @@ def validate_allowed_topologies(terms: Sequence[Object], path: str) -> ErrorList
         for number, expression in enumerate(term.get("matchLabelExpressions") or ()):
             key, values = expression.get("key") or "", expression.get("values") or ()
             if not values:
-                errors.append(field_errors.required(f"{where}[{number}].values"))
+                errors.append(required(f"{where}[{number}].values"))
             errors += [
-                field_errors.duplicate(f"{where}[{number}].values[{index}]", value)
+                duplicate(f"{where}[{number}].values[{index}]", value)
                 for index, value in enumerate(values)
                 if value in values[:index]
             ]
-            errors += [field_errors.invalid(f"{where}[{number}].key", key, text) for text in qualified_name_errors(key)]
+            errors += [invalid(f"{where}[{number}].key", key, text) for text in qualified_name_errors(key)]
             if key in wanted:
-                errors.append(field_errors.duplicate(f"{where}[{number}].key", key))
+                errors.append(duplicate(f"{where}[{number}].key", key))
             wanted[key] = frozenset(values)
-        errors += [field_errors.duplicate(where, "") for each in before if each == wanted]
+        errors += [duplicate(where, "") for each in before if each == wanted]
         before.append(wanted)
     return errors
 
@@ -91,24 +80,21 @@ class StorageClassStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         errors = validate_provisioner_and_parameters(obj, "provisioner")
         if obj["reclaimPolicy"] not in ("Delete", "Retain"):
-            errors.append(field_errors.not_supported("reclaimPolicy", obj["reclaimPolicy"], ("Delete", "Retain")))
+            errors.append(not_supported("reclaimPolicy", obj["reclaimPolicy"], ("Delete", "Retain")))
         if obj["volumeBindingMode"] not in _BINDING:
-            errors.append(field_errors.not_supported("volumeBindingMode", obj["volumeBindingMode"], _BINDING))
+            errors.append(not_supported("volumeBindingMode", obj["volumeBindingMode"], _BINDING))
         return errors + validate_allowed_topologies(obj.get("allowedTopologies") or (), "allowedTopologies")
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         return validate_immutable_fields(obj, old, "", _FIXED_OF_CLASS)
 
 
-def print_storage_class(value: Doc, now: Now) -> list[Any]:
-    default = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+def print_storage_class(value: Doc, now: Now) -> Row:
     return [
-        name_marked_default(value, *default),
         value.get("provisioner", ""),
         value.get("reclaimPolicy") or "Delete",
         value.get("volumeBindingMode") or "Immediate",
         bool(value.get("allowVolumeExpansion")),
-        age_of(value, now),
     ]
 
 
@@ -117,5 +103,9 @@ REGISTRATION = Registration(
     printer=lambda: Printer(
         (NAME, *columns("Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion"), AGE),
         print_storage_class,
+        default_annotations=(
+            "storageclass.kubernetes.io/is-default-class",
+            "storageclass.beta.kubernetes.io/is-default-class",
+        ),
     ),
 )

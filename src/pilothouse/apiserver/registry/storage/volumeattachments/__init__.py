@@ -1,22 +1,9 @@
 """VolumeAttachments."""
 
-from typing import Any
-
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
-from pilothouse.apiserver.registry.generic.printers import (
-    AGE,
-    NAME,
-    Column,
-    Doc,
-    Now,
-    Printer,
-    age_of,
-    columns,
-    name_of,
-    part,
-)
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Column, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -44,11 +31,11 @@ class VolumeAttachmentStrategy(Strategy):
         return validate_immutable_fields(obj, old, "", {"spec": "storage.VolumeAttachmentSpec"})
 
 
-def print_volume_attachment(value: Doc, now: Now) -> list[Any]:
+def print_volume_attachment(value: Doc, now: Now) -> Row:
     spec = part(value, "spec") or {}
     volume = part(spec, "source", "persistentVolumeName") or ""
     attached = bool(part(value, "status", "attached"))
-    return [name_of(value), spec.get("attacher", ""), volume, spec.get("nodeName", ""), attached, age_of(value, now)]
+    return [spec.get("attacher", ""), volume, spec.get("nodeName", ""), attached]
 
 
 REGISTRATION = Registration(

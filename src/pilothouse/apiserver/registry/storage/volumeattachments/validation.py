@@ -1,7 +1,6 @@
 """Validation of VolumeAttachments. After kubernetes' ``pkg/apis/storage/validation/validation.go`` (v1.36)."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, required, too_long
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import validate_csi_driver_name
 from pilothouse.apiserver.registry.core.volume_sources import validate_inline_persistent_volume_spec
@@ -18,31 +17,26 @@ def validate_volume_attachment(obj: Object) -> ErrorList:
     node, volume = spec.get("nodeName") or "", (spec.get("source") or {}).get("persistentVolumeName")
     errors = validate_csi_driver_name(spec.get("attacher") or "", "spec.attacher")
     errors += _validate_attachment_source(spec.get("source") or {}, "spec.source")
-    errors += [field_errors.invalid("spec.nodeName", node, text) for text in dns_subdomain_errors(node)]
+    errors += [invalid("spec.nodeName", node, text) for text in dns_subdomain_errors(node)]
     if encoded_size(status.get("attachmentMetadata") or {}) > _LARGEST_METADATA:
-        errors.append(field_errors.too_long("status.attachmentMetadata", _LARGEST_METADATA))
+        errors.append(too_long("status.attachmentMetadata", _LARGEST_METADATA))
     for field in ("attachError", "detachError"):
         errors += _validate_volume_error(status.get(field) or {}, f"status.{field}")
     if volume is None:
         return errors
-    path = "spec.source.persistentVolumeName"
-    return errors + [field_errors.invalid(path, volume, text) for text in dns_subdomain_errors(volume)]
+    return errors + [invalid("spec.source.persistentVolumeName", volume, text) for text in dns_subdomain_errors(volume)]
 
 
 def _validate_attachment_source(source: Object, path: str) -> ErrorList:
     name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
     one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
     if name is None and inline is None:
-        return [field_errors.required(path, one)]
+        return [required(path, one)]
     if name is not None and inline is not None:
-        return [field_errors.forbidden(path, one)]
+        return [forbidden(path, one)]
     if inline is not None:
         return validate_inline_persistent_volume_spec(inline, f"{path}.inlineVolumeSpec")
-    return (
-        []
-        if name
-        else [field_errors.required(f"{path}.persistentVolumeName", "must specify non empty persistentVolumeName")]
-    )
+    return [] if name else [required(f"{path}.persistentVolumeName", "must specify non empty persistentVolumeName")]
 
 
 def _validate_volume_error(error: Object, path: str) -> ErrorList:
@@ -50,8 +44,8 @@ def _validate_volume_error(error: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     if len((error.get("message") or "").encode()) > _LONGEST_MESSAGE:
         # Upstream tells another limit than the one that it means.
-        errors.append(field_errors.too_long(f"{path}.message", _LARGEST_METADATA))
+        errors.append(too_long(f"{path}.message", _LARGEST_METADATA))
     code = error.get("errorCode")
     if code is not None and code < 0:
-        errors.append(field_errors.invalid(f"{path}.errorCode", code, _CODES))
+        errors.append(invalid(f"{path}.errorCode", code, _CODES))
     return errors

@@ -1,9 +1,8 @@
 """VolumeAttributesClasses."""
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, required
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, name_field_age
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Printer, columns, fields_of
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.registry.storage.storageclasses import validate_provisioner_and_parameters
@@ -18,12 +17,12 @@ class VolumeAttributesClassStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         errors = validate_provisioner_and_parameters(obj, "driverName")
         if not obj.get("parameters"):
-            errors.append(field_errors.required("parameters", "must contain at least one key/value pair"))
+            errors.append(required("parameters", "must contain at least one key/value pair"))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         return [
-            field_errors.forbidden(field, f"updates to {field} are forbidden.")
+            forbidden(field, f"updates to {field} are forbidden.")
             for field in ("driverName", "parameters")
             if obj.get(field) != old.get(field)
         ]
@@ -31,5 +30,5 @@ class VolumeAttributesClassStrategy(Strategy):
 
 REGISTRATION = Registration(
     VolumeAttributesClassStrategy(),
-    printer=lambda: Printer((NAME, *columns("DriverName"), AGE), name_field_age("driverName")),
+    printer=lambda: Printer((NAME, *columns("DriverName"), AGE), fields_of("driverName")),
 )

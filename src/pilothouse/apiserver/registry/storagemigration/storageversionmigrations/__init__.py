@@ -3,8 +3,7 @@
 After kubernetes' ``pkg/apis/storagemigration/validation`` and ``pkg/registry/storagemigration`` (v1.36).
 """
 
-from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE
@@ -29,21 +28,21 @@ class StorageVersionMigrationStrategy(Strategy):
         resource, group = wanted.get("resource") or "", wanted.get("group") or ""
         errors: ErrorList = []
         if not resource:
-            errors.append(field_errors.required("spec.resource.resource", "resource is required to be set"))
+            errors.append(required("spec.resource.resource", "resource is required to be set"))
         else:
             detail = dns_1035_label_errors(resource)
             if detail:
-                errors.append(field_errors.invalid("spec.resource.resource", resource, ",".join(detail)))
+                errors.append(invalid("spec.resource.resource", resource, ",".join(detail)))
         detail = dns_subdomain_errors(group) if group else []
         if detail:
-            errors.append(field_errors.invalid("spec.resource.group", group, ",".join(detail)))
+            errors.append(invalid("spec.resource.group", group, ",".join(detail)))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         if obj.get("spec") == old.get("spec"):
             return []
-        shown = field_errors.internal_value("storagemigration.StorageVersionMigrationSpec", obj.get("spec"))
-        return [field_errors.invalid("spec", shown, IMMUTABLE)]
+        shown = internal_value("storagemigration.StorageVersionMigrationSpec", obj.get("spec"))
+        return [invalid("spec", shown, IMMUTABLE)]
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         # That a migration which is over still counts as running is allowed since v1.36: whoever admits one after the
@@ -52,25 +51,18 @@ class StorageVersionMigrationStrategy(Strategy):
         version, known = status.get("resourceVersion") or "", before.get("resourceVersion") or ""
         errors: ErrorList = []
         if version and compare(version, version) is None:
-            detail = f"resource version is not well formed: {version}"
-            errors.append(field_errors.invalid("status.resourceVersion", version, detail))
+            errors.append(invalid("status.resourceVersion", version, f"resource version is not well formed: {version}"))
         conditions = status.get("conditions") or []
         errors += validate_conditions(conditions, "status.conditions")
         if known and version != known:
-            errors.append(field_errors.invalid("status.resourceVersion", version, IMMUTABLE))
+            errors.append(invalid("status.resourceVersion", version, IMMUTABLE))
         if _holds(status, "Succeeded") and _holds(status, "Failed"):
             detail = "Both success and failed conditions cannot be true at the same time"
-            errors.append(
-                field_errors.invalid("status.conditions", field_errors.internal_value(_CONDITIONS, conditions), detail)
-            )
+            errors.append(invalid("status.conditions", internal_value(_CONDITIONS, conditions), detail))
         for type_, name in (("Succeeded", "Success"), ("Failed", "Failed")):
             if _holds(before, type_) and not _holds(status, type_):
                 detail = f"{name} condition cannot be set to false once it is true"
-                errors.append(
-                    field_errors.invalid(
-                        "status.conditions", field_errors.internal_value(_CONDITIONS, conditions), detail
-                    )
-                )
+                errors.append(invalid("status.conditions", internal_value(_CONDITIONS, conditions), detail))
         return errors
 
 
