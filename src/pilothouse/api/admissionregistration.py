@@ -5,43 +5,31 @@ from pilothouse.api.meta import ObjectMeta, View
 
 
 class ParamKind(View, frozen=True):
-    """What the parameters of a policy are."""
-
     api_version: str = ""
     kind: str = ""
 
 
 class ResourceRule(View, frozen=True):
-    """What a policy is about."""
-
     api_groups: tuple[str, ...] = ()
     api_versions: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
 
 
 class MatchResources(View, frozen=True):
-    """Everything that it is about."""
-
     resource_rules: tuple[ResourceRule, ...] = ()
 
 
 class Validation(View, frozen=True):
-    """Something that must hold."""
-
     expression: str = ""
     message_expression: str = ""
 
 
 class Variable(View, frozen=True):
-    """An expression with a name, for the others."""
-
     name: str = ""
     expression: str = ""
 
 
 class ValidatingAdmissionPolicySpec(View, frozen=True):
-    """What the policy says."""
-
     param_kind: ParamKind | None = None
     match_constraints: MatchResources | None = None
     validations: tuple[Validation, ...] = ()
@@ -55,8 +43,6 @@ class ValidatingAdmissionPolicyStatus(View, frozen=True):
 
 
 class ValidatingAdmissionPolicy(View, frozen=True):
-    """A policy."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ValidatingAdmissionPolicySpec = ValidatingAdmissionPolicySpec()
     status: ValidatingAdmissionPolicyStatus = ValidatingAdmissionPolicyStatus()

@@ -13,8 +13,6 @@ class CustomResourceDefinitionVersion(View, frozen=True):
 
 
 class CustomResourceDefinitionSpec(View, frozen=True):
-    """What is defined."""
-
     versions: tuple[CustomResourceDefinitionVersion, ...] = ()
 
 
@@ -26,8 +24,6 @@ class CustomResourceDefinitionStatus(View, frozen=True):
 
 
 class CustomResourceDefinition(View, frozen=True):
-    """A definition."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: CustomResourceDefinitionSpec = CustomResourceDefinitionSpec()
     status: CustomResourceDefinitionStatus = CustomResourceDefinitionStatus()

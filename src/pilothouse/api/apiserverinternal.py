@@ -7,8 +7,6 @@ from pilothouse.api.meta import Condition, ObjectMeta, View
 
 
 class ServerStorageVersion(View, frozen=True):
-    """How one API server stores a resource."""
-
     api_server_id: str = msgspec.field(default="", name="apiServerID")
     encoding_version: str = ""
 
@@ -22,8 +20,6 @@ class StorageVersionStatus(View, frozen=True):
 
 
 class StorageVersion(View, frozen=True):
-    """One resource."""
-
     metadata: ObjectMeta = ObjectMeta()
     status: StorageVersionStatus = StorageVersionStatus()
 

@@ -21,8 +21,6 @@ class ReplicaSetSpec(View, frozen=True):
 
 
 class ReplicaSetCondition(View, frozen=True):
-    """A condition of a ReplicaSet."""
-
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -31,8 +29,6 @@ class ReplicaSetCondition(View, frozen=True):
 
 
 class ReplicaSetStatus(View, frozen=True):
-    """What a ReplicaSet is."""
-
     replicas: int = 0
     fully_labeled_replicas: int = 0
     ready_replicas: int = 0
@@ -43,8 +39,6 @@ class ReplicaSetStatus(View, frozen=True):
 
 
 class ReplicaSet(View, frozen=True):
-    """A ReplicaSet."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
@@ -61,8 +55,6 @@ class RollingUpdateDeployment(View, frozen=True):
 
 
 class DeploymentStrategy(View, frozen=True):
-    """How pods of older templates are replaced."""
-
     type: str = ""
     rolling_update: RollingUpdateDeployment | None = None
 
@@ -93,8 +85,6 @@ class DeploymentCondition(View, frozen=True):
 
 
 class DeploymentStatus(View, frozen=True):
-    """What a Deployment is."""
-
     observed_generation: int = 0
     replicas: int = 0
     updated_replicas: int = 0
@@ -107,8 +97,6 @@ class DeploymentStatus(View, frozen=True):
 
 
 class Deployment(View, frozen=True):
-    """A Deployment."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: DeploymentSpec = DeploymentSpec()
     status: DeploymentStatus = DeploymentStatus()
@@ -122,8 +110,6 @@ class RollingUpdateDaemonSet(View, frozen=True):
 
 
 class DaemonSetUpdateStrategy(View, frozen=True):
-    """How pods of older templates are replaced."""
-
     type: str = ""
     rolling_update: RollingUpdateDaemonSet | None = None
 
@@ -139,8 +125,6 @@ class DaemonSetSpec(View, frozen=True):
 
 
 class DaemonSetStatus(View, frozen=True):
-    """What a DaemonSet is."""
-
     current_number_scheduled: int = 0
     number_misscheduled: int = 0
     desired_number_scheduled: int = 0
@@ -153,36 +137,26 @@ class DaemonSetStatus(View, frozen=True):
 
 
 class DaemonSet(View, frozen=True):
-    """A DaemonSet."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: DaemonSetSpec = DaemonSetSpec()
     status: DaemonSetStatus = DaemonSetStatus()
 
 
 class RollingUpdateStatefulSet(View, frozen=True):
-    """Which ordinals an update leaves alone, and how many pods may be missing: a number, or a percentage as text."""
-
     partition: int | None = None
     max_unavailable: int | str | None = None
 
 
 class StatefulSetUpdateStrategy(View, frozen=True):
-    """How pods of older templates are replaced."""
-
     type: str = ""
     rolling_update: RollingUpdateStatefulSet | None = None
 
 
 class StatefulSetOrdinals(View, frozen=True):
-    """How pods are numbered."""
-
     start: int = 0
 
 
 class PersistentVolumeClaimRetentionPolicy(View, frozen=True):
-    """Whether claims go with their StatefulSet, and with a pod that is one too many."""
-
     when_deleted: str = ""
     when_scaled: str = ""
 
@@ -204,8 +178,6 @@ class StatefulSetSpec(View, frozen=True):
 
 
 class StatefulSetStatus(View, frozen=True):
-    """What a StatefulSet is."""
-
     observed_generation: int = 0
     replicas: int = 0
     ready_replicas: int = 0
@@ -218,8 +190,6 @@ class StatefulSetStatus(View, frozen=True):
 
 
 class StatefulSet(View, frozen=True):
-    """A StatefulSet."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: StatefulSetSpec = StatefulSetSpec()
     status: StatefulSetStatus = StatefulSetStatus()

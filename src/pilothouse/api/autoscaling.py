@@ -7,16 +7,12 @@ from pilothouse.api.meta import LabelSelector, ObjectMeta, View
 
 
 class CrossVersionObjectReference(View, frozen=True):
-    """An object of the same namespace, whatever version it is served in."""
-
     kind: str = ""
     name: str = ""
     api_version: str = ""
 
 
 class MetricIdentifier(View, frozen=True):
-    """A metric of the custom or external metrics API."""
-
     name: str = ""
     selector: LabelSelector | None = None
 
@@ -31,38 +27,28 @@ class MetricTarget(View, frozen=True):
 
 
 class ResourceMetricSource(View, frozen=True):
-    """What pods use of a resource."""
-
     name: str = ""
     target: MetricTarget = MetricTarget()
 
 
 class ContainerResourceMetricSource(View, frozen=True):
-    """What the containers of one name use of a resource."""
-
     name: str = ""
     container: str = ""
     target: MetricTarget = MetricTarget()
 
 
 class PodsMetricSource(View, frozen=True):
-    """What each pod says of itself."""
-
     metric: MetricIdentifier = MetricIdentifier()
     target: MetricTarget = MetricTarget()
 
 
 class ObjectMetricSource(View, frozen=True):
-    """What another object says of itself."""
-
     described_object: CrossVersionObjectReference = CrossVersionObjectReference()
     metric: MetricIdentifier = MetricIdentifier()
     target: MetricTarget = MetricTarget()
 
 
 class ExternalMetricSource(View, frozen=True):
-    """What something outside the cluster says."""
-
     metric: MetricIdentifier = MetricIdentifier()
     target: MetricTarget = MetricTarget()
 
@@ -87,8 +73,6 @@ class HPAScalingPolicy(View, frozen=True):
 
 
 class HPAScalingRules(View, frozen=True):
-    """How to scale in one direction."""
-
     stabilization_window_seconds: int | None = None
     select_policy: str | None = None
     policies: tuple[HPAScalingPolicy, ...] = ()
@@ -96,15 +80,11 @@ class HPAScalingRules(View, frozen=True):
 
 
 class HorizontalPodAutoscalerBehavior(View, frozen=True):
-    """How to scale in both directions. The server fills in what is missing."""
-
     scale_up: HPAScalingRules | None = None
     scale_down: HPAScalingRules | None = None
 
 
 class HorizontalPodAutoscalerSpec(View, frozen=True):
-    """What to scale, between which bounds, and on what."""
-
     scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
     min_replicas: int | None = None
     max_replicas: int = 0
@@ -121,38 +101,28 @@ class MetricValueStatus(View, frozen=True):
 
 
 class ResourceMetricStatus(View, frozen=True):
-    """As ``ResourceMetricSource``."""
-
     name: str = ""
     current: MetricValueStatus = MetricValueStatus()
 
 
 class ContainerResourceMetricStatus(View, frozen=True):
-    """As ``ContainerResourceMetricSource``."""
-
     name: str = ""
     container: str = ""
     current: MetricValueStatus = MetricValueStatus()
 
 
 class PodsMetricStatus(View, frozen=True):
-    """As ``PodsMetricSource``."""
-
     metric: MetricIdentifier = MetricIdentifier()
     current: MetricValueStatus = MetricValueStatus()
 
 
 class ObjectMetricStatus(View, frozen=True):
-    """As ``ObjectMetricSource``."""
-
     metric: MetricIdentifier = MetricIdentifier()
     current: MetricValueStatus = MetricValueStatus()
     described_object: CrossVersionObjectReference = CrossVersionObjectReference()
 
 
 class ExternalMetricStatus(View, frozen=True):
-    """As ``ExternalMetricSource``."""
-
     metric: MetricIdentifier = MetricIdentifier()
     current: MetricValueStatus = MetricValueStatus()
 
@@ -169,8 +139,6 @@ class MetricStatus(View, frozen=True):
 
 
 class HorizontalPodAutoscalerCondition(View, frozen=True):
-    """A condition of an autoscaler."""
-
     type: str = ""
     status: str = ""
     last_transition_time: datetime.datetime | None = None
@@ -179,8 +147,6 @@ class HorizontalPodAutoscalerCondition(View, frozen=True):
 
 
 class HorizontalPodAutoscalerStatus(View, frozen=True):
-    """What an autoscaler saw and did last."""
-
     last_scale_time: datetime.datetime | None = None
     current_replicas: int = 0
     desired_replicas: int = 0
@@ -189,8 +155,6 @@ class HorizontalPodAutoscalerStatus(View, frozen=True):
 
 
 class HorizontalPodAutoscaler(View, frozen=True):
-    """A HorizontalPodAutoscaler."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: HorizontalPodAutoscalerSpec = HorizontalPodAutoscalerSpec()
     status: HorizontalPodAutoscalerStatus = HorizontalPodAutoscalerStatus()
@@ -202,14 +166,10 @@ HORIZONTAL_POD_AUTOSCALERS = Kind(
 
 
 class ScaleSpec(View, frozen=True):
-    """How many are wanted."""
-
     replicas: int = 0
 
 
 class ScaleStatus(View, frozen=True):
-    """How many there are, and the selector of their pods as text."""
-
     replicas: int = 0
     selector: str = ""
 

@@ -18,36 +18,26 @@ class ExitCodesRequirement(View, frozen=True):
 
 
 class PodConditionPattern(View, frozen=True):
-    """A condition of a pod that a rule is about."""
-
     type: str = ""
     status: str = "True"
 
 
 class PodFailurePolicyRule(View, frozen=True):
-    """What becomes of a failed pod that fits. A rule has one of the two requirements."""
-
     action: str = ""
     on_exit_codes: ExitCodesRequirement | None = None
     on_pod_conditions: tuple[PodConditionPattern, ...] = ()
 
 
 class PodFailurePolicy(View, frozen=True):
-    """Rules about failed pods; the first that fits decides."""
-
     rules: tuple[PodFailurePolicyRule, ...] = ()
 
 
 class SuccessPolicyRule(View, frozen=True):
-    """Which indexes, or how many, must have succeeded."""
-
     succeeded_indexes: str | None = None
     succeeded_count: int | None = None
 
 
 class SuccessPolicy(View, frozen=True):
-    """When an indexed Job has succeeded before all of its indexes have; any rule suffices."""
-
     rules: tuple[SuccessPolicyRule, ...] = ()
 
 
@@ -72,8 +62,6 @@ class JobSpec(View, frozen=True):
 
 
 class JobCondition(View, frozen=True):
-    """A condition of a Job."""
-
     type: str = ""
     status: str = ""
     last_probe_time: datetime.datetime | None = None
@@ -90,8 +78,6 @@ class UncountedTerminatedPods(View, frozen=True):
 
 
 class JobStatus(View, frozen=True):
-    """What a Job has come to."""
-
     conditions: tuple[JobCondition, ...] = ()
     start_time: datetime.datetime | None = None
     completion_time: datetime.datetime | None = None
@@ -106,8 +92,6 @@ class JobStatus(View, frozen=True):
 
 
 class Job(View, frozen=True):
-    """A Job."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
@@ -117,22 +101,16 @@ JOBS = Kind("batch", "v1", "jobs", "Job", True, Job)
 
 
 class JobTemplateMeta(View, frozen=True):
-    """What a Job made from a template is called by."""
-
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
 
 class JobTemplate(View, frozen=True):
-    """The Jobs of a CronJob. Their spec is passed on as it is."""
-
     metadata: JobTemplateMeta = JobTemplateMeta()
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class CronJobSpec(View, frozen=True):
-    """When to start Jobs, and which."""
-
     schedule: str = ""
     time_zone: str | None = None
     starting_deadline_seconds: int | None = None
@@ -144,16 +122,12 @@ class CronJobSpec(View, frozen=True):
 
 
 class CronJobStatus(View, frozen=True):
-    """What a CronJob has started."""
-
     active: tuple[ObjectReference, ...] = ()
     last_schedule_time: datetime.datetime | None = None
     last_successful_time: datetime.datetime | None = None
 
 
 class CronJob(View, frozen=True):
-    """A CronJob."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: CronJobSpec = CronJobSpec()
     status: CronJobStatus = CronJobStatus()

@@ -36,8 +36,6 @@ class CertificateSigningRequestCondition(View, frozen=True):
 
 
 class CertificateSigningRequestStatus(View, frozen=True):
-    """What was said about it, and the certificate once there is one."""
-
     conditions: tuple[CertificateSigningRequestCondition, ...] = ()
     certificate: bytes = b""
     """PEM."""
@@ -60,15 +58,11 @@ POD_CERTIFICATE_REQUESTS = Kind(GROUP, "v1beta1", "podcertificaterequests", "Pod
 
 
 class ClusterTrustBundleSpec(View, frozen=True):
-    """Whose certificates can be verified by what."""
-
     signer_name: str = ""
     trust_bundle: str = ""
 
 
 class ClusterTrustBundle(View, frozen=True):
-    """Authorities that a signer's certificates can be verified by."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ClusterTrustBundleSpec = ClusterTrustBundleSpec()
 

@@ -7,8 +7,6 @@ from pilothouse.api.meta import ObjectMeta, View
 
 
 class LeaseSpec(View, frozen=True):
-    """Who holds a lease, and for how long others must wait."""
-
     holder_identity: str = ""
     lease_duration_seconds: int = 0
     acquire_time: datetime.datetime | None = None
@@ -19,8 +17,6 @@ class LeaseSpec(View, frozen=True):
 
 
 class Lease(View, frozen=True):
-    """A lease."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
 

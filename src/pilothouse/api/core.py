@@ -10,8 +10,6 @@ from pilothouse.api.meta import Condition, LabelSelector, ObjectMeta, View
 
 
 class PodCondition(View, frozen=True):
-    """A condition of a pod."""
-
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -29,8 +27,6 @@ class ResourceRequirements(View, frozen=True):
 
 
 class ContainerPort(View, frozen=True):
-    """A port of a container."""
-
     name: str = ""
     container_port: int = 0
     host_port: int = 0
@@ -39,8 +35,6 @@ class ContainerPort(View, frozen=True):
 
 
 class Container(View, frozen=True):
-    """A container of a pod."""
-
     name: str = ""
     image: str = ""
     restart_policy: str = ""
@@ -49,8 +43,6 @@ class Container(View, frozen=True):
 
 
 class Toleration(View, frozen=True):
-    """A taint that a pod can live with."""
-
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -59,8 +51,6 @@ class Toleration(View, frozen=True):
 
 
 class NodeSelectorRequirement(View, frozen=True):
-    """One expression about a node's labels or fields."""
-
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
@@ -74,28 +64,20 @@ class NodeSelectorTerm(View, frozen=True):
 
 
 class NodeSelector(View, frozen=True):
-    """Terms of which one must hold."""
-
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class PreferredSchedulingTerm(View, frozen=True):
-    """Nodes a pod likes better, and how much."""
-
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
 class NodeAffinity(View, frozen=True):
-    """Which nodes a pod needs, and which it likes."""
-
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
 
 
 class PodAffinityTerm(View, frozen=True):
-    """Other pods, and the label of nodes within whose equal values they count as near."""
-
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
     namespace_selector: LabelSelector | None = None
@@ -105,8 +87,6 @@ class PodAffinityTerm(View, frozen=True):
 
 
 class WeightedPodAffinityTerm(View, frozen=True):
-    """Pods to be near or far from rather than not, and how much."""
-
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
@@ -119,16 +99,12 @@ class PodAffinity(View, frozen=True):
 
 
 class Affinity(View, frozen=True):
-    """What a pod wants to be near."""
-
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
 class TopologySpreadConstraint(View, frozen=True):
-    """How evenly pods are to lie over the values of a node label."""
-
     max_skew: int = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
@@ -140,20 +116,14 @@ class TopologySpreadConstraint(View, frozen=True):
 
 
 class PodSchedulingGate(View, frozen=True):
-    """What keeps the scheduler's hands off a pod."""
-
     name: str = ""
 
 
 class PodReadinessGate(View, frozen=True):
-    """A condition that must be True before the pod is ready."""
-
     condition_type: str = ""
 
 
 class PersistentVolumeClaimVolumeSource(View, frozen=True):
-    """A volume that a claim stands for."""
-
     claim_name: str = ""
 
 
@@ -172,22 +142,16 @@ class Volume(View, frozen=True):
 
 
 class PodResourceClaim(View, frozen=True):
-    """An entry of a pod for devices: the claim of that name, or one that is made for the pod from a template."""
-
     name: str = ""
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
 
 
 class PodSchedulingGroup(View, frozen=True):
-    """With which other pods a pod is scheduled: those of a PodGroup of its namespace."""
-
     pod_group_name: str = ""
 
 
 class PodSpec(View, frozen=True):
-    """What a pod should be."""
-
     scheduling_group: PodSchedulingGroup | None = None
 
     node_name: str = ""
@@ -216,21 +180,15 @@ class PodSpec(View, frozen=True):
 
 
 class ContainerStateTerminated(View, frozen=True):
-    """How and when a container ended."""
-
     exit_code: int = 0
     finished_at: datetime.datetime | None = None
 
 
 class ContainerState(View, frozen=True):
-    """What a container does now, as far as it has ended."""
-
     terminated: ContainerStateTerminated | None = None
 
 
 class ContainerStatus(View, frozen=True):
-    """What a container is."""
-
     name: str = ""
     restart_count: int = 0
     ready: bool = False
@@ -240,27 +198,19 @@ class ContainerStatus(View, frozen=True):
 
 
 class PodIP(View, frozen=True):
-    """An address of a pod."""
-
     ip: str = ""
 
 
 class PodResourceClaimStatus(View, frozen=True):
-    """Which claim was made for an entry of the pod. Without a name: none is needed."""
-
     name: str = ""
     resource_claim_name: str | None = None
 
 
 class PodExtendedResourceClaimStatus(View, frozen=True):
-    """Which claim the scheduler made for extended resources of the pod that are devices."""
-
     resource_claim_name: str = ""
 
 
 class PodStatus(View, frozen=True):
-    """What a pod is."""
-
     phase: str = ""
     reason: str = ""
     qos_class: str = ""
@@ -277,23 +227,17 @@ class PodStatus(View, frozen=True):
 
 
 class Pod(View, frozen=True):
-    """A pod."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
 
 class PodTemplateSpec(View, frozen=True):
-    """What a pod is made from."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
 
 
 class Taint(View, frozen=True):
-    """What keeps pods that do not tolerate it from a node."""
-
     key: str = ""
     value: str = ""
     effect: str = ""
@@ -301,8 +245,6 @@ class Taint(View, frozen=True):
 
 
 class NodeSpec(View, frozen=True):
-    """What a node should be."""
-
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
     provider_id: str = msgspec.field(default="", name="providerID")
@@ -311,8 +253,6 @@ class NodeSpec(View, frozen=True):
 
 
 class NodeCondition(View, frozen=True):
-    """A condition of a node."""
-
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -322,14 +262,10 @@ class NodeCondition(View, frozen=True):
 
 
 class AttachedVolume(View, frozen=True):
-    """A volume that is attached to a node."""
-
     name: str = ""
 
 
 class NodeAddress(View, frozen=True):
-    """An address of a node."""
-
     type: str = ""
     address: str = ""
 
@@ -346,16 +282,12 @@ class NodeStatus(View, frozen=True):
 
 
 class Node(View, frozen=True):
-    """A node."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
 class NamespaceSpec(View, frozen=True):
-    """What still has to be cleaned up before a namespace may go."""
-
     finalizers: tuple[str, ...] = ()
 
 
@@ -367,16 +299,12 @@ class NamespaceStatus(View, frozen=True):
 
 
 class Namespace(View, frozen=True):
-    """A namespace."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: NamespaceSpec = NamespaceSpec()
     status: NamespaceStatus = NamespaceStatus()
 
 
 class ObjectReference(View, frozen=True):
-    """Another object, or a part of it."""
-
     api_version: str = ""
     kind: str = ""
     namespace: str = ""
@@ -394,8 +322,6 @@ class EventSource(View, frozen=True):
 
 
 class Event(View, frozen=True):
-    """Something that happened to an object."""
-
     metadata: ObjectMeta = ObjectMeta()
     involved_object: ObjectReference = ObjectReference()
     reason: str = ""
@@ -410,8 +336,6 @@ class Event(View, frozen=True):
 
 
 class ConfigMap(View, frozen=True):
-    """Configuration as text, by key."""
-
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = {}
 
@@ -429,21 +353,15 @@ class Secret(View, frozen=True):
 
 
 class SecretReference(View, frozen=True):
-    """A secret of the same namespace."""
-
     name: str = ""
 
 
 class ServiceAccount(View, frozen=True):
-    """Whom pods run as, and the secrets that were made for it: by releases before v1.24, or by hand."""
-
     metadata: ObjectMeta = ObjectMeta()
     secrets: tuple[SecretReference, ...] = ()
 
 
 class ServicePort(View, frozen=True):
-    """A port of a service, and the one behind it: a number, or the name of a container's port."""
-
     name: str = ""
     protocol: str = ""
     app_protocol: str | None = None
@@ -453,20 +371,14 @@ class ServicePort(View, frozen=True):
 
 
 class ClientIPConfig(View, frozen=True):
-    """For how long a client stays with its endpoint."""
-
     timeout_seconds: int | None = None
 
 
 class SessionAffinityConfig(View, frozen=True):
-    """How clients stay with their endpoints."""
-
     client_ip: ClientIPConfig | None = msgspec.field(default=None, name="clientIP")
 
 
 class ServiceSpec(View, frozen=True):
-    """What a service selects and under which addresses it is found. No selector: somebody else writes endpoints."""
-
     type: str = ""
     selector: dict[str, str] | None = None
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
@@ -486,8 +398,6 @@ class ServiceSpec(View, frozen=True):
 
 
 class PortStatus(View, frozen=True):
-    """A port of a load balancer, and what is wrong with it."""
-
     port: int = 0
     protocol: str = ""
     error: str | None = None
@@ -504,28 +414,20 @@ class LoadBalancerIngress(View, frozen=True):
 
 
 class LoadBalancerStatus(View, frozen=True):
-    """Where a load balancer is found."""
-
     ingress: tuple[LoadBalancerIngress, ...] = ()
 
 
 class ServiceStatus(View, frozen=True):
-    """What came of a service's wish for a load balancer."""
-
     load_balancer: LoadBalancerStatus = LoadBalancerStatus()
 
 
 class Service(View, frozen=True):
-    """A service."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
     status: ServiceStatus = ServiceStatus()
 
 
 class EndpointAddress(View, frozen=True):
-    """One address of an Endpoints."""
-
     ip: str = ""
     hostname: str = ""
     node_name: str | None = None
@@ -533,8 +435,6 @@ class EndpointAddress(View, frozen=True):
 
 
 class EndpointsPort(View, frozen=True):
-    """One port of an Endpoints."""
-
     name: str = ""
     port: int = 0
     protocol: str = ""
@@ -542,16 +442,12 @@ class EndpointsPort(View, frozen=True):
 
 
 class EndpointSubset(View, frozen=True):
-    """Addresses that have the same ports."""
-
     addresses: tuple[EndpointAddress, ...] = ()
     not_ready_addresses: tuple[EndpointAddress, ...] = ()
     ports: tuple[EndpointsPort, ...] = ()
 
 
 class Endpoints(View, frozen=True):
-    """Where a service is reached, in the older form."""
-
     metadata: ObjectMeta = ObjectMeta()
     subsets: tuple[EndpointSubset, ...] = ()
 
@@ -569,14 +465,10 @@ class PersistentVolumeClaimSpec(View, frozen=True):
 
 
 class ModifyVolumeStatus(View, frozen=True):
-    """To which class a volume is being changed."""
-
     target_volume_attributes_class_name: str = ""
 
 
 class PersistentVolumeClaimStatus(View, frozen=True):
-    """What the volume is."""
-
     phase: str = ""
     access_modes: tuple[str, ...] = ()
     capacity: dict[str, str] = {}
@@ -594,37 +486,27 @@ class PersistentVolumeClaim(View, frozen=True):
 
 
 class ScopedResourceSelectorRequirement(View, frozen=True):
-    """One line of a scope selector."""
-
     scope_name: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
 
 
 class ScopeSelector(View, frozen=True):
-    """Lines that must all hold."""
-
     match_expressions: tuple[ScopedResourceSelectorRequirement, ...] = ()
 
 
 class ResourceQuotaSpec(View, frozen=True):
-    """What a namespace may use at most, of what is in all of the scopes."""
-
     hard: dict[str, str] = {}
     scopes: tuple[str, ...] = ()
     scope_selector: ScopeSelector | None = None
 
 
 class ResourceQuotaStatus(View, frozen=True):
-    """The limits that are in force, and what is used."""
-
     hard: dict[str, str] = {}
     used: dict[str, str] = {}
 
 
 class ResourceQuota(View, frozen=True):
-    """A ResourceQuota."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
     status: ResourceQuotaStatus = ResourceQuotaStatus()
@@ -640,8 +522,6 @@ class ReplicationControllerSpec(View, frozen=True):
 
 
 class ReplicationControllerCondition(View, frozen=True):
-    """A condition of a ReplicationController."""
-
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -650,8 +530,6 @@ class ReplicationControllerCondition(View, frozen=True):
 
 
 class ReplicationControllerStatus(View, frozen=True):
-    """What a ReplicationController is."""
-
     replicas: int = 0
     fully_labeled_replicas: int = 0
     ready_replicas: int = 0
@@ -666,8 +544,6 @@ class ReplicationControllerStatus(View, frozen=True):
 
 
 class ReplicationController(View, frozen=True):
-    """A ReplicationController."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
     status: ReplicationControllerStatus = ReplicationControllerStatus()

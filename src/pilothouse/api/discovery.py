@@ -14,21 +14,15 @@ class EndpointConditions(View, frozen=True):
 
 
 class ForTopology(View, frozen=True):
-    """A zone or a node, by name."""
-
     name: str = ""
 
 
 class EndpointHints(View, frozen=True):
-    """From where an endpoint should be used."""
-
     for_zones: tuple[ForTopology, ...] = ()
     for_nodes: tuple[ForTopology, ...] = ()
 
 
 class Endpoint(View, frozen=True):
-    """One place where the service is reached."""
-
     addresses: tuple[str, ...] = ()
     conditions: EndpointConditions = EndpointConditions()
     hostname: str | None = None
@@ -40,8 +34,6 @@ class Endpoint(View, frozen=True):
 
 
 class EndpointPort(View, frozen=True):
-    """One port of all endpoints of a slice."""
-
     name: str | None = None
     protocol: str | None = None
     port: int | None = None

@@ -24,8 +24,6 @@ class OwnerReference(View, frozen=True):
 
 
 class ObjectMeta(View, frozen=True):
-    """``metadata`` of an object."""
-
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -50,8 +48,6 @@ class Object(View, frozen=True):
 
 
 class ListMeta(View, frozen=True):
-    """``metadata`` of a list."""
-
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
     remaining_item_count: int | None = None
@@ -65,8 +61,6 @@ class ObjectList(View, Generic[T], frozen=True):
 
 
 class LabelSelectorRequirement(View, frozen=True):
-    """One expression of a label selector."""
-
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
@@ -91,16 +85,12 @@ class Condition(View, frozen=True):
 
 
 class StatusCause(View, frozen=True):
-    """One cause of a failure."""
-
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
 class StatusDetails(View, frozen=True):
-    """What a failure is about."""
-
     name: str = ""
     group: str = ""
     kind: str = ""

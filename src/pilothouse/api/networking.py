@@ -5,8 +5,6 @@ from pilothouse.api.meta import Condition, ObjectMeta, View
 
 
 class ServiceCIDRSpec(View, frozen=True):
-    """One range, or one of each family."""
-
     cidrs: tuple[str, ...] = ()
 
 
@@ -17,16 +15,12 @@ class ServiceCIDRStatus(View, frozen=True):
 
 
 class ServiceCIDR(View, frozen=True):
-    """A range that services get their addresses from."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceCIDRSpec = ServiceCIDRSpec()
     status: ServiceCIDRStatus = ServiceCIDRStatus()
 
 
 class IPAddress(View, frozen=True):
-    """An address that a service has. It is the name."""
-
     metadata: ObjectMeta = ObjectMeta()
 
 

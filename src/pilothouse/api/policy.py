@@ -28,8 +28,6 @@ class PodDisruptionBudgetStatus(View, frozen=True):
 
 
 class PodDisruptionBudget(View, frozen=True):
-    """A PodDisruptionBudget."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()

@@ -17,8 +17,6 @@ class PolicyRule(View, frozen=True):
 
 
 class AggregationRule(View, frozen=True):
-    """Of which other roles a role is made."""
-
     cluster_role_selectors: tuple[LabelSelector, ...] = ()
 
 

@@ -9,8 +9,6 @@ from pilothouse.api.meta import Condition, ObjectMeta, View
 
 
 class DeviceRequest(View, frozen=True):
-    """So many devices of a class."""
-
     device_class_name: str = ""
     allocation_mode: str = ""
     count: int = 0
@@ -18,35 +16,25 @@ class DeviceRequest(View, frozen=True):
 
 
 class DeviceSubRequest(View, frozen=True):
-    """One of several requests of which the first that can be had is taken."""
-
     device_class_name: str = ""
     allocation_mode: str = ""
     count: int = 0
 
 
 class DeviceRequests(View, frozen=True):
-    """One request, or several of which the first that can be had is taken."""
-
     exactly: DeviceRequest | None = None
     first_available: tuple[DeviceSubRequest, ...] = ()
 
 
 class DeviceClaim(View, frozen=True):
-    """All that is asked for at once."""
-
     requests: tuple[DeviceRequests, ...] = ()
 
 
 class ResourceClaimSpec(View, frozen=True):
-    """What is claimed."""
-
     devices: DeviceClaim = DeviceClaim()
 
 
 class DeviceToleration(View, frozen=True):
-    """Which taints of a device its user lives with, and for how long."""
-
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -55,8 +43,6 @@ class DeviceToleration(View, frozen=True):
 
 
 class AllocatedDevice(View, frozen=True):
-    """A device that a claim has got."""
-
     request: str = ""
     driver: str = ""
     pool: str = ""
@@ -66,20 +52,14 @@ class AllocatedDevice(View, frozen=True):
 
 
 class DeviceAllocation(View, frozen=True):
-    """The devices that a claim has got."""
-
     results: tuple[AllocatedDevice, ...] = ()
 
 
 class AllocationResult(View, frozen=True):
-    """What a claim has got."""
-
     devices: DeviceAllocation = DeviceAllocation()
 
 
 class ConsumerReference(View, frozen=True):
-    """Who may use a claim: as a rule a pod."""
-
     api_group: str = ""
     resource: str = ""
     name: str = ""
@@ -94,30 +74,22 @@ class ResourceClaimStatus(View, frozen=True):
 
 
 class ResourceClaim(View, frozen=True):
-    """A ResourceClaim."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
 class ResourceClaimTemplateSpec(View, frozen=True):
-    """What claims are made from. The spec is copied as it is."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class ResourceClaimTemplate(View, frozen=True):
-    """A ResourceClaimTemplate."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
 class DeviceTaint(View, frozen=True):
-    """What keeps claims that do not tolerate it from a device."""
-
     key: str = ""
     value: str = ""
     effect: str = ""
@@ -125,8 +97,6 @@ class DeviceTaint(View, frozen=True):
 
 
 class Device(View, frozen=True):
-    """A device, as far as it is tainted."""
-
     name: str = ""
     taints: tuple[DeviceTaint, ...] = ()
 
@@ -141,8 +111,6 @@ class ResourcePool(View, frozen=True):
 
 
 class ResourceSliceSpec(View, frozen=True):
-    """Devices of one driver in one pool."""
-
     driver: str = ""
     pool: ResourcePool = ResourcePool()
     node_name: str = ""
@@ -150,44 +118,32 @@ class ResourceSliceSpec(View, frozen=True):
 
 
 class ResourceSlice(View, frozen=True):
-    """A ResourceSlice."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
 class DeviceTaintSelector(View, frozen=True):
-    """Which devices a rule is about. What is not given does not matter."""
-
     driver: str | None = None
     pool: str | None = None
     device: str | None = None
 
 
 class DeviceTaintRuleSpec(View, frozen=True):
-    """A taint for devices. Without a selector: for none."""
-
     device_selector: DeviceTaintSelector | None = None
     taint: DeviceTaint = DeviceTaint()
 
 
 class DeviceTaintRuleStatus(View, frozen=True):
-    """What has come of a rule."""
-
     conditions: tuple[Condition, ...] = ()
 
 
 class DeviceTaintRule(View, frozen=True):
-    """A DeviceTaintRule."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
     status: DeviceTaintRuleStatus = DeviceTaintRuleStatus()
 
 
 class ResourcePoolStatusRequestSpec(View, frozen=True):
-    """Which pools are asked about."""
-
     driver: str = ""
     pool_name: str | None = None
     limit: int | None = None
@@ -200,8 +156,6 @@ class ResourcePoolStatusRequestStatus(View, frozen=True):
 
 
 class ResourcePoolStatusRequest(View, frozen=True):
-    """A ResourcePoolStatusRequest. It is answered once: without a status it waits for its answer."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourcePoolStatusRequestSpec = ResourcePoolStatusRequestSpec()
     status: ResourcePoolStatusRequestStatus | None = None

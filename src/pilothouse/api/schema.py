@@ -225,7 +225,6 @@ def load() -> Schema:
 
 @lru_cache(maxsize=1024)
 def definition_of(group: str, version: str, kind: str) -> Definition:
-    """The schema of a built-in kind."""
     definition = load().for_kind(group, version, kind)
     assert definition is not None, f"every built-in kind has a definition, {group}/{version} {kind} has none"
     return definition

@@ -8,20 +8,14 @@ from pilothouse.api.meta import ObjectMeta, View
 
 
 class VolumeNodeAffinity(View, frozen=True):
-    """From which nodes a volume can be reached."""
-
     required: NodeSelector | None = None
 
 
 class HostPathSource(View, frozen=True):
-    """A directory of the node."""
-
     path: str = ""
 
 
 class DriverSource(View, frozen=True):
-    """What a CSI driver manages."""
-
     driver: str = ""
     volume_handle: str = ""
 
@@ -34,41 +28,29 @@ class MigratedSource(View, frozen=True):
 
 
 class AzureDiskSource(MigratedSource, frozen=True):
-    """A disk of Azure."""
-
     disk: str = msgspec.field(default="", name="diskURI")
 
 
 class AzureFileSource(MigratedSource, frozen=True):
-    """A share of the storage account whose key is in the Secret."""
-
     disk: str = msgspec.field(default="", name="shareName")
     secret_name: str = ""
 
 
 class GceDiskSource(MigratedSource, frozen=True):
-    """A disk of Google."""
-
     disk: str = msgspec.field(default="", name="pdName")
 
 
 class VsphereSource(MigratedSource, frozen=True):
-    """A disk of vSphere."""
-
     disk: str = msgspec.field(default="", name="volumePath")
 
 
 class IscsiSource(View, frozen=True):
-    """A disk in the network."""
-
     target_portal: str = ""
     iqn: str = ""
     lun: int = 0
 
 
 class FibreChannelSource(View, frozen=True):
-    """A disk behind Fibre Channel, by port and number or by what it calls itself."""
-
     target_wwns: tuple[str, ...] = msgspec.field(default=(), name="targetWWNs")
     lun: int | None = None
     wwids: tuple[str, ...] = ()
@@ -79,8 +61,6 @@ class NfsSource(View, frozen=True):
 
 
 class Sources(View, frozen=True):
-    """Where a volume lies, as a PersistentVolume says it, and so does a pod with one that nobody claims."""
-
     aws_elastic_block_store: MigratedSource | None = None
     azure_disk: AzureDiskSource | None = None
     azure_file: AzureFileSource | None = None
@@ -93,8 +73,6 @@ class Sources(View, frozen=True):
 
 
 class PersistentVolumeSpec(Sources, frozen=True):
-    """What a volume is. Of where it lies only that is read which somebody here decides by."""
-
     capacity: dict[str, str] = {}
     access_modes: tuple[str, ...] = ()
     claim_ref: ObjectReference | None = None
@@ -109,8 +87,6 @@ class PersistentVolumeSpec(Sources, frozen=True):
 
 
 class PersistentVolumeStatus(View, frozen=True):
-    """What becomes of it."""
-
     phase: str = ""
     message: str = ""
 
@@ -124,21 +100,15 @@ class PersistentVolume(View, frozen=True):
 
 
 class TopologySelectorLabelRequirement(View, frozen=True):
-    """A label, and the values of which it must have one."""
-
     key: str = ""
     values: tuple[str, ...] = ()
 
 
 class TopologySelectorTerm(View, frozen=True):
-    """Labels that must all be there."""
-
     match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
 class StorageClass(View, frozen=True):
-    """Who makes volumes for claims of this class, where, and when."""
-
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     parameters: dict[str, str] = {}
@@ -149,8 +119,6 @@ class StorageClass(View, frozen=True):
 
 
 class VolumeAttributesClass(View, frozen=True):
-    """How volumes behave, of which a claim can name another one later."""
-
     metadata: ObjectMeta = ObjectMeta()
     driver_name: str = ""
 
@@ -164,8 +132,6 @@ class DriverSpec(View, frozen=True):
 
 
 class Driver(View, frozen=True):
-    """A CSI driver."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: DriverSpec = DriverSpec()
 
@@ -177,30 +143,22 @@ class AttachmentSource(View, frozen=True):
 
 
 class AttachmentSpec(View, frozen=True):
-    """A wish to have a volume attached to a node, and whose work that is."""
-
     attacher: str = ""
     node_name: str = ""
     source: AttachmentSource = AttachmentSource()
 
 
 class AttachmentError(View, frozen=True):
-    """What went wrong last."""
-
     message: str = ""
 
 
 class AttachmentStatus(View, frozen=True):
-    """What became of the wish."""
-
     attached: bool = False
     attach_error: AttachmentError | None = None
     detach_error: AttachmentError | None = None
 
 
 class VolumeAttachment(View, frozen=True):
-    """A volume on a node, from the wish until it is detached."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: AttachmentSpec = AttachmentSpec()
     status: AttachmentStatus = AttachmentStatus()

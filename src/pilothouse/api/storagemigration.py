@@ -6,15 +6,11 @@ from pilothouse.api.meta import Condition, ObjectMeta, View
 
 
 class GroupResource(View, frozen=True):
-    """A resource, whatever its version."""
-
     group: str = ""
     resource: str = ""
 
 
 class StorageVersionMigrationSpec(View, frozen=True):
-    """Whose objects."""
-
     resource: GroupResource = GroupResource()
 
 
@@ -26,8 +22,6 @@ class StorageVersionMigrationStatus(View, frozen=True):
 
 
 class StorageVersionMigration(View, frozen=True):
-    """One migration."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: StorageVersionMigrationSpec = StorageVersionMigrationSpec()
     status: StorageVersionMigrationStatus = StorageVersionMigrationStatus()

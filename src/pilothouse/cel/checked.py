@@ -42,14 +42,11 @@ class Node(msgspec.Struct):
 
 
 class Checked(msgspec.Struct):
-    """A checked expression."""
-
     root: Node
     types: dict[int, Type]
     overloads: dict[int, tuple[str, ...]]
 
     def type_of(self, node: Node) -> Type:
-        """The type of a part."""
         return self.types.get(node.id, DYN)
 
 

@@ -14,6 +14,5 @@ def read_frame(stream: IO[bytes]) -> bytes | None:
 
 
 def write_frame(stream: IO[bytes], frame: bytes) -> None:
-    """One message."""
     stream.write(len(frame).to_bytes(4) + frame)
     stream.flush()

@@ -41,6 +41,5 @@ def tagged(kind: str, text: str, **more: Any) -> dict[str, Any]:
 
 
 def text_of(value: dict[str, Any]) -> str:
-    """The canonical text."""
     text: str = value["text"]
     return text

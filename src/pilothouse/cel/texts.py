@@ -31,7 +31,6 @@ def _url(text: str) -> dict[str, Any]:
 
 
 def is_url(text: str) -> bool:
-    """Whether ``url()`` takes the text."""
     try:
         _parse_url(text)
     except CallError:

@@ -38,7 +38,6 @@ class Extent(msgspec.Struct, frozen=True):
         return self
 
     def select(self, name: str) -> "Extent":
-        """Of a field."""
         return self
 
     def elements(self) -> "Extent":
@@ -83,7 +82,6 @@ class Known:
         return self._extent
 
     def select(self, name: str) -> "Known":
-        """Of a field."""
         return Known([value[name] for value in self.values if isinstance(value, dict) and name in value])
 
     def elements(self) -> "Known":

@@ -34,7 +34,6 @@ class Resource(msgspec.Struct, frozen=True):
         return f"{self.name}.{self.group}" if self.group else self.name
 
     def supports(self, *verbs: str) -> bool:
-        """Whether the resource has all of these verbs."""
         return all(verb in self.verbs for verb in verbs)
 
     def as_kind(self) -> Kind[Object]:

@@ -43,7 +43,6 @@ class ApplyConflicts(Exception):
 
     @property
     def fields(self) -> FieldSet:
-        """All fields that there is a conflict about."""
         return field_sets.of_paths(*(path for _manager, path in self.conflicts))
 
 

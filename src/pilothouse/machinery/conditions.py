@@ -28,7 +28,6 @@ S = TypeVar("S", bound=_Typed)
 
 
 def find_condition(conditions: Iterable[S], type_: str) -> S | None:
-    """The condition of this type, if there."""
     for condition in conditions:
         if condition.type == type_:
             return condition
@@ -36,7 +35,6 @@ def find_condition(conditions: Iterable[S], type_: str) -> S | None:
 
 
 def is_condition_true(conditions: Iterable[_Typed], type_: str) -> bool:
-    """Whether the condition of this type is there and ``True``."""
     for condition in conditions:
         if condition.type == type_:
             return condition.status == "True"
@@ -62,5 +60,4 @@ def with_condition(conditions: Iterable[C], new: C) -> tuple[C, ...]:
 
 
 def without_condition(conditions: Iterable[S], type_: str) -> tuple[S, ...]:
-    """``conditions`` without the one of this type."""
     return tuple(condition for condition in conditions if condition.type != type_)

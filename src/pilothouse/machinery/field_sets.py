@@ -41,7 +41,6 @@ def _is_member(node: FieldSet) -> bool:
 
 
 def has(fields: FieldSet, path: Sequence[str]) -> bool:
-    """Whether the set has the field at that path."""
     node = fields
     for element in path:
         found = node.get(element)
@@ -83,7 +82,6 @@ def _paths(node: FieldSet, prefix: Path) -> Iterator[Path]:
 
 
 def of_paths(*members: Sequence[str]) -> FieldSet:
-    """The set of the fields at these paths."""
     result: FieldSet = NOTHING
     for path in members:
         node: FieldSet = LEAF
@@ -97,7 +95,6 @@ def of_paths(*members: Sequence[str]) -> FieldSet:
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in either."""
     if not one:
         return other
     if not other:
@@ -149,7 +146,6 @@ def recursive_difference(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in both."""
     if one is other:
         return one
     result: FieldSet = {}
@@ -163,7 +159,6 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def covers(one: FieldSet, other: FieldSet) -> bool:
-    """Whether all that is in ``other`` is in ``one`` as well."""
     for element, node in other.items():
         mine = one.get(element)
         if mine is None:
@@ -223,7 +218,6 @@ def json_text(value: Any) -> str:
 
 
 def field(name: str) -> str:
-    """The element for a field."""
     return "f:" + name
 
 
@@ -236,7 +230,6 @@ def key(values: dict[str, Any]) -> str:
 
 
 def member(value: Any) -> str:
-    """The element for a member of a set."""
     return "v:" + json_text(value)
 
 

@@ -87,7 +87,6 @@ class Comparison(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Whether there is no difference."""
         return not (self.removed or self.modified or self.added)
 
 

@@ -159,7 +159,6 @@ class FlagSet:
         return closest(normalize(name), [name for name, flag in self._by_name.items() if not flag.deprecated])
 
     def of(self, letter: str) -> Flag | None:
-        """The flag with that shorthand."""
         return self._by_letter.get(letter)
 
     def show(self, parsed: Parsed) -> dict[str, str]:

@@ -80,7 +80,6 @@ class Selector:
 
     @property
     def selects_nothing(self) -> bool:
-        """Whether it is the selector that matches nothing at all."""
         return self._selects_nothing
 
     def exact(self, key: str) -> str | None:

@@ -122,7 +122,6 @@ def decode_entries(text: bytes | msgspec.Raw) -> Entries:
 
 
 def encode_entries(entries: Entries) -> bytes:
-    """Entries as they are stored."""
     return _encode(entries)
 
 

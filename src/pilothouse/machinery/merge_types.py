@@ -41,7 +41,6 @@ class MapType:
         return getattr(self, name)
 
     def member(self, name: str) -> "MergeType | None":
-        """The type of the member of that name."""
         return self.fields.get(name) or self.element
 
 
@@ -105,7 +104,6 @@ _SCALARS = {
 
 @cache
 def of_kind(group: str, version: str, kind: str) -> MergeType | None:
-    """The type of a built-in kind, if it is one."""
     definition = schema.load().for_kind(group, version, kind)
     return None if definition is None else of_definition(definition)
 

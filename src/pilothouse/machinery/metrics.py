@@ -46,7 +46,6 @@ class Gauge:
         self.value = 0.0
 
     def set(self, value: float) -> None:
-        """Replace the value."""
         self.value = value
 
     def inc(self, amount: float = 1.0) -> None:
@@ -110,8 +109,6 @@ COUNTER_OR_GAUGE: dict[str, Callable[[], Counter | Gauge]] = {"counter": Counter
 
 
 class CounterFamily(_Family):
-    """A counter with labels."""
-
     __slots__ = ()
 
     def labels_of(self, *values: str) -> Counter:
@@ -122,8 +119,6 @@ class CounterFamily(_Family):
 
 
 class GaugeFamily(_Family):
-    """A gauge with labels."""
-
     __slots__ = ()
 
     def labels_of(self, *values: str) -> Gauge:
@@ -144,8 +139,6 @@ class GaugeFamily(_Family):
 
 
 class HistogramFamily(_Family):
-    """A histogram with labels."""
-
     __slots__ = ()
 
     def labels_of(self, *values: str) -> Histogram:
@@ -177,7 +170,6 @@ class Registry:
         self._next_collector = 0
 
     def counter(self, name: str, help_text: str, labels: Sequence[str] = ()) -> CounterFamily:
-        """The counter family of that name."""
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = CounterFamily(name, "counter", help_text, labels, ())
@@ -185,7 +177,6 @@ class Registry:
         return _checked(family, CounterFamily, labels)
 
     def gauge(self, name: str, help_text: str, labels: Sequence[str] = ()) -> GaugeFamily:
-        """The gauge family of that name."""
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = GaugeFamily(name, "gauge", help_text, labels, ())

@@ -46,7 +46,6 @@ def _size(text: str) -> int:
 
 
 def dns_label_errors(text: str) -> list[str]:
-    """Why ``text`` is no DNS-1123 label."""
     errors = []
     if _size(text) > MAX_LABEL:
         errors.append(f"must be no more than {MAX_LABEL} characters")
@@ -139,7 +138,6 @@ def qualified_name_errors(text: str) -> list[str]:
 
 
 def label_value_errors(text: str) -> list[str]:
-    """Why ``text`` is no label value."""
     errors = []
     if _size(text) > MAX_LABEL:
         errors.append(f"must be no more than {MAX_LABEL} bytes")

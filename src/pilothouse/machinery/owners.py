@@ -8,7 +8,6 @@ from pilothouse.api.meta import ObjectMeta, OwnerReference
 
 
 def controller_of(meta: ObjectMeta) -> OwnerReference | None:
-    """The owner that has ``controller`` set, if any."""
     for owner in meta.owner_references:
         if owner.controller:
             return owner
@@ -16,7 +15,6 @@ def controller_of(meta: ObjectMeta) -> OwnerReference | None:
 
 
 def is_controlled_by(meta: ObjectMeta, uid: str) -> bool:
-    """Whether the controlling owner is the one with ``uid``."""
     owner = controller_of(meta)
     return owner is not None and owner.uid == uid
 
@@ -34,7 +32,6 @@ def new_controller_reference(owner: ObjectMeta, kind: Kind[Any]) -> OwnerReferen
 
 
 def object_reference(kind: Kind[Any], meta: ObjectMeta, *, field_path: str = "") -> ObjectReference:
-    """What an event is about."""
     return ObjectReference(
         api_version=kind.api_version,
         kind=kind.kind,

@@ -110,7 +110,6 @@ class Quantity:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has no fraction."""
         return _without_zeros(self.mantissa, self.exponent)[1] >= 0
 
     def __hash__(self) -> int:

@@ -54,7 +54,6 @@ def attachment_name(driver: str, handle: str, node: str) -> str:
 
 
 def index_by_volume(attachment: VolumeAttachment) -> tuple[str, ...]:
-    """The index function of ``BY_VOLUME``."""
     name = attachment.spec.source.persistent_volume_name
     return (name,) if name else ()
 

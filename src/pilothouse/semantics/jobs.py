@@ -4,7 +4,6 @@ from pilothouse.api.batch import Job, JobCondition
 
 
 def true_condition(job: Job, type_: str) -> JobCondition | None:
-    """The condition of that type, if there and True."""
     for condition in job.status.conditions:
         if condition.type == type_ and condition.status == "True":
             return condition

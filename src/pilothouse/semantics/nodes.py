@@ -17,7 +17,6 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def node_ready_condition(node: Node) -> NodeCondition | None:
-    """The condition ``Ready``, if there."""
     for condition in node.status.conditions:
         if condition.type == "Ready":
             return condition
@@ -81,7 +80,6 @@ def tolerates_all(
     *,
     comparison_operators: bool = False,
 ) -> bool:
-    """Whether every taint with one of ``effects`` is covered."""
     return untolerated_taint(taints, tolerations, effects, comparison_operators=comparison_operators) is None
 
 

@@ -117,7 +117,6 @@ def _of_container(container: Json, field: str, given: _Given | None) -> Amounts:
 
 
 def add(total: Amounts, more: Mapping[str, Quantity]) -> None:
-    """Add ``more`` to ``total``, in place."""
     for name, amount in more.items():
         known = total.get(name)
         total[name] = amount if known is None else known + amount

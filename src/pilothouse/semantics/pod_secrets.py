@@ -24,14 +24,10 @@ class NamedSecret(View, frozen=True):
 
 
 class ReferringVolume(View, frozen=True):
-    """A volume that refers to a secret."""
-
     secret_ref: Reference | None = None
 
 
 class CsiVolume(View, frozen=True):
-    """A volume of a driver."""
-
     node_publish_secret_ref: Reference | None = None
 
 
@@ -70,8 +66,6 @@ class ValueSource(View, frozen=True):
 
 
 class Variable(View, frozen=True):
-    """One variable."""
-
     value_from: ValueSource | None = None
 
 

@@ -35,7 +35,6 @@ def is_terminating(pod: Pod) -> bool:
 
 
 def ready_condition(pod: Pod) -> PodCondition | None:
-    """The condition ``Ready``, if there."""
     for condition in pod.status.conditions:
         if condition.type == "Ready":
             return condition

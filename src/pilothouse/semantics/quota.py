@@ -51,7 +51,6 @@ class Evaluator:
         return sorted(name for name in names if self.counts(name))
 
     def counts(self, name: str) -> bool:
-        """Whether this evaluator counts the resource of that name."""
         return name in self._names
 
     def usage(self, obj: Json, now: datetime.datetime) -> Amounts:

@@ -81,7 +81,6 @@ def default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
 
 
 def capacity_of(volume: PersistentVolume) -> Quantity:
-    """How large the volume is."""
     return _amount(volume.spec.capacity)
 
 
@@ -252,8 +251,6 @@ class _HasVolumes(Protocol):
 
 
 class UsesVolumes(Named, Protocol):
-    """A pod with its volumes."""
-
     @property
     def spec(self) -> _HasVolumes:
         """Where they are listed."""

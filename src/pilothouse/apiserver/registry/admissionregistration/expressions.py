@@ -40,7 +40,6 @@ def _is_identifier(name: str) -> bool:
 
 
 def validate_variables(spec: Object) -> ErrorList:
-    """What is wrong with the conditions and variables of a policy."""
     params, variables = spec.get("paramKind") is not None, spec.get("variables") or []
     errors = validate_match_conditions(spec.get("matchConditions") or (), "spec.matchConditions", params=params)
     before: dict[str, Object] = {}
@@ -66,7 +65,6 @@ def _scope(params: bool, variables: Sequence[Object], *, authorizer: bool = True
 
 
 def validate_validations(spec: Object, name: str) -> ErrorList:
-    """What is wrong with what a validating policy of this name asks and tells."""
     params, variables = spec.get("paramKind") is not None, spec.get("variables") or []
     scope, quiet = _scope(params, variables), _scope(params, variables, authorizer=False)
     errors: ErrorList = []
@@ -114,7 +112,6 @@ def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: s
 
 
 def validate_mutations(spec: Object) -> ErrorList:
-    """What is wrong with what a mutating policy does."""
     scope = _scope(spec.get("paramKind") is not None, spec.get("variables") or [])
     errors: ErrorList = []
     for position, mutation in enumerate(spec.get("mutations") or ()):
@@ -141,7 +138,6 @@ def _validate_mutation(scope: Any, mutation: Object, path: str) -> ErrorList:
 
 
 def validate_match_conditions(conditions: Sequence[Object], path: str, *, params: bool = False) -> ErrorList:
-    """What is wrong with ``matchConditions``."""
     errors: ErrorList = []
     if len(conditions) > _MOST_CONDITIONS:
         errors.append(too_many(path, len(conditions), _MOST_CONDITIONS))

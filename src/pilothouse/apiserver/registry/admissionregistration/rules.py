@@ -34,7 +34,6 @@ def default_matched(matched: Object) -> None:
 
 
 def validate_rule_with_operations(rule: Object, path: str) -> ErrorList:
-    """What is wrong with a rule with operations."""
     operations = rule.get("operations") or []
     errors = [] if operations else [required(f"{path}.operations")]
     errors += _alone(operations, f"{path}.operations", "operations")
@@ -93,7 +92,6 @@ def _validate_resources(resources: list[str], path: str) -> ErrorList:
 
 
 def validate_match_resources(matched: Object, path: str) -> ErrorList:
-    """What is wrong with the requests that a policy or a binding of one matches."""
     errors: ErrorList = []
     if matched.get("matchPolicy") not in MATCH:
         errors.append(not_supported(f"{path}.matchPolicy", matched.get("matchPolicy"), MATCH))

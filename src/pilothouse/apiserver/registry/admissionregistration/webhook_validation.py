@@ -49,7 +49,6 @@ def validate_webhook(webhook: Object, name: str, path: str) -> ErrorList:
 
 
 def _validate_fully_qualified_name(name: str, path: str) -> ErrorList:
-    """``IsFullyQualifiedName``."""
     if not name:
         return [required(path)]
     detail = dns_subdomain_errors(name)

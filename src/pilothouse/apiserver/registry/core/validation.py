@@ -26,7 +26,6 @@ def _key_errors(key: str) -> tuple[str, ...]:
 
 
 def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
-    """What is wrong with tolerations."""
     errors: ErrorList = []
     for position, toleration in enumerate(tolerations):
         where = f"{path}[{position}]"
@@ -157,7 +156,6 @@ def validate_container_resource_name(name: str, path: str) -> ErrorList:
 
 
 def validate_pod_resource_name(name: str, path: str) -> ErrorList:
-    """What is wrong with the name of a resource of a whole pod (``validatePodResourceName``)."""
     texts = resource_name_errors(name)
     if texts:
         return [invalid(path, name, text) for text in texts]

@@ -89,7 +89,6 @@ _ZERO = parse_quantity("0")
 
 
 def validate_volume_source(volume: Object, path: str) -> ErrorList:
-    """What is wrong with the sources of a pod's volume."""
     all_errors = _validate(volume, path, _OF_PODS, _CHECKS)
     if _has_long_portal(volume, volume.get("name") or ""):
         all_errors.append(invalid(f"{path}.name", volume.get("name") or "", _PORTAL))
@@ -97,7 +96,6 @@ def validate_volume_source(volume: Object, path: str) -> ErrorList:
 
 
 def validate_persistent_volume_source(spec: Object, name: str, path: str = "spec") -> ErrorList:
-    """What is wrong with the sources of the PersistentVolume of this name."""
     all_errors = _validate(spec, path, _OF_VOLUMES, _CHECKS_OF_VOLUMES)
     first = next((source for source in _OF_VOLUMES if spec.get(source) is not None), "")
     if first == "iscsi" and _has_long_portal(spec, name):
@@ -172,7 +170,6 @@ def _steps_back(text: str, field: str) -> ErrorList:
 
 
 def validate_local_descending_path(text: str, field: str) -> ErrorList:
-    """What is wrong with a path that leads down from where it is used."""
     all_errors = [invalid(field, text, "must be a relative path")] if text.startswith("/") else []
     return all_errors + _steps_back(text, field)
 

@@ -100,14 +100,12 @@ def family_of(text: str) -> int:
 
 
 def validate_ip_for_legacy_field(text: str, path: str, known: Container[str] = ()) -> ErrorList:
-    """What is wrong with an address, but for those that were there before."""
     if _plain.fullmatch(text) or text in known:
         return []
     return [invalid(path, text, fault) for fault in ip_errors(text)]
 
 
 def validate_cidr_for_legacy_field(text: str, path: str, known: Container[str] = ()) -> ErrorList:
-    """What is wrong with a range of addresses, but for those that were there before."""
     return [] if text in known else [invalid(path, text, fault) for fault in cidr_errors(text)]
 
 

@@ -180,9 +180,7 @@ class Server(Protocol):
     table: ResourceTable
     time: Timestamps
 
-    def strategy(self, info: ResourceInfo) -> Strategy:
-        """What is special about the resource."""
-        ...
+    def strategy(self, info: ResourceInfo) -> Strategy: ...
 
     def view(self, info: ResourceInfo, value: bytes) -> bytes:
         """A stored object as the version of ``info`` shows it."""

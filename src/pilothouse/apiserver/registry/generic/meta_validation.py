@@ -27,7 +27,6 @@ _WRONG_PATH = f"Invalid path (regex used for validation is '{_PATH_FORMAT}')"
 
 
 def validate_domain_prefixed_path(value: str, path: str) -> ErrorList:
-    """What is wrong with a name that must be a domain, a slash and more."""
     if not value:
         return [required(path)]
     domain, _slash, rest = value.partition("/")
@@ -49,7 +48,6 @@ def _label_errors(key: str, value: str) -> tuple[tuple[str, ...], tuple[str, ...
 
 
 def validate_labels(labels: Mapping[str, str], path: str) -> ErrorList:
-    """What is wrong with a map of labels."""
     errors: ErrorList = []
     for key, value in labels.items():
         key_errors, value_errors = _label_errors(key, value)
@@ -59,7 +57,6 @@ def validate_labels(labels: Mapping[str, str], path: str) -> ErrorList:
 
 
 def validate_annotations(annotations: Mapping[str, str], path: str) -> ErrorList:
-    """What is wrong with a map of annotations."""
     errors: ErrorList = []
     size = 0
     for key, value in annotations.items():
@@ -71,7 +68,6 @@ def validate_annotations(annotations: Mapping[str, str], path: str) -> ErrorList
 
 
 def validate_label_selector(selector: Object, path: str) -> ErrorList:
-    """What is wrong with a ``LabelSelector``."""
     errors = validate_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
     for position, expression in enumerate(selector.get("matchExpressions") or ()):
         where = f"{path}.matchExpressions[{position}]"

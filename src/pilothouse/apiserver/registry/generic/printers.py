@@ -56,7 +56,6 @@ AGE = Column("Age")
 
 
 def columns(*names: str, type_: str = "string", priority: int = 0) -> tuple[Column, ...]:
-    """Columns of one type, in their order."""
     return tuple(Column(name, type_, "", "", priority) for name in names)
 
 
@@ -75,7 +74,6 @@ def part(value: Doc | None, *path: str) -> Any:
 
 
 def name_of(value: Doc) -> str:
-    """metadata.name."""
     return str(part(value, "metadata", "name") or "")
 
 

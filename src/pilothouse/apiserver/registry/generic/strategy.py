@@ -170,7 +170,6 @@ class Strategy:
         return []
 
     def validate_more(self, obj: Object) -> ErrorList:
-        """What else is wrong with an object."""
         return []
 
     def validate_again(self, obj: Object, old: Object) -> ErrorList:
@@ -178,11 +177,9 @@ class Strategy:
         return self.validate(obj)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
-        """What is wrong with a change, apart from what is wrong with the object."""
         return []
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
-        """What is wrong with a change of the status."""
         return []
 
     def changed(self, obj: Object, old: Object) -> bool:

@@ -167,7 +167,6 @@ def _validate_c_identifier(name: str, path: str) -> ErrorList:
 
 
 def validate_uid(uid: str, path: str) -> ErrorList:
-    """What is wrong with the id of a share of a device."""
     if _uid.fullmatch(uid) is None:
         form = _UID_LENGTHS.get(len(uid))
         if len(uid) != 36 and form is None:
@@ -196,7 +195,6 @@ def validate_device_configuration(configuration: Object, path: str) -> ErrorList
 
 
 def validate_raw_extension(value: Any, path: str) -> ErrorList:
-    """What is wrong with an object that nobody knows the type of."""
     if value is None:
         return [required(path)]
     if len(compact_json(value).encode()) > LARGEST_JSON:
@@ -207,7 +205,6 @@ def validate_raw_extension(value: Any, path: str) -> ErrorList:
 
 
 def validate_device_taint(taint: Object, path: str) -> ErrorList:
-    """What is wrong with a taint of a device."""
     key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
     all_errors = validate_condition_name(key, f"{path}.key")
     all_errors += [invalid(f"{path}.value", value, text) for text in label_value_errors(value)]
@@ -219,7 +216,6 @@ def validate_device_taint(taint: Object, path: str) -> ErrorList:
 
 
 def validate_device_toleration(toleration: Object, path: str) -> ErrorList:
-    """What is wrong with a toleration of such taints."""
     key, operator = toleration.get("key") or "", toleration.get("operator") or ""
     value, effect = toleration.get("value") or "", toleration.get("effect") or ""
     all_errors = validate_condition_name(key, f"{path}.key") if key else []
@@ -237,7 +233,6 @@ def validate_device_toleration(toleration: Object, path: str) -> ErrorList:
 
 
 def validate_condition_name(name: str, path: str) -> ErrorList:
-    """What is wrong with the name of a label, as conditions have them."""
     return [invalid(path, name, text) for text in qualified_name_errors(name)]
 
 
@@ -279,7 +274,6 @@ def request_names(requests: Iterable[Object]) -> dict[str, Set[str]]:
 
 
 def validate_request_references(references: list[str], path: str, names: Mapping[str, Set[str]]) -> ErrorList:
-    """What is wrong with references that are told apart."""
     return validate_set(
         references,
         _MOST_REFERENCES,

@@ -15,8 +15,6 @@ with lazy_imports():
 
 
 class MutatingAdmissionPolicyStrategy(ValidatingAdmissionPolicyStrategy):
-    """MutatingAdmissionPolicies."""
-
     status_keeps = "spec"
 
     def _more_constraints(self, constraints: Object, path: str) -> ErrorList:

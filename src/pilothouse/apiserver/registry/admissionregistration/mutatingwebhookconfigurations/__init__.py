@@ -10,8 +10,6 @@ from pilothouse.apiserver.registry.generic.registration import Registration
 
 
 class MutatingWebhookConfigurationStrategy(ValidatingWebhookConfigurationStrategy):
-    """MutatingWebhookConfigurations."""
-
     def set_defaults(self, obj: Object) -> None:
         super().set_defaults(obj)
         for webhook in obj.get("webhooks") or ():

@@ -15,8 +15,6 @@ with lazy_imports():
 
 
 class ValidatingAdmissionPolicyStrategy(Strategy):
-    """ValidatingAdmissionPolicies."""
-
     allow_unconditional_update = False
     tracked = ("spec",)
     status_keeps: StatusKeeps = "user metadata"

@@ -16,8 +16,6 @@ _BOTH = (
 
 
 class ValidatingAdmissionPolicyBindingStrategy(MutatingAdmissionPolicyBindingStrategy):
-    """ValidatingAdmissionPolicyBindings."""
-
     def _validate_more(self, spec: Object) -> ErrorList:
         actions, where = spec.get("validationActions") or [], "spec.validationActions"
         errors: ErrorList = []

@@ -13,8 +13,6 @@ with lazy_imports():
 
 
 class ValidatingWebhookConfigurationStrategy(Strategy):
-    """ValidatingWebhookConfigurations."""
-
     allow_unconditional_update = False
     tracked = ("webhooks",)
     kube_finalizers = False

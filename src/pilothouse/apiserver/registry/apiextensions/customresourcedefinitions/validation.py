@@ -154,7 +154,6 @@ def _validate_custom_resource_definition_spec(spec: Object, unchanged: frozenset
 
 
 def _has_defaults(node: Any) -> bool:
-    """Whether a schema, or one in it, has a default."""
     if isinstance(node, list):
         return any(_has_defaults(member) for member in node)
     if not isinstance(node, dict):
@@ -176,7 +175,6 @@ def _schema(version: Object) -> Object | None:
 
 
 def validate_names(names: Object, path: str) -> ErrorList:
-    """What is wrong with the names that are there."""
     errors: ErrorList = []
     for field in ("plural", "singular"):
         errors += _validate_label(f"{path}.{field}", names.get(field))

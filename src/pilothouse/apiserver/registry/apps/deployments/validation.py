@@ -15,7 +15,6 @@ from pilothouse.apiserver.registry.generic.object_fields import validate_nonnega
 
 
 def validate_deployment_strategy(strategy: Object) -> ErrorList:
-    """``spec.strategy`` of a Deployment."""
     kind, rolling = strategy["type"], strategy.get("rollingUpdate")
     path = "spec.strategy.rollingUpdate"
     if kind == "Recreate":

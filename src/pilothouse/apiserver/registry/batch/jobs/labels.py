@@ -7,7 +7,6 @@ PREFIX = "batch.kubernetes.io/"
 
 
 def labels_of(obj: Object) -> dict[str, str]:
-    """The labels of a Job or of a template."""
     found: dict[str, str] = (obj.get("metadata") or {}).get("labels") or {}
     return found
 

@@ -53,7 +53,6 @@ _LONGEST_INDEXES = 64 * 1024
 
 
 def validate_job_spec(spec: Object, path: str) -> ErrorList:
-    """What is wrong with a job's spec, apart from its selector."""
     template: Object = spec.get("template") or {}
     errors = validate_nonnegative_fields(spec, path, _NUMBERS)
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:

@@ -153,7 +153,6 @@ def _validate_signer_name(name: str) -> ErrorList:
 
 
 def _validate_part(text: str, texts: Callable[[str], list[str]], path: str) -> ErrorList:
-    """What is wrong with the first label of a name that is none."""
     for label in text.split("."):
         if errors := texts(label):
             return [invalid(path, text, f"validating label {quote(label)}: {each}") for each in errors]

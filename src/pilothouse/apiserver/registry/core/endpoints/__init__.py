@@ -18,7 +18,6 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
 def _validate_port(port: Object, path: str, *, needs_name: bool) -> ErrorList:
-    """``validateEndpointPort``."""
     number, name = port.get("port") or 0, port.get("name")
     errors = [required(f"{path}.name")] if needs_name and not name else validate_port_name(name, path)
     if not 1 <= number <= 65535:

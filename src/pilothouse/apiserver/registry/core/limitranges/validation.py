@@ -63,7 +63,6 @@ _RATIO = "maxLimitRequestRatio"
 
 
 def _validate_limit_range_item(item: Object, kind: str, path: str) -> ErrorList:
-    """One of the limits, as ``ValidateLimitRange`` does."""
     errors: ErrorList = []
     given: dict[str, Object] = {}
     for field in AMOUNTS:
@@ -125,6 +124,5 @@ def _ratios(ratio: Quantity, low: Quantity, high: Quantity) -> tuple[float, floa
 
 
 def _validate_limit_range_resource_name(name: str, kind: str, path: str) -> ErrorList:
-    """``validateLimitRangeResourceName``."""
     faults = container_resource_texts(name) if kind in ("Container", "Pod") else resource_name_errors(name)
     return [invalid(path, name, text) for text in faults]

@@ -46,7 +46,6 @@ def _validate_pod_cidrs(ranges: Sequence[str | None]) -> ErrorList:
 
 
 def _validate_node_resources(status: Object) -> ErrorList:
-    """What is wrong with what a node has (``ValidateNodeResources``)."""
     errors: ErrorList = []
     for field in ("capacity", "allocatable"):
         for name, amount in (status.get(field) or {}).items():

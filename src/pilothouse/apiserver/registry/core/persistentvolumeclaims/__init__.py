@@ -16,8 +16,6 @@ with lazy_imports():
 
 
 class PersistentVolumeClaimStrategy(Strategy):
-    """``v1`` PersistentVolumeClaims."""
-
     return_deleted_object = True
     update_steps = ("object meta update", "object meta", "object", "update")
 

@@ -50,7 +50,6 @@ def is_positive(text: Any) -> bool:
 
 
 def validate_access_modes(spec: Object, path: str) -> ErrorList:
-    """What is wrong with the ways in which a volume is used, or asked for."""
     modes = spec.get("accessModes") or []
     errors = [not_supported(f"{path}.accessModes", mode, _MODES) for mode in modes if mode not in _MODES]
     if "ReadWriteOncePod" in modes and any(mode in _MODES[:3] for mode in modes):
@@ -84,7 +83,6 @@ def validate_persistent_volume_claim_spec(spec: Object, path: str, *, any_group:
 
 
 def validate_persistent_volume_claim_template(template: Object, path: str) -> ErrorList:
-    """What is wrong with a template for claims, of which only labels and annotations are taken."""
     meta = template.get("metadata") or {}
     errors = validate_annotations(meta.get("annotations") or {}, f"{path}.metadata.annotations")
     errors += validate_labels(meta.get("labels") or {}, f"{path}.metadata.labels")

@@ -23,7 +23,6 @@ def _names(field: str, value: str, detail: Iterable[str]) -> ErrorList:
 
 
 def validate_affinity(affinity: Object, path: str) -> ErrorList:
-    """What is wrong with the affinity of a pod."""
     errors: ErrorList = []
     node = affinity.get("nodeAffinity")
     if node is not None:
@@ -61,7 +60,6 @@ def _validate_node_affinity(affinity: Object, path: str) -> ErrorList:
 
 
 def validate_node_selector(selector: Object, path: str) -> ErrorList:
-    """What is wrong with a choice of nodes, of a pod or of a volume."""
     where, terms = f"{path}.nodeSelectorTerms", selector.get("nodeSelectorTerms") or ()
     if not terms:
         return [required(where, "must have at least one node selector term")]
@@ -126,7 +124,6 @@ def _validate_pod_affinity_term(term: Object, path: str) -> ErrorList:
 
 
 def validate_topology_spread_constraints(constraints: Sequence[Object], path: str) -> ErrorList:
-    """What is wrong with how the pods like this one are spread."""
     errors: ErrorList = []
     kinds = [(each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "") for each in constraints]
     for position, constraint in enumerate(constraints):

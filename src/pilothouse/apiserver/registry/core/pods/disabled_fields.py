@@ -21,7 +21,6 @@ def drop_disabled_template_fields(template: Object, old: Object | None, gates: C
 
 
 def drop_disabled_status_fields(status: Object) -> None:
-    """Drop them from the status of a pod."""
     status.pop("nodeAllocatableResourceClaimStatuses", None)  # DRANodeAllocatableResources
     for field in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
         for container in status.get(field) or ():
@@ -33,7 +32,6 @@ def drop_disabled_status_fields(status: Object) -> None:
 
 
 def drop_disabled_spec_fields(spec: Object, old: Object | None, gates: Collection[str]) -> None:
-    """Drop them from the spec of a pod."""
     # What was stored while the gate was on may stay.
     if "GenericWorkload" in gates and (old or {}).get("schedulingGroup") is None:
         spec.pop("schedulingGroup", None)

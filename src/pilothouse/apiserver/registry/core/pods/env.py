@@ -22,7 +22,6 @@ _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "
 
 
 def validate_env(variables: Sequence[Object], path: str) -> ErrorList:
-    """What is wrong with variables that are listed."""
     errors: ErrorList = []
     for position, variable in enumerate(variables):
         name = variable.get("name")
@@ -96,7 +95,6 @@ def _validate_file_key_selector(reference: Object, path: str) -> ErrorList:
 
 
 def validate_env_from(sources: Sequence[Object], path: str) -> ErrorList:
-    """What is wrong with ConfigMaps and Secrets of which all keys become variables."""
     errors: ErrorList = []
     for position, source in enumerate(sources):
         where, prefix = f"{path}[{position}]", source.get("prefix")

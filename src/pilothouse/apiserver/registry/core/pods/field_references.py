@@ -35,7 +35,6 @@ _DIVISORS = {
 
 
 def validate_object_field_selector(reference: Object, path: str, allowed: Sequence[str]) -> ErrorList:
-    """What is wrong with a reference to a field of the pod, of which these may be asked for here."""
     version, asked = reference.get("apiVersion") or "", reference.get("fieldPath") or ""
     if not version:
         return [required(f"{path}.apiVersion")]

@@ -42,7 +42,6 @@ def _holders(spec: Object) -> Iterator[Object]:
 
 
 def validate_label_keys(holder: Object, path: str) -> ErrorList:
-    """What is wrong with the keys of a term or of a constraint."""
     if "matchLabelKeys" not in holder and "mismatchLabelKeys" not in holder:
         return []
     matched: Sequence[str] = holder.get("matchLabelKeys") or ()

@@ -68,7 +68,6 @@ def validate_pod_wide_fields(spec: Object, path: str, *, plain: bool) -> ErrorLi
 
 
 def validate_host_aliases(aliases: Sequence[Object], path: str) -> ErrorList:
-    """What is wrong with names that a pod has for addresses."""
     errors: ErrorList = []
     for position, alias in enumerate(aliases):
         where = f"{path}[{position}]"
@@ -79,7 +78,6 @@ def validate_host_aliases(aliases: Sequence[Object], path: str) -> ErrorList:
 
 
 def validate_newer_fields(spec: Object, path: str) -> ErrorList:
-    """What is wrong with the rarer parts of a pod spec that are judged last."""
     policy = spec.get("preemptionPolicy")
     if policy in _USUAL_PREEMPTION and _LATER_PARTS.isdisjoint(spec):
         return []

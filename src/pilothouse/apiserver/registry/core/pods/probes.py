@@ -23,7 +23,6 @@ _NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successTh
 
 
 def validate_probe(container: Object, path: str) -> ErrorList:
-    """What is wrong with the probes of a container."""
     errors: ErrorList = []
     for name in PROBES:
         probe, where = container.get(name), f"{path}.{name}"
@@ -47,7 +46,6 @@ def validate_probe(container: Object, path: str) -> ErrorList:
 
 
 def validate_lifecycle(container: Object, path: str, grace: int | None) -> ErrorList:
-    """What is wrong with the hooks of a container whose pod has this grace period."""
     hooks = container.get("lifecycle") or {}
     errors: ErrorList = []
     for name in ("postStart", "preStop"):
@@ -93,7 +91,6 @@ def _validate_http_get_action(handler: Object, path: str) -> ErrorList:
 
 
 def _validate_port_num_or_name(port: Any, path: str) -> ErrorList:
-    """A number, or the name of a port."""
     if isinstance(port, str):
         return [invalid(path, port, text) for text in port_name_errors(port)]
     number = port or 0

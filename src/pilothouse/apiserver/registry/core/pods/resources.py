@@ -27,7 +27,6 @@ Amounts = dict[str, Quantity]
 
 
 def validate_pod_resources(spec: Object, path: str) -> ErrorList:
-    """What is wrong with the resources of the pod as a whole, also as those of its containers are."""
     whole: Object | None = spec.get("resources")
     if whole is None:
         return []
@@ -103,12 +102,10 @@ def _add(total: Amounts, more: Amounts) -> None:
 
 
 def claim_names(spec: Object) -> frozenset[str]:
-    """What the pod calls its claims."""
     return frozenset(claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name"))
 
 
 def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorList:
-    """What is wrong with the claims of a pod."""
     errors: ErrorList = []
     seen: set[str] = set()
     for position, claim in enumerate(claims):
@@ -137,7 +134,6 @@ def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorLi
 
 
 def validate_container_claims(claims: Sequence[Object], path: str, known: frozenset[str]) -> ErrorList:
-    """What is wrong with the claims that a container uses, of those that its pod has."""
     errors: ErrorList = []
     seen: list[str] = []
     for position, claim in enumerate(claims):

@@ -18,7 +18,6 @@ _RESIZES = ("NotRequired", "RestartContainer")
 
 
 def validate_container_restart_policy(container: Object, path: str) -> ErrorList:
-    """What is wrong with a container's own policy and its rules."""
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
     errors: ErrorList = []
     if policy is None and rules:
@@ -50,7 +49,6 @@ def validate_init_container_restart_policy(container: Object, path: str) -> Erro
 
 
 def validate_resize_policy(policies: Sequence[Object], path: str, of_pod: str | None) -> ErrorList:
-    """What is wrong with how a container takes other resources, in a pod that has this restart policy."""
     errors: ErrorList = []
     seen: set[str] = set()
     for position, policy in enumerate(policies):

@@ -167,7 +167,6 @@ def _host_process(holder: Object) -> bool | None:
 
 
 def validate_os(spec: Object, path: str) -> ErrorList:
-    """What is wrong with a pod's operating system, and what the pod has that another has."""
     system: Object | None = spec.get("os")
     if system is None:
         return []
@@ -225,7 +224,6 @@ def _validate_windows_pod(spec: Object, path: str) -> ErrorList:
 
 
 def validate_security_context(context: Object, path: str, *, host_users: bool) -> ErrorList:
-    """What is wrong with the security context of a container."""
     errors = [
         invalid(f"{path}.{field}", context[field], IDS)
         for field in ("runAsUser", "runAsGroup")

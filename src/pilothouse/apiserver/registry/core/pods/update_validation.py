@@ -20,7 +20,6 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def validate_pod_spec_update(spec: Object, before: Object) -> ErrorList:
-    """What is wrong with a change of a pod's spec, apart from what is wrong with the new one."""
     errors: ErrorList = []
     for field in ("containers", "initContainers"):
         if len(spec.get(field) or ()) != len(before.get(field) or ()):

@@ -88,7 +88,6 @@ def qos_class(spec: Object) -> str:
 
 
 def validate_pod_template_spec(template: Object, path: str) -> ErrorList:
-    """What is wrong with the template of a workload."""
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     spec = template.get("spec") or {}
     errors = validate_pod_template_metadata(template, path) + validate_pod_spec(spec, f"{path}.spec")
@@ -100,7 +99,6 @@ def validate_pod_template_spec(template: Object, path: str) -> ErrorList:
 
 
 def validate_pod_template_metadata(template: Object, path: str) -> ErrorList:
-    """What is wrong with labels and annotations of a template."""
     meta = template.get("metadata") or {}
     annotations = meta.get("annotations") or {}
     errors = validate_labels(meta.get("labels") or {}, f"{path}.labels")
@@ -361,7 +359,6 @@ _ON_THE_POD = (b'"sleep"', b'"resizePolicy"', b'"claims"', b'"procMount"', b'"fi
 def _validate_common(
     container: Object, path: str, volumes: Mapping[str, bool], spec: Object, all_errors: ErrorList
 ) -> None:
-    """What all sorts of containers have (``validateContainerCommon``)."""
     name = container.get("name") or ""
     if not name:
         all_errors.append(required(f"{path}.name"))

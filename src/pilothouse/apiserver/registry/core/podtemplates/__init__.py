@@ -24,8 +24,6 @@ with lazy_imports():
 
 
 class PodTemplateStrategy(Strategy):
-    """A template on its own."""
-
     return_deleted_object = True
     tracked = ("template",)
     disabled_gates = GATES

@@ -55,7 +55,6 @@ _OF_PODS = ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "req
 
 
 def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorList:
-    """What is wrong with listed and selected scopes (``validateResourceQuotaScopes``, ``validateScopeSelector``)."""
     errors: ErrorList = []
     for scope in scopes:
         if scope not in _SCOPES:

@@ -14,7 +14,6 @@ def needs_addresses(spec: Object) -> bool:
 
 
 def needs_node_ports(spec: Object) -> bool:
-    """Whether services of this type have node ports."""
     return spec.get("type") in ("NodePort", "LoadBalancer")
 
 

@@ -138,7 +138,6 @@ class ServiceStrategy(Strategy):
 
 
 def service_warnings(spec: Object) -> Iterator[str]:
-    """Warnings about a service."""
     if spec.get("externalIPs"):
         yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
     if spec.get("externalName") and spec.get("type") != "ExternalName":

@@ -235,7 +235,6 @@ def _validate_service_port(port: Object, path: str, names: set[str], *, several:
 
 
 def _validate_port_numbers(ports: Sequence[Object], kind: str) -> ErrorList:
-    """Numbers that ports may not have, or that another one of them has."""
     errors = [
         forbidden(f"spec.ports[{position}].nodePort", "may not be used when `type` is 'ClusterIP'")
         for position, port in enumerate(ports)
@@ -306,7 +305,6 @@ def _validate_source_ranges(obj: Object, old: Object | None) -> ErrorList:
 
 
 def validate_load_balancer_status(obj: Object, old: Object) -> ErrorList:
-    """What is wrong with what a load balancer says of itself (``ValidateLoadBalancerStatus``)."""
     path = "status.loadBalancer.ingress"
     errors: ErrorList = []
     entries, before = _load_balancer_ingress(obj), _load_balancer_ingress(old)

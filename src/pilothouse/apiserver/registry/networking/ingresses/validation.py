@@ -121,7 +121,6 @@ def _validate_http_ingress_path(entry: Object, path: str) -> ErrorList:
 
 
 def _validate_ingress_typed_local_object_reference(reference: Object, path: str) -> ErrorList:
-    """``validateIngressTypedLocalObjectReference``."""
     errors: ErrorList = []
     group = reference.get("apiGroup")
     if group is not None:

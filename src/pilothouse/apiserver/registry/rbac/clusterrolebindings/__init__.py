@@ -6,8 +6,6 @@ from pilothouse.apiserver.registry.rbac.rolebindings import RoleBindingStrategy
 
 
 class ClusterRoleBindingStrategy(RoleBindingStrategy):
-    """ClusterRoleBindings."""
-
     kinds = ("ClusterRole",)
     namespaced = False
 

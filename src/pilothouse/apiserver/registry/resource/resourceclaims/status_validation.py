@@ -74,7 +74,6 @@ def keep_allocated(status: Object, before: Object) -> None:
 
 
 def validate_resource_claim_status(obj: Object, old: Object) -> ErrorList:
-    """What is wrong with a new status."""
     status, before = obj.get("status") or {}, old.get("status") or {}
     users, allocation = status.get("reservedFor") or [], status.get("allocation")
     errors = validate_set(users, _MOST_USERS, "status.reservedFor", _validate_user, lambda user: user.get("uid") or "")
@@ -157,7 +156,6 @@ def _validate_configuration(configuration: Object, path: str, names: Names) -> E
 
 
 def _validate_allocated_device_status(device: Object, path: str, allocated: Set[DeviceKey]) -> ErrorList:
-    """What a driver says of an allocated device."""
     errors = _validate_place(device, path) + _validate_share(device, path)
     if _key(device) not in allocated:
         errors.append(invalid(path, shown_struct(_key(device)), "must be an allocated device in the claim"))

@@ -29,7 +29,6 @@ _ONE_KIND = "exactly one of `exactly` or `firstAvailable` is required"
 
 
 def validate_resource_claim_template(spec: Object) -> ErrorList:
-    """What is wrong with a template."""
     metadata = spec["metadata"]
     errors = validate_annotations(metadata.get("annotations") or {}, "spec.metadata.annotations")
     errors += validate_labels(metadata.get("labels") or {}, "spec.metadata.labels")
@@ -54,7 +53,6 @@ def validate_device_class(spec: Object, old: Object | None) -> ErrorList:
 
 
 def validate_resource_claim_spec(claim: Object, path: str) -> ErrorList:
-    """What is wrong with a claim."""
     requests = claim.get("requests") or []
     names = request_names(requests)
     errors = validate_set(

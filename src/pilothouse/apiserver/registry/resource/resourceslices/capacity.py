@@ -15,7 +15,6 @@ _MOST_VALUES = 10
 
 
 def validate_device_capacity(capacity: Object, path: str, *, is_shared: bool) -> ErrorList:
-    """What is wrong with the amount of something that a device has."""
     policy, where = capacity.get("requestPolicy"), f"{path}.requestPolicy"
     if policy is None:
         return []

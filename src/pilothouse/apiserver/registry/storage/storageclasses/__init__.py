@@ -35,7 +35,6 @@ def validate_provisioner_and_parameters(of: Object, driver_field: str) -> ErrorL
 
 
 def validate_allowed_topologies(terms: Sequence[Object], path: str) -> ErrorList:
-    """What is wrong with terms that select nodes for volumes (``ValidateTopologySelectorTerm``)."""
     errors: ErrorList = []
     # Upstream's list begins with an empty term for each there is, of which a term without expressions is a duplicate.
     before: list[dict[str, frozenset[str]]] = [{} for _ in terms]
