@@ -1,7 +1,8 @@
 """Tests and fixtures that are coroutines: ``async def test_…(env: Env)`` runs on a virtual loop of its own.
 
-``env`` is the world of the test. It is a function of the test's ``seed``, if it has an argument of that name. Marked
-``real_loop``, a test runs on the real loop in real time, for at most its ``timeout``, and ``env`` is the real one.
+``env`` is the world of the test. It is a function of the test's ``seed`` and begins at its ``start``, if it has
+arguments of these names. Marked ``real_loop``, a test runs on the real loop in real time, for at most its ``timeout``,
+and ``env`` is the real one.
 
 Fixtures may be coroutines or asynchronous generators. They are entered and left on the loop of the test and in its
 task, so a generator may hold a ``TaskGroup`` open around the test, and what fails in the group fails the test.
@@ -84,8 +85,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
     if real is not None:
         loops.run(main(Env()))
     else:
-        seed: Any = pyfuncitem.funcargs.get("seed", 0)
-        virtual.run(main, seed=seed)
+        arguments: dict[str, Any] = {
+            key: pyfuncitem.funcargs[key] for key in ("seed", "start") if key in pyfuncitem.funcargs
+        }
+        virtual.run(main, **arguments)
     return True
 
 

@@ -1,50 +1,34 @@
-"""The embedded API server in virtual time with controllers of nodes and their pods, and words for what tests do.
-
-The controllers' transport is an ``Interceptor``: faults go between it and the server, and watches can be held, so that
-a cache lags behind. What the test does goes past it.
-"""
+"""Controllers of nodes and their pods on the embedded API server, and words for what tests do."""
 
 import asyncio
 import contextlib
 import datetime
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
+from tests.controllers.api_world import NODES, PODS, ApiWorld, Doc, in_group
 
-from pilothouse.apiserver import ApiServer, ServerOptions
-from pilothouse.client import Client
-from pilothouse.client.discovery import RestMapper
+from pilothouse.apiserver import ServerOptions
 from pilothouse.client.errors import NotFound
-from pilothouse.client.interceptor import Answered, Interceptor, Observation, Sent
+from pilothouse.client.interceptor import Answered, Observation, Sent
 from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.machinery.times import format_micro_time, format_time
-from pilothouse.runtime import ControllerContext, Descriptor, InformerFactory, Registry
-from pilothouse.storage import MemoryStore
+from pilothouse.runtime import Descriptor
 
-Doc = dict[str, Any]
+__all__ = ["NODES", "PODS", "Doc", "World", "no_execute", "play", "toleration", "world"]
 
-NODES = "/api/v1/nodes"
-PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 HEALTHY = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
 
 
-class World:
+class World(ApiWorld):
     """A cluster of one API server and the controllers under test. No kubelet: the test writes what one would."""
 
     def __init__(self, env: Env, group: TaskGroup, server: ServerOptions | None = None) -> None:
-        self.env = env
-        self.store = MemoryStore(env)
-        self.server = ApiServer(env, self.store, options=server)
-        self.admin = Client(self.server.transport("admin", ["system:masters"]), env)
+        super().__init__(env, group, server)
         self.seen: list[Sent | Answered] = []
-        self.faults = Interceptor(self.server.transport("controllers", ["system:masters"]), env, observer=self._observe)
-        self.metrics = Registry()
-        self.controllers: list[object] = []
-        """Those that were started, the latest last."""
-        self._group = group
 
     def _observe(self, seen: Observation) -> None:
         asked = isinstance(seen, Sent) or (isinstance(seen, Answered) and seen.injected)
@@ -55,59 +39,10 @@ class World:
     async def start(
         self, descriptor: Descriptor, options: object = None, *, beside: Sequence[Descriptor] = ()
     ) -> asyncio.Task[None]:
-        """Start a controller with informers of its own, which it shares with those ``beside`` it. Cancel the task to
-        stop it. What is served is asked every 30 s, as a manager does."""
-        client = Client(self.faults, self.env)
-        informers = InformerFactory(client, self.env)
-        mapper = RestMapper(client)
-        context = ControllerContext(
-            env=self.env,
-            client=client,
-            informers=informers,
-            metadata_informers=informers,
-            metrics=self.metrics,
-            options=options,
-            rest_mapper=mapper,
-        )
-        controller = descriptor.build(context)
-        self.controllers.append(controller)
-        others = [other.build(msgspec.structs.replace(context, options=None)) for other in beside]
-
-        async def ask_anew() -> None:
-            while True:
-                await asyncio.sleep(30.0)
-                mapper.reset()
-
-        async def live() -> None:
-            async with TaskGroup("informers") as running:
-                informers.start(running)
-                if others:
-                    running.start(ask_anew(), name="REST mapper")
-                for other in others:
-                    running.start(other.run(), name=other.name)
-                try:
-                    await controller.run()
-                finally:
-                    running.cancel()
-
-        task = self._group.start(live(), name=descriptor.name)
-        await informers.wait_synced()
-        return task
+        """Start a controller. Cancel the task to stop it."""
+        return await self.launch(descriptor, options, beside=beside)
 
     # What the test does
-
-    async def request(
-        self, method: str, path: str, body: Doc | None = None, content_type: str = "application/json"
-    ) -> Doc:
-        """Any request of an administrator."""
-        encoded = b"" if body is None else msgspec.json.encode(body)
-        response = await self.admin.request(method, path, body=encoded, headers={"content-type": content_type})
-        found: Doc = msgspec.json.decode(response.body)
-        return found
-
-    async def merge(self, path: str, changes: Doc) -> Doc:
-        """JSON merge patch."""
-        return await self.request("PATCH", path, changes, "application/merge-patch+json")
 
     async def node(
         self, name: str, *, conditions: dict[str, str] | None = None, taints: tuple[Doc, ...] = (), **metadata: Any
@@ -173,19 +108,6 @@ class World:
 
     # What the test sees
 
-    async def get(self, path: str) -> Doc | None:
-        """An object, or None."""
-        try:
-            return await self.request("GET", path)
-        except NotFound:
-            return None
-
-    async def see(self, path: str) -> Doc:
-        """An object that must be there."""
-        found = await self.get(path)
-        assert found is not None, f"{path} is gone"
-        return found
-
     async def pods(self) -> list[str]:
         """Names of the pods that are not being deleted, sorted."""
         items = (await self.see(PODS))["items"]
@@ -202,11 +124,9 @@ class World:
 
     async def events(self, reason: str = "") -> list[str]:
         """``kind/name message`` of the events there are, in order of creation."""
-        items = (await self.see("/api/v1/events"))["items"]
-        items.sort(key=lambda item: int(item["metadata"]["resourceVersion"]))
         return [
             f"{item['involvedObject']['kind']}/{item['involvedObject']['name']} {item['message']}"
-            for item in items
+            for item in await self.sorted_events()
             if reason in ("", item["reason"])
         ]
 
@@ -243,19 +163,9 @@ def no_execute(key: str) -> Doc:
     return {"key": key, "effect": "NoExecute"}
 
 
-@contextlib.asynccontextmanager
-async def world(env: Env, server: ServerOptions | None = None) -> AsyncIterator[World]:
+def world(env: Env, server: ServerOptions | None = None) -> contextlib.AbstractAsyncContextManager[World]:
     """A world with the namespaces that every cluster has. Everything ends with the block."""
-    async with TaskGroup("world") as group:
-        made = World(env, group, server)
-        group.start(made.server.run(), name="API server")
-        for name in ("default", "kube-node-lease"):
-            if await made.get(f"/api/v1/namespaces/{name}") is None:
-                await made.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-        try:
-            yield made
-        finally:
-            group.cancel()
+    return in_group(World, env, server)
 
 
 def play(

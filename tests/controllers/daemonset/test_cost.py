@@ -1,20 +1,22 @@
 """What a change costs follows the change, not the cluster (kubernetes#121474: hours behind at 5,000 nodes)."""
 
 import pytest
-from tests.controllers.daemonset.world import AGENT, NODES, PODS, World, story
+from tests.controllers.api_world import NODES, PODS
+from tests.controllers.daemonset.world import AGENT, controlled
 
 from pilothouse.controllers.workloads.daemonset import placement
 from pilothouse.controllers.workloads.daemonset.controller import DaemonSetController
 from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import NodeToDaemonPods
+from pilothouse.env import Env
 
 SETS = ("agent", "broom", "crane")
 
 
 class Counts:
-    """How often the controller looked at a DaemonSet, at one of its nodes, and decided about a node."""
+    """How often the controller synced a DaemonSet, at one of its nodes, and decided about a node."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.looks = self.surveys = self.placements = 0
+        self.syncs = self.surveys = self.placements = 0
         survey, act, decide = NodeToDaemonPods._survey, DaemonSetController._act, placement.decide_placement
 
         def counting_survey(node_pods: NodeToDaemonPods, *args: object) -> None:
@@ -22,7 +24,7 @@ class Counts:
             survey(node_pods, *args)  # type: ignore[arg-type]  # handed through
 
         async def counting_act(controller: DaemonSetController, *args: object) -> object:
-            self.looks += 1
+            self.syncs += 1
             return await act(controller, *args)  # type: ignore[arg-type]  # handed through
 
         def counting_decide(*args: object) -> object:
@@ -34,23 +36,22 @@ class Counts:
         monkeypatch.setattr(placement, "decide_placement", counting_decide)
 
     def take(self) -> tuple[int, int, int]:
-        """Looks, surveys and placements since the last time."""
-        taken = self.looks, self.surveys, self.placements
-        self.looks = self.surveys = self.placements = 0
+        """Syncs, surveys and placements since the last time."""
+        taken = self.syncs, self.surveys, self.placements
+        self.syncs = self.surveys = self.placements = 0
         return taken
 
 
-def costs(monkeypatch: pytest.MonkeyPatch, nodes: int) -> dict[str, tuple[int, int, int]]:
+async def costs(env: Env, monkeypatch: pytest.MonkeyPatch, nodes: int) -> dict[str, tuple[int, int, int]]:
     """What some changes cost with so many nodes and three DaemonSets."""
     found: dict[str, tuple[int, int, int]] = {}
-
-    async def tell(world: World) -> None:
+    async with controlled(env, nodes=nodes) as world:
         world.kubelets = False
         for name in SETS:
             await world.create_set(name)
         await world.settle(10)
         for name in SETS:
-            assert len(await world.pods(name)) == nodes
+            assert len(await world.pods(owner=name)) == nodes
         counts = Counts(monkeypatch)
         before = len(world.requests)
 
@@ -78,20 +79,18 @@ def costs(monkeypatch: pytest.MonkeyPatch, nodes: int) -> dict[str, tuple[int, i
         await note("one pod that starts")
         await world.merge(AGENT, {"metadata": {"annotations": {"some": "thing"}}})
         await note("a DaemonSet that changes without its template")
-
-    story(tell, nodes=nodes)
     monkeypatch.undo()
     return found
 
 
-def test_with_ten_times_the_nodes_a_change_costs_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    few, many = costs(monkeypatch, 20), costs(monkeypatch, 200)
+async def test_with_ten_times_the_nodes_a_change_costs_the_same(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = await costs(env, monkeypatch, 20), await costs(env, monkeypatch, 200)
     assert few == many
     assert many["a heartbeat of every node"] == (0, 0, 0)
-    looks, surveys, placements = many["a label of one node that nobody asks for"]
-    assert (looks, placements) == (0, 3)
-    looks, surveys, placements = many["a taint of one node that sends three pods away"]
+    syncs, surveys, placements = many["a label of one node that nobody asks for"]
+    assert (syncs, placements) == (0, 3)
+    syncs, surveys, placements = many["a taint of one node that sends three pods away"]
     assert placements == 3
     # Each of the three DaemonSets: the taint, the deletion, the status.
-    assert looks <= 3 * 4
+    assert syncs <= 3 * 4
     assert surveys <= 3 * 4

@@ -1,68 +1,63 @@
 """Daemons go where they should and stay there: the controller on the embedded API server."""
 
 import pytest
-from tests.controllers.daemonset.world import AGENT, NODES, PODS, REVISIONS, SETS, World, story, world
+from tests.controllers.api_world import NODES, PODS, REVISIONS
+from tests.controllers.daemonset.world import AGENT, SETS, World, controlled, uncontrolled
 
 from pilothouse.client.interceptor import Rule, fail, namespace_ends
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
 from pilothouse.env import Env
 
 
-def test_every_node_gets_a_pod_and_the_status_says_so() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set()
-        await world.settle()
-        assert await world.places() == ["n0", "n1", "n2"]
-        assert await world.status() == {
-            "currentNumberScheduled": 3,
-            "desiredNumberScheduled": 3,
-            "numberAvailable": 3,
-            "numberMisscheduled": 0,
-            "numberReady": 3,
-            "observedGeneration": 1,
-            "updatedNumberScheduled": 3,
-        }
-        assert [number for _hash, number in await world.revisions()] == [1]
-        assert sorted({(type_, reason) for type_, reason, _message in await world.events()}) == [
-            ("Normal", "SuccessfulCreate")
-        ]
-        before = len(world.requests)
-        await world.settle(3600)
-        assert len(world.requests) == before, "nothing to do: nothing is sent"
-
-    story(tell)
+async def test_every_node_gets_a_pod_and_the_status_says_so(world: World) -> None:
+    await world.create_set()
+    await world.settle()
+    assert await world.nodes() == ["n0", "n1", "n2"]
+    assert await world.status() == {
+        "currentNumberScheduled": 3,
+        "desiredNumberScheduled": 3,
+        "numberAvailable": 3,
+        "numberMisscheduled": 0,
+        "numberReady": 3,
+        "observedGeneration": 1,
+        "updatedNumberScheduled": 3,
+    }
+    assert [number for _hash, number in await world.revisions()] == [1]
+    assert sorted({(type_, reason) for type_, reason, _message in await world.events()}) == [
+        ("Normal", "SuccessfulCreate")
+    ]
+    before = len(world.requests)
+    await world.settle(3600)
+    assert len(world.requests) == before, "nothing to do: nothing is sent"
 
 
-def test_nodes_that_come_change_and_go_move_pods() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(template={"nodeSelector": {"pool": "yes"}})
-        await world.settle()
-        assert await world.places() == []
-        await world.merge(f"{NODES}/n0", {"metadata": {"labels": {"pool": "yes"}}})
-        await world.add_nodes(1, first=7, labels={"pool": "yes"})
-        await world.settle()
-        assert await world.places() == ["n0", "n7"]
-        await world.merge(f"{NODES}/n0", {"metadata": {"labels": {"pool": None}}})
-        await world.settle()
-        assert await world.places() == ["n7"]
-        await world.taint("n7", ("special", "NoSchedule"))
-        await world.settle()
-        assert await world.places() == ["n7"], "NoSchedule sends nobody away"
-        await world.taint("n7", ("special", "NoExecute"))
-        await world.settle()
-        assert await world.places() == []
-        await world.taint("n7")
-        await world.settle()
-        assert await world.places() == ["n7"], "kubernetes#95432: back when the taint is gone"
-
-    story(tell)
+async def test_nodes_that_come_change_and_go_move_pods(world: World) -> None:
+    await world.create_set(template={"nodeSelector": {"pool": "yes"}})
+    await world.settle()
+    assert await world.nodes() == []
+    await world.merge(f"{NODES}/n0", {"metadata": {"labels": {"pool": "yes"}}})
+    await world.add_nodes(1, first=7, labels={"pool": "yes"})
+    await world.settle()
+    assert await world.nodes() == ["n0", "n7"]
+    await world.merge(f"{NODES}/n0", {"metadata": {"labels": {"pool": None}}})
+    await world.settle()
+    assert await world.nodes() == ["n7"]
+    await world.taint("n7", ("special", "NoSchedule"))
+    await world.settle()
+    assert await world.nodes() == ["n7"], "NoSchedule sends nobody away"
+    await world.taint("n7", ("special", "NoExecute"))
+    await world.settle()
+    assert await world.nodes() == []
+    await world.taint("n7")
+    await world.settle()
+    assert await world.nodes() == ["n7"], "kubernetes#95432: back when the taint is gone"
 
 
 @pytest.mark.parametrize(("enabled", "wanted"), [(True, 1), (False, 0)])
 async def test_comparing_operators_are_behind_a_gate(env: Env, enabled: bool, wanted: int) -> None:
     """``TaintTolerationComparisonOperators``: stored past the API server, which refuses such tolerations."""
-
-    async def tell(world: World) -> None:
+    async with uncontrolled(env) as world:
+        await world.add_nodes(3)
         for node, value in (("n0", "970"), ("n1", "900"), ("n2", "many")):
             taint = {"key": "sla", "value": value, "effect": "NoSchedule"}
             await world.merge(f"{NODES}/{node}", {"spec": {"taints": [taint]}})
@@ -77,151 +72,123 @@ async def test_comparing_operators_are_behind_a_gate(env: Env, enabled: bool, wa
         await world.settle()
         assert (await world.status())["desiredNumberScheduled"] == wanted
 
-    async with world(env) as made:
-        await made.add_nodes(3)
-        await tell(made)
 
-
-def test_all_sets_come_back_when_a_taint_goes() -> None:
+async def test_all_sets_come_back_when_a_taint_goes(world: World) -> None:
     """kubernetes#95432: one of three was not made again."""
-
-    async def tell(world: World) -> None:
-        for name in ("a", "b", "c"):
-            await world.create_set(name)
-        await world.settle()
-        await world.taint("n1", ("special", "NoExecute"))
-        await world.settle()
-        for name in ("a", "b", "c"):
-            assert await world.places(name) == ["n0", "n2"]
-        await world.taint("n1")
-        await world.settle()
-        for name in ("a", "b", "c"):
-            assert await world.places(name) == ["n0", "n1", "n2"]
-
-    story(tell)
+    for name in ("a", "b", "c"):
+        await world.create_set(name)
+    await world.settle()
+    await world.taint("n1", ("special", "NoExecute"))
+    await world.settle()
+    for name in ("a", "b", "c"):
+        assert await world.nodes(name) == ["n0", "n2"]
+    await world.taint("n1")
+    await world.settle()
+    for name in ("a", "b", "c"):
+        assert await world.nodes(name) == ["n0", "n1", "n2"]
 
 
-def test_a_change_of_a_node_that_wakes_nobody_sends_nothing() -> None:
+async def test_a_change_of_a_node_that_wakes_nobody_sends_nothing(world: World) -> None:
     """As recorded (04a): a NoSchedule taint where a pod runs makes no request; heartbeats never do."""
-
-    async def tell(world: World) -> None:
-        await world.create_set()
-        await world.settle()
-        before = len(world.requests)
-        await world.taint("n1", ("special", "NoSchedule"))
-        await world.settle()
-        await world.taint("n1")
-        await world.merge(f"{NODES}/n1/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-        await world.settle()
-        assert len(world.requests) == before
-
-    story(tell)
+    await world.create_set()
+    await world.settle()
+    before = len(world.requests)
+    await world.taint("n1", ("special", "NoSchedule"))
+    await world.settle()
+    await world.taint("n1")
+    await world.merge(f"{NODES}/n1/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    await world.settle()
+    assert len(world.requests) == before
 
 
-def test_pods_of_a_deleted_node_are_not_made_again() -> None:
+async def test_pods_of_a_deleted_node_are_not_made_again(world: World) -> None:
     """kubernetes#22545. The bound pod is for the pod garbage collector; one that was never bound goes at once."""
-
-    async def tell(world: World) -> None:
-        await world.create_set()
-        await world.settle()
-        await world.request("DELETE", f"{NODES}/n0")
-        await world.settle()
-        assert len(world.sent("create", "pods")) == 3
-        assert (await world.status())["desiredNumberScheduled"] == 2
-        assert await world.places() == ["n0", "n1", "n2"]
-        world.kubelets = False
-        await world.add_nodes(1, first=8)
-        await world.settle()
-        assert "" in await world.places(), "pinned to n8, not bound"
-        await world.request("DELETE", f"{NODES}/n8")
-        await world.settle()
-        assert "" not in await world.places()
-
-    story(tell)
+    await world.create_set()
+    await world.settle()
+    await world.request("DELETE", f"{NODES}/n0")
+    await world.settle()
+    assert len(world.sent("create", "pods")) == 3
+    assert (await world.status())["desiredNumberScheduled"] == 2
+    assert await world.nodes() == ["n0", "n1", "n2"]
+    world.kubelets = False
+    await world.add_nodes(1, first=8)
+    await world.settle()
+    assert "" in await world.nodes(), "pinned to n8, not bound"
+    await world.request("DELETE", f"{NODES}/n8")
+    await world.settle()
+    assert "" not in await world.nodes()
 
 
-def test_a_deleted_pod_is_replaced_when_it_is_gone() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set()
-        await world.settle()
-        world.kubelets = False
-        victim = next(pod for pod in await world.pods() if pod["spec"]["nodeName"] == "n1")["metadata"]["name"]
-        await world.request("DELETE", f"{PODS}/{victim}")
-        await world.settle()
-        assert await world.places() == ["n0", "n2"], "its successor waits"
-        world.kubelets = True
-        await world.settle()
-        assert await world.places() == ["n0", "n1", "n2"]
-
-    story(tell)
+async def test_a_deleted_pod_is_replaced_when_it_is_gone(world: World) -> None:
+    await world.create_set()
+    await world.settle()
+    world.kubelets = False
+    victim = next(pod for pod in await world.pods() if pod["spec"]["nodeName"] == "n1")["metadata"]["name"]
+    await world.request("DELETE", f"{PODS}/{victim}")
+    await world.settle()
+    assert await world.nodes() == ["n0", "n2"], "its successor waits"
+    world.kubelets = True
+    await world.settle()
+    assert await world.nodes() == ["n0", "n1", "n2"]
 
 
-def test_failed_pods_are_killed_at_growing_intervals() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set()
-        await world.settle()
-        gone_at: list[float] = []
-        for _round in range(4):
-            pod = next(pod for pod in await world.pods() if pod["spec"]["nodeName"] == "n1")["metadata"]["name"]
-            await world.report(pod, phase="Failed", ready=False)
-            start = world.env.monotonic()
-            while any(each["metadata"]["name"] == pod for each in await world.pods()):
-                await world.settle(0.05)
-            gone_at.append(world.env.monotonic() - start)
-            await world.settle(1.0)
-        assert gone_at[0] < 0.2
-        assert gone_at[1] < 0.2, "the second failure comes after the first second has passed"
-        assert gone_at[-1] > gone_at[1], "and later ones wait"
-        killed = [message for _type, reason, message in await world.events() if reason == "FailedDaemonPod"]
-        assert len(killed) == 4
-        assert killed[0].startswith("Found failed daemon pod default/agent-")
-        assert killed[0].endswith(" on node n1, will try to kill it")
-
-    story(tell)
+async def test_failed_pods_are_killed_at_growing_intervals(world: World) -> None:
+    await world.create_set()
+    await world.settle()
+    gone_at: list[float] = []
+    for _round in range(4):
+        pod = next(pod for pod in await world.pods() if pod["spec"]["nodeName"] == "n1")["metadata"]["name"]
+        await world.report(pod, phase="Failed", ready=False)
+        start = world.env.monotonic()
+        while any(each["metadata"]["name"] == pod for each in await world.pods()):
+            await world.settle(0.05)
+        gone_at.append(world.env.monotonic() - start)
+        await world.settle(1.0)
+    assert gone_at[0] < 0.2
+    assert gone_at[1] < 0.2, "the second failure comes after the first second has passed"
+    assert gone_at[-1] > gone_at[1], "and later ones wait"
+    killed = [message for _type, reason, message in await world.events() if reason == "FailedDaemonPod"]
+    assert len(killed) == 4
+    assert killed[0].startswith("Found failed daemon pod default/agent-")
+    assert killed[0].endswith(" on node n1, will try to kill it")
 
 
-def test_a_pod_that_ended_well_is_replaced_too() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set()
-        await world.settle()
-        pod = (await world.pods())[0]["metadata"]["name"]
-        await world.report(pod, phase="Succeeded", ready=False)
-        await world.settle()
-        assert await world.places() == ["n0", "n1", "n2"]
-        assert any(
-            reason == "SucceededDaemonPod" and message.endswith("will try to delete it")
-            for _type, reason, message in await world.events()
-        )
-
-    story(tell)
+async def test_a_pod_that_ended_well_is_replaced_too(world: World) -> None:
+    await world.create_set()
+    await world.settle()
+    pod = (await world.pods())[0]["metadata"]["name"]
+    await world.report(pod, phase="Succeeded", ready=False)
+    await world.settle()
+    assert await world.nodes() == ["n0", "n1", "n2"]
+    assert any(
+        reason == "SucceededDaemonPod" and message.endswith("will try to delete it")
+        for _type, reason, message in await world.events()
+    )
 
 
-def test_duplicates_go_and_orphans_are_adopted() -> None:
-    async def tell(world: World) -> None:
-        spec = {"nodeName": "n1", "containers": [{"name": "main", "image": "pause:1"}]}
-        await world.request("POST", PODS, {"metadata": {"name": "mine", "labels": {"app": "agent"}}, "spec": spec})
-        await world.settle()
-        # With a rolling update it would be replaced afterwards: it is of no template.
-        await world.create_set(updateStrategy={"type": "OnDelete"})
-        await world.settle()
-        assert await world.places() == ["n0", "n1", "n2"]
-        assert "mine" in [pod["metadata"]["name"] for pod in await world.pods()], "adopted, and not made again"
-        assert len(world.sent("create", "pods")) == 2
-        await world.request("POST", PODS, {"metadata": {"name": "more", "labels": {"app": "agent"}}, "spec": spec})
-        await world.settle()
-        assert await world.places() == ["n0", "n1", "n2"], "adopted, and one too many"
-        await world.merge(f"{PODS}/mine", {"metadata": {"labels": {"app": "other"}}})
-        await world.settle()
-        mine = await world.get(f"{PODS}/mine")
-        assert mine is not None
-        assert "ownerReferences" not in mine["metadata"], "released"
-        assert await world.places() == ["n0", "n1", "n2"]
-
-    story(tell)
+async def test_duplicates_go_and_orphans_are_adopted(world: World) -> None:
+    spec = {"nodeName": "n1", "containers": [{"name": "main", "image": "pause:1"}]}
+    await world.request("POST", PODS, {"metadata": {"name": "mine", "labels": {"app": "agent"}}, "spec": spec})
+    await world.settle()
+    # With a rolling update it would be replaced afterwards: it is of no template.
+    await world.create_set(updateStrategy={"type": "OnDelete"})
+    await world.settle()
+    assert await world.nodes() == ["n0", "n1", "n2"]
+    assert "mine" in [pod["metadata"]["name"] for pod in await world.pods()], "adopted, and not made again"
+    assert len(world.sent("create", "pods")) == 2
+    await world.request("POST", PODS, {"metadata": {"name": "more", "labels": {"app": "agent"}}, "spec": spec})
+    await world.settle()
+    assert await world.nodes() == ["n0", "n1", "n2"], "adopted, and one too many"
+    await world.merge(f"{PODS}/mine", {"metadata": {"labels": {"app": "other"}}})
+    await world.settle()
+    mine = await world.get(f"{PODS}/mine")
+    assert mine is not None
+    assert "ownerReferences" not in mine["metadata"], "released"
+    assert await world.nodes() == ["n0", "n1", "n2"]
 
 
-def test_one_look_creates_and_deletes_no_more_than_the_limit() -> None:
-    async def tell(world: World) -> None:
+async def test_one_look_creates_and_deletes_no_more_than_the_limit(env: Env) -> None:
+    async with controlled(env, DaemonSetOptions(burst=4), nodes=10) as world:
         world.kubelets = False
         with world.faults.hold(resource="pods"):
             await world.create_set()
@@ -230,26 +197,22 @@ def test_one_look_creates_and_deletes_no_more_than_the_limit() -> None:
         await world.settle()
         assert len(await world.pods()) == 10
 
-    story(tell, DaemonSetOptions(burst=4), nodes=10)
+
+async def test_a_refused_create_ends_the_batches_of_this_look(world: World) -> None:
+    rule = world.faults.add(Rule(fail(403), verb="create", resource="pods", times=1))
+    await world.create_set()
+    await world.settle(0.001)
+    assert rule.hits == 1
+    await world.settle()
+    assert await world.nodes() == ["n0", "n1", "n2"], "tried again with growing delay"
+    assert any(reason == "FailedCreate" for _type, reason, _message in await world.events())
 
 
-def test_a_refused_create_ends_the_batches_of_this_look() -> None:
-    async def tell(world: World) -> None:
-        rule = world.faults.add(Rule(fail(403), verb="create", resource="pods", times=1))
-        await world.create_set()
-        await world.settle(0.001)
-        assert rule.hits == 1
-        await world.settle()
-        assert await world.places() == ["n0", "n1", "n2"], "tried again with growing delay"
-        assert any(reason == "FailedCreate" for _type, reason, _message in await world.events())
-
-    story(tell)
-
-
-def test_while_the_namespace_goes_away_nothing_is_created_and_the_numbers_are_reported_once_a_second() -> None:
+async def test_while_the_namespace_goes_away_nothing_is_created_and_the_numbers_are_reported_once_a_second(
+    env: Env,
+) -> None:
     """One try, no event; the expectation stays and holds the owner back for five minutes."""
-
-    async def tell(world: World) -> None:
+    async with controlled(env, nodes=40) as world:
         await world.create_set()
         await world.settle()
         refused = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
@@ -264,73 +227,54 @@ def test_while_the_namespace_goes_away_nothing_is_created_and_the_numbers_are_re
         assert refused.hits == 1
         assert len(world.sent("update", "daemonsets/status")) == 3, "at once, and after either second"
 
-    story(tell, nodes=40)
 
-
-def test_a_set_that_is_being_deleted_makes_no_pods() -> None:
+async def test_a_set_that_is_being_deleted_makes_no_pods(world: World) -> None:
     """TestDontDoAnythingIfBeingDeleted, and TestDontDoAnythingIfBeingDeletedRace for the adoption."""
-
-    async def tell(world: World) -> None:
-        await world.create_set()
-        await world.settle()
-        await world.request("DELETE", AGENT, {"propagationPolicy": "Orphan"})
-        await world.settle()
-        assert (await world.get(AGENT)) is not None, "nobody takes the orphan finalizer here"
-        for pod in await world.pods():
-            await world.remove(pod["metadata"]["name"])
-        await world.settle()
-        assert len(world.sent("create", "pods")) == 3
-        assert world.sent("update", "daemonsets/status")[-1].request.body.count(b"deletionTimestamp") == 0
-
-    story(tell)
+    await world.create_set()
+    await world.settle()
+    await world.request("DELETE", AGENT, {"propagationPolicy": "Orphan"})
+    await world.settle()
+    assert (await world.get(AGENT)) is not None, "nobody takes the orphan finalizer here"
+    for pod in await world.pods():
+        await world.remove(pod["metadata"]["name"])
+    await world.settle()
+    assert len(world.sent("create", "pods")) == 3
+    assert world.sent("update", "daemonsets/status")[-1].request.body.count(b"deletionTimestamp") == 0
 
 
-def test_the_stuck_set_reports_what_it_has_and_goes_on() -> None:
+async def test_the_stuck_set_reports_what_it_has_and_goes_on(world: World) -> None:
     """kubernetes#75836: current stayed below desired until some node changed."""
-
-    async def tell(world: World) -> None:
-        world.faults.add(Rule(fail(403), verb="create", resource="pods", times=7))
-        await world.create_set()
-        await world.settle(60)
-        status = await world.status()
-        assert status["currentNumberScheduled"] == status["desiredNumberScheduled"] == 3
-
-    story(tell)
+    world.faults.add(Rule(fail(403), verb="create", resource="pods", times=7))
+    await world.create_set()
+    await world.settle(60)
+    status = await world.status()
+    assert status["currentNumberScheduled"] == status["desiredNumberScheduled"] == 3
 
 
-def test_a_revision_that_was_deleted_is_written_again() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set()
-        await world.settle()
-        (name, number), *_rest = await world.revisions()
-        await world.request("DELETE", f"{REVISIONS}/agent-{name}")
-        await world.settle()
-        assert await world.revisions() == [(name, number)]
-        assert len(world.sent("create", "pods")) == 3
-
-    story(tell)
+async def test_a_revision_that_was_deleted_is_written_again(world: World) -> None:
+    await world.create_set()
+    await world.settle()
+    (name, number), *_rest = await world.revisions()
+    await world.request("DELETE", f"{REVISIONS}/agent-{name}")
+    await world.settle()
+    assert await world.revisions() == [(name, number)]
+    assert len(world.sent("create", "pods")) == 3
 
 
-def test_sets_of_one_name_one_after_the_other_are_two() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set()
-        await world.settle()
-        await world.request("DELETE", AGENT)
-        await world.create_set()
-        await world.settle()
-        found = await world.get(AGENT)
-        assert found is not None
-        owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in await world.pods()}
-        assert found["metadata"]["uid"] in owners
-        assert (await world.status())["currentNumberScheduled"] == 3
-
-    story(tell)
+async def test_sets_of_one_name_one_after_the_other_are_two(world: World) -> None:
+    await world.create_set()
+    await world.settle()
+    await world.request("DELETE", AGENT)
+    await world.create_set()
+    await world.settle()
+    found = await world.get(AGENT)
+    assert found is not None
+    owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in await world.pods()}
+    assert found["metadata"]["uid"] in owners
+    assert (await world.status())["currentNumberScheduled"] == 3
 
 
-def test_nothing_is_sent_for_no_sets() -> None:
-    async def tell(world: World) -> None:
-        await world.settle(10)
-        assert (await world.request("GET", SETS))["items"] == []
-        assert [seen for seen in world.requests if seen.call.verb not in ("list", "watch", "get")] == []
-
-    story(tell)
+async def test_nothing_is_sent_for_no_sets(world: World) -> None:
+    await world.settle(10)
+    assert (await world.request("GET", SETS))["items"] == []
+    assert [seen for seen in world.requests if seen.call.verb not in ("list", "watch", "get")] == []

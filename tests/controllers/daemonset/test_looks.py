@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.controllers.daemonset.world import AGENT, NODES, PODS, REVISIONS, World
-from tests.controllers.daemonset.world import world as make_world
+from tests.controllers.api_world import NODES, PODS, REVISIONS, Doc
+from tests.controllers.daemonset.world import AGENT, World, uncontrolled
 
 from pilothouse.api.core import Pod
 from pilothouse.api.meta import LabelSelector
@@ -21,8 +21,6 @@ from pilothouse.controllers.workloads.daemonset.controller import PodWritesFaile
 from pilothouse.controllers.workloads.daemonset.pod_template import target_node
 from pilothouse.env import Env
 from pilothouse.machinery.template_hash import template_hash
-
-Doc = dict[str, Any]
 
 BLUE = {"color": "blue", "speed": "fast"}
 
@@ -199,7 +197,7 @@ async def test_updates_turn_by_turn(env: Env, tell: Callable[[Looks], Awaitable[
 @contextlib.asynccontextmanager
 async def idle_story(env: Env, *, nodes: int, labels: Doc | None = None) -> AsyncIterator[World]:
     """A story in which the controller looks when it is told to, and nobody runs pods."""
-    async with make_world(env) as made:
+    async with uncontrolled(env) as made:
         made.kubelets = False
         await made.add_nodes(nodes, labels=labels)
         await made.start(work=False)

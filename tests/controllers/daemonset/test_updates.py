@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.controllers.daemonset.world import AGENT, REVISIONS, SETS, World, story
+from tests.controllers.api_world import REVISIONS
+from tests.controllers.daemonset.world import AGENT, SETS, World, controlled
+
+from pilothouse.env import Env
 
 Doc = dict[str, Any]
 
@@ -21,8 +24,8 @@ def serving(pods: list[Doc]) -> list[str]:
 @pytest.mark.parametrize(
     ("bound", "allowed"), [(1, 1), (2, 2), ("30%", 2), ("100%", 5)], ids=["one", "two", "30% of 5", "all"]
 )
-def test_no_more_pods_are_missing_than_may_be(bound: int | str, allowed: int) -> None:
-    async def tell(world: World) -> None:
+async def test_no_more_pods_are_missing_than_may_be(env: Env, bound: int | str, allowed: int) -> None:
+    async with controlled(env, nodes=5) as world:
         await world.create_set(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": bound}})
         await world.settle()
         fewest = 5
@@ -42,12 +45,10 @@ def test_no_more_pods_are_missing_than_may_be(bound: int | str, allowed: int) ->
         status = await world.status()
         assert (status["updatedNumberScheduled"], status["numberAvailable"]) == (5, 5)
 
-    story(tell, nodes=5)
-
 
 @pytest.mark.parametrize(("bound", "allowed"), [(1, 1), (2, 2), ("50%", 3)], ids=["one", "two", "50% of 5"])
-def test_with_surge_every_node_is_served_all_the_time(bound: int | str, allowed: int) -> None:
-    async def tell(world: World) -> None:
+async def test_with_surge_every_node_is_served_all_the_time(env: Env, bound: int | str, allowed: int) -> None:
+    async with controlled(env, nodes=5) as world:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": bound}}
         await world.create_set(updateStrategy=strategy)
         await world.settle()
@@ -65,11 +66,9 @@ def test_with_surge_every_node_is_served_all_the_time(bound: int | str, allowed:
         assert await world.images() == ["pause:2"] * 5
         assert most == allowed
 
-    story(tell, nodes=5)
 
-
-def test_an_update_whose_pods_never_serve_stops_at_its_bound() -> None:
-    async def tell(world: World) -> None:
+async def test_an_update_whose_pods_never_serve_stops_at_its_bound(env: Env) -> None:
+    async with controlled(env, nodes=5) as world:
         await world.create_set(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}})
         await world.settle()
         world.ready = False
@@ -81,152 +80,127 @@ def test_an_update_whose_pods_never_serve_stops_at_its_bound() -> None:
         await world.settle(20)
         assert await world.images() == ["pause:3"] * 5
 
-    story(tell, nodes=5)
+
+async def test_minimum_ready_seconds_slow_an_update_down(world: World) -> None:
+    await world.create_set(minReadySeconds=30)
+    await world.settle(40)
+    assert (await world.status())["numberAvailable"] == 3
+    await world.set_image("pause:2")
+    await world.settle(10)
+    status = await world.status()
+    assert (status["numberReady"], status.get("numberAvailable", 0)) == (3, 2)
+    await world.settle(50)
+    assert sorted(await world.images()) != ["pause:2"] * 3
+    await world.settle(60)
+    assert await world.images() == ["pause:2"] * 3
+    assert (await world.status())["numberAvailable"] == 3
 
 
-def test_minimum_ready_seconds_slow_an_update_down() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(minReadySeconds=30)
-        await world.settle(40)
-        assert (await world.status())["numberAvailable"] == 3
-        await world.set_image("pause:2")
-        await world.settle(10)
-        status = await world.status()
-        assert (status["numberReady"], status.get("numberAvailable", 0)) == (3, 2)
-        await world.settle(50)
-        assert sorted(await world.images()) != ["pause:2"] * 3
-        await world.settle(60)
-        assert await world.images() == ["pause:2"] * 3
-        assert (await world.status())["numberAvailable"] == 3
-
-    story(tell)
+async def test_on_delete_pods_are_replaced_when_somebody_deletes_them(world: World) -> None:
+    await world.create_set(updateStrategy={"type": "OnDelete"})
+    await world.settle()
+    await world.set_image("pause:2")
+    await world.settle(20)
+    assert await world.images() == ["pause:1"] * 3
+    status = await world.status()
+    assert status["observedGeneration"] == 2
+    assert "updatedNumberScheduled" not in status
+    victim = (await world.pods())[0]["metadata"]["name"]
+    await world.remove(victim)
+    await world.settle()
+    assert await world.images() == ["pause:1", "pause:1", "pause:2"]
 
 
-def test_on_delete_pods_are_replaced_when_somebody_deletes_them() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(updateStrategy={"type": "OnDelete"})
-        await world.settle()
-        await world.set_image("pause:2")
-        await world.settle(20)
-        assert await world.images() == ["pause:1"] * 3
-        status = await world.status()
-        assert status["observedGeneration"] == 2
-        assert "updatedNumberScheduled" not in status
-        victim = (await world.pods())[0]["metadata"]["name"]
-        await world.remove(victim)
-        await world.settle()
-        assert await world.images() == ["pause:1", "pause:1", "pause:2"]
-
-    story(tell)
-
-
-def test_going_back_makes_the_old_revision_the_newest() -> None:
+async def test_going_back_makes_the_old_revision_the_newest(world: World) -> None:
     """As recorded (04b): no new revision, the older one gets the next number."""
+    await world.create_set()
+    await world.settle()
+    (first, _one), *_rest = await world.revisions()
+    await world.set_image("pause:2")
+    await world.settle(20)
+    await world.set_image("pause:1")
+    await world.settle(20)
+    assert [number for _hash, number in await world.revisions()] == [2, 3]
+    assert (await world.revisions())[-1][0] == first
+    assert len(world.sent("create", "controllerrevisions")) == 2
+    assert len(world.sent("update", "controllerrevisions")) == 1
 
-    async def tell(world: World) -> None:
-        await world.create_set()
+
+async def test_old_revisions_go_but_not_those_that_pods_carry(world: World) -> None:
+    await world.create_set(revisionHistoryLimit=1, updateStrategy={"type": "OnDelete"})
+    await world.settle()
+    (carried, _number), *_rest = await world.revisions()
+    for number in range(2, 6):
+        await world.set_image(f"pause:{number}")
         await world.settle()
-        (first, _one), *_rest = await world.revisions()
-        await world.set_image("pause:2")
-        await world.settle(20)
-        await world.set_image("pause:1")
-        await world.settle(20)
-        assert [number for _hash, number in await world.revisions()] == [2, 3]
-        assert (await world.revisions())[-1][0] == first
-        assert len(world.sent("create", "controllerrevisions")) == 2
-        assert len(world.sent("update", "controllerrevisions")) == 1
-
-    story(tell)
+    left = [number for _hash, number in await world.revisions()]
+    assert left == [1, 5]
+    assert (await world.revisions())[0][0] == carried
+    for pod in await world.pods():
+        await world.remove(pod["metadata"]["name"])
+    await world.settle(10)
+    await world.set_image("pause:6")
+    await world.settle()
+    assert [number for _hash, number in await world.revisions()] == [5, 6]
 
 
-def test_old_revisions_go_but_not_those_that_pods_carry() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set(revisionHistoryLimit=1, updateStrategy={"type": "OnDelete"})
-        await world.settle()
-        (carried, _number), *_rest = await world.revisions()
-        for number in range(2, 6):
-            await world.set_image(f"pause:{number}")
-            await world.settle()
-        left = [number for _hash, number in await world.revisions()]
-        assert left == [1, 5]
-        assert (await world.revisions())[0][0] == carried
-        for pod in await world.pods():
-            await world.remove(pod["metadata"]["name"])
-        await world.settle(10)
-        await world.set_image("pause:6")
-        await world.settle()
-        assert [number for _hash, number in await world.revisions()] == [5, 6]
-
-    story(tell)
-
-
-def test_a_name_that_is_taken_leads_to_another_one() -> None:
+async def test_a_name_that_is_taken_leads_to_another_one(world: World) -> None:
     """A hash collision: somebody's revision has the name that ours would get."""
-
-    async def tell(world: World) -> None:
-        await world.create_set("other", updateStrategy={"type": "OnDelete"})
-        await world.settle()
-        await world.create_set()
-        await world.settle()
-        hashes = {
-            item["metadata"]["name"]: item["metadata"]["labels"]["controller-revision-hash"]
-            for item in (await world.request("GET", REVISIONS))["items"]
-        }
-        name = next(each for each in hashes if each.startswith("agent-"))
-        await world.request("DELETE", AGENT)
-        for item in hashes:
-            if item == name:
-                await world.request("DELETE", f"{REVISIONS}/{item}")
-        for pod in await world.pods():
-            await world.remove(pod["metadata"]["name"])
-        body = {"metadata": {"name": name, "labels": {"app": "mine"}}, "data": {"x": 1}, "revision": 1}
-        await world.request("POST", REVISIONS, body)
-        await world.create_set()
-        await world.settle(5)
-        assert (await world.status())["collisionCount"] == 1
-        assert (await world.status())["numberReady"] == 3
-        again = [
-            item["metadata"]["name"]
-            for item in (await world.request("GET", REVISIONS))["items"]
-            if item["metadata"]["name"].startswith("agent-")
-        ]
-        assert len(again) == 2
-
-    story(tell)
+    await world.create_set("other", updateStrategy={"type": "OnDelete"})
+    await world.settle()
+    await world.create_set()
+    await world.settle()
+    hashes = {
+        item["metadata"]["name"]: item["metadata"]["labels"]["controller-revision-hash"]
+        for item in (await world.request("GET", REVISIONS))["items"]
+    }
+    name = next(each for each in hashes if each.startswith("agent-"))
+    await world.request("DELETE", AGENT)
+    for item in hashes:
+        if item == name:
+            await world.request("DELETE", f"{REVISIONS}/{item}")
+    for pod in await world.pods():
+        await world.remove(pod["metadata"]["name"])
+    body = {"metadata": {"name": name, "labels": {"app": "mine"}}, "data": {"x": 1}, "revision": 1}
+    await world.request("POST", REVISIONS, body)
+    await world.create_set()
+    await world.settle(5)
+    assert (await world.status())["collisionCount"] == 1
+    assert (await world.status())["numberReady"] == 3
+    again = [
+        item["metadata"]["name"]
+        for item in (await world.request("GET", REVISIONS))["items"]
+        if item["metadata"]["name"].startswith("agent-")
+    ]
+    assert len(again) == 2
 
 
-def test_of_two_revisions_of_one_template_one_stays() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set()
-        await world.settle()
-        found = (await world.request("GET", REVISIONS))["items"][0]
-        twin = {
-            "metadata": {
-                "name": "agent-twin",
-                "labels": {"app": "agent", "controller-revision-hash": "twin"},
-                "ownerReferences": found["metadata"]["ownerReferences"],
-            },
-            "data": found["data"],
-            "revision": 9,
-        }
-        await world.request("POST", REVISIONS, twin)
-        await world.merge(f"{SETS}/agent", {"metadata": {"annotations": {"wake": "up"}}})
-        await world.settle()
-        assert await world.revisions() == [("twin", 9)]
-        assert {pod["metadata"]["labels"]["controller-revision-hash"] for pod in await world.pods()} == {"twin"}
-        assert len(world.sent("delete", "pods")) == 0
-
-    story(tell)
+async def test_of_two_revisions_of_one_template_one_stays(world: World) -> None:
+    await world.create_set()
+    await world.settle()
+    found = (await world.request("GET", REVISIONS))["items"][0]
+    twin = {
+        "metadata": {
+            "name": "agent-twin",
+            "labels": {"app": "agent", "controller-revision-hash": "twin"},
+            "ownerReferences": found["metadata"]["ownerReferences"],
+        },
+        "data": found["data"],
+        "revision": 9,
+    }
+    await world.request("POST", REVISIONS, twin)
+    await world.merge(f"{SETS}/agent", {"metadata": {"annotations": {"wake": "up"}}})
+    await world.settle()
+    assert await world.revisions() == [("twin", 9)]
+    assert {pod["metadata"]["labels"]["controller-revision-hash"] for pod in await world.pods()} == {"twin"}
+    assert len(world.sent("delete", "pods")) == 0
 
 
-def test_a_revision_without_its_label_gets_it_from_its_name() -> None:
-    async def tell(world: World) -> None:
-        await world.create_set()
-        await world.settle()
-        (name, _number), *_rest = await world.revisions()
-        labels = {"metadata": {"labels": {"controller-revision-hash": None}}}
-        await world.merge(f"{REVISIONS}/agent-{name}", labels)
-        await world.settle()
-        assert await world.revisions() == [(f"agent-{name}", 1)]
-
-    story(tell)
+async def test_a_revision_without_its_label_gets_it_from_its_name(world: World) -> None:
+    await world.create_set()
+    await world.settle()
+    (name, _number), *_rest = await world.revisions()
+    labels = {"metadata": {"labels": {"controller-revision-hash": None}}}
+    await world.merge(f"{REVISIONS}/agent-{name}", labels)
+    await world.settle()
+    assert await world.revisions() == [(f"agent-{name}", 1)]

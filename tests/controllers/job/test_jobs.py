@@ -4,17 +4,18 @@ The kubelet is the truth: it knows which pods have succeeded. Invariants are jud
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import PODS, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import PODS, Doc, World
 
 from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, lose_request
 from pilothouse.controllers.workloads.job import DESCRIPTOR, TRACKING, JobOptions
-from pilothouse.env import TaskGroup
+from pilothouse.env import Env, TaskGroup
 
-Doc = dict[str, Any]
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 WORK = f"{JOBS}/work"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -23,10 +24,10 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 class Kubelet:
     """Starts pods, ends them after ``seconds`` with the exit code that ``code`` says, removes deleted ones."""
 
-    def __init__(self, world: World, code: Callable[[Doc], int] = lambda _pod: 0, seconds: float = 1.0) -> None:
-        self._world = world
-        self._code = code
-        self._seconds = seconds
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.code: Callable[[Doc], int] = lambda _pod: 0
+        self.seconds = 1.0
         self._ends: dict[str, float] = {}
         self.succeeded: dict[str, None] = {}
         self.failed: dict[str, None] = {}
@@ -34,49 +35,51 @@ class Kubelet:
 
     async def run(self) -> None:
         while True:
-            for pod in (await self._world.see(PODS))["items"]:
+            for pod in (await self.world.see(PODS))["items"]:
                 await self._sync_job(pod)
             await asyncio.sleep(0.2)
 
     async def _sync_job(self, pod: Doc) -> None:
         meta, phase = pod["metadata"], pod["status"].get("phase", "Pending")
         path, uid = f"{PODS}/{meta['name']}", meta["uid"]
-        now = self._world.env.monotonic()
+        now = self.world.env.monotonic()
         if "deletionTimestamp" in meta:
             if meta.get("deletionGracePeriodSeconds", 0):
-                await self._world.delete(path, grace=0)
+                await self.world.delete(path, grace=0)
             return
         if phase == "Pending":
-            self._ends[uid] = now + self._seconds
-            await self._world.merge(f"{path}/status", {"status": {"phase": "Running"}})
+            self._ends[uid] = now + self.seconds
+            await self.world.merge(f"{path}/status", {"status": {"phase": "Running"}})
         elif phase == "Running" and now >= self._ends.get(uid, 0.0):
-            code = self._code(pod)
+            code = self.code(pod)
             state = {"terminated": {"exitCode": code}}
             container = {"name": "c", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state}
             status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [container]}
-            await self._world.merge(f"{path}/status", {"status": status})
+            await self.world.merge(f"{path}/status", {"status": status})
             (self.failed if code else self.succeeded)[uid] = None
             if not code and INDEX in meta.get("annotations", {}):
                 self.indexes[meta["annotations"][INDEX]] = None
 
 
-def telling(
-    story: Callable[[World, Kubelet], Awaitable[None]],
-    *,
-    code: Callable[[Doc], int] = lambda _pod: 0,
-    seconds: float = 1.0,
-    seed: int = 0,
-    options: JobOptions | None = None,
-) -> None:
-    async def with_controller(world: World) -> None:
+@contextlib.asynccontextmanager
+async def working(env: Env, options: JobOptions | None = None) -> AsyncIterator[Kubelet]:
+    async with node_world.world(env) as world, TaskGroup("kubelet") as group:
         await world.start(DESCRIPTOR, options)
-        kubelet = Kubelet(world, code, seconds)
-        async with TaskGroup("kubelet") as group:
-            group.start(kubelet.run(), name="kubelet")
-            await story(world, kubelet)
-            group.cancel()
+        kubelet = Kubelet(world)
+        group.start(kubelet.run(), name="kubelet")
+        yield kubelet
+        group.cancel()
 
-    play(with_controller, seed=seed)
+
+@pytest.fixture
+async def kubelet(env: Env) -> AsyncIterator[Kubelet]:
+    async with working(env) as kubelet:
+        yield kubelet
+
+
+@pytest.fixture
+async def world(kubelet: Kubelet) -> World:
+    return kubelet.world
 
 
 async def make(world: World, **spec: Any) -> None:
@@ -119,126 +122,106 @@ def types(status: Doc) -> list[str]:
     return [f"{c['type']} {c['reason']}" for c in status["conditions"]]
 
 
-def test_four_of_two_at_a_time() -> None:
-    async def story(world: World, kubelet: Kubelet) -> None:
-        await make(world, completions=4, parallelism=2)
-        status = await ended(world, kubelet)
-        assert status["succeeded"] == 4 == len(kubelet.succeeded)
-        assert types(status) == ["SuccessCriteriaMet CompletionsReached", "Complete CompletionsReached"]
-        assert len(world.bodies("create", "pods")) == 4
-        assert len(await world.events("Completed")) == 1
-
-    telling(story)
+async def test_four_of_two_at_a_time(world: World, kubelet: Kubelet) -> None:
+    await make(world, completions=4, parallelism=2)
+    status = await ended(world, kubelet)
+    assert status["succeeded"] == 4 == len(kubelet.succeeded)
+    assert types(status) == ["SuccessCriteriaMet CompletionsReached", "Complete CompletionsReached"]
+    assert len(world.bodies("create", "pods")) == 4
+    assert len(await world.events("Completed")) == 1
 
 
-def test_of_an_indexed_job_each_index_succeeds_once() -> None:
-    async def story(world: World, kubelet: Kubelet) -> None:
-        await make(world, completions=7, parallelism=3, completionMode="Indexed")
-        status = await ended(world, kubelet)
-        assert (status["succeeded"], status["completedIndexes"]) == (7, "0-6")
-        bodies = world.bodies("create", "pods")
-        assert sorted(body["metadata"]["annotations"][INDEX] for body in bodies) == list("0123456")
-        assert {body["spec"]["hostname"] for body in bodies} == {f"work-{index}" for index in range(7)}
-        assert bodies[0]["metadata"]["generateName"] == "work-0-"
-        assert bodies[0]["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
-
-    telling(story)
+async def test_of_an_indexed_job_each_index_succeeds_once(world: World, kubelet: Kubelet) -> None:
+    await make(world, completions=7, parallelism=3, completionMode="Indexed")
+    status = await ended(world, kubelet)
+    assert (status["succeeded"], status["completedIndexes"]) == (7, "0-6")
+    bodies = world.bodies("create", "pods")
+    assert sorted(body["metadata"]["annotations"][INDEX] for body in bodies) == list("0123456")
+    assert {body["spec"]["hostname"] for body in bodies} == {f"work-{index}" for index in range(7)}
+    assert bodies[0]["metadata"]["generateName"] == "work-0-"
+    assert bodies[0]["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
 
 
-def test_too_many_failures_with_growing_waits() -> None:
+async def test_too_many_failures_with_growing_waits(world: World, kubelet: Kubelet) -> None:
     """Traces 06b."""
-
-    async def story(world: World, kubelet: Kubelet) -> None:
-        await make(world, backoffLimit=2)
-        began = world.env.monotonic()
-        status = await ended(world, kubelet)
-        assert status["failed"] == 3 == len(kubelet.failed)
-        assert types(status) == ["FailureTarget BackoffLimitExceeded", "Failed BackoffLimitExceeded"]
-        assert "completionTime" not in status
-        assert 30 < world.env.monotonic() - began < 50
-        assert await world.events("BackoffLimitExceeded") == ["Job/work Job has reached the specified backoff limit"]
-
-    telling(story, code=lambda _pod: 1)
+    kubelet.code = lambda _pod: 1
+    await make(world, backoffLimit=2)
+    began = world.env.monotonic()
+    status = await ended(world, kubelet)
+    assert status["failed"] == 3 == len(kubelet.failed)
+    assert types(status) == ["FailureTarget BackoffLimitExceeded", "Failed BackoffLimitExceeded"]
+    assert "completionTime" not in status
+    assert 30 < world.env.monotonic() - began < 50
+    assert await world.events("BackoffLimitExceeded") == ["Job/work Job has reached the specified backoff limit"]
 
 
-def test_an_index_fails_for_itself() -> None:
-    async def story(world: World, kubelet: Kubelet) -> None:
-        await make(world, completions=3, parallelism=3, completionMode="Indexed", backoffLimitPerIndex=1)
-        status = await ended(world, kubelet)
-        assert (status["completedIndexes"], status["failedIndexes"], status["failed"]) == ("0,2", "1", 2)
-        assert types(status)[-1] == "Failed FailedIndexes"
-        counts = [body["metadata"]["annotations"] for body in world.bodies("create", "pods")]
-        of_one = [c["batch.kubernetes.io/job-index-failure-count"] for c in counts if c[INDEX] == "1"]
-        assert of_one == ["0", "1"]
-
-    telling(story, code=lambda pod: int(pod["metadata"]["annotations"][INDEX] == "1"))
+async def test_an_index_fails_for_itself(world: World, kubelet: Kubelet) -> None:
+    kubelet.code = lambda pod: int(pod["metadata"]["annotations"][INDEX] == "1")
+    await make(world, completions=3, parallelism=3, completionMode="Indexed", backoffLimitPerIndex=1)
+    status = await ended(world, kubelet)
+    assert (status["completedIndexes"], status["failedIndexes"], status["failed"]) == ("0,2", "1", 2)
+    assert types(status)[-1] == "Failed FailedIndexes"
+    counts = [body["metadata"]["annotations"] for body in world.bodies("create", "pods")]
+    of_one = [c["batch.kubernetes.io/job-index-failure-count"] for c in counts if c[INDEX] == "1"]
+    assert of_one == ["0", "1"]
 
 
-def test_more_failed_indexes_than_allowed_end_the_job() -> None:
-    async def story(world: World, kubelet: Kubelet) -> None:
-        limits = {"backoffLimitPerIndex": 0, "maxFailedIndexes": 1}
-        await make(world, completions=6, parallelism=2, completionMode="Indexed", **limits)
-        status = await ended(world, kubelet)
-        assert types(status)[-1] == "Failed MaxFailedIndexesExceeded"
-        assert status["failed"] == 2
-
-    telling(story, code=lambda _pod: 1)
+async def test_more_failed_indexes_than_allowed_end_the_job(world: World, kubelet: Kubelet) -> None:
+    kubelet.code = lambda _pod: 1
+    limits = {"backoffLimitPerIndex": 0, "maxFailedIndexes": 1}
+    await make(world, completions=6, parallelism=2, completionMode="Indexed", **limits)
+    status = await ended(world, kubelet)
+    assert types(status)[-1] == "Failed MaxFailedIndexesExceeded"
+    assert status["failed"] == 2
 
 
-def test_the_failure_policy_ignores_and_fails() -> None:
-    async def story(world: World, kubelet: Kubelet) -> None:
-        rules = [
-            {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}},
-            {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
-        ]
-        await make(world, backoffLimit=0, podFailurePolicy={"rules": rules})
-        status = await ended(world, kubelet)
-        assert status["failed"] == 1, "what was ignored does not count"
-        (message,) = {c["message"] for c in status["conditions"]}
-        assert "failed with exit code 42 matching FailJob rule at index 1" in message
-        assert types(status) == ["FailureTarget PodFailurePolicy", "Failed PodFailurePolicy"]
-
+async def test_the_failure_policy_ignores_and_fails(world: World, kubelet: Kubelet) -> None:
     codes = iter((7, 7, 42))
-    telling(story, code=lambda _pod: next(codes))
+    kubelet.code = lambda _pod: next(codes)
+    rules = [
+        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}},
+        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
+    ]
+    await make(world, backoffLimit=0, podFailurePolicy={"rules": rules})
+    status = await ended(world, kubelet)
+    assert status["failed"] == 1, "what was ignored does not count"
+    (message,) = {c["message"] for c in status["conditions"]}
+    assert "failed with exit code 42 matching FailJob rule at index 1" in message
+    assert types(status) == ["FailureTarget PodFailurePolicy", "Failed PodFailurePolicy"]
 
 
-def test_the_success_policy_ends_a_job_and_what_still_runs_has_not_failed() -> None:
-    async def story(world: World, kubelet: Kubelet) -> None:
-        policy = {"rules": [{"succeededIndexes": "1"}]}
-        await make(world, completions=3, parallelism=3, completionMode="Indexed", successPolicy=policy)
-        await asyncio.sleep(2)
-        for pod in (await world.see(PODS))["items"]:
-            if pod["metadata"]["annotations"][INDEX] == "1":
-                await world.merge(f"{PODS}/{pod['metadata']['name']}/status", {"status": {"phase": "Succeeded"}})
-        status = await ended(world, kubelet)
-        assert types(status) == ["SuccessCriteriaMet SuccessPolicy", "Complete SuccessPolicy"]
-        assert (status["completedIndexes"], status["succeeded"]) == ("1", 1)
-
-    telling(story, seconds=1000)
+async def test_the_success_policy_ends_a_job_and_what_still_runs_has_not_failed(world: World, kubelet: Kubelet) -> None:
+    kubelet.seconds = 1000
+    policy = {"rules": [{"succeededIndexes": "1"}]}
+    await make(world, completions=3, parallelism=3, completionMode="Indexed", successPolicy=policy)
+    await asyncio.sleep(2)
+    for pod in (await world.see(PODS))["items"]:
+        if pod["metadata"]["annotations"][INDEX] == "1":
+            await world.merge(f"{PODS}/{pod['metadata']['name']}/status", {"status": {"phase": "Succeeded"}})
+    status = await ended(world, kubelet)
+    assert types(status) == ["SuccessCriteriaMet SuccessPolicy", "Complete SuccessPolicy"]
+    assert (status["completedIndexes"], status["succeeded"]) == ("1", 1)
 
 
-def test_a_suspended_job_has_no_pods_and_none_of_them_failed() -> None:
+async def test_a_suspended_job_has_no_pods_and_none_of_them_failed(world: World, kubelet: Kubelet) -> None:
     """Traces 06e."""
-
-    async def story(world: World, kubelet: Kubelet) -> None:
-        await make(world, suspend=True, parallelism=2, completions=2)
-        await asyncio.sleep(5)
-        status = await status_of(world)
-        assert types(status) == ["Suspended JobSuspended"] and "startTime" not in status
-        await world.merge(WORK, {"spec": {"suspend": False}})
-        await asyncio.sleep(5)
-        status = await status_of(world)
-        assert types(status) == ["Suspended JobResumed"] and status["active"] == 2 and "startTime" in status
-        await world.merge(WORK, {"spec": {"suspend": True}})
-        await asyncio.sleep(5)
-        status = await status_of(world)
-        assert types(status) == ["Suspended JobSuspended"] and "startTime" not in status
-        assert (status.get("failed", 0), status.get("active", 0), status["terminating"]) == (0, 0, 0)
-        assert (await world.see(PODS))["items"] == []
-        order = [line.partition(" work")[0] for line in world.requests() if "pods" in line]
-        assert order[-4:] == ["patch pods", "patch pods", "delete pods", "delete pods"]
-
-    telling(story, seconds=1000)
+    kubelet.seconds = 1000
+    await make(world, suspend=True, parallelism=2, completions=2)
+    await asyncio.sleep(5)
+    status = await status_of(world)
+    assert types(status) == ["Suspended JobSuspended"] and "startTime" not in status
+    await world.merge(WORK, {"spec": {"suspend": False}})
+    await asyncio.sleep(5)
+    status = await status_of(world)
+    assert types(status) == ["Suspended JobResumed"] and status["active"] == 2 and "startTime" in status
+    await world.merge(WORK, {"spec": {"suspend": True}})
+    await asyncio.sleep(5)
+    status = await status_of(world)
+    assert types(status) == ["Suspended JobSuspended"] and "startTime" not in status
+    assert (status.get("failed", 0), status.get("active", 0), status["terminating"]) == (0, 0, 0)
+    assert (await world.see(PODS))["items"] == []
+    order = [line.partition(" work")[0] for line in world.requests() if "pods" in line]
+    assert order[-4:] == ["patch pods", "patch pods", "delete pods", "delete pods"]
 
 
 @pytest.mark.parametrize(
@@ -252,10 +235,12 @@ def test_a_suspended_job_has_no_pods_and_none_of_them_failed() -> None:
         ),
     ],
 )
-def test_a_suspended_job_keeps_its_start_time_without_the_gate(deadline: int, expected: list[str]) -> None:
+async def test_a_suspended_job_keeps_its_start_time_without_the_gate(
+    env: Env, deadline: int, expected: list[str]
+) -> None:
     """``MutableSchedulingDirectivesForSuspendedJobs=false`` (``syncJob`` looks at the deadline before it resumes)."""
-
-    async def story(world: World, kubelet: Kubelet) -> None:
+    async with working(env, JobOptions(clear_start_time=False)) as kubelet:
+        kubelet.seconds, world = 1000, kubelet.world
         await make(world, parallelism=2, completions=2, activeDeadlineSeconds=deadline)
         await asyncio.sleep(5)
         began = (await status_of(world))["startTime"]
@@ -269,79 +254,65 @@ def test_a_suspended_job_keeps_its_start_time_without_the_gate(deadline: int, ex
         assert types(status) == expected
         assert (status["startTime"] > began) == (expected == ["Suspended JobResumed"])
 
-    telling(story, seconds=1000, options=JobOptions(clear_start_time=False))
 
-
-def test_a_job_is_suspended_once_all_its_pods_are_removed() -> None:
+async def test_a_job_is_suspended_once_all_its_pods_are_removed(world: World, kubelet: Kubelet) -> None:
     """Also if there are more than one look makes or removes otherwise (v1.36 ``manageJob``)."""
-
-    async def story(world: World, kubelet: Kubelet) -> None:
-        await make(world, parallelism=501, completions=501)
-        await asyncio.sleep(60)
-        assert (await status_of(world))["active"] == 501
-        world.seen.clear()
-        await world.merge(WORK, {"spec": {"suspend": True}})
-        await asyncio.sleep(60)
-        said = [each["status"] for each in world.bodies("update", "jobs/status")]
-        assert next(each for each in said if types(each) == ["Suspended JobSuspended"]).get("active", 0) == 0
-        assert len([line for line in world.requests() if line.startswith("delete pods ")]) == 501
-
-    telling(story, seconds=1000)
+    kubelet.seconds = 1000
+    await make(world, parallelism=501, completions=501)
+    await asyncio.sleep(60)
+    assert (await status_of(world))["active"] == 501
+    world.seen.clear()
+    await world.merge(WORK, {"spec": {"suspend": True}})
+    await asyncio.sleep(60)
+    said = [each["status"] for each in world.bodies("update", "jobs/status")]
+    assert next(each for each in said if types(each) == ["Suspended JobSuspended"]).get("active", 0) == 0
+    assert len([line for line in world.requests() if line.startswith("delete pods ")]) == 501
 
 
-def test_a_deadline_ends_a_job() -> None:
-    async def story(world: World, kubelet: Kubelet) -> None:
-        await make(world, parallelism=2, activeDeadlineSeconds=20)
-        status = await ended(world, kubelet)
-        assert types(status) == ["FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"]
-        assert status["failed"] == 2
-
-    telling(story, seconds=1000)
+async def test_a_deadline_ends_a_job(world: World, kubelet: Kubelet) -> None:
+    kubelet.seconds = 1000
+    await make(world, parallelism=2, activeDeadlineSeconds=20)
+    status = await ended(world, kubelet)
+    assert types(status) == ["FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"]
+    assert status["failed"] == 2
 
 
-def test_somebody_elses_job_is_left_alone() -> None:
-    async def story(world: World, kubelet: Kubelet) -> None:
-        await make(world, managedBy="example.com/other")
-        await asyncio.sleep(20)
-        assert world.requests() == []
-
-    telling(story)
+async def test_somebody_elses_job_is_left_alone(world: World, kubelet: Kubelet) -> None:
+    await make(world, managedBy="example.com/other")
+    await asyncio.sleep(20)
+    assert world.requests() == []
 
 
-def test_pods_lose_their_finalizer_when_their_job_goes() -> None:
+async def test_pods_lose_their_finalizer_when_their_job_goes(world: World, kubelet: Kubelet) -> None:
     """kubernetes#108645: also the one that was on its way out already."""
-
-    async def story(world: World, kubelet: Kubelet) -> None:
-        await make(world, parallelism=3, completions=3)
-        await asyncio.sleep(3)
-        first = (await world.pods())[0]
-        await world.delete(f"{PODS}/{first}")
-        await world.request("DELETE", WORK, {"propagationPolicy": "Orphan"})
-        await world.merge(WORK, {"metadata": {"finalizers": None}})
-        await asyncio.sleep(10)
-        assert await world.get(WORK) is None
-        await no_finalizers(world)
-
-    telling(story, seconds=1000)
+    kubelet.seconds = 1000
+    await make(world, parallelism=3, completions=3)
+    await asyncio.sleep(3)
+    first = (await world.pods())[0]
+    await world.delete(f"{PODS}/{first}")
+    await world.request("DELETE", WORK, {"propagationPolicy": "Orphan"})
+    await world.merge(WORK, {"metadata": {"finalizers": None}})
+    await asyncio.sleep(10)
+    assert await world.get(WORK) is None
+    await no_finalizers(world)
 
 
-def test_a_pod_keeps_its_finalizer_while_its_job_is_only_too_new_for_the_cache() -> None:
+async def test_a_pod_keeps_its_finalizer_while_its_job_is_only_too_new_for_the_cache(
+    world: World, kubelet: Kubelet
+) -> None:
     """As after a takeover, when pods are listed later than Jobs."""
-
-    async def story(world: World, kubelet: Kubelet) -> None:
-        world.faults.add(Rule(delay(30.0, 30.0), verb="watch", resource="jobs.batch"))
-        await make(world, managedBy="example.com/other")
-        uid = (await world.see(WORK))["metadata"]["uid"]
-        for name, owner in (("its", uid), ("gone", "another-uid")):
-            reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": owner, "controller": True}
-            meta = {"name": name, "finalizers": [TRACKING], "ownerReferences": [reference]}
-            spec = {"containers": [{"name": "c", "image": "i"}]}
-            await world.request("POST", PODS, {"metadata": meta, "spec": spec})
-        await asyncio.sleep(10)
-        assert [line for line in world.requests() if not line.startswith("get jobs")] == ["patch pods gone"]
-        assert (await world.see(f"{PODS}/its"))["metadata"]["finalizers"] == [TRACKING]
-
-    telling(story, seconds=1000)
+    kubelet.seconds = 1000
+    world.faults.add(Rule(delay(30.0, 30.0), verb="watch", resource="jobs.batch"))
+    await make(world, managedBy="example.com/other")
+    uid = (await world.see(WORK))["metadata"]["uid"]
+    for name, owner in (("its", uid), ("gone", "another-uid")):
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": owner, "controller": True}
+        meta = {"name": name, "finalizers": [TRACKING], "ownerReferences": [reference]}
+        spec = {"containers": [{"name": "c", "image": "i"}]}
+        await world.request("POST", PODS, {"metadata": meta, "spec": spec})
+    await asyncio.sleep(10)
+    assert [line for line in world.requests() if not line.startswith("get jobs")] == ["patch pods gone"]
+    assert (await world.see(f"{PODS}/its"))["metadata"]["finalizers"] == [TRACKING]
 
 
 FAULTS: dict[str, tuple[Any, Doc]] = {
@@ -354,23 +325,22 @@ FAULTS: dict[str, tuple[Any, Doc]] = {
 }
 
 
-@pytest.mark.parametrize("chance", range(3))
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("indexed", [False, True], ids=["counted", "indexed"])
-def test_completions_are_exact_whatever_fails(fault: str, indexed: bool, chance: int) -> None:
-    async def story(world: World, kubelet: Kubelet) -> None:
-        action, which = FAULTS[fault]
-        world.faults.add(Rule(action, **which))
-        more = {"completionMode": "Indexed"} if indexed else {}
-        await make(world, completions=6, parallelism=3, backoffLimit=100, **more)
-        status = await ended(world, kubelet, 900)
-        assert types(status)[-1] == "Complete CompletionsReached"
-        assert status["succeeded"] == 6
-        if indexed:
-            assert sorted(kubelet.indexes) == list("012345")
-        else:
-            assert len(kubelet.succeeded) == 6, "neither over- nor under-counted"
-        assert status.get("failed", 0) == len(kubelet.failed)
-
+async def test_completions_are_exact_whatever_fails(
+    world: World, kubelet: Kubelet, fault: str, indexed: bool, seed: int
+) -> None:
     turn = iter(range(10_000))
-    telling(story, code=lambda _pod: int(next(turn) % 4 == chance), seed=chance)
+    kubelet.code = lambda _pod: int(next(turn) % 4 == seed % 4)
+    action, which = FAULTS[fault]
+    world.faults.add(Rule(action, **which))
+    more = {"completionMode": "Indexed"} if indexed else {}
+    await make(world, completions=6, parallelism=3, backoffLimit=100, **more)
+    status = await ended(world, kubelet, 900)
+    assert types(status)[-1] == "Complete CompletionsReached"
+    assert status["succeeded"] == 6
+    if indexed:
+        assert sorted(kubelet.indexes) == list("012345")
+    else:
+        assert len(kubelet.succeeded) == 6, "neither over- nor under-counted"
+    assert status.get("failed", 0) == len(kubelet.failed)

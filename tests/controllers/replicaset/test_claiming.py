@@ -1,6 +1,7 @@
 """Adopting and releasing. Rows of the table in v1.36 ``pkg/controller/controller_ref_manager.go``, on a real server."""
 
-from tests.controllers.replicaset.world import PODS, SETS, WEB, Doc, World
+from tests.controllers.api_world import PODS, Doc
+from tests.controllers.replicaset.world import SETS, WEB, World
 
 from pilothouse.client.interceptor import Rule, fail
 

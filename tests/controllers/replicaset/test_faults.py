@@ -2,7 +2,8 @@
 
 import msgspec
 import pytest
-from tests.controllers.replicaset.world import PODS, WEB, World, controlled, world
+from tests.controllers.api_world import PODS
+from tests.controllers.replicaset.world import WEB, World, controlled, world
 
 from pilothouse.api.wire import Request
 from pilothouse.client.interceptor import Action, Replace, Rule, conflict, delay, fail, gone, lose_answer, time_out

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from tests.controllers.replicaset.world import PODS, SETS, WEB, World, controlled
+from tests.controllers.api_world import PODS
+from tests.controllers.replicaset.world import SETS, WEB, World, controlled
 
 from pilothouse.client.interceptor import Rule, fail, namespace_ends
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
@@ -311,7 +312,7 @@ async def test_two_replica_sets_do_not_get_in_each_others_way(world: World) -> N
     await world.settle()
     assert len(await world.owned()) == 1
     assert len(await world.owned("db")) == 2
-    assert (await world.status(f"{SETS}/db"))["replicas"] == 2
+    assert (await world.see(f"{SETS}/db"))["status"]["replicas"] == 2
 
 
 async def test_new_labels_of_the_template_make_old_pods_not_fully_labelled(world: World) -> None:

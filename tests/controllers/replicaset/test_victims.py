@@ -1,6 +1,7 @@
 """Which pods go, on a real server: the rules that need more than one pod's own fields."""
 
-from tests.controllers.replicaset.world import SETS, Doc, World
+from tests.controllers.api_world import Doc
+from tests.controllers.replicaset.world import SETS, World
 
 DEPLOYMENT = {
     "apiVersion": "apps/v1",

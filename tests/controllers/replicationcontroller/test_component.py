@@ -1,11 +1,14 @@
 """ReplicationControllers on a simulated cluster: what is the same as for ReplicaSets, and what is not."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 from tests.scenarios.users import NAMESPACE, User, replica_set
 
-from pilothouse.sim import Simulation, simulate
+from pilothouse.env import Env
+from pilothouse.sim import Simulation, running
 
 CONTROLLERS = f"{NAMESPACE}/replicationcontrollers"
 PODS = f"{NAMESPACE}/pods"
@@ -28,81 +31,78 @@ async def pods_of(user: User) -> list[dict[str, Any]]:
     return [pod for pod in await user.items(PODS) if pod["metadata"].get("ownerReferences")]
 
 
-def test_there_are_as_many_pods_as_are_wanted() -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        await user.ask("POST", CONTROLLERS, controller(3))
-        await simulation.settle()
-        pods = await pods_of(user)
-        for pod in pods:
-            (reference,) = pod["metadata"]["ownerReferences"]
-            assert (reference["apiVersion"], reference["kind"], reference["name"]) == (
-                "v1",
-                "ReplicationController",
-                "web",
-            )
-            assert pod["metadata"]["generateName"] == "web-"
-        assert await status_of(user) == {
-            "replicas": 3,
-            "fullyLabeledReplicas": 3,
-            "readyReplicas": 3,
-            "availableReplicas": 3,
-            "observedGeneration": 1,
-        }, "and pods that terminate are no part of it"
-        await user.merge(f"{CONTROLLERS}/web", {"spec": {"replicas": 1}})
-        await simulation.settle()
-        assert len(await pods_of(user)) == 1
-        events = await user.items(f"{NAMESPACE}/events")
-        told = {
-            (event["reason"], event["source"]["component"])
-            for event in events
-            if event["involvedObject"]["kind"] == "ReplicationController"
-        }
-        assert told == {("SuccessfulCreate", "replication-controller"), ("SuccessfulDelete", "replication-controller")}
-
-    simulate(tell)
+@pytest.fixture
+async def simulation(env: Env) -> AsyncIterator[Simulation]:
+    async with running(env) as simulation:
+        yield simulation
 
 
-def test_pods_are_adopted_and_released_by_all_labels_of_the_selector() -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        loose = {"metadata": {"name": "loose", "labels": LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-        await user.ask("POST", PODS, loose)
-        other = {"metadata": {"name": "other", "labels": {"app": "web"}}, "spec": loose["spec"]}
-        await user.ask("POST", PODS, other)
-        await user.ask("POST", CONTROLLERS, controller(2))
-        await simulation.settle()
-        owned = {pod["metadata"]["name"] for pod in await pods_of(user)}
-        assert len(owned) == 2
-        assert "loose" in owned
-        assert "other" not in owned
-        await user.merge(f"{PODS}/loose", {"metadata": {"labels": {"tier": "back"}}})
-        await simulation.settle()
-        owned = {pod["metadata"]["name"] for pod in await pods_of(user)}
-        assert len(owned) == 2
-        assert "loose" not in owned
+async def test_there_are_as_many_pods_as_are_wanted(simulation: Simulation) -> None:
+    user = User(simulation.user)
+    await user.ask("POST", CONTROLLERS, controller(3))
+    await simulation.settle()
+    pods = await pods_of(user)
+    for pod in pods:
+        (reference,) = pod["metadata"]["ownerReferences"]
+        assert (reference["apiVersion"], reference["kind"], reference["name"]) == (
+            "v1",
+            "ReplicationController",
+            "web",
+        )
+        assert pod["metadata"]["generateName"] == "web-"
+    assert await status_of(user) == {
+        "replicas": 3,
+        "fullyLabeledReplicas": 3,
+        "readyReplicas": 3,
+        "availableReplicas": 3,
+        "observedGeneration": 1,
+    }, "and pods that terminate are no part of it"
+    await user.merge(f"{CONTROLLERS}/web", {"spec": {"replicas": 1}})
+    await simulation.settle()
+    assert len(await pods_of(user)) == 1
+    events = await user.items(f"{NAMESPACE}/events")
+    told = {
+        (event["reason"], event["source"]["component"])
+        for event in events
+        if event["involvedObject"]["kind"] == "ReplicationController"
+    }
+    assert told == {("SuccessfulCreate", "replication-controller"), ("SuccessfulDelete", "replication-controller")}
 
-    simulate(tell)
+
+async def test_pods_are_adopted_and_released_by_all_labels_of_the_selector(simulation: Simulation) -> None:
+    user = User(simulation.user)
+    loose = {"metadata": {"name": "loose", "labels": LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    await user.ask("POST", PODS, loose)
+    other = {"metadata": {"name": "other", "labels": {"app": "web"}}, "spec": loose["spec"]}
+    await user.ask("POST", PODS, other)
+    await user.ask("POST", CONTROLLERS, controller(2))
+    await simulation.settle()
+    owned = {pod["metadata"]["name"] for pod in await pods_of(user)}
+    assert len(owned) == 2
+    assert "loose" in owned
+    assert "other" not in owned
+    await user.merge(f"{PODS}/loose", {"metadata": {"labels": {"tier": "back"}}})
+    await simulation.settle()
+    owned = {pod["metadata"]["name"] for pod in await pods_of(user)}
+    assert len(owned) == 2
+    assert "loose" not in owned
 
 
-def test_nothing_is_written_when_there_is_nothing_to_do() -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        document = controller(1)
-        document["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
-        await user.ask("POST", CONTROLLERS, document)
-        await asyncio.sleep(30)
-        first = await user.ask("GET", f"{CONTROLLERS}/web")
-        (condition,) = first["status"]["conditions"]
-        assert (condition["type"], condition["reason"]) == ("ReplicaFailure", "FailedCreate")
-        await asyncio.sleep(20)
-        again = await user.ask("GET", f"{CONTROLLERS}/web")
-        assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
-        classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
-        await user.ask("POST", classes, {"metadata": {"name": "urgent"}, "value": 1})
-        await asyncio.sleep(1000)  # it was refused often: the pause has become long
-        status = await status_of(user)
-        assert "conditions" not in status
-        assert status["readyReplicas"] == 1
-
-    simulate(tell)
+async def test_nothing_is_written_when_there_is_nothing_to_do(simulation: Simulation) -> None:
+    user = User(simulation.user)
+    document = controller(1)
+    document["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
+    await user.ask("POST", CONTROLLERS, document)
+    await asyncio.sleep(30)
+    first = await user.ask("GET", f"{CONTROLLERS}/web")
+    (condition,) = first["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("ReplicaFailure", "FailedCreate")
+    await asyncio.sleep(20)
+    again = await user.ask("GET", f"{CONTROLLERS}/web")
+    assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    await user.ask("POST", classes, {"metadata": {"name": "urgent"}, "value": 1})
+    await asyncio.sleep(1000)  # it was refused often: the pause has become long
+    status = await status_of(user)
+    assert "conditions" not in status
+    assert status["readyReplicas"] == 1

@@ -1,7 +1,8 @@
 """The order of what is checked before an owner is synced, and what each step comes to."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.runtime.cluster import Cluster
@@ -12,7 +13,6 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.errors import ConnectionLost
 from pilothouse.controllers.shared.owner_gate import OwnerGate
 from pilothouse.env import Env, TaskGroup
-from pilothouse.env.virtual import run
 from pilothouse.machinery.labels import Selector, selector_from
 from pilothouse.runtime import ControllerContext, InformerFactory, StaleCache
 
@@ -71,97 +71,82 @@ async def _watch(informers: InformerFactory) -> None:
         await asyncio.get_running_loop().create_future()
 
 
-def play(steps: Callable[[Scene], Awaitable[None]], *, wait_for_own_writes: bool = True) -> None:
-    async def main(env: Env) -> None:
-        scene = Scene(env, wait_for_own_writes=wait_for_own_writes)
-        async with TaskGroup("test") as group:
-            scene.stop_watching = group.start(_watch(scene.informers)).cancel
-            await scene.informers.wait_synced()
-            await steps(scene)
-            group.cancel()
-
-    run(main)
+@contextlib.asynccontextmanager
+async def gated(env: Env, *, wait_for_own_writes: bool = True) -> AsyncIterator[Scene]:
+    scene = Scene(env, wait_for_own_writes=wait_for_own_writes)
+    async with TaskGroup("test") as group:
+        scene.stop_watching = group.start(_watch(scene.informers)).cancel
+        await scene.informers.wait_synced()
+        yield scene
+        group.cancel()
 
 
-def test_an_owner_is_handed_over_as_the_cache_has_it_and_with_its_json() -> None:
-    async def steps(scene: Scene) -> None:
-        meta = await scene.owner()
-        found = await scene.gate.enter(KEY)
-        assert found is not None
-        assert found.owner.metadata == meta
-        assert meta.uid.encode() in found.raw
-        assert found.expectations_satisfied
-
-    play(steps)
+@pytest.fixture
+async def scene(env: Env) -> AsyncIterator[Scene]:
+    async with gated(env) as scene:
+        yield scene
 
 
-def test_an_owner_with_open_expectations_is_handed_over_to_have_its_status_reported() -> None:
-    async def steps(scene: Scene) -> None:
-        await scene.owner()
-        scene.gate.expectations.expect_creations(KEY, 1)
-        found = await scene.gate.enter(KEY)
-        assert found is not None
-        assert not found.expectations_satisfied
-
-    play(steps)
+async def test_an_owner_is_handed_over_as_the_cache_has_it_and_with_its_json(scene: Scene) -> None:
+    meta = await scene.owner()
+    found = await scene.gate.enter(KEY)
+    assert found is not None
+    assert found.owner.metadata == meta
+    assert meta.uid.encode() in found.raw
+    assert found.expectations_satisfied
 
 
-def test_an_owner_that_is_gone_is_forgotten() -> None:
-    async def steps(scene: Scene) -> None:
-        scene.gate.expectations.expect_creations(KEY, 1)
-        assert await scene.gate.enter(KEY) is None
-        assert scene.forgotten == [KEY]
-        assert scene.gate.expectations.get(KEY) is None
-
-    play(steps)
+async def test_an_owner_with_open_expectations_is_handed_over_to_have_its_status_reported(scene: Scene) -> None:
+    await scene.owner()
+    scene.gate.expectations.expect_creations(KEY, 1)
+    found = await scene.gate.enter(KEY)
+    assert found is not None
+    assert not found.expectations_satisfied
 
 
-def test_an_owner_that_the_server_no_longer_has_is_not_synced_while_the_cache_still_shows_it() -> None:
-    async def steps(scene: Scene) -> None:
-        meta = await scene.owner()
-        scene.gate.writes.owner_missing(KEY, meta)
-        assert await scene.gate.enter(KEY) is None
-        assert scene.forgotten == []
+async def test_an_owner_that_is_gone_is_forgotten(scene: Scene) -> None:
+    scene.gate.expectations.expect_creations(KEY, 1)
+    assert await scene.gate.enter(KEY) is None
+    assert scene.forgotten == [KEY]
+    assert scene.gate.expectations.get(KEY) is None
 
-    play(steps)
+
+async def test_an_owner_that_the_server_no_longer_has_is_not_synced_though_the_cache_shows_it(
+    scene: Scene,
+) -> None:
+    meta = await scene.owner()
+    scene.gate.writes.owner_missing(KEY, meta)
+    assert await scene.gate.enter(KEY) is None
+    assert scene.forgotten == []
 
 
 @pytest.mark.parametrize("gone", [pytest.param(False, id="owner cached"), pytest.param(True, id="owner gone")])
-def test_a_cache_behind_an_own_write_is_not_acted_upon_whatever_it_shows(gone: bool) -> None:
-    async def steps(scene: Scene) -> None:
-        uid = "gone" if gone else (await scene.owner()).uid
-        scene.gate.writes.wrote(KEY, uid, PODS.group_resource, FAR_AHEAD)
-        with pytest.raises(StaleCache):
-            await scene.gate.enter(KEY)
-        assert scene.forgotten == []
-
-    play(steps)
+async def test_a_cache_behind_an_own_write_is_not_acted_upon_whatever_it_shows(scene: Scene, gone: bool) -> None:
+    uid = "gone" if gone else (await scene.owner()).uid
+    scene.gate.writes.wrote(KEY, uid, PODS.group_resource, FAR_AHEAD)
+    with pytest.raises(StaleCache):
+        await scene.gate.enter(KEY)
+    assert scene.forgotten == []
 
 
-def test_a_request_without_an_answer_is_looked_into_before_own_writes_are_compared() -> None:
+async def test_a_request_without_an_answer_is_looked_into_before_own_writes_are_compared(scene: Scene) -> None:
     """What the API server is asked may tell of a write that the cache must show first."""
-
-    async def steps(scene: Scene) -> None:
-        meta = await scene.owner()
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": meta.uid, "controller": True}
-        pod = {
-            "metadata": {"name": "web-1", "labels": {"app": "web"}, "ownerReferences": [owner]},
-            "spec": POD_SPEC,
-        }
-        scene.gate.writes.failed(KEY, ConnectionLost("broken"))
-        scene.stop_watching()
-        await scene.cluster.admin().create(PODS.raw, pod, "default")
-        with pytest.raises(StaleCache):
-            await scene.gate.enter(KEY)
-        assert not scene.gate.writes.is_undecided(KEY)
-
-    play(steps)
+    meta = await scene.owner()
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": meta.uid, "controller": True}
+    pod = {
+        "metadata": {"name": "web-1", "labels": {"app": "web"}, "ownerReferences": [owner]},
+        "spec": POD_SPEC,
+    }
+    scene.gate.writes.failed(KEY, ConnectionLost("broken"))
+    scene.stop_watching()
+    await scene.cluster.admin().create(PODS.raw, pod, "default")
+    with pytest.raises(StaleCache):
+        await scene.gate.enter(KEY)
+    assert not scene.gate.writes.is_undecided(KEY)
 
 
-def test_without_the_consistency_store_a_cache_is_acted_upon_as_it_is() -> None:
-    async def steps(scene: Scene) -> None:
+async def test_without_the_consistency_store_a_cache_is_acted_upon_as_it_is(env: Env) -> None:
+    async with gated(env, wait_for_own_writes=False) as scene:
         meta = await scene.owner()
         scene.gate.writes.wrote(KEY, meta.uid, PODS.group_resource, FAR_AHEAD)
         assert await scene.gate.enter(KEY) is not None
-
-    play(steps, wait_for_own_writes=False)

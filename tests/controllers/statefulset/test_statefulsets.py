@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.controllers.statefulset.world import CLAIMS, PODS, REVISIONS, TEMPLATE, WEB, World, controlled
+from tests.controllers.api_world import PODS, REVISIONS
+from tests.controllers.statefulset.world import CLAIMS, TEMPLATE, WEB, World, controlled
 
 from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer, namespace_ends, time_out
 from pilothouse.controllers.workloads.statefulset import StatefulSetOptions
@@ -26,7 +27,7 @@ async def test_pods_and_claims_are_made_and_told_of(world: World) -> None:
     await world.merge(WEB, {"spec": {"replicas": 1}})
     await world.settle()
     assert await world.names(CLAIMS) == ["data-web-0", "data-web-1"]
-    assert await world.told() == [
+    assert await world.messages() == [
         ("SuccessfulCreate", "Create Claim data-web-0 Pod web-0 in StatefulSet web success"),
         ("SuccessfulCreate", "Create Pod web-0 in StatefulSet web successful"),
         ("SuccessfulCreate", "Create Claim data-web-1 Pod web-1 in StatefulSet web success"),
@@ -64,7 +65,7 @@ async def test_what_cannot_be_made_is_told_and_tried_again(
     world.faults.add(Rule(fail(403, "Forbidden", "no"), verb=verb, resource=resource, nth=1))
     await world.create(replicas=1, **KEEP)
     await world.settle()
-    assert told in await world.told()
+    assert told in await world.messages()
     assert await world.names() == ["web-0"]
 
 
@@ -75,7 +76,7 @@ async def test_a_pod_that_cannot_be_deleted_is_told_of(world: World) -> None:
     world.faults.add(Rule(fail(500, "InternalError", "no"), verb="delete", resource="pods", nth=1))
     await world.merge(WEB, {"spec": {"replicas": 0}})
     await world.settle()
-    assert ("FailedDelete", "Delete Pod web-0 in StatefulSet web failed error: no") in await world.told()
+    assert ("FailedDelete", "Delete Pod web-0 in StatefulSet web failed error: no") in await world.messages()
     assert await world.names() == []
 
 
@@ -86,7 +87,7 @@ async def test_a_pod_that_is_there_already_makes_no_event(world: World) -> None:
     await world.create(replicas=1)
     await world.settle()
     assert len(world.sent("create", "pods")) >= 2
-    assert await world.told() == []
+    assert await world.messages() == []
     await world.remove("web-0")
     await world.settle(20.0)
     assert await world.images() == ["1"]
@@ -100,7 +101,7 @@ async def test_a_claim_on_its_way_out_is_waited_for(world: World) -> None:
     await world.create(replicas=1, **KEEP)
     await world.settle()
     text = "Create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted"
-    assert ("FailedCreate", text) in await world.told()
+    assert ("FailedCreate", text) in await world.messages()
     assert await world.names() == []
     await world.merge(f"{CLAIMS}/data-web-0", {"metadata": {"finalizers": None}})
     await world.settle(60.0)
@@ -162,7 +163,7 @@ async def test_a_claim_that_somebody_else_rules_is_told_of(world: World) -> None
         "PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the "
         "retention policy is ignored for this claim"
     )
-    assert ("ConflictingController", text) in await world.told()
+    assert ("ConflictingController", text) in await world.messages()
     assert await world.owners("data-web-0") == ["Thing"]
 
 
@@ -177,7 +178,7 @@ async def test_labels_that_were_taken_off_are_put_back(world: World) -> None:
     meta = (await world.request("GET", f"{PODS}/web-0"))["metadata"]
     assert (meta["labels"][name], meta["annotations"]) == ("web-0", {"mine": "yes"})
     assert (rule.hits, len(world.sent("update", "pods"))) == (2, 1)
-    assert ("SuccessfulUpdate", "Update Pod web-0 in StatefulSet web successful") in await world.told()
+    assert ("SuccessfulUpdate", "Update Pod web-0 in StatefulSet web successful") in await world.messages()
 
 
 @pytest.mark.parametrize("conflicts", [1, 4])

@@ -1,0 +1,224 @@
+"""What the worlds of controller tests share: the embedded API server in virtual time, an administrator, controllers.
+
+The controllers' transport is an ``Interceptor``: faults go between it and the server, and watches can be held, so that
+a cache lags behind. What the test does goes past it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from pilothouse.apiserver import ApiServer, ServerOptions
+from pilothouse.client import Client
+from pilothouse.client.discovery import RestMapper
+from pilothouse.client.errors import NotFound
+from pilothouse.client.interceptor import Interceptor, Observation, Sent
+from pilothouse.env import Env, TaskGroup
+from pilothouse.machinery.times import format_time
+from pilothouse.runtime import ControllerContext, Descriptor, InformerFactory, Registry
+from pilothouse.storage import MemoryStore
+
+Doc = dict[str, Any]
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/default/pods"
+REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
+
+
+class ApiWorld:
+    """One API server. ``user`` is who its controllers are."""
+
+    def __init__(
+        self, env: Env, group: TaskGroup, server: ServerOptions | None = None, *, user: str = "controllers"
+    ) -> None:
+        self.env = env
+        self.store = MemoryStore(env)
+        self.server = ApiServer(env, self.store, options=server)
+        self.admin = Client(self.server.transport("admin", ["system:masters"]), env)
+        self.faults = Interceptor(self.server.transport(user, ["system:masters"]), env, observer=self._observe)
+        self.metrics = Registry()
+        self.controllers: list[object] = []
+        """Those that were started, the latest last."""
+        self._group = group
+
+    def _observe(self, seen: Observation) -> None:
+        """Called for everything that happens to a request of a controller."""
+
+    async def launch(
+        self,
+        descriptor: Descriptor,
+        options: object = None,
+        *,
+        beside: Sequence[Descriptor] = (),
+        work: bool = True,
+    ) -> asyncio.Task[None]:
+        """Start a controller with informers of its own, which it shares with those ``beside`` it. Cancel the task to
+        stop it. What is served is asked every 30 s, as a manager does. Without ``work`` it gets all events, and syncs
+        when the test calls its ``reconcile``."""
+        client = Client(self.faults, self.env)
+        informers = InformerFactory(client, self.env)
+        mapper = RestMapper(client)
+        context = ControllerContext(
+            env=self.env,
+            client=client,
+            informers=informers,
+            metadata_informers=informers,
+            metrics=self.metrics,
+            options=options,
+            rest_mapper=mapper,
+        )
+        controller = descriptor.build(context)
+        self.controllers.append(controller)
+        others = [other.build(msgspec.structs.replace(context, options=None)) for other in beside]
+
+        async def reset_mapper() -> None:
+            while True:
+                await asyncio.sleep(30.0)
+                mapper.reset()
+
+        async def live() -> None:
+            async with TaskGroup("informers") as running:
+                informers.start(running)
+                if others:
+                    running.start(reset_mapper(), name="REST mapper")
+                for other in others:
+                    running.start(other.run(), name=other.name)
+                try:
+                    await (controller.run() if work else asyncio.get_running_loop().create_future())
+                finally:
+                    running.cancel()
+
+        task = self._group.start(live(), name=descriptor.name)
+        await informers.wait_synced()
+        return task
+
+    async def request(
+        self, method: str, path: str, body: Doc | None = None, content_type: str = "application/json"
+    ) -> Doc:
+        """Any request of an administrator."""
+        encoded = b"" if body is None else msgspec.json.encode(body)
+        response = await self.admin.request(method, path, body=encoded, headers={"content-type": content_type})
+        found: Doc = msgspec.json.decode(response.body)
+        return found
+
+    async def merge(self, path: str, changes: Doc) -> Doc:
+        """JSON merge patch."""
+        return await self.request("PATCH", path, changes, "application/merge-patch+json")
+
+    async def get(self, path: str) -> Doc | None:
+        """An object, or None."""
+        try:
+            return await self.request("GET", path)
+        except NotFound:
+            return None
+
+    async def see(self, path: str) -> Doc:
+        """An object that must be there."""
+        found = await self.get(path)
+        assert found is not None, f"{path} is gone"
+        return found
+
+    async def sorted_events(self) -> list[Doc]:
+        """All events, in order of creation."""
+        items: list[Doc] = (await self.see("/api/v1/events"))["items"]
+        return sorted(items, key=lambda item: int(item["metadata"]["resourceVersion"]))
+
+
+class OwnerWorld(ApiWorld):
+    """A world for a controller whose objects own pods. Subclass it and say which controller."""
+
+    descriptor: Descriptor
+    path: str
+    """The object that most tests are about."""
+
+    def __init__(self, env: Env, group: TaskGroup, server: ServerOptions | None = None) -> None:
+        user = f"system:serviceaccount:kube-system:{self.descriptor.client_name}"
+        super().__init__(env, group, server, user=user)
+        self.requests: list[Sent] = []
+
+    def _observe(self, seen: Observation) -> None:
+        if isinstance(seen, Sent) and seen.call.verb != "watch":
+            self.requests.append(seen)
+
+    async def start(self, options: object = None, *, work: bool = True) -> asyncio.Task[None]:
+        """Start a controller. Cancel the task to stop it."""
+        task = await self.launch(self.descriptor, options, work=work)
+        await asyncio.sleep(0.1)
+        return task
+
+    async def report(self, name: str, *, phase: str = "Running", ready: bool = True) -> None:
+        """Write the status of a pod, as its kubelet would."""
+        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": format_time(self.env.now())}
+        await self.merge(f"{PODS}/{name}/status", {"status": {"phase": phase, "conditions": [condition]}})
+
+    async def remove(self, name: str) -> None:
+        """Delete a pod whose containers have ended, as its kubelet would."""
+        with contextlib.suppress(NotFound):
+            await self.request("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+
+    async def set_image(self, image: str) -> None:
+        """Change the template."""
+        await self.merge(
+            self.path, {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}}
+        )
+
+    async def pods(self, *, owner: str = "", terminating: bool = False) -> list[Doc]:
+        """Pods by name: those that are not being deleted, or those that are; of this owner, or all."""
+        return [
+            item
+            for item in (await self.see(PODS))["items"]
+            if ("deletionTimestamp" in item["metadata"]) == terminating
+            and (not owner or _controllers(item["metadata"]) == [owner])
+        ]
+
+    async def status(self) -> Doc:
+        """The status of the object."""
+        found: Doc = (await self.see(self.path))["status"]
+        return found
+
+    async def events(self) -> list[tuple[str, str, str]]:
+        """(type, reason, message) of all events, oldest first, repeated as often as they count."""
+        items = await self.sorted_events()
+        return [(item["type"], item["reason"], item["message"]) for item in items for _ in range(item["count"])]
+
+    def sent(self, verb: str, resource: str) -> list[Sent]:
+        """What the controller sent: ``sent("update", "replicasets/status")``."""
+        kind, _slash, subresource = resource.partition("/")
+        return [
+            seen
+            for seen in self.requests
+            if (seen.call.verb, seen.call.resource, seen.call.subresource) == (verb, kind, subresource)
+        ]
+
+    def bodies(self, verb: str, resource: str) -> list[Doc]:
+        """Their bodies."""
+        return [msgspec.json.decode(seen.request.body) for seen in self.sent(verb, resource)]
+
+    async def settle(self, seconds: float = 3.0) -> None:
+        """Give everything that is under way the time to end."""
+        await asyncio.sleep(seconds)
+
+
+def _controllers(meta: Doc) -> list[str]:
+    return [reference["name"] for reference in meta.get("ownerReferences", ()) if reference.get("controller")]
+
+
+W = TypeVar("W", bound=ApiWorld)
+
+
+@contextlib.asynccontextmanager
+async def in_group(make: "type[W]", env: Env, server: ServerOptions | None = None) -> AsyncIterator[W]:
+    """A world with the namespaces that every cluster has, without a controller. Everything ends with the block."""
+    async with TaskGroup("world") as group:
+        made = make(env, group, server)
+        group.start(made.server.run(), name="API server")
+        for name in ("default", "kube-node-lease"):
+            if await made.get(f"/api/v1/namespaces/{name}") is None:
+                await made.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        try:
+            yield made
+        finally:
+            group.cancel()
