@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.nodes.courses import pod
+from tests.nodes.pods import pod
 
 from pilothouse.api.core import Node
-from pilothouse.nodes.admission import Loads, load_of, refuse
+from pilothouse.nodes.admission import NodeInfo, admit, new_pod_info
 from pilothouse.nodes.views import NodePod
 
 ROOM = {"cpu": "2", "memory": "1Gi", "pods": "3"}
@@ -105,18 +105,18 @@ OTHER = wants(cpu="1500m", memory="512Mi", port=8080)
     ],
 )  # fmt: skip
 def test_admission(wanted: NodePod, others: int, on: Node, pressures: list[str], reason: str, message: str) -> None:
-    loads = Loads()
+    node_info = NodeInfo()
     for number in range(others):
-        loads.add(f"ns/o{number}", load_of(OTHER if number == 0 else wants()))
-    verdict = refuse(wanted, "ns/p", load_of(wanted), loads, on, pressures)
-    assert (verdict.reason, verdict.message) == (reason, message) if verdict else reason == ""
+        node_info.add(f"ns/o{number}", new_pod_info(OTHER if number == 0 else wants()))
+    failure = admit(wanted, "ns/p", new_pod_info(wanted), node_info, on, pressures)
+    assert (failure.reason, failure.message) == (reason, message) if failure else reason == ""
 
 
 def test_what_has_left_leaves_room() -> None:
-    loads = Loads()
-    loads.add("ns/o", load_of(OTHER))
-    loads.add("ns/o", load_of(OTHER))
-    assert loads.requests["cpu"] == 1500, "counted once"
-    loads.drop("ns/o")
-    loads.drop("ns/o")
-    assert refuse(wants(cpu="2"), "ns/p", load_of(wants(cpu="2")), loads, node(), []) is None
+    node_info = NodeInfo()
+    node_info.add("ns/o", new_pod_info(OTHER))
+    node_info.add("ns/o", new_pod_info(OTHER))
+    assert node_info.requests["cpu"] == 1500, "counted once"
+    node_info.drop("ns/o")
+    node_info.drop("ns/o")
+    assert admit(wants(cpu="2"), "ns/p", new_pod_info(wants(cpu="2")), node_info, node(), []) is None

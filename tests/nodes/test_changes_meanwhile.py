@@ -211,7 +211,7 @@ def test_a_pod_that_is_not_on_the_node_is_left_alone_though_one_of_its_name_was(
         assert (await w.existing()).metadata.resource_version == other.metadata.resource_version
         lives = w.nodes._pod_workers
         assert lives is not None
-        assert lives._memories == {}
+        assert lives._sync_statuses == {}
 
     in_world(story)
 

@@ -8,14 +8,15 @@ import itertools
 from typing import Any
 
 import pytest
-from tests.nodes.courses import PLAIN, course, pod, states
+from tests.nodes.pods import PLAIN, pod, runtime_pod, states
 
 from pilothouse.nodes import Profile
 from pilothouse.nodes.behaviour import behaviour_of, parse_timeline
-from pilothouse.nodes.containers import CRASH_LOOP, Course, advance, lose, next_change, rescript, stop
+from pilothouse.nodes.containers import CRASH_LOOP, RuntimePod, advance, next_change, reboot, stop, update_behaviour
 from pilothouse.nodes.pod_phase import phase_of
 
-ON, OFF, END = ("running", 0, True), ("waiting", 0, False), ("ended", 0, False)
+ON, OFF, END = ("running", 0, True), ("waiting", 0, False), ("terminated", 0, False)
+UNREADY, DONE = ("running", 0, False), ("terminated", 0, True)
 SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
 
 
@@ -23,19 +24,19 @@ SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
     ("made", "until", "expected", "phase"),
     [
         pytest.param(pod("a", "b"), 0, [ON, ON], "Running", id="all containers start together"),
-        pytest.param(pod(inits=("i", "j")), 2, [("running", 0, False), OFF, OFF], "Pending", id="the first prepares"),
+        pytest.param(pod(inits=("i", "j")), 2, [UNREADY, OFF, OFF], "Pending", id="the first prepares"),
         pytest.param(
-            pod(inits=("i", "j")), 4, [("ended", 0, True), ("running", 0, False), OFF], "Pending", id="then the second"
+            pod(inits=("i", "j")), 4, [DONE, UNREADY, OFF], "Pending", id="then the second"
         ),
         pytest.param(
-            pod(inits=("i", "j")), 6, [("ended", 0, True), ("ended", 0, True), ON], "Running", id="then the others"
+            pod(inits=("i", "j")), 6, [DONE, DONE, ON], "Running", id="then the others"
         ),
         pytest.param(
-            pod(inits=("s*", "i")), 1, [ON, ("running", 0, False), OFF], "Pending", id="a sidecar runs, the next begins"
+            pod(inits=("s*", "i")), 1, [ON, UNREADY, OFF], "Pending", id="a sidecar runs, the next begins"
         ),
         pytest.param(
             pod(inits=("s*",), annotations={"startup-probe.s": "fail 5s, pass"}), 4,
-            [("running", 0, False), OFF], "Pending", id="a sidecar that has not started keeps the others waiting",
+            [UNREADY, OFF], "Pending", id="a sidecar that has not started keeps the others waiting",
         ),
         pytest.param(
             pod(inits=("s*",), annotations={"startup-probe.s": "fail 5s, pass"}), 5, [ON, ON], "Running",
@@ -50,7 +51,7 @@ SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
             id="Always: a failed init container is tried again",
         ),
         pytest.param(
-            pod(inits=("i",), annotations={"exit-code.i": "2,0"}), 9, [("ended", 1, True), ON], "Running",
+            pod(inits=("i",), annotations={"exit-code.i": "2,0"}), 9, [("terminated", 1, True), ON], "Running",
             id="and may succeed then",
         ),
         pytest.param(pod(policy="Never", annotations={"exit-code": "0"}), 9, [END], "Succeeded", id="Never: completes"),
@@ -59,7 +60,7 @@ SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
             pod(policy="OnFailure", annotations={"exit-code": "0"}), 9, [END], "Succeeded", id="OnFailure: completes"
         ),
         pytest.param(
-            pod(policy="OnFailure", annotations={"exit-code": "1,0"}), 9, [("ended", 1, False)], "Succeeded",
+            pod(policy="OnFailure", annotations={"exit-code": "1,0"}), 9, [("terminated", 1, False)], "Succeeded",
             id="OnFailure: once more, then completes",
         ),
         pytest.param(
@@ -102,7 +103,7 @@ SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
         ),
         pytest.param(
             pod("a", "b", annotations={"readiness-probe.b": "fail 2s, pass 3s, fail"}), 5,
-            [ON, ("running", 0, False)], "Running", id="readiness as scripted: not any more",
+            [ON, UNREADY], "Running", id="readiness as scripted: not any more",
         ),
         pytest.param(
             pod(annotations={"readiness-probe": "fail 1s, pass 1s"}), 3, [ON], "Running", id="a script begins again"
@@ -112,7 +113,7 @@ SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
         ),
         pytest.param(
             pod(containers=[{"name": "a", "image": "x", "readinessProbe": {"initialDelaySeconds": 7}}]), 6,
-            [("running", 0, False)], "Running", id="a readiness probe passes after its initial delay, not before",
+            [UNREADY], "Running", id="a readiness probe passes after its initial delay, not before",
         ),
         pytest.param(
             pod(containers=[{"name": "a", "image": "x", "readinessProbe": {"initialDelaySeconds": 7}}]), 7,
@@ -122,19 +123,19 @@ SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
 )  # fmt: skip
 def test_containers_after_a_while(made: Any, until: float, expected: list[Any], phase: str) -> None:
     profile = SLOW_INITS if any(not c.restart_policy for c in made.spec.init_containers) else PLAIN
-    seen = course(made, profile, until=float(until))
+    seen = runtime_pod(made, profile, until=float(until))
     assert [row[1:] for row in states(seen)] == expected
     assert phase_of(seen) == phase
 
 
 def test_restarts_wait_twice_as_long_each_time_up_to_five_minutes() -> None:
-    seen = course(pod(annotations={"exit-code": "1", "run-time": "0s"}), Profile(start_delay=0.0, restart_gap=0.0))
+    seen = runtime_pod(pod(annotations={"exit-code": "1", "run-time": "0s"}), Profile(start_delay=0.0, restart_gap=0.0))
     starts: list[float] = []
     now = 0.0
     while len(starts) < 9:
-        restarts = seen.runs[0].restarts
+        restarts = seen.containers[0].restarts
         advance(seen, now)
-        if seen.runs[0].restarts > restarts:
+        if seen.containers[0].restarts > restarts:
             starts.append(now)
         now = max(now + 0.5, next_change(seen))
     waits = [b - a for a, b in itertools.pairwise(starts)]
@@ -142,14 +143,14 @@ def test_restarts_wait_twice_as_long_each_time_up_to_five_minutes() -> None:
 
 
 def test_ten_minutes_without_a_restart_are_forgiven() -> None:
-    seen = course(pod(annotations={"exit-code": "1", "run-time": "0s,0s,700s,0s"}), until=714)
-    assert [(r.state, r.restarts) for r in seen.runs] == [("waiting", 3)]
-    assert seen.runs[0].backoff == 10, "the third restart came at once, the next one waits as at first"
+    seen = runtime_pod(pod(annotations={"exit-code": "1", "run-time": "0s,0s,700s,0s"}), until=714)
+    assert [(r.state, r.restarts) for r in seen.containers] == [("waiting", 3)]
+    assert seen.containers[0].backoff == 10, "the third restart came at once, the next one waits as at first"
 
 
 def test_what_a_node_missed_happened_at_its_time() -> None:
     """A node that was away for an hour finds in its containers what has happened meanwhile."""
-    step, leap = (course(pod(annotations={"exit-code": "1", "run-time": "5s"})) for _ in range(2))
+    step, leap = (runtime_pod(pod(annotations={"exit-code": "1", "run-time": "5s"})) for _ in range(2))
     for now in range(0, 3600, 7):
         advance(step, float(now))
     advance(leap, 3591.0)
@@ -157,12 +158,12 @@ def test_what_a_node_missed_happened_at_its_time() -> None:
 
 
 def test_stopping_ends_all_that_runs_and_nothing_starts_again() -> None:
-    seen = course(pod("a", "b", annotations={"stop-exit-code.a": "143"}), until=1)
+    seen = runtime_pod(pod("a", "b", annotations={"stop-exit-code.a": "143"}), until=1)
     stop(seen, 5.0)
     advance(seen, 99.0)
-    assert [(r.state, r.end.code, r.end.reason) for r in seen.runs if r.end] == [
-        ("ended", 143, "Error"),
-        ("ended", 0, "Completed"),
+    assert [(r.state, r.end.code, r.end.reason) for r in seen.containers if r.end] == [
+        ("terminated", 143, "Error"),
+        ("terminated", 0, "Completed"),
     ]
     assert phase_of(seen) == "Failed"
 
@@ -170,30 +171,30 @@ def test_stopping_ends_all_that_runs_and_nothing_starts_again() -> None:
 @pytest.mark.parametrize(
     ("made", "at_once", "later"),
     [
-        pytest.param(pod(), ["ended"], ["running"], id="started again"),
-        pytest.param(pod(policy="Never"), ["ended"], ["ended"], id="Never: lost"),
-        pytest.param(pod(inits=("i",)), ["waiting", "ended"], ["ended", "running"], id="prepared again"),
-        pytest.param(pod(inits=("s*",)), ["ended", "ended"], ["running", "running"], id="sidecars too"),
+        pytest.param(pod(), ["terminated"], ["running"], id="started again"),
+        pytest.param(pod(policy="Never"), ["terminated"], ["terminated"], id="Never: lost"),
+        pytest.param(pod(inits=("i",)), ["waiting", "terminated"], ["terminated", "running"], id="prepared again"),
+        pytest.param(pod(inits=("s*",)), ["terminated", "terminated"], ["running", "running"], id="sidecars too"),
         pytest.param(
             pod(inits=("i",), policy="OnFailure"),
-            ["ended", "ended"],
-            ["ended", "running"],
+            ["terminated", "terminated"],
+            ["terminated", "running"],
             id="OnFailure: prepared once",
         ),
     ],
 )
 def test_a_boot_ends_what_ran(made: Any, at_once: list[str], later: list[str]) -> None:
-    seen = course(made, until=1)
-    lose(seen, 10.0)
-    assert [run.state for run in seen.runs] == at_once
-    assert 255 in {run.end.code for run in seen.runs if run.end is not None}
+    seen = runtime_pod(made, until=1)
+    reboot(seen, 10.0)
+    assert [run.state for run in seen.containers] == at_once
+    assert 255 in {run.end.code for run in seen.containers if run.end is not None}
     advance(seen, 12.0)
-    assert [run.state for run in seen.runs] == later
+    assert [run.state for run in seen.containers] == later
 
 
-def changed(before: dict[str, str], after: dict[str, str]) -> Course:
-    seen = course(pod(annotations=before), until=10)
-    rescript(seen, behaviour_of(pod(annotations=after), PLAIN), 10.0)
+def changed(before: dict[str, str], after: dict[str, str]) -> RuntimePod:
+    seen = runtime_pod(pod(annotations=before), until=10)
+    update_behaviour(seen, behaviour_of(pod(annotations=after), PLAIN), 10.0)
     advance(seen, 12.0)
     return seen
 
@@ -202,8 +203,8 @@ def changed(before: dict[str, str], after: dict[str, str]) -> Course:
     ("before", "after", "expected"),
     [
         pytest.param({"waiting": "ErrImagePull"}, {}, ON, id="the image is there now"),
-        pytest.param({}, {"exit-code": "1"}, ("ended", 1, False), id="it ends now"),
-        pytest.param({}, {"readiness-probe": "fail"}, ("running", 0, False), id="it is unready now"),
+        pytest.param({}, {"exit-code": "1"}, ("terminated", 1, False), id="it ends now"),
+        pytest.param({}, {"readiness-probe": "fail"}, UNREADY, id="it is unready now"),
         pytest.param({"readiness-probe": "fail"}, {}, ON, id="it is ready again"),
         pytest.param({}, {"run-time": "2m"}, ON, id="it will end later"),
     ],
@@ -308,7 +309,7 @@ def says(*command: str, **fields: Any) -> list[dict[str, Any]]:
         ),
         pytest.param(
             pod(initContainers=says("sleep", "3"), containers=[{"name": "b", "image": "x"}]), 4,
-            [("ended", 0, True), ON], "Running", id="an init container that takes its time",
+            [DONE, ON], "Running", id="an init container that takes its time",
         ),
         pytest.param(
             pod("b", initContainers=says("sleep", "5", restartPolicy="Always")), 6,
@@ -317,7 +318,7 @@ def says(*command: str, **fields: Any) -> list[dict[str, Any]]:
     ],
 )  # fmt: skip
 def test_what_pods_say_of_themselves(made: Any, until: float, expected: list[Any], phase: str) -> None:
-    seen = course(made, PLAIN, until=float(until))
+    seen = runtime_pod(made, PLAIN, until=float(until))
     assert [row[1:] for row in states(seen)] == expected
     assert phase_of(seen) == phase
 
@@ -329,4 +330,4 @@ def test_commands_may_be_ignored() -> None:
         pod(containers=says("sleep", "5"), policy="Never"),
         pod(containers=says("false")),
     ):
-        assert states(course(made, unread, until=999)) == [("a", "running", 0, True)]
+        assert states(runtime_pod(made, unread, until=999)) == [("a", "running", 0, True)]

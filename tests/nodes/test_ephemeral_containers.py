@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.nodes.courses import PLAIN, course, moment, pod, states
+from tests.nodes.pods import PLAIN, instant, pod, runtime_pod, states
 
 from pilothouse.nodes.behaviour import behaviour_of
-from pilothouse.nodes.containers import advance, lose, rescript, stop
+from pilothouse.nodes.containers import advance, reboot, stop, update_behaviour
 from pilothouse.nodes.pod_phase import phase_of
 from pilothouse.nodes.pod_status import final_phase, status
 
@@ -16,17 +16,17 @@ def debugger(*command: str, name: str = "debugger", **fields: Any) -> dict[str, 
 
 
 def test_it_starts_in_a_pod_that_runs_and_ends_once() -> None:
-    made = course(pod(), until=10)
+    made = runtime_pod(pod(), until=10)
     given = pod(ephemeralContainers=[debugger("sleep", "5")])
-    rescript(made, behaviour_of(given, PLAIN), 10)
+    update_behaviour(made, behaviour_of(given, PLAIN), 10)
     advance(made, 12)
-    (shown,) = status(given, made, moment(12), "10.0.0.1", "10.1.0.1")["status"]["ephemeralContainerStatuses"]
+    (shown,) = status(given, made, instant(12), "10.0.0.1", "10.1.0.1")["status"]["ephemeralContainerStatuses"]
     assert shown["name"] == "debugger"
     assert shown["state"] == {"running": {"startedAt": "2026-01-01T12:00:10Z"}}
     assert shown["ready"] is False
     assert "started" not in shown
     advance(made, 60)
-    (shown,) = status(given, made, moment(60), "10.0.0.1", "10.1.0.1")["status"]["ephemeralContainerStatuses"]
+    (shown,) = status(given, made, instant(60), "10.0.0.1", "10.1.0.1")["status"]["ephemeralContainerStatuses"]
     assert shown["state"]["terminated"]["exitCode"] == 0
     assert shown["state"]["terminated"]["finishedAt"] == "2026-01-01T12:00:15Z"
     assert shown["restartCount"] == 0
@@ -36,28 +36,28 @@ def test_it_starts_in_a_pod_that_runs_and_ends_once() -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        pytest.param(debugger(), "ended", id="without a word it ends after a moment: nobody can attach to it"),
-        pytest.param(debugger(stdin=True, tty=True), "ended", id="also a shell that would wait for input"),
+        pytest.param(debugger(), "terminated", id="without a word it ends after a moment: nobody can attach to it"),
+        pytest.param(debugger(stdin=True, tty=True), "terminated", id="also a shell that would wait for input"),
         pytest.param(debugger("sleep", "3600"), "running", id="or as long as it says"),
         pytest.param(debugger(image="foo:404"), "ImagePullBackOff", id="its image may be missing"),
     ],
 )
 def test_how_long_it_runs(given: dict[str, Any], expected: str) -> None:
-    made = course(pod(ephemeralContainers=[given]), until=9)
+    made = runtime_pod(pod(ephemeralContainers=[given]), until=9)
     assert [run.reason or run.state for run in made.ephemeral] == [expected]
 
 
 def test_several_come_one_after_the_other() -> None:
-    made = course(pod(ephemeralContainers=[debugger("sleep", "5")]), until=9)
+    made = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "5")]), until=9)
     second = pod(ephemeralContainers=[debugger("sleep", "5"), debugger("sleep", "9", name="second")])
-    rescript(made, behaviour_of(second, PLAIN), 9)
+    update_behaviour(made, behaviour_of(second, PLAIN), 9)
     advance(made, 10)
-    assert [(run.name, run.state) for run in made.ephemeral] == [("debugger", "ended"), ("second", "running")]
+    assert [(run.name, run.state) for run in made.ephemeral] == [("debugger", "terminated"), ("second", "running")]
 
 
 def test_it_runs_before_the_init_containers_have_ended() -> None:
     spec: dict[str, Any] = {"initContainers": [{"name": "i", "image": "x", "command": ["sleep", "60"]}]}
-    made = course(pod(ephemeralContainers=[debugger("sleep", "30")], **spec), until=5)
+    made = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "30")], **spec), until=5)
     assert states(made) == [("i", "running", 0, False), ("a", "waiting", 0, False)]
     assert [run.state for run in made.ephemeral] == ["running"]
 
@@ -67,18 +67,18 @@ def test_the_pod_ends_without_it() -> None:
         "containers": [{"name": "a", "image": "x", "command": ["sleep", "5"]}],
         "restartPolicy": "Never",
     }
-    made = course(pod(ephemeralContainers=[debugger("sleep", "3600")], **spec), until=6)
+    made = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "3600")], **spec), until=6)
     assert (phase_of(made), final_phase(made, None)) == ("Succeeded", "Running"), "until it is stopped"
     advance(made, 8)
     assert final_phase(made, None) == "Succeeded"
-    assert [run.state for run in made.ephemeral] == ["ended"]
+    assert [run.state for run in made.ephemeral] == ["terminated"]
 
 
 def test_it_stops_with_the_pod_and_is_lost_with_the_machine() -> None:
-    made = course(pod(ephemeralContainers=[debugger("sleep", "3600")]), until=1)
+    made = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "3600")]), until=1)
     assert made.alive
-    lose(made, 1)
+    reboot(made, 1)
     assert [run.end.code for run in made.ephemeral if run.end] == [255]
-    made = course(pod(ephemeralContainers=[debugger("sleep", "3600")]), until=1)
+    made = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "3600")]), until=1)
     stop(made, 1)
     assert not made.alive

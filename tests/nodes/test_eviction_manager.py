@@ -7,7 +7,7 @@ Mirrors kubelet v1.36 ``pkg/kubelet/eviction/helpers_test.go`` (``TestOrderedBy*
 from typing import Any
 
 import pytest
-from tests.nodes.courses import PLAIN, pod
+from tests.nodes.pods import PLAIN, pod
 
 from pilothouse.nodes.behaviour import behaviour_of
 from pilothouse.nodes.commands import Commands, commands_of

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from tests.nodes.courses import PLAIN, course, moment, pod, states
+from tests.nodes.pods import PLAIN, instant, pod, runtime_pod, states
 
 from pilothouse.nodes import Profile
 from pilothouse.nodes.behaviour import behaviour_of
-from pilothouse.nodes.containers import advance, next_change, rescript
+from pilothouse.nodes.containers import advance, next_change, update_behaviour
 from pilothouse.nodes.image_pulls import pull_failure
 from pilothouse.nodes.pod_phase import phase_of
 from pilothouse.nodes.pod_status import status
@@ -71,10 +71,10 @@ def _waiting(image: str = "webserver:404", **spec: str) -> dict[str, Any]:
 
 def test_pulls_are_tried_again_with_pauses() -> None:
     """10 s, doubling to five minutes (``imageBackOffPeriod`` and ``MaxImageBackOff`` of ``pkg/kubelet/kubelet.go``)."""
-    made = course(pod(**_waiting()), until=0)
+    made = runtime_pod(pod(**_waiting()), until=0)
     seen = []
     for _ in range(12):
-        seen.append((next_change(made), *[run.reason for run in made.runs]))
+        seen.append((next_change(made), *[run.reason for run in made.containers]))
         advance(made, next_change(made))
     assert [(at, reason) for at, reason in seen if reason == "ErrImagePull"] == [
         (1, "ErrImagePull"), (11, "ErrImagePull"), (31, "ErrImagePull"), (71, "ErrImagePull"), (151, "ErrImagePull"),
@@ -86,10 +86,10 @@ def test_pulls_are_tried_again_with_pauses() -> None:
 
 def test_the_status_and_the_events_are_a_kubelets() -> None:
     given = pod(**_waiting())
-    made = course(given, until=0)
+    made = runtime_pod(given, until=0)
 
     def shown() -> tuple[str, str]:
-        (container,) = status(given, made, moment(0), "10.0.0.1", "10.1.0.1")["status"]["containerStatuses"]
+        (container,) = status(given, made, instant(0), "10.0.0.1", "10.1.0.1")["status"]["containerStatuses"]
         return container["state"]["waiting"]["reason"], container["state"]["waiting"]["message"]
 
     failed = f"rpc error: code = NotFound desc = {_NOT_FOUND}"
@@ -97,7 +97,7 @@ def test_the_status_and_the_events_are_a_kubelets() -> None:
     assert made.sandbox, "the pod has its address before its images are pulled"
     advance(made, 1)
     assert shown() == ("ImagePullBackOff", f'Back-off pulling image "webserver:404": ErrImagePull: {failed}')
-    assert [(h.warning, h.reason, h.message) for h in made.happened] == [
+    assert [(h.warning, h.reason, h.message) for h in made.events] == [
         (False, "Pulling", 'Pulling image "webserver:404"'),
         (True, "Failed", f'Failed to pull image "webserver:404": {failed}'),
         (True, "Failed", "Error: ErrImagePull"),
@@ -107,26 +107,26 @@ def test_the_status_and_the_events_are_a_kubelets() -> None:
 
 
 def test_a_name_that_is_none_is_told_once() -> None:
-    made = course(pod(**_waiting("Nginx")), until=60)
+    made = runtime_pod(pod(**_waiting("Nginx")), until=60)
     assert states(made) == [("a", "InvalidImageName", 0, False)]
-    assert [(h.reason, h.message.partition(":")[0]) for h in made.happened] == [
+    assert [(h.reason, h.message.partition(":")[0]) for h in made.events] == [
         ("InspectFailed", 'Failed to apply default image tag "Nginx"'),
         ("Failed", "Error"),
     ]
 
 
 def test_another_image_is_pulled_at_once() -> None:
-    made = course(pod(**_waiting()), until=100)
-    rescript(made, behaviour_of(pod(**_waiting("webserver:1")), PLAIN), 100)
+    made = runtime_pod(pod(**_waiting()), until=100)
+    update_behaviour(made, behaviour_of(pod(**_waiting("webserver:1")), PLAIN), 100)
     advance(made, 100)
     assert states(made) == [("a", "running", 0, True)]
 
 
 def test_an_init_container_without_an_image_keeps_the_others_waiting() -> None:
-    made = course(pod(initContainers=[{"name": "i", "image": "foo:404"}]), until=100)
+    made = runtime_pod(pod(initContainers=[{"name": "i", "image": "foo:404"}]), until=100)
     assert states(made) == [("i", "ImagePullBackOff", 0, False), ("a", "waiting", 0, False)]
 
 
 def test_without_commands_every_image_is_there() -> None:
-    made = course(pod(**_waiting()), Profile(start_delay=0.0, commands=False), until=1)
+    made = runtime_pod(pod(**_waiting()), Profile(start_delay=0.0, commands=False), until=1)
     assert states(made) == [("a", "running", 0, True)]

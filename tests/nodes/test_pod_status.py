@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.nodes.courses import PLAIN, course, moment, pod
+from tests.nodes.pods import PLAIN, instant, pod, runtime_pod
 
 from pilothouse.nodes import Profile
 from pilothouse.nodes.containers import KILLED_CODE, stop
-from pilothouse.nodes.pod_status import Verdict, rejected, status
+from pilothouse.nodes.pod_status import PodFailure, rejected, status
 from pilothouse.nodes.views import NodePod
 
 NOW, BEFORE = "2026-01-01T12:00:05Z", "2026-01-01T11:00:00Z"
@@ -38,13 +38,13 @@ def patch(
     at: float = 5.0,
     stopped: int | None = None,
     ends: bool = False,
-    verdict: Verdict | None = None,
+    failure: PodFailure | None = None,
 ) -> dict[str, Any]:
     """The status at five seconds after noon, of a pod that was taken ``at``."""
-    seen = course(made, profile, at=at, until=5.0)
+    seen = runtime_pod(made, profile, at=at, until=5.0)
     if ends or stopped is not None:
         stop(seen, 5.0, stopped)
-    return status(made, seen, moment(5.0), HOST, ADDRESS if seen.ran else "", verdict)
+    return status(made, seen, instant(5.0), HOST, ADDRESS if seen.ran else "", failure)
 
 
 def conditions(body: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
@@ -220,22 +220,22 @@ def test_every_run_has_an_id_of_its_own_and_remembers_the_one_before() -> None:
 
 
 def test_an_evicted_pod_says_why() -> None:
-    verdict = Verdict("Evicted", "The node was low on resource: memory. ", disruption=True)
-    body = patch(pod("a", "b", status=RAN), stopped=KILLED_CODE, verdict=verdict)
+    failure = PodFailure("Evicted", "The node was low on resource: memory. ", disruption=True)
+    body = patch(pod("a", "b", status=RAN), stopped=KILLED_CODE, failure=failure)
     found = body["status"]
-    assert (found["phase"], found["reason"], found["message"]) == ("Failed", "Evicted", verdict.message)
-    assert conditions(body)["DisruptionTarget"] == ("True", "TerminationByKubelet", verdict.message, NOW)
+    assert (found["phase"], found["reason"], found["message"]) == ("Failed", "Evicted", failure.message)
+    assert conditions(body)["DisruptionTarget"] == ("True", "TerminationByKubelet", failure.message, NOW)
     order = [item["type"] for item in found["$setElementOrder/conditions"]]
     assert order == ["DisruptionTarget", *ORDER]
 
 
 def test_a_pod_that_runs_still_is_not_told_as_evicted_yet() -> None:
-    found = patch(pod(status=RAN), verdict=Verdict("Evicted", "m", disruption=True))["status"]
+    found = patch(pod(status=RAN), failure=PodFailure("Evicted", "m", disruption=True))["status"]
     assert (found["phase"], "reason" in found) == ("Running", False)
 
 
 def test_a_rejected_pod_has_a_reason_and_no_containers() -> None:
-    body = rejected(pod(status=BOUND), moment(5.0), Verdict("OutOfcpu", "Node didn't have enough resource: cpu"))
+    body = rejected(pod(status=BOUND), instant(5.0), PodFailure("OutOfcpu", "Node didn't have enough resource: cpu"))
     found = body["status"]
     assert (found["phase"], found["reason"], found["startTime"]) == ("Failed", "OutOfcpu", NOW)
     assert found["message"] == "Pod was rejected: Node didn't have enough resource: cpu"

@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.nodes.courses import course, moment, pod
+from tests.nodes.pods import instant, pod, runtime_pod
 
 from pilothouse.nodes import Profile, pod_status
 from pilothouse.nodes.addresses import PodAddresses, node_address
 from pilothouse.nodes.behaviour import behaviour_of
 from pilothouse.nodes.pod_steps import (
-    REMOVE,
-    REST,
-    TAKE,
-    WRITE,
-    Memory,
+    ADMIT,
+    DELETE_POD,
+    IDLE,
+    WRITE_STATUS,
+    PodSyncStatus,
     Step,
     Wait,
-    Write,
+    WriteStatus,
     deadline_of,
     decide,
-    note,
+    observe,
     recover,
 )
 from pilothouse.nodes.views import NodePod
@@ -36,13 +36,13 @@ def seen(phase: str = "Pending", conditions: dict[str, str] | None = None, **par
     return pod(status={"phase": phase, "conditions": listed, "startTime": "2026-01-01T12:00:00Z"}, **parts)
 
 
-def remembered(made: NodePod, taken: bool, written_at: float = 0.0) -> Memory:
+def remembered(made: NodePod, taken: bool, written_at: float = 0.0) -> PodSyncStatus:
     """Of a pod that was seen at 0, and if ``taken`` is as it was written at that time."""
-    memory = Memory(uid="u", behaviour=behaviour_of(made, PROFILE), annotations={}, seen_at=0.0)
+    sync_status = PodSyncStatus(uid="u", behaviour=behaviour_of(made, PROFILE), annotations={}, seen_at=0.0)
     if taken:
-        memory.course = course(made, PROFILE, until=written_at)
-        memory.written = pod_status.fingerprint(memory.course, None)
-    return memory
+        sync_status.runtime_pod = runtime_pod(made, PROFILE, until=written_at)
+        sync_status.written = pod_status.fingerprint(sync_status.runtime_pod, None)
+    return sync_status
 
 
 GATED: dict[str, Any] = {"readinessGates": [{"conditionType": "lb"}]}
@@ -54,71 +54,75 @@ NEW = {**UNREADY, "PodReadyToStartContainers": "False"}
     ("made", "written_at", "now", "expected"),
     [
         pytest.param(seen(), None, 0.25, Wait(0.75), id="bound: not seen yet"),
-        pytest.param(seen(), None, 1, TAKE, id="bound: looked at in time"),
+        pytest.param(seen(), None, 1, ADMIT, id="bound: looked at in time"),
         pytest.param(seen(conditions=NEW), 0, 1, Wait(1), id="taken: containers are being created"),
-        pytest.param(seen(conditions=NEW), 0, 2, WRITE, id="taken: they run"),
+        pytest.param(seen(conditions=NEW), 0, 2, WRITE_STATUS, id="taken: they run"),
         pytest.param(seen("Running", UNREADY), 2, 5, Wait(1), id="running: not ready yet"),
-        pytest.param(seen("Running", UNREADY), 2, 6, WRITE, id="running: ready"),
-        pytest.param(seen("Running", ALL), 6, 99, REST, id="ready: nothing to do"),
+        pytest.param(seen("Running", UNREADY), 2, 6, WRITE_STATUS, id="running: ready"),
+        pytest.param(seen("Running", ALL), 6, 99, IDLE, id="ready: nothing to do"),
         pytest.param(seen("Running", {**ALL, "Ready": "False"}), 6, 99, Wait(10), id="ready: contradicted"),
         pytest.param(
-            seen("Running", {**ALL, "lb": "False"}, **GATED), 6, 99, WRITE, id="ready: a gate closed, told at once"
+            seen("Running", {**ALL, "lb": "False"}, **GATED),
+            6,
+            99,
+            WRITE_STATUS,
+            id="ready: a gate closed, told at once",
         ),
         pytest.param(
-            seen("Running", {**ALL, "Ready": "False", "lb": "False"}, **GATED), 6, 99, REST, id="a closed gate was told"
+            seen("Running", {**ALL, "Ready": "False", "lb": "False"}, **GATED), 6, 99, IDLE, id="a closed gate was told"
         ),
-        pytest.param(seen("Failed"), 0, 99, REST, id="ended by somebody: left alone"),
-        pytest.param(seen(grace=30), None, 0, TAKE, id="deleted before it was seen"),
-        pytest.param(seen(conditions=NEW, grace=30), 0, 0, WRITE, id="deleted before it ran"),
+        pytest.param(seen("Failed"), 0, 99, IDLE, id="ended by somebody: left alone"),
+        pytest.param(seen(grace=30), None, 0, ADMIT, id="deleted before it was seen"),
+        pytest.param(seen(conditions=NEW, grace=30), 0, 0, WRITE_STATUS, id="deleted before it ran"),
         pytest.param(seen("Running", UNREADY, grace=30), 2, 2, Wait(4), id="deleted while running: probed on"),
         pytest.param(seen("Running", ALL, grace=30), 6, 6, Wait(8), id="deleted while running: takes its time"),
         pytest.param(seen("Running", ALL, grace=3), 6, 6, Wait(3), id="never longer than its grace period"),
-        pytest.param(seen("Running", ALL, grace=0), 6, 6, WRITE, id="forced: killed at once"),
+        pytest.param(seen("Running", ALL, grace=0), 6, 6, WRITE_STATUS, id="forced: killed at once"),
         pytest.param(seen("Succeeded", grace=30), None, 0, Wait(16), id="stopped: cleaning up"),
-        pytest.param(seen("Failed", grace=0, finalizers=("hold",)), None, 99, REST, id="only finalizers keep it"),
+        pytest.param(seen("Failed", grace=0, finalizers=("hold",)), None, 99, IDLE, id="only finalizers keep it"),
         pytest.param(seen("Failed", grace=0), None, 99, Wait(16), id="nothing keeps it: its removal was cut short"),
     ],
 )
 def test_next_step(made: NodePod, written_at: float | None, now: float, expected: Step) -> None:
-    memory = remembered(made, written_at is not None, written_at or 0.0)
-    note(made, memory, float(now))
-    assert decide(made, memory, float(now), PROFILE) == expected
+    sync_status = remembered(made, written_at is not None, written_at or 0.0)
+    observe(made, sync_status, float(now))
+    assert decide(made, sync_status, float(now), PROFILE) == expected
 
 
 def test_what_has_stopped_is_removed_after_its_delay_and_only_once() -> None:
     made = seen("Succeeded", grace=30)
-    memory = remembered(made, False)
-    memory.ended_at = 4.0
-    note(made, memory, 20.0)
-    assert decide(made, memory, 20.0, PROFILE) == REMOVE
-    memory.finished = True
-    assert decide(made, memory, 20.0, PROFILE) == REST
+    sync_status = remembered(made, False)
+    sync_status.ended_at = 4.0
+    observe(made, sync_status, 20.0)
+    assert decide(made, sync_status, 20.0, PROFILE) == DELETE_POD
+    sync_status.finished = True
+    assert decide(made, sync_status, 20.0, PROFILE) == IDLE
 
 
 def test_a_shorter_grace_period_counts_from_when_it_is_given() -> None:
     profile = Profile(stop_delay=60)
-    memory = remembered(seen("Running", ALL), True, 6.0)
-    memory.behaviour = behaviour_of(seen(), profile)
+    sync_status = remembered(seen("Running", ALL), True, 6.0)
+    sync_status.behaviour = behaviour_of(seen(), profile)
     steps = []
     for now, grace in ((100, 50), (110, 50), (120, 5), (122, 5), (125, 5)):
         made = seen("Running", ALL, grace=grace)
-        note(made, memory, float(now))
-        steps.append(decide(made, memory, float(now), profile))
-    assert steps == [Wait(50), Wait(40), Wait(5), Wait(3), WRITE]
-    assert memory.course is not None
-    assert [run.end.code for run in memory.course.runs if run.end] == [137]
+        observe(made, sync_status, float(now))
+        steps.append(decide(made, sync_status, float(now), profile))
+    assert steps == [Wait(50), Wait(40), Wait(5), Wait(3), WRITE_STATUS]
+    assert sync_status.runtime_pod is not None
+    assert [run.end.code for run in sync_status.runtime_pod.containers if run.end] == [137]
 
 
 def test_a_deadline_ends_the_pod() -> None:
     made = seen("Running", ALL, activeDeadlineSeconds=60)
-    memory = remembered(made, True, 6.0)
-    memory.deadline_at = deadline_of(made, moment(0.0))
-    note(made, memory, 50.0)
-    assert decide(made, memory, 50.0, PROFILE) == Wait(10)
-    assert decide(made, memory, 60.0, PROFILE) == WRITE
-    assert memory.verdict is not None
-    assert memory.verdict.reason == "DeadlineExceeded"
-    assert math.isinf(deadline_of(seen(), moment(0.0)))
+    sync_status = remembered(made, True, 6.0)
+    sync_status.deadline_at = deadline_of(made, instant(0.0))
+    observe(made, sync_status, 50.0)
+    assert decide(made, sync_status, 50.0, PROFILE) == Wait(10)
+    assert decide(made, sync_status, 60.0, PROFILE) == WRITE_STATUS
+    assert sync_status.failure is not None
+    assert sync_status.failure.reason == "DeadlineExceeded"
+    assert math.isinf(deadline_of(seen(), instant(0.0)))
 
 
 RUNNING = {"running": {"startedAt": "2026-01-01T12:00:10Z"}}
@@ -131,11 +135,11 @@ OVER = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2026-01-
         pytest.param(None, "Always", ("waiting", 0, False), id="nothing was told"),
         pytest.param({"state": RUNNING, "ready": True, "started": True}, "Always", ("running", 0, True), id="runs"),
         pytest.param({"state": RUNNING, "started": True}, "Always", ("running", 0, False), id="runs, not ready"),
-        pytest.param({"state": OVER, "restartCount": 2}, "Never", ("ended", 2, False), id="has ended"),
+        pytest.param({"state": OVER, "restartCount": 2}, "Never", ("terminated", 2, False), id="has ended"),
         pytest.param(
             {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": OVER, "restartCount": 2},
             "Always",
-            ("ended", 2, False),
+            ("terminated", 2, False),
             id="waits for its restart: the next kubelet starts it at once",
         ),
     ],
@@ -145,9 +149,9 @@ def test_containers_that_were_there_before(
 ) -> None:
     told = [{"name": "a", **container}] if container else []
     made = pod(policy=policy, status={"startTime": "2026-01-01T12:00:00Z", "containerStatuses": told})
-    found = recover(made, behaviour_of(made, PROFILE), PROFILE, moment(30.0))
+    found = recover(made, behaviour_of(made, PROFILE), PROFILE, instant(30.0))
     assert found is not None
-    (run,) = found.runs
+    (run,) = found.containers
     assert (run.state, run.restarts, run.ready) == expected
     if run.state == "running":
         assert run.since == 10.0
@@ -156,7 +160,7 @@ def test_containers_that_were_there_before(
 @pytest.mark.parametrize("status", [{}, {"phase": "Failed", "startTime": "2026-01-01T12:00:00Z"}])
 def test_pods_that_are_new_or_over_have_no_containers_to_recover(status: dict[str, Any]) -> None:
     made = pod(status=status)
-    assert recover(made, behaviour_of(made, PROFILE), PROFILE, moment(0.0)) is None
+    assert recover(made, behaviour_of(made, PROFILE), PROFILE, instant(0.0)) is None
 
 
 @given(
@@ -168,19 +172,19 @@ def test_pods_that_are_new_or_over_have_no_containers_to_recover(status: dict[st
 def test_a_wait_ends_and_an_end_is_an_end(taken: bool, phase: str, grace: int | None, now: float) -> None:
     """Waiting as long as told leads to something else than waiting; terminal phases are never written again."""
     made = seen(phase, ALL, grace=grace)
-    memory = remembered(made, taken)
-    note(made, memory, now)
-    step = decide(made, memory, now, PROFILE)
+    sync_status = remembered(made, taken)
+    observe(made, sync_status, now)
+    step = decide(made, sync_status, now, PROFILE)
     for _ in range(6):  # each wait may be for another thing, and rounding may leave a rest
         if not isinstance(step, Wait):
             break
         assert step.seconds > 0
         now += step.seconds
-        note(made, memory, now)
-        step = decide(made, memory, now, PROFILE)
+        observe(made, sync_status, now)
+        step = decide(made, sync_status, now, PROFILE)
     assert not isinstance(step, Wait)
     if phase in ("Succeeded", "Failed"):
-        assert not isinstance(step, Write)
+        assert not isinstance(step, WriteStatus)
 
 
 def test_addresses_in_use_are_not_given_away() -> None:

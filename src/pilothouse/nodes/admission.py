@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.api.core import Node, Taint
 from pilothouse.machinery.quantities import parse_quantity
-from pilothouse.nodes.pod_status import Verdict
+from pilothouse.nodes.pod_status import PodFailure
 from pilothouse.nodes.views import NodePod
 from pilothouse.semantics.node_affinity import matches_node_selection
 from pilothouse.semantics.nodes import tolerates, untolerated_taint
@@ -24,14 +24,14 @@ Port = tuple[str, str, int]
 """Protocol, address, number."""
 
 
-class Load(msgspec.Struct, frozen=True):
+class PodInfo(msgspec.Struct, frozen=True):
     """What one pod takes of its node."""
 
     requests: Mapping[str, int]
     ports: tuple[Port, ...]
 
 
-def load_of(pod: NodePod) -> Load:
+def new_pod_info(pod: NodePod) -> PodInfo:
     """What a pod takes of its node."""
     spec = pod.spec
     ports = tuple(
@@ -40,49 +40,51 @@ def load_of(pod: NodePod) -> Load:
         for port in container.ports
         if port.host_port
     )
-    return Load(effective_requests(pod), ports)
+    return PodInfo(effective_requests(pod), ports)
 
 
-class Loads:
+class NodeInfo:
     """The pods that a node has taken, by key, and the sum of what they request."""
 
     __slots__ = ("pods", "requests")
 
     def __init__(self) -> None:
-        self.pods: dict[str, Load] = {}
+        self.pods: dict[str, PodInfo] = {}
         self.requests: dict[str, int] = {}
 
-    def add(self, key: str, load: Load) -> None:
+    def add(self, key: str, pod_info: PodInfo) -> None:
         """The node takes a pod; again if the key is known."""
         self.drop(key)
-        self.pods[key] = load
-        for name, amount in load.requests.items():
+        self.pods[key] = pod_info
+        for name, amount in pod_info.requests.items():
             self.requests[name] = self.requests.get(name, 0) + amount
 
     def drop(self, key: str) -> None:
         """The pod takes nothing any more."""
-        load = self.pods.pop(key, None)
-        if load is not None:
-            for name, amount in load.requests.items():
+        pod_info = self.pods.pop(key, None)
+        if pod_info is not None:
+            for name, amount in pod_info.requests.items():
                 self.requests[name] -= amount
 
 
-def refuse(pod: NodePod, key: str, load: Load, loads: Loads, node: Node, pressures: Sequence[str]) -> Verdict | None:
+def admit(
+    pod: NodePod, key: str, pod_info: PodInfo, node_info: NodeInfo, node: Node, pressures: Sequence[str]
+) -> PodFailure | None:
     """Why the node does not take the pod, None if it does. ``pressures``: its conditions that hold."""
-    if pressures and not is_critical(pod) and not _endures(pod, pressures):
-        return Verdict("Evicted", f"The node had condition: [{' '.join(pressures)}]. ")
-    if verdict := _without_room(key, load, loads, node):
-        return verdict
+    if pressures and not is_critical(pod) and not _tolerates_pressure(pod, pressures):
+        return PodFailure("Evicted", f"The node had condition: [{' '.join(pressures)}]. ")
+    if failure := _insufficient_resource(key, pod_info, node_info, node):
+        return failure
     if not matches_node_selection(pod.spec, node):
         reason = "node(s) didn't match Pod's node affinity/selector"
-        return Verdict("NodeAffinity", f"Predicate NodeAffinity failed: {reason}")
-    taken = (port for other, others in loads.pods.items() if other != key for port in others.ports)
-    if load.ports and _collide(load.ports, taken):
+        return PodFailure("NodeAffinity", f"Predicate NodeAffinity failed: {reason}")
+    taken = (port for other, others in node_info.pods.items() if other != key for port in others.ports)
+    if pod_info.ports and _ports_conflict(pod_info.ports, taken):
         reason = "node(s) didn't have free ports for the requested pod ports"
-        return Verdict("NodePorts", f"Predicate NodePorts failed: {reason}")
+        return PodFailure("NodePorts", f"Predicate NodePorts failed: {reason}")
     if node.spec.taints and untolerated_taint(node.spec.taints, pod.spec.tolerations, ("NoExecute",)) is not None:
         reason = "node(s) had taints that the pod didn't tolerate"
-        return Verdict("TaintToleration", f"Predicate TaintToleration failed: {reason}")
+        return PodFailure("TaintToleration", f"Predicate TaintToleration failed: {reason}")
     return None
 
 
@@ -91,40 +93,40 @@ def is_critical(pod: NodePod) -> bool:
     return (pod.spec.priority or 0) >= SYSTEM_CRITICAL
 
 
-def _endures(pod: NodePod, pressures: Sequence[str]) -> bool:
+def _tolerates_pressure(pod: NodePod, pressures: Sequence[str]) -> bool:
     if list(pressures) != ["MemoryPressure"]:
         return False
     taint = Taint(key="node.kubernetes.io/memory-pressure", effect="NoSchedule")
     return pod.status.qos_class != "BestEffort" or any(tolerates(t, taint) for t in pod.spec.tolerations)
 
 
-def _without_room(key: str, load: Load, loads: Loads, node: Node) -> Verdict | None:
+def _insufficient_resource(key: str, pod_info: PodInfo, node_info: NodeInfo, node: Node) -> PodFailure | None:
     room = node.status.allocatable
-    count = len(loads.pods) - (key in loads.pods)
+    count = len(node_info.pods) - (key in node_info.pods)
     capacity = parse_quantity(room.get("pods", "0")).value
     if count + 1 > capacity:
-        return _out_of("pods", 1, count, capacity)
-    own = loads.pods[key].requests if key in loads.pods else {}
-    names = [name for name in _ORDER if name in load.requests]
-    names += sorted(name for name in load.requests if name not in _ORDER)
+        return _insufficient("pods", 1, count, capacity)
+    own = node_info.pods[key].requests if key in node_info.pods else {}
+    names = [name for name in _ORDER if name in pod_info.requests]
+    names += sorted(name for name in pod_info.requests if name not in _ORDER)
     for name in names:
-        wanted = load.requests[name]
+        wanted = pod_info.requests[name]
         if not wanted or (name not in room and "/" in name):
             continue  # an extended resource that the node does not know is the cluster's
         quantity = parse_quantity(room.get(name, "0"))
         capacity = quantity.milli_value if name == "cpu" else quantity.value
-        used = loads.requests.get(name, 0) - own.get(name, 0)
+        used = node_info.requests.get(name, 0) - own.get(name, 0)
         if used + wanted > capacity:
-            return _out_of(name, wanted, used, capacity)
+            return _insufficient(name, wanted, used, capacity)
     return None
 
 
-def _out_of(name: str, wanted: int, used: int, capacity: int) -> Verdict:
-    told = f"Node didn't have enough resource: {name}, requested: {wanted}, used: {used}, capacity: {capacity}"
-    return Verdict(f"OutOf{name}", told)
+def _insufficient(name: str, wanted: int, used: int, capacity: int) -> PodFailure:
+    message = f"Node didn't have enough resource: {name}, requested: {wanted}, used: {used}, capacity: {capacity}"
+    return PodFailure(f"OutOf{name}", message)
 
 
-def _collide(wanted: Sequence[Port], taken: Iterable[Port]) -> bool:
+def _ports_conflict(wanted: Sequence[Port], taken: Iterable[Port]) -> bool:
     """Two ports collide on the same address, or if one is for all of them."""
     everywhere = "0.0.0.0"  # noqa: S104  # compared, not listened on
     return any(

@@ -47,7 +47,7 @@ class Attacher:
         attachments.add_handler(
             lambda found, _initial: self._queue.add((_ATTACHMENT, found.metadata.name)),
             lambda _old, found: self._queue.add((_ATTACHMENT, found.metadata.name)),
-            lambda found, _unknown: self._wake_volume(found),
+            lambda found, _unknown: self._enqueue_volume(found),
             resync_seconds=0.0,
         )
         volumes.add_handler(
@@ -62,7 +62,7 @@ class Attacher:
             await informer.wait_synced()
         await self._pool.run()
 
-    def _wake_volume(self, found: VolumeAttachment) -> None:
+    def _enqueue_volume(self, found: VolumeAttachment) -> None:
         for name in index_by_volume(found):
             self._queue.add((_VOLUME, name))
 
@@ -70,16 +70,16 @@ class Attacher:
         what, name = key
         try:
             if what == _ATTACHMENT:
-                await self._answer(name)
+                await self._sync_attachment(name)
             else:
-                await self._let_go(name)
+                await self._sync_volume(name)
         except Conflict as error:
             raise RetryLater(str(error)) from error
         except NotFound:
             return None
         return None
 
-    async def _answer(self, name: str) -> None:
+    async def _sync_attachment(self, name: str) -> None:
         found = self._attachments.get(name)
         if found is None or found.spec.attacher != self._driver:
             return
@@ -93,8 +93,8 @@ class Attacher:
         name = found.spec.source.persistent_volume_name or ""
         volume = self._volumes.get(name)
         if volume is None or volume.metadata.deletion_timestamp is not None:
-            problem = "is being deleted" if volume is not None else "not found"
-            await self._patch_status(found, {"attachError": {"message": f'persistentvolume "{name}" {problem}'}})
+            reason = "is being deleted" if volume is not None else "not found"
+            await self._patch_status(found, {"attachError": {"message": f'persistentvolume "{name}" {reason}'}})
             return
         if self._finalizer not in volume.metadata.finalizers:
             await self._set_finalizers(volume, (*volume.metadata.finalizers, self._finalizer))
@@ -126,7 +126,7 @@ class Attacher:
         raw = await self._client.patch(VOLUME_ATTACHMENTS.raw, name, patch, subresource="status")
         return bytes(raw)
 
-    async def _let_go(self, name: str) -> None:
+    async def _sync_volume(self, name: str) -> None:
         """A volume that is being deleted is held no longer than it is attached."""
         volume = self._volumes.get(name)
         if volume is None or volume.metadata.deletion_timestamp is None:

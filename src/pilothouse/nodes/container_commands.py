@@ -17,32 +17,22 @@ _VARIABLE = re.compile(r"(?<!\$)\$\([A-Za-z_][\w.-]*\)", re.ASCII)
 _MOST_LINES = 1000
 
 SERVERS = frozenset(
-    (
-        *(
-            "apache2",
-            "apache2-foreground",
-            "caddy",
-            "cassandra",
-            "consul",
-            "echoserver",
-            "elasticsearch",
-            "envoy",
-            "etcd",
-        ),
-        *("ghost", "grafana", "haproxy", "hello-app", "http-echo", "httpd", "jenkins", "jetty", "kafka", "keycloak"),
-        *("mariadb", "mariadbd", "memcached", "minio", "mongo", "mongod", "mosquitto", "mysql", "mysqld", "nats"),
-        *("nats-server", "nginx", "pause", "postgres", "prometheus", "rabbitmq", "rabbitmq-server", "redis"),
-        *("redis-server", "registry", "sshd", "tomcat", "traefik", "valkey", "valkey-server", "vault", "whoami"),
-        *("wordpress", "zookeeper"),
-    )
-)
+    {
+        "apache2", "apache2-foreground", "caddy", "cassandra", "consul", "echoserver", "elasticsearch", "envoy", "etcd",
+        "ghost", "grafana", "haproxy", "hello-app", "http-echo", "httpd", "jenkins", "jetty", "kafka", "keycloak",
+        "mariadb", "mariadbd", "memcached", "minio", "mongo", "mongod", "mosquitto", "mysql", "mysqld", "nats",
+        "nats-server", "nginx", "pause", "postgres", "prometheus", "rabbitmq", "rabbitmq-server", "redis",
+        "redis-server", "registry", "sshd", "tomcat", "traefik", "valkey", "valkey-server", "vault", "whoami",
+        "wordpress", "zookeeper",
+    }
+)  # fmt: skip
 """Images, and programs, that run until they are stopped."""
 _AGNHOST_SERVERS = frozenset(
-    (
-        *("grpc-health-checking", "guestbook", "liveness", "net", "netexec", "no-snat-test-proxy", "pause", "porter"),
-        *("serve-hostname", "test-webserver", "webhook"),
-    )
-)
+    {
+        "grpc-health-checking", "guestbook", "liveness", "net", "netexec", "no-snat-test-proxy", "pause", "porter",
+        "serve-hostname", "test-webserver", "webhook",
+    }
+)  # fmt: skip
 _AGNHOST = "agnhost"
 
 

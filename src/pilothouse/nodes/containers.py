@@ -12,13 +12,13 @@ cannot be had waits, as ``image_pulls`` says.
 """
 
 import math
-from collections.abc import Sequence
 
 import msgspec
 
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.nodes.behaviour import Behaviour, Script
-from pilothouse.nodes.views import NodeContainer
+from pilothouse.nodes.profile import Profile
+from pilothouse.nodes.views import NodePod
 
 with lazy_imports():
     from pilothouse.nodes import image_pulls
@@ -27,14 +27,14 @@ BACKOFF_SECONDS = (10.0, 300.0)
 """First and longest wait before a restart that is not the first."""
 BACKOFF_RESET_SECONDS = 600.0
 
-WAITING, RUNNING, ENDED = "waiting", "running", "ended"
+WAITING, RUNNING, TERMINATED = "waiting", "running", "terminated"
 KILLED_CODE = 137
 LOST_CODE = 255
 """What a runtime says of containers that it finds ended after a boot."""
 CRASH_LOOP = "CrashLoopBackOff"
 
 
-class Ended(msgspec.Struct, frozen=True):
+class Termination(msgspec.Struct, frozen=True):
     """How a run of a container ended."""
 
     code: int
@@ -42,20 +42,20 @@ class Ended(msgspec.Struct, frozen=True):
     message: str
     started_at: float
     finished_at: float
-    run: int
-    """Which of its runs it was, counted from 0."""
+    restart_count: int
+    """How often the container had been restarted before."""
 
 
 class ContainerEvent(msgspec.Struct, frozen=True):
     """Something that a kubelet tells in an event: about which container (by its place), reason, message."""
 
-    place: int
+    index: int
     reason: str
     message: str
     warning: bool = False
 
 
-class Run(msgspec.Struct, kw_only=True):
+class RuntimeContainer(msgspec.Struct, kw_only=True):
     """One container. ``since`` is when its state began; ``*_at`` are the instants at which something will happen."""
 
     name: str
@@ -78,8 +78,8 @@ class Run(msgspec.Struct, kw_only=True):
     """Its startup probe has passed."""
     started_at: float = 0.0
     ready: bool = False
-    end: Ended | None = None
-    last: Ended | None = None
+    end: Termination | None = None
+    last: Termination | None = None
     ends_at: float = math.inf
     startup_at: float = math.inf
     probe: int = 0
@@ -101,16 +101,16 @@ class Run(msgspec.Struct, kw_only=True):
     @property
     def over(self) -> bool:
         """It has ended and is not started again."""
-        return self.state == ENDED and not self.restartable
+        return self.state == TERMINATED and not self.restartable
 
 
-class Course(msgspec.Struct, kw_only=True):
+class RuntimePod(msgspec.Struct, kw_only=True):
     """The containers of a pod, in the order init containers, containers, and what applies to all of them."""
 
-    runs: list[Run]
-    ephemeral: list[Run] = msgspec.field(default_factory=list)
+    containers: list[RuntimeContainer]
+    ephemeral: list[RuntimeContainer] = msgspec.field(default_factory=list)
     inits: int
-    begins_at: float
+    starts_at: float
     """When the first container may start: images are there, volumes mounted."""
     gap: float
     """From an end to what follows."""
@@ -118,285 +118,284 @@ class Course(msgspec.Struct, kw_only=True):
     sandbox: bool = False
     stopping: bool = False
     """Nothing starts any more."""
-    happened: list[ContainerEvent] = msgspec.field(default_factory=list)
+    events: list[ContainerEvent] = msgspec.field(default_factory=list)
 
     @property
-    def all_runs(self) -> list[Run]:
+    def all_containers(self) -> list[RuntimeContainer]:
         """Ephemeral containers included. Places count in this order."""
-        return [*self.runs, *self.ephemeral] if self.ephemeral else self.runs
+        return [*self.containers, *self.ephemeral] if self.ephemeral else self.containers
 
     @property
     def ran(self) -> bool:
         """Whether any container ever ran."""
-        return any(run.state != WAITING or run.restarts for run in self.runs)
+        return any(c.state != WAITING or c.restarts for c in self.containers)
 
     @property
     def alive(self) -> bool:
         """Whether any container runs."""
-        return any(run.state == RUNNING for run in self.all_runs)
+        return any(container.state == RUNNING for container in self.all_containers)
 
 
-def new_course(
-    init_containers: Sequence[NodeContainer],
-    containers: Sequence[NodeContainer],
-    policy: str,
-    behaviour: Behaviour,
-    begins_at: float,
-    gap: float,
-) -> Course:
+def new_runtime_pod(pod: NodePod, behaviour: Behaviour, profile: Profile, starts_at: float) -> RuntimePod:
     """The containers of a pod before any has started."""
-    inits = len(init_containers)
-    runs = []
-    for place, container in enumerate((*init_containers, *containers)):
-        sidecar = place < inits and container.restart_policy == "Always"
-        own = container.restart_policy or policy or "Always"
-        if place < inits and not container.restart_policy:
-            # The pod's Always is for what is to run; what prepares has to succeed once.
+    inits, policy = len(pod.spec.init_containers), pod.spec.restart_policy
+    containers = []
+    for index, spec in enumerate((*pod.spec.init_containers, *pod.spec.containers)):
+        init, sidecar = index < inits, index < inits and spec.restart_policy == "Always"
+        own = spec.restart_policy or policy or "Always"
+        if init and not spec.restart_policy:
+            # The pod's Always is for the containers that run; an init container has to succeed once.
             own = "Never" if policy == "Never" else "OnFailure"
-        runs.append(
-            Run(name=container.name, script=behaviour.scripts[place], init=place < inits, sidecar=sidecar, policy=own)
-        )
-    course = Course(runs=runs, inits=inits, begins_at=begins_at, gap=gap, stop_delay=behaviour.stop_delay)
-    _add_ephemeral(course, behaviour, 0.0)
-    return course
+        script = behaviour.scripts[index]
+        containers.append(RuntimeContainer(name=spec.name, script=script, init=init, sidecar=sidecar, policy=own))
+    made = RuntimePod(
+        containers=containers,
+        inits=inits,
+        starts_at=starts_at,
+        gap=profile.restart_gap,
+        stop_delay=behaviour.stop_delay,
+    )
+    _add_ephemeral(made, behaviour, 0.0)
+    return made
 
 
-def _add_ephemeral(course: Course, behaviour: Behaviour, now: float) -> None:
+def _add_ephemeral(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
     """Those that have come, wherever in the list; none is ever taken away."""
-    known = {run.name: run for run in course.ephemeral}
-    course.ephemeral = [
+    known = {container.name: container for container in pod.ephemeral}
+    pod.ephemeral = [
         known.get(name)
-        or Run(name=name, script=script, init=False, sidecar=False, policy="Never", ephemeral=True, added_at=now)
+        or RuntimeContainer(
+            name=name, script=script, init=False, sidecar=False, policy="Never", ephemeral=True, added_at=now
+        )
         for name, script in behaviour.ephemeral
     ]
 
 
-def advance(course: Course, now: float) -> None:
+def advance(pod: RuntimePod, now: float) -> None:
     """Everything happens that is due by ``now``, in order."""
     while True:
-        place, at = _next(course)
+        index, at = _next(pod)
         if at > now:
             return
-        if place < 0:
-            end_sidecars(course, at)
+        if index < 0:
+            stop(pod, at)  # sidecars, and ephemeral containers: all others have ended
         else:
-            _change(course, place, at)
+            _change(pod, index, at)
 
 
-def next_change(course: Course) -> float:
+def next_change(pod: RuntimePod) -> float:
     """When something happens next, infinite if nothing does by itself."""
-    return _next(course)[1]
+    return _next(pod)[1]
 
 
-def stop(course: Course, at: float, code: int | None = None, reason: str = "") -> None:
+def stop(pod: RuntimePod, at: float, code: int | None = None, reason: str = "") -> None:
     """Every container that runs ends now: with its own exit code for that, or with ``code``."""
-    course.stopping = True
-    for run in course.all_runs:
-        if run.state == RUNNING:
-            _end(run, at, run.script.stop_exit_code if code is None else code, reason)
+    pod.stopping = True
+    for container in pod.all_containers:
+        if container.state == RUNNING:
+            _terminate(container, at, container.script.stop_exit_code if code is None else code, reason)
 
 
-def end_sidecars(course: Course, at: float) -> None:
-    """The others are over, so the sidecars end too."""
-    stop(course, at)
-
-
-def lose(course: Course, at: float) -> None:
+def reboot(pod: RuntimePod, at: float) -> None:
     """The machine has booted anew: what ran has ended without anybody's doing, and has to be prepared again."""
-    if course.stopping:
-        stop(course, at, LOST_CODE, "Unknown")
+    if pod.stopping:
+        stop(pod, at, LOST_CODE, "Unknown")
         return
-    for run in course.all_runs:
-        if run.state == RUNNING:
-            _end(run, at, LOST_CODE, "Unknown")
+    for container in pod.all_containers:
+        if container.state == RUNNING:
+            _terminate(container, at, LOST_CODE, "Unknown")
     # An API server lets no init container of any other pod leave its end (``ValidateContainerStateTransition``).
-    if all(run.policy == "Always" for run in course.runs[course.inits :]):
-        for run in course.runs[: course.inits]:
-            if run.state == ENDED and not run.sidecar and not run.restartable:
-                run.last, run.end = run.end, None
-                run.state, run.restarts = WAITING, run.restarts + 1
-        course.begins_at = max(course.begins_at, at)
-    course.sandbox = False
+    if all(container.policy == "Always" for container in pod.containers[pod.inits :]):
+        for container in pod.containers[: pod.inits]:
+            if container.state == TERMINATED and not container.sidecar and not container.restartable:
+                container.last, container.end = container.end, None
+                container.state, container.restarts = WAITING, container.restarts + 1
+        pod.starts_at = max(pod.starts_at, at)
+    pod.sandbox = False
 
 
-def rescript(course: Course, behaviour: Behaviour, now: float) -> None:
+def update_behaviour(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
     """From now on the containers behave otherwise: what was scripted for a run that is on counts anew from here."""
-    course.stop_delay = behaviour.stop_delay
-    _add_ephemeral(course, behaviour, now)
+    pod.stop_delay = behaviour.stop_delay
+    _add_ephemeral(pod, behaviour, now)
     scripts = (*behaviour.scripts, *(script for _name, script in behaviour.ephemeral))
-    for run, script in zip(course.all_runs, scripts, strict=True):
-        if run.script == script:
+    for container, script in zip(pod.all_containers, scripts, strict=True):
+        if container.script == script:
             continue
-        if run.state == WAITING and run.script.pull != script.pull:
-            run.reason = run.message = ""
-            run.pull_at, run.pull_backoff = math.inf, 0.0
-            course.begins_at = max(course.begins_at, now)
-        if run.state == WAITING and run.reason == run.script.waiting != script.waiting:
-            run.reason = ""
-            course.begins_at = max(course.begins_at, now)
-        run.script = script
-        if run.state == RUNNING:
-            seconds, _code = script.run(run.restarts)
-            run.ends_at = max(now, run.since + seconds)
-            if run.started:
-                _begin_probes(run, now)
+        if container.state == WAITING and container.script.pull != script.pull:
+            container.reason = container.message = ""
+            container.pull_at, container.pull_backoff = math.inf, 0.0
+            pod.starts_at = max(pod.starts_at, now)
+        if container.state == WAITING and container.reason == container.script.waiting != script.waiting:
+            container.reason = ""
+            pod.starts_at = max(pod.starts_at, now)
+        container.script = script
+        if container.state == RUNNING:
+            seconds, _code = script.run(container.restarts)
+            container.ends_at = max(now, container.since + seconds)
+            if container.started:
+                _begin_probes(container, now)
             else:
-                run.startup_at = max(now, run.since + script.startup.first(True))
+                container.startup_at = max(now, container.since + script.startup.first(True))
 
 
 # What is due
 
 
-def _next(course: Course) -> tuple[int, float]:
+def _next(pod: RuntimePod) -> tuple[int, float]:
     """What is due first: the place of a container, or -1 for the end of the sidecars."""
     found, soonest = 0, math.inf
-    may_start_at = course.begins_at
-    for place, run in enumerate(course.runs):
-        at = _due(course, run, may_start_at)
+    may_start_at = pod.starts_at
+    for index, container in enumerate(pod.containers):
+        at = _due(pod, container, may_start_at)
         if at < soonest:
-            found, soonest = place, at
-        if place < course.inits:
-            may_start_at = max(may_start_at, _passed_at(run))
-    for place, run in enumerate(course.ephemeral, len(course.runs)):
-        at = _due(course, run, max(course.begins_at, run.added_at))
+            found, soonest = index, at
+        if index < pod.inits:
+            may_start_at = max(may_start_at, _passed_at(container))
+    for index, container in enumerate(pod.ephemeral, len(pod.containers)):
+        at = _due(pod, container, max(pod.starts_at, container.added_at))
         if at < soonest:
-            found, soonest = place, at
-    if (course.inits or course.ephemeral) and not course.stopping:
-        at = _sidecars_end_at(course)
+            found, soonest = index, at
+    if (pod.inits or pod.ephemeral) and not pod.stopping:
+        at = _sidecars_end_at(pod)
         if at < soonest:
             return -1, at
     return found, soonest
 
 
-def _due(course: Course, run: Run, may_start_at: float) -> float:
-    if run.state == RUNNING:
-        return min(run.ends_at, run.startup_at, run.probe_at, run.unhealthy_at)
-    if course.stopping:
+def _due(pod: RuntimePod, container: RuntimeContainer, may_start_at: float) -> float:
+    if container.state == RUNNING:
+        return min(container.ends_at, container.startup_at, container.probe_at, container.unhealthy_at)
+    if pod.stopping:
         return math.inf
-    if run.state == ENDED:
-        assert run.end is not None, "it has ended"
-        return run.end.finished_at + course.gap if run.restartable else math.inf
-    if run.reason == CRASH_LOOP:
-        return run.restart_at
-    if run.script.pull is not None and run.reason:
-        return run.pull_at
-    return math.inf if run.script.waiting and run.reason == run.script.waiting else may_start_at
+    if container.state == TERMINATED:
+        assert container.end is not None, "it has ended"
+        return container.end.finished_at + pod.gap if container.restartable else math.inf
+    if container.reason == CRASH_LOOP:
+        return container.restart_at
+    if container.script.pull is not None and container.reason:
+        return container.pull_at
+    return math.inf if container.script.waiting and container.reason == container.script.waiting else may_start_at
 
 
-def _passed_at(run: Run) -> float:
+def _passed_at(container: RuntimeContainer) -> float:
     """Since when an init container lets the next one start."""
-    if run.sidecar:
-        return run.started_at if run.started else math.inf
-    return run.end.finished_at if run.state == ENDED and run.end is not None and run.end.code == 0 else math.inf
+    if container.sidecar:
+        return container.started_at if container.started else math.inf
+    return (
+        container.end.finished_at
+        if container.state == TERMINATED and container.end is not None and container.end.code == 0
+        else math.inf
+    )
 
 
-def _sidecars_end_at(course: Course) -> float:
+def _sidecars_end_at(pod: RuntimePod) -> float:
     """When those sidecars, and ephemeral containers, end that run on although nobody needs them any more."""
-    if not any((run.sidecar or run.ephemeral) and run.state == RUNNING for run in course.all_runs):
+    if not any((c.sidecar or c.ephemeral) and c.state == RUNNING for c in pod.all_containers):
         return math.inf
-    failed = [run for run in course.runs[: course.inits] if not run.sidecar and run.over and run.end and run.end.code]
-    others = failed or course.runs[course.inits :]
-    if not all(run.over for run in others):
+    failed = [c for c in pod.containers[: pod.inits] if not c.sidecar and c.over and c.end and c.end.code]
+    others = failed or pod.containers[pod.inits :]
+    if not all(container.over for container in others):
         return math.inf
-    return max(run.end.finished_at for run in others if run.end is not None) + course.stop_delay
+    return max(c.end.finished_at for c in others if c.end is not None) + pod.stop_delay
 
 
 # What happens
 
 
-def _change(course: Course, place: int, at: float) -> None:
-    run = course.all_runs[place]
-    if run.state == RUNNING:
-        _change_running(course, run, place, at)
-    elif run.state == ENDED:
-        _restart_or_wait(course, run, place, at)
-    elif run.reason == CRASH_LOOP:
-        run.backoff = min(2 * run.backoff, BACKOFF_SECONDS[1])
-        _restart(course, run, place, at)
-    elif run.script.pull is not None and not run.script.waiting:
-        _pull(course, run, place, at)
-    elif run.script.waiting:
-        run.reason = run.script.waiting
-        course.happened.append(ContainerEvent(place, "Failed", f"Error: {run.reason}", warning=True))
+def _change(pod: RuntimePod, index: int, at: float) -> None:
+    container = pod.all_containers[index]
+    if container.state == RUNNING:
+        _change_running(pod, container, index, at)
+    elif container.state == TERMINATED:
+        _restart_or_wait(pod, container, index, at)
+    elif container.reason == CRASH_LOOP:
+        container.backoff = min(2 * container.backoff, BACKOFF_SECONDS[1])
+        _restart(pod, container, index, at)
+    elif container.script.pull is not None and not container.script.waiting:
+        _pull(pod, container, index, at)
+    elif container.script.waiting:
+        container.reason = container.script.waiting
+        pod.events.append(ContainerEvent(index, "Failed", f"Error: {container.reason}", warning=True))
     else:
-        _start(course, run, place, at)
+        _start(pod, container, index, at)
 
 
-def _pull(course: Course, run: Run, place: int, at: float) -> None:
-    assert run.script.pull is not None, "its image cannot be had"
-    course.sandbox = True  # comes before the images, and with it the pod's address
-    for reason, message, warning in image_pulls.advance_pull(run, run.script.pull, at, course.gap):
-        course.happened.append(ContainerEvent(place, reason, message, warning))
+def _pull(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -> None:
+    assert container.script.pull is not None, "its image cannot be had"
+    pod.sandbox = True  # comes before the images, and with it the pod's address
+    for reason, message, warning in image_pulls.advance_pull(container, container.script.pull, at, pod.gap):
+        pod.events.append(ContainerEvent(index, reason, message, warning))
 
 
-def _start(course: Course, run: Run, place: int, at: float) -> None:
-    course.sandbox = True
-    seconds, _code = run.script.run(run.restarts)
-    run.state, run.since, run.reason, run.message, run.end = RUNNING, at, "", "", None
-    run.started = run.ready = False
-    run.ends_at = at + seconds
-    run.startup_at = at + run.script.startup.first(True)
-    run.probe_at = run.unhealthy_at = run.restart_at = math.inf
-    course.happened.append(ContainerEvent(place, "Started", "Container started"))
-    if run.startup_at <= at:
-        _pass_startup(run, at)
+def _start(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -> None:
+    pod.sandbox = True
+    seconds, _code = container.script.run(container.restarts)
+    container.state, container.since, container.reason, container.message, container.end = RUNNING, at, "", "", None
+    container.started = container.ready = False
+    container.ends_at = at + seconds
+    container.startup_at = at + container.script.startup.first(True)
+    container.probe_at = container.unhealthy_at = container.restart_at = math.inf
+    pod.events.append(ContainerEvent(index, "Started", "Container started"))
+    if container.startup_at <= at:
+        _pass_startup(container, at)
 
 
-def _pass_startup(run: Run, at: float) -> None:
-    run.started, run.started_at, run.startup_at = True, at, math.inf
-    if not run.ephemeral and (not run.init or run.sidecar):
-        _begin_probes(run, at)
+def _pass_startup(container: RuntimeContainer, at: float) -> None:
+    container.started, container.started_at, container.startup_at = True, at, math.inf
+    if not container.ephemeral and (not container.init or container.sidecar):
+        _begin_probes(container, at)
 
 
-def _begin_probes(run: Run, at: float) -> None:
-    run.probe = 0
-    run.ready, seconds = run.script.readiness.steps[0]
-    run.probe_at = at + seconds
-    run.unhealthy_at = at + run.script.liveness.first(False)
+def _begin_probes(container: RuntimeContainer, at: float) -> None:
+    container.probe = 0
+    container.ready, seconds = container.script.readiness.steps[0]
+    container.probe_at = at + seconds
+    container.unhealthy_at = at + container.script.liveness.first(False)
 
 
-def _change_running(course: Course, run: Run, place: int, at: float) -> None:
-    if run.ends_at <= at:
-        _seconds, code = run.script.run(run.restarts)
-        _end(run, at, code, run.script.exit_reason, run.script.exit_message)
-    elif run.startup_at <= at:
-        _pass_startup(run, at)
-    elif run.unhealthy_at <= at:
-        course.happened.append(ContainerEvent(place, "Unhealthy", "Liveness probe failed: scripted", warning=True))
-        told = f"Container {run.name} failed liveness probe, will be restarted"
-        course.happened.append(ContainerEvent(place, "Killing", told))
-        _end(run, at, KILLED_CODE, "")
+def _change_running(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -> None:
+    if container.ends_at <= at:
+        _seconds, code = container.script.run(container.restarts)
+        _terminate(container, at, code, container.script.exit_reason, container.script.exit_message)
+    elif container.startup_at <= at:
+        _pass_startup(container, at)
+    elif container.unhealthy_at <= at:
+        pod.events.append(ContainerEvent(index, "Unhealthy", "Liveness probe failed: scripted", warning=True))
+        message = f"Container {container.name} failed liveness probe, will be restarted"
+        pod.events.append(ContainerEvent(index, "Killing", message))
+        _terminate(container, at, KILLED_CODE, "")
     else:
-        steps = run.script.readiness.steps
-        run.probe = (run.probe + 1) % len(steps)
-        run.ready, seconds = steps[run.probe]
-        run.probe_at = at + seconds
-        if not run.ready:
-            course.happened.append(ContainerEvent(place, "Unhealthy", "Readiness probe failed: scripted", warning=True))
+        steps = container.script.readiness.steps
+        container.probe = (container.probe + 1) % len(steps)
+        container.ready, seconds = steps[container.probe]
+        container.probe_at = at + seconds
+        if not container.ready:
+            pod.events.append(ContainerEvent(index, "Unhealthy", "Readiness probe failed: scripted", warning=True))
 
 
-def _end(run: Run, at: float, code: int, reason: str = "", message: str = "") -> None:
+def _terminate(container: RuntimeContainer, at: float, code: int, reason: str = "", message: str = "") -> None:
     reason = reason or ("Completed" if code == 0 else "Error")
-    run.end = Ended(code, reason, message, run.since, at, run.restarts)
-    run.state, run.since, run.started, run.ready = ENDED, at, False, False
-    if run.init and not run.sidecar and code == 0:
-        run.ready = True  # it has done what it was for
-    run.ends_at = run.startup_at = run.probe_at = run.unhealthy_at = math.inf
+    container.end = Termination(code, reason, message, container.since, at, container.restarts)
+    container.state, container.since, container.started, container.ready = TERMINATED, at, False, False
+    if container.init and not container.sidecar and code == 0:
+        container.ready = True  # it has done what it was for
+    container.ends_at = container.startup_at = container.probe_at = container.unhealthy_at = math.inf
 
 
-def _restart_or_wait(course: Course, run: Run, place: int, at: float) -> None:
-    assert run.end is not None, "it has ended"
-    finished = run.end.finished_at
-    if run.backoff == 0.0 or finished - run.backed_off_at > BACKOFF_RESET_SECONDS:
-        run.backoff = BACKOFF_SECONDS[0]
-        _restart(course, run, place, at)
+def _restart_or_wait(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -> None:
+    assert container.end is not None, "it has ended"
+    finished = container.end.finished_at
+    if container.backoff == 0.0 or finished - container.backed_off_at > BACKOFF_RESET_SECONDS:
+        container.backoff = BACKOFF_SECONDS[0]
+        _restart(pod, container, index, at)
         return
-    run.state, run.since, run.reason = WAITING, at, CRASH_LOOP
-    run.restart_at = max(at, finished + run.backoff)
-    course.happened.append(ContainerEvent(place, "BackOff", "", warning=True))
+    container.state, container.since, container.reason = WAITING, at, CRASH_LOOP
+    container.restart_at = max(at, finished + container.backoff)
+    pod.events.append(ContainerEvent(index, "BackOff", "", warning=True))
 
 
-def _restart(course: Course, run: Run, place: int, at: float) -> None:
-    run.last, run.backed_off_at = run.end, at
-    run.restarts += 1
-    _start(course, run, place, at)
+def _restart(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -> None:
+    container.last, container.backed_off_at = container.end, at
+    container.restarts += 1
+    _start(pod, container, index, at)

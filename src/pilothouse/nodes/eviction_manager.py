@@ -6,8 +6,8 @@ when it is relieved. The condition stays for another five minutes. Ranking and m
 ``pkg/kubelet/eviction/helpers.go``.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,16 +16,19 @@ from pilothouse.env import Env, Log
 from pilothouse.machinery.quantities import canonical, parse_quantity
 from pilothouse.nodes.admission import is_critical
 from pilothouse.nodes.behaviour import Behaviour
-from pilothouse.nodes.pod_status import Verdict
+from pilothouse.nodes.pod_status import PodFailure
 from pilothouse.nodes.profile import Profile
-from pilothouse.nodes.recording import RecordEvent
+from pilothouse.nodes.recording import NodeEventRecorder
 from pilothouse.nodes.views import NodePod
 from pilothouse.runtime import Requeue, WorkerPool, WorkQueue
+
+if TYPE_CHECKING:
+    from pilothouse.nodes.pod_workers import PodWorkers
 
 CONDITIONS = {"memory": "MemoryPressure", "disk": "DiskPressure", "pids": "PIDPressure"}
 """The resources, in the order in which they are reclaimed, and what a node says of their lack."""
 _REQUESTED = {"memory": "memory", "disk": "ephemeral-storage", "pids": ""}
-_UNSAID = {"memory": 32 << 20, "disk": 16 << 20, "pids": 1}
+_DEFAULT_USAGE = {"memory": 32 << 20, "disk": 16 << 20, "pids": 1}
 """What a container uses of which nobody said anything, and which requests nothing."""
 _THRESHOLD = {"memory": "100Mi", "disk": "10%", "pids": "10%"}
 
@@ -48,88 +51,69 @@ class Usage(msgspec.Struct, frozen=True):
     requested: int
 
 
-class Evictable(Protocol):
-    """What is kept of a pod that may be evicted: ``pod_steps.Memory``."""
-
-    @property
-    def behaviour(self) -> Behaviour: ...
-
-
-class PodWorkers(Protocol):
-    """Those who run the pods: ``pod_workers.PodWorkers``."""
-
-    def candidates(self, node: str) -> Sequence[tuple[str, NodePod, Evictable]]:
-        """The pods of a node that run, and may be evicted."""
-        ...
-
-    def evict(self, key: str, verdict: Verdict) -> None:
-        """End a pod for good."""
-        ...
-
-
 class EvictionManager:
     """The pressures of all nodes. ``on_change`` is called with a node's name when its conditions may have changed."""
 
-    def __init__(self, env: Env, profile: Profile, record_event: RecordEvent, log: Log) -> None:
+    def __init__(self, env: Env, profile: Profile, record_event: NodeEventRecorder, log: Log) -> None:
         self._env = env
         self._profile = profile
         self._record_event = record_event
-        self._squeezes: dict[str, dict[str, ResourcePressure]] = {}
+        self._pressures: dict[str, dict[str, ResourcePressure]] = {}
         self._next_at: dict[str, float] = {}
         """When a node under pressure may evict again, in loop time."""
         self._queue: WorkQueue[str] = WorkQueue(env, "node pressure")
         self._pool = WorkerPool("node pressure", self._queue, self._reconcile, log=log)
-        self._lives: PodWorkers | None = None
+        self._pod_workers: PodWorkers | None = None
         self.on_change: list[Callable[[str], None]] = []
 
-    async def run(self, lives: PodWorkers | None) -> None:
-        """Evict until cancelled. Without ``lives`` nobody is evicted."""
-        self._lives = lives
+    async def run(self, pod_workers: "PodWorkers | None") -> None:
+        """Evict until cancelled. Without ``pod_workers`` nobody is evicted."""
+        self._pod_workers = pod_workers
         await self._pool.run()
 
     def press(self, node: str, resource: str, amount: int | None = None) -> None:
         """The node lacks a resource (``memory``, ``disk``, ``pids``), maybe until ``amount`` of it was freed."""
         if resource not in CONDITIONS:
             raise ValueError(f"{resource!r} is none of {', '.join(CONDITIONS)}")
-        known = self._squeezes.setdefault(node, {}).get(resource)
+        known = self._pressures.setdefault(node, {}).get(resource)
         if known is not None and known.active and known.wanted == amount:
             return
-        self._squeezes[node][resource] = ResourcePressure(amount, last_at=self._env.monotonic())
+        self._pressures[node][resource] = ResourcePressure(amount, last_at=self._env.monotonic())
         self._changed(node)
         self._queue.add(node)
 
     def relieve(self, node: str, resource: str = "") -> None:
         """There is enough again, of one resource or of all."""
-        for name, pressure in self._squeezes.get(node, {}).items():
+        for name, pressure in self._pressures.get(node, {}).items():
             if pressure.active and resource in ("", name):
                 pressure.active, pressure.last_at = False, self._env.monotonic()
                 self._queue.add(node)
 
     def conditions(self, node: str) -> list[str]:
         """The conditions that hold, in the order of ``CONDITIONS``."""
-        squeezes = self._squeezes.get(node)
-        return [CONDITIONS[name] for name in CONDITIONS if name in squeezes] if squeezes else []
+        pressures = self._pressures.get(node)
+        return [CONDITIONS[name] for name in CONDITIONS if name in pressures] if pressures else []
 
     def _changed(self, node: str) -> None:
         for record_event in self.on_change:
             record_event(node)
 
     async def _reconcile(self, node: str) -> Requeue | None:
-        squeezes = self._squeezes.get(node)
-        if not squeezes:
+        pressures = self._pressures.get(node)
+        if not pressures:
             return None
         now = self._env.monotonic()
-        active = next((name for name in CONDITIONS if name in squeezes and squeezes[name].active), "")
+        active = next((name for name in CONDITIONS if name in pressures and pressures[name].active), "")
         if active and now >= self._next_at.get(node, now):
             self._next_at[node] = now + self._profile.eviction_period
-            self._evict_one(node, active, squeezes[active])
-        ends = {name: s.last_at + self._profile.pressure_transition for name, s in squeezes.items() if not s.active}
+            self._evict_one(node, active, pressures[active])
+        ends = {name: s.last_at + self._profile.pressure_transition for name, s in pressures.items() if not s.active}
         for name, at in ends.items():
             if now >= at:
-                del squeezes[name]
+                del pressures[name]
                 self._changed(node)
-        due = [at for name, at in ends.items() if name in squeezes]
-        if len(due) < len(squeezes):
+        due = [at for name, at in ends.items() if name in pressures]
+        if len(due) < len(pressures):
             due.append(self._next_at[node])
         else:
             self._next_at.pop(node, None)
@@ -137,18 +121,18 @@ class EvictionManager:
 
     def _evict_one(self, node: str, resource: str, pressure: ResourcePressure) -> None:
         pressure.last_at = self._env.monotonic()
-        candidates = self._lives.candidates(node) if self._lives is not None else []
+        active_pods = self._pod_workers.active_pods(node) if self._pod_workers is not None else []
         name = _REQUESTED[resource] or resource
         about = ObjectReference(kind=NODES.kind, name=node, uid=node)
         self._record_event(node, about, "EvictionThresholdMet", f"Attempting to reclaim {name}", warning=True)
-        usages = {key: usage_of(pod, memory.behaviour, resource) for key, pod, memory in candidates}
-        order = sorted(candidates, key=lambda each: rank(each[1], usages[each[0]], resource))
-        for key, pod, _memory in order:
+        usages = {key: usage_of(pod, sync_status.behaviour, resource) for key, pod, sync_status in active_pods}
+        order = sorted(active_pods, key=lambda each: rank(each[1], usages[each[0]], resource))
+        for key, pod, _sync_status in order:
             if is_critical(pod):
                 continue
-            assert self._lives is not None, "there are candidates"
-            verdict = Verdict("Evicted", message(pod, usages[key], resource), disruption=True)
-            self._lives.evict(key, verdict)
+            assert self._pod_workers is not None, "there are candidates"
+            failure = PodFailure("Evicted", message(pod, usages[key], resource), disruption=True)
+            self._pod_workers.evict(key, failure)
             pressure.freed += usages[key].used
             break
         if pressure.wanted is not None and pressure.freed >= pressure.wanted:
@@ -163,7 +147,7 @@ def usage_of(pod: NodePod, behaviour: Behaviour, resource: str) -> Usage:
         text = container.resources.requests.get(name, "") if name else ""
         amount = parse_quantity(text).value if text else 0
         requested += amount
-        used += amount or _UNSAID[resource]
+        used += amount or _DEFAULT_USAGE[resource]
     return Usage(behaviour.usage.get(resource, used), requested)
 
 

@@ -1,14 +1,14 @@
-"""Simulated nodes as such: they register, renew their Leases, report their status.
+"""Registration, Leases and status reports of simulated nodes.
 
 One queue for all nodes; a node is due when its Lease or its status is, or when somebody changed what it had written.
 Liveness is the Lease; the status is written at registration, when it differs, and every ``status_period``. Facts:
 kubelet v1.36 ``pkg/kubelet/kubelet_node_status.go``, component-helpers ``apimachinery/lease/controller.go``.
 
-A node that is down (``outages``) sends nothing. What is wrong with it can be commanded by annotations on its Node
-(``commands``). With ``reports`` off somebody else writes the status, and only Leases are kept here.
+A node that is down (``outages``) sends nothing. Annotations on the Node can cause faults (``commands``). With
+``reports`` off another program writes the status, and only Leases are renewed here.
 
-As with a kubelet, a Node that is deleted stays deleted until somebody creates it again, or the simulator starts anew:
-then the node takes it for its own, writes its whole status and gets a new Lease.
+As with a kubelet, a Node that is deleted stays deleted until somebody creates it again, or the simulator restarts:
+then the simulator writes its whole status and a new Lease.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from pilothouse.nodes.commands import Commands, commands_of
 from pilothouse.nodes.eviction_manager import EvictionManager
 from pilothouse.nodes.outages import Outages
 from pilothouse.nodes.profile import Profile
-from pilothouse.nodes.recording import RecordEvent
+from pilothouse.nodes.recording import NodeEventRecorder
 from pilothouse.runtime import ExponentialFailureLimiter, InformerFactory, Requeue, WorkerPool, WorkQueue
 
 _WORKERS = 32
@@ -40,58 +40,33 @@ _START_TAINT = ("node.kubernetes.io/not-ready", "NoSchedule")
 _OUT_OF_SERVICE = Taint(key="node.kubernetes.io/out-of-service", value="nodeshutdown", effect="NoExecute")
 
 
-class _NodeState:
+class _NodeState(msgspec.Struct):
     """What is known of one node. Times are loop times."""
 
-    __slots__ = (
-        "boots",
-        "commands",
-        "conditions",
-        "deleted",
-        "doomed",
-        "lease",
-        "lease_due",
-        "name",
-        "new",
-        "registered",
-        "status_due",
-        "tainted",
-        "uid",
-        "version",
-        "whole",
-    )
+    name: str
+    registered: bool = False
+    uid: str = ""  # "" while there is no Node
+    deleted: str = ""  # the uid of the previous Node: the watch may still show it, or a finalizer hold it
+    deletion_sent: bool = False
+    version: str = ""
+    conditions: tuple[NodeCondition, ...] = ()
+    lease: msgspec.Raw | None = None
+    lease_due: float = 0.0
+    status_due: float = 0.0
+    new: bool = False  # the Node has not been served yet: its start taint has to go, its status is written whole
+    whole: bool = False  # the next status report has to be complete
+    commands: Commands | None = None
+    boots: int = 0
+    tainted: bool = False  # with our out-of-service taint
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.registered = False
-        self.uid = ""  # "" while there is no Node
-        self.deleted = (
-            ""  # the uid of the one that was there last: the watch may still tell of it, or a finalizer hold it
-        )
-        self.doomed = False  # we have asked for its deletion
-        self.version = ""
-        self.conditions: tuple[NodeCondition, ...] = ()
-        self.lease: msgspec.Raw | None = None
-        self.lease_due = 0.0
-        self.status_due = 0.0
-        self.new = False  # the Node has to be taken on: its start taint, its whole status
-        self.whole = False  # the next status report has to be complete
-        self.commands: Commands | None = None
-        self.boots = 0
-        self.tainted = False  # with our out-of-service taint
-
-    def adopt(self, node: Node) -> None:
-        """There is a Node, maybe a new one."""
+    def observe(self, node: Node) -> None:
+        """Take over a Node, maybe a new one."""
         if node.metadata.uid != self.uid:
-            self.uid, self.deleted, self.doomed = node.metadata.uid, "", False
+            self.uid, self.deleted, self.deletion_sent = node.metadata.uid, "", False
             self.lease = None
             self.lease_due = self.status_due = 0.0
             self.new = self.whole = True
         self.remember(node)
-
-    def lose(self) -> None:
-        """There is no Node any more."""
-        self.uid, self.deleted = "", self.uid
 
     def remember(self, node: Node) -> None:
         """This is the newest version of the Node that was seen."""
@@ -100,8 +75,8 @@ class _NodeState:
 
 
 class Heartbeats:
-    """The nodes ``index`` (name to number) on one API server, each writing through its own client, and about taints
-    and its own end through that of an administrator."""
+    """The nodes ``index`` (name to number) on one API server. Each writes through its own client; taints and the
+    deletion of a Node go through that of an administrator."""
 
     def __init__(
         self,
@@ -114,7 +89,7 @@ class Heartbeats:
         profile: Profile,
         outages: Outages,
         pressures: EvictionManager,
-        record_event: RecordEvent,
+        record_event: NodeEventRecorder,
         log: Log,
         reports: bool = True,
     ) -> None:
@@ -129,7 +104,7 @@ class Heartbeats:
         self._record_event = record_event
         self._log = log
         self._random = env.stream("nodes")
-        self._hearts = {name: _NodeState(name) for name in index}
+        self._states = {name: _NodeState(name) for name in index}
         self._arrived: set[str] = set()
         self._queue: WorkQueue[str] = WorkQueue(env, "nodes", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
         self._pool = WorkerPool("node heartbeats", self._queue, self._reconcile, workers=_WORKERS, log=log)
@@ -152,10 +127,10 @@ class Heartbeats:
             self._queue.add(name)
         await self._pool.run()
 
-    # What others do to the Nodes
+    # Events of the watch
 
     def _on_update(self, old: Node | None, node: Node) -> None:
-        node_state = self._hearts.get(node.metadata.name)
+        node_state = self._states.get(node.metadata.name)
         if (
             node_state is None
             or not node_state.registered
@@ -165,15 +140,15 @@ class Heartbeats:
         if node.metadata.uid == node_state.deleted:
             return
         if node.metadata.uid != node_state.uid:
-            node_state.adopt(node)
+            node_state.observe(node)
             node_state.tainted = False
             if self._outages.is_gone(node_state.name):
                 self._outages.restore(node_state.name, containers=False)
-            self._obey(node_state, node)
+            self._apply_commands(node_state, node)
             self._queue.add(node_state.name)
             return
         node_state.remember(node)
-        self._obey(node_state, node)
+        self._apply_commands(node_state, node)
         if old is not None and old.spec.unschedulable != node.spec.unschedulable:
             reason = "NodeNotSchedulable" if node.spec.unschedulable else "NodeSchedulable"
             self._record_node_event(node_state.name, reason)
@@ -182,38 +157,31 @@ class Heartbeats:
             self._queue.add(node_state.name)
 
     def _on_delete(self, node: Node) -> None:
-        node_state = self._hearts.get(node.metadata.name)
+        node_state = self._states.get(node.metadata.name)
         if node_state is not None and node_state.uid == node.metadata.uid:
-            self._miss(node_state)
+            self._on_node_gone(node_state)
 
-    def _miss(self, node_state: _NodeState) -> None:
-        """There is no Node any more. One that we have deleted ourselves, and that has been revived before that was
-        known, registers again; any other stays deleted."""
-        node_state.lose()
-        if node_state.doomed and not self._outages.is_gone(node_state.name):
+    def _on_node_gone(self, node_state: _NodeState) -> None:
+        """The Node was deleted. If the simulator deleted it, and has revived the node since, it registers again;
+        otherwise it stays deleted."""
+        node_state.uid, node_state.deleted = "", node_state.uid
+        if node_state.deletion_sent and not self._outages.is_gone(node_state.name):
             node_state.registered = False
             self._queue.add(node_state.name)
 
-    # What is commanded
+    # Annotations and faults
 
-    def _obey(self, node_state: _NodeState, node: Node) -> None:
-        """Do what the Node's annotations say, if that has changed."""
+    def _apply_commands(self, node_state: _NodeState, node: Node) -> None:
+        """Apply the Node's annotations, if they have changed."""
+        name, outages = node_state.name, self._outages
         commands = commands_of(node.metadata.annotations)
         seen_before = node_state.commands is not None
         before, node_state.commands = node_state.commands or Commands(), commands
         if commands == before:
             return
         for complaint in commands.invalid_annotations:
-            self._record_event(
-                node_state.name,
-                self._reference(node_state.name),
-                "InvalidAnnotation",
-                complaint,
-                warning=True,
-                always=True,
-            )
-        name, outages = node_state.name, self._outages
-        # What is there when the simulator starts was obeyed by an earlier one.
+            self._record_event(name, self._reference(name), "InvalidAnnotation", complaint, warning=True, always=True)
+        # An annotation that is there when the simulator starts was applied by an earlier process.
         rebooted = seen_before and commands.boot not in ("", before.boot)
         if before.faults - commands.faults or rebooted:
             outages.restore(name, containers=not rebooted)
@@ -233,7 +201,7 @@ class Heartbeats:
                 self._pressures.press(name, resource, amount)
 
     def _outage_changed(self, name: str) -> None:
-        node_state = self._hearts[name]
+        node_state = self._states[name]
         if not self._outages.is_down(name):
             node_state.lease_due = node_state.status_due = 0.0
             if not node_state.uid:
@@ -241,16 +209,16 @@ class Heartbeats:
         self._queue.add(name)
 
     def _conditions_changed(self, name: str) -> None:
-        self._hearts[name].status_due = 0.0
+        self._states[name].status_due = 0.0
         self._queue.add(name)
 
     def _rows(self, name: str) -> tuple[node_object.Row, ...]:
         return node_object.rows_under(self._pressures.conditions(name))
 
-    # What the nodes do
+    # Writes
 
     async def _reconcile(self, name: str) -> Requeue | None:
-        node_state, outages = self._hearts[name], self._outages
+        node_state, outages = self._states[name], self._outages
         if node_state.uid and node_state.tainted != outages.is_out_of_service(name):
             await self._change_taint(node_state)
         if outages.is_gone(name) and node_state.uid:
@@ -281,24 +249,23 @@ class Heartbeats:
     def _reboot(self, node_state: _NodeState) -> None:
         node_state.boots = self._outages.boots(node_state.name)
         node_state.whole, node_state.status_due = True, 0.0
-        boot = node_object.machine(node_state.name, self._index[node_state.name], self._profile, node_state.boots)[
-            "nodeInfo"
-        ]["bootID"]
-        message = f"Node {node_state.name} has been rebooted, boot id: {boot}"
-        self._record_event(node_state.name, self._reference(node_state.name), "Rebooted", message, warning=True)
+        name = node_state.name
+        machine = node_object.machine(name, self._index[name], self._profile, node_state.boots)
+        message = f"Node {name} has been rebooted, boot id: {machine['nodeInfo']['bootID']}"
+        self._record_event(name, self._reference(name), "Rebooted", message, warning=True)
 
     async def _delete(self, node_state: _NodeState) -> None:
-        """The machine is away: what a cloud provider's controller does then."""
-        uid, node_state.doomed = node_state.uid, True
+        """Delete the Node of a machine that is gone, as a cloud provider's controller does."""
+        uid, node_state.deletion_sent = node_state.uid, True
         try:
             await self._administrators[node_state.name].delete(NODES, node_state.name, uid=uid)
         except (NotFound, Conflict):
             self._log.info("Node was deleted before", v=1, node=node_state.name)
         if node_state.uid == uid:
-            self._miss(node_state)
+            self._on_node_gone(node_state)
 
     async def _change_taint(self, node_state: _NodeState) -> None:
-        """What an administrator does to a node that will not come back, and takes back when it has."""
+        """Set or remove the out-of-service taint, as an administrator does."""
         wanted, uid = self._outages.is_out_of_service(node_state.name), node_state.uid
         node = await self._administrators[node_state.name].get(NODES, node_state.name)
         taint = _OUT_OF_SERVICE
@@ -307,10 +274,7 @@ class Heartbeats:
             node_state.tainted = wanted
 
     async def _edit_taints(self, node: Node, key: str, effect: str, *instead: Taint) -> None:
-        """Take a taint off, or put another in its place.
-
-        The list goes as a whole, it has no merge key; so only into the version that it was made from.
-        """
+        """Remove a taint, or replace it. The list has no merge key: the patch carries the version it was made from."""
         client = self._administrators[node.metadata.name]
         for tries in range(1, _TAINT_TRIES + 1):
             taints = [t for t in node.spec.taints if (t.key, t.effect) != (key, effect)] + list(instead)
@@ -341,7 +305,7 @@ class Heartbeats:
             message = "Updated Node Allocatable limit across pods"
             self._record_event(name, self._reference(name), "NodeAllocatableEnforced", message)
             created = True
-        node_state.adopt(node)
+        node_state.observe(node)
         node_state.boots = self._outages.boots(name)
         if created:
             node_state.whole = False
@@ -350,7 +314,7 @@ class Heartbeats:
         else:
             await self._take_off_start_taint(node)
         node_state.registered = True
-        self._obey(node_state, node)
+        self._apply_commands(node_state, node)
         if name not in self._arrived:
             self._arrived.add(name)
             if len(self._arrived) == len(self._index):
@@ -361,11 +325,11 @@ class Heartbeats:
         try:
             await self._write_status(node_state)
         except NotFound:
-            # Deleted, and the watch will say so; unless it has said meanwhile that there is a new one.
+            # Deleted, as the watch will show; unless it has shown a new one meanwhile.
             if node_state.uid == uid:
-                self._miss(node_state)
+                self._on_node_gone(node_state)
         except (ApiError, OSError) as error:
-            # Not a reason to let the Lease wait. A kubelet tries again with its next look at the status.
+            # Not a reason to let the Lease wait. A kubelet tries again with its next status sync.
             self._log.error("Error updating node status, will retry", error=error, node=node_state.name)
             node_state.status_due = self._env.monotonic() + self._stretched(self._profile.sync_period)
 
@@ -383,7 +347,7 @@ class Heartbeats:
         for change in changed:
             self._record_node_event(name, node_object.STATUS_EVENTS[change])
         if node_state.uid == uid == node.metadata.uid:
-            node_state.new = node_state.whole = node_state.doomed = False
+            node_state.new = node_state.whole = node_state.deletion_sent = False
             if not is_newer(node_state.version, node.metadata.resource_version):
                 node_state.remember(node)
             # While this was on its way the pressure may have changed, or somebody else the conditions.
@@ -395,15 +359,12 @@ class Heartbeats:
             node_state.status_due = self._env.monotonic() + period
 
     async def _take_off_start_taint(self, node: Node) -> None:
-        """Admission puts not-ready:NoSchedule on every new node, and the node lifecycle controller takes it off.
-
-        Where that controller doesn't run nobody would, and no pod could ever be placed.
-        """
+        """Remove the taint not-ready:NoSchedule that admission sets, where no node lifecycle controller does."""
         if self._profile.clears_start_taint and any((t.key, t.effect) == _START_TAINT for t in node.spec.taints):
             await self._edit_taints(node, *_START_TAINT)
 
     async def _renew(self, node_state: _NodeState) -> None:
-        """PUT the last known Lease with a new renewTime, up to five times at once; look at it again after a conflict.
+        """PUT the last known Lease with a new renewTime, up to five times at once; read it again after a conflict.
 
         Past that the queue's backoff sets the pace, as a kubelet's does.
         """
@@ -442,5 +403,5 @@ class Heartbeats:
         self._record_event(name, self._reference(name), reason, f"Node {name} status is now: {reason}")
 
     def _reference(self, name: str) -> ObjectReference:
-        # The uid is the name: a kubelet tells of its node before it knows the uid (v1.36 ``pkg/kubelet/kubelet.go``).
+        # A kubelet uses the name as uid, which it knows before the Node exists (v1.36 ``pkg/kubelet/kubelet.go``).
         return ObjectReference(kind="Node", name=name, uid=name)

@@ -7,11 +7,14 @@ Nothing is pulled here, so an image is there unless its name says that it is not
 
 import math
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pilothouse.semantics.images import parse_error, registry_of, tag_of
+
+if TYPE_CHECKING:
+    from pilothouse.nodes.containers import RuntimeContainer
 
 ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF = "ErrImagePull", "ImagePullBackOff"
 _NEVER_PULL, _INVALID_NAME = "ErrImageNeverPull", "InvalidImageName"
@@ -64,36 +67,25 @@ def _says_absent(part: str) -> bool:
     return plain in _ABSENT or plain == _INVALID
 
 
-Told = tuple[str, str, bool]
+PullEvent = tuple[str, str, bool]
 """Reason and message of an event, and whether it is a warning."""
 
 
-class Pulling(Protocol):
-    """What of a container is about its image: ``containers.Run``."""
-
-    reason: str
-    message: str
-    since: float
-    pull_at: float
-    next_pull_at: float
-    pull_backoff: float
-
-
-def advance_pull(run: Pulling, failure: PullFailure, at: float, gap: float) -> list[Told]:
+def advance_pull(container: "RuntimeContainer", failure: PullFailure, at: float, gap: float) -> list[PullEvent]:
     """The container's image is due: pulled in vain, or waited for. Returns what a kubelet tells of it."""
-    if run.reason == ERR_IMAGE_PULL:
-        run.reason, run.pull_at = IMAGE_PULL_BACK_OFF, run.next_pull_at
-        told = f'Back-off pulling image "{failure.image}"'
-        run.message = f"{told}: {ERR_IMAGE_PULL}: {failure.message}"
-        return [("BackOff", told, False), ("Failed", f"Error: {IMAGE_PULL_BACK_OFF}", True)]
-    run.reason, run.message, run.since = failure.reason, failure.message, at
+    if container.reason == ERR_IMAGE_PULL:
+        container.reason, container.pull_at = IMAGE_PULL_BACK_OFF, container.next_pull_at
+        message = f'Back-off pulling image "{failure.image}"'
+        container.message = f"{message}: {ERR_IMAGE_PULL}: {failure.message}"
+        return [("BackOff", message, False), ("Failed", f"Error: {IMAGE_PULL_BACK_OFF}", True)]
+    container.reason, container.message, container.since = failure.reason, failure.message, at
     if failure.reason != ERR_IMAGE_PULL:
-        run.pull_at = math.inf
+        container.pull_at = math.inf
         reason = "InspectFailed" if failure.reason == _INVALID_NAME else failure.reason
         return [(reason, failure.message, True), ("Failed", f"Error: {failure.reason}", True)]
     first, longest = _BACKOFF_SECONDS
-    run.pull_backoff = min(2 * run.pull_backoff, longest) if run.pull_backoff else first
-    run.pull_at, run.next_pull_at = at + gap, at + run.pull_backoff
+    container.pull_backoff = min(2 * container.pull_backoff, longest) if container.pull_backoff else first
+    container.pull_at, container.next_pull_at = at + gap, at + container.pull_backoff
     return [
         ("Pulling", f'Pulling image "{failure.image}"', False),
         ("Failed", f'Failed to pull image "{failure.image}": {failure.message}', True),

@@ -46,11 +46,11 @@ def container_log(
     reason = (state.get("waiting") or {}).get("reason") or ""
     if not reason:
         return ContainerLog(error=f"{where} is waiting to start - no logs yet")
-    told = {
+    why = {
         "ErrImagePull": "image can't be pulled",
         "ImagePullBackOff": "trying and failing to pull image",
     }.get(reason, reason)
-    return ContainerLog(error=f"{where} is waiting to start: {told}")
+    return ContainerLog(error=f"{where} is waiting to start: {why}")
 
 
 def _status_of(pod: Mapping[str, Any], container: str) -> Mapping[str, Any] | None:
@@ -66,8 +66,8 @@ def _written(
     pod: Mapping[str, Any], container: str, run: Mapping[str, Any], now: datetime.datetime, *, commands: bool
 ) -> ContainerLog:
     """The lines of one run so far."""
-    started = _moment(run.get("startedAt")) or now
-    finished = _moment(run.get("finishedAt"))
+    started = _parse_time(run.get("startedAt")) or now
+    finished = _parse_time(run.get("finishedAt"))
     end = finished or now
     output = _output(pod, container) if commands else ()
     planned = output or _planned(pod, container)
@@ -124,5 +124,5 @@ def _timed(line: str) -> tuple[float, str]:
     return 0.0, line
 
 
-def _moment(text: str | None) -> datetime.datetime | None:
+def _parse_time(text: str | None) -> datetime.datetime | None:
     return datetime.datetime.fromisoformat(text) if text else None

@@ -3,31 +3,31 @@
 Rules and order of kubelet v1.36 ``pkg/kubelet/kubelet_pods.go`` (``getPhase``).
 """
 
-from pilothouse.nodes.containers import ENDED, RUNNING, WAITING, Course
+from pilothouse.nodes.containers import RUNNING, TERMINATED, WAITING, RuntimePod
 
 PENDING, RUNS, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 
 
-def phase_of(course: Course) -> str:
+def phase_of(pod: RuntimePod) -> str:
     """``Pending``, ``Running``, ``Succeeded`` or ``Failed``."""
-    inits = course.runs[: course.inits]
-    preparing = [run for run in inits if not run.sidecar]
-    if any(run.end is not None and run.end.code and (course.stopping or not run.restartable) for run in preparing):
+    inits = pod.containers[: pod.inits]
+    preparing = [container for container in inits if not container.sidecar]
+    if any(c.end is not None and c.end.code and (pod.stopping or not c.restartable) for c in preparing):
         return FAILED
-    sidecars = [run for run in inits if run.sidecar]
-    others = course.runs[course.inits :]
-    begun = any(run.state != WAITING or run.end is not None for run in others)
-    if any(run.state == RUNNING or (run.state == WAITING and run.end is None) for run in preparing):
+    sidecars = [container for container in inits if container.sidecar]
+    others = pod.containers[pod.inits :]
+    begun = any(container.state != WAITING or container.end is not None for container in others)
+    if any(c.state == RUNNING or (c.state == WAITING and c.end is None) for c in preparing):
         return PENDING
-    if not begun and any(not run.started and run.end is None for run in sidecars):
+    if not begun and any(not container.started and container.end is None for container in sidecars):
         return PENDING
-    if any(run.state == WAITING and run.end is None for run in (*sidecars, *others)):
+    if any(c.state == WAITING and c.end is None for c in (*sidecars, *others)):
         return PENDING
-    if any(run.state == RUNNING for run in (*sidecars, *others)):
+    if any(container.state == RUNNING for container in (*sidecars, *others)):
         return RUNS
-    ends = [run.end for run in others if run.end is not None]
+    ends = [container.end for container in others if container.end is not None]
     if not ends:
         return PENDING
-    if not course.stopping and any(run.state in (ENDED, WAITING) and run.restartable for run in others):
+    if not pod.stopping and any(c.state in (TERMINATED, WAITING) and c.restartable for c in others):
         return RUNS
     return SUCCEEDED if all(end.code == 0 for end in ends) else FAILED

@@ -13,7 +13,7 @@ import msgspec
 
 from pilothouse.api.core import Container
 from pilothouse.machinery.times import format_time
-from pilothouse.nodes.containers import CRASH_LOOP, ENDED, RUNNING, Course, Ended, Run
+from pilothouse.nodes.containers import CRASH_LOOP, RUNNING, TERMINATED, RuntimeContainer, RuntimePod, Termination
 from pilothouse.nodes.pod_phase import FAILED, PENDING, RUNS, SUCCEEDED, phase_of
 from pilothouse.nodes.views import NodePod
 
@@ -32,7 +32,7 @@ _Rows = list[tuple[str, bool, str, str]]
 """Type, whether it holds, reason, message."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class PodFailure(msgspec.Struct, frozen=True):
     """Why the kubelet has ended a pod for good: its phase is Failed then, whatever its containers did."""
 
     reason: str
@@ -41,7 +41,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """Told in the condition ``DisruptionTarget`` too, so that a Job does not count it as a failure."""
 
 
-class Moment(msgspec.Struct, frozen=True):
+class Instant(msgspec.Struct, frozen=True):
     """An instant on both clocks: the loop's, and the one on the wall."""
 
     loop: float
@@ -52,55 +52,55 @@ class Moment(msgspec.Struct, frozen=True):
         return format_time(self.wall - datetime.timedelta(seconds=self.loop - loop))
 
 
-def rejected(pod: NodePod, now: Moment, verdict: Verdict) -> dict[str, Any]:
+def rejected(pod: NodePod, now: Instant, failure: PodFailure) -> dict[str, Any]:
     """The kubelet does not take the pod (``rejectPod`` in ``pkg/kubelet/kubelet.go``)."""
-    message = f"Pod was rejected: {verdict.message}"
-    body = {"phase": FAILED, "reason": verdict.reason, "message": message, "startTime": format_time(now.wall)}
+    message = f"Pod was rejected: {failure.message}"
+    body = {"phase": FAILED, "reason": failure.reason, "message": message, "startTime": format_time(now.wall)}
     rows: _Rows = [("Ready", False, "PodFailed", ""), ("ContainersReady", False, "PodFailed", "")]
     return _patch(pod, now, body, rows)
 
 
 def status(
-    pod: NodePod, course: Course, now: Moment, host: str, address: str, verdict: Verdict | None = None
+    pod: NodePod, runtime_pod: RuntimePod, now: Instant, host: str, address: str, failure: PodFailure | None = None
 ) -> dict[str, Any]:
     """The pod as its containers are.
 
     Once everything was made to stop and nothing runs any more the phase is terminal: containers that never ran count
     as lost, and the pod as failed (``TerminatePod`` in ``pkg/kubelet/status/status_manager.go``).
     """
-    phase = final_phase(course, verdict)
+    phase = final_phase(runtime_pod, failure)
     over = phase in (SUCCEEDED, FAILED)
-    lost = over and course.stopping
-    begun = course.sandbox or course.ran
+    lost = over and runtime_pod.stopping
+    begun = runtime_pod.sandbox or runtime_pod.ran
     body: dict[str, Any] = {
         "phase": phase,
         "startTime": format_time(pod.status.start_time or now.wall),
         "hostIP": host,
         "hostIPs": [{"ip": host}],
     }
-    if verdict is not None and over:
-        body |= {"reason": verdict.reason, "message": verdict.message}
+    if failure is not None and over:
+        body |= {"reason": failure.reason, "message": failure.message}
     if address:
         body |= {"podIP": address, "podIPs": [{"ip": address}]}
         if pod.status.pod_ip not in ("", address):
             # The list is merged by address: after a boot the pod would have two.
             body["podIPs"].append({"$patch": "replace"})
-    waits = "PodInitializing" if course.inits else "ContainerCreating"
-    initialized = _incomplete(course) == []
+    waits = "PodInitializing" if runtime_pod.inits else "ContainerCreating"
+    initialized = _incomplete(runtime_pod) == []
     kinds = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
     statuses = []
     # An ephemeral container of which nobody has heard yet has no status yet.
-    for container, run in zip(kinds, course.all_runs, strict=False):
+    for spec, container in zip(kinds, runtime_pod.all_containers, strict=False):
         # Regular containers of a pod that never got so far are told as waiting still.
-        is_lost = lost and (not run.init and (initialized or begun)) and run.end is None
-        statuses.append(_container(container, run, pod, now, waits, lost=is_lost))
+        is_lost = lost and (not container.init and (initialized or begun)) and container.end is None
+        statuses.append(_container(spec, container, pod, now, waits, lost=is_lost))
     # Init containers in their order, all others by name (``convertToAPIContainerStatuses``).
-    body["containerStatuses"] = sorted(statuses[course.inits : len(course.runs)], key=_name)
-    if course.inits:
-        body["initContainerStatuses"] = statuses[: course.inits]
-    if course.ephemeral:
-        body["ephemeralContainerStatuses"] = sorted(statuses[len(course.runs) :], key=_name)
-    rows = _conditions(pod, course, phase, verdict if over else None)
+    body["containerStatuses"] = sorted(statuses[runtime_pod.inits : len(runtime_pod.containers)], key=_name)
+    if runtime_pod.inits:
+        body["initContainerStatuses"] = statuses[: runtime_pod.inits]
+    if runtime_pod.ephemeral:
+        body["ephemeralContainerStatuses"] = sorted(statuses[len(runtime_pod.containers) :], key=_name)
+    rows = _conditions(pod, runtime_pod, phase, failure if over else None)
     return _patch(pod, now, body, rows)
 
 
@@ -109,95 +109,105 @@ def _name(status: dict[str, Any]) -> str:
     return name
 
 
-def final_phase(course: Course, verdict: Verdict | None) -> str:
+def final_phase(runtime_pod: RuntimePod, failure: PodFailure | None) -> str:
     """The phase to be written: terminal only when nothing runs any more."""
-    if (verdict is not None or course.stopping) and not course.alive:
-        if verdict is not None:
+    if (failure is not None or runtime_pod.stopping) and not runtime_pod.alive:
+        if failure is not None:
             return FAILED
-        if any(run.end is None for run in course.runs[course.inits :]):
+        if any(container.end is None for container in runtime_pod.containers[runtime_pod.inits :]):
             return FAILED
-    phase = phase_of(course)
+    phase = phase_of(runtime_pod)
     # Held back while containers may still run (``mergePodStatus``): a sidecar beside a failed init container.
-    return (RUNS if course.sandbox else PENDING) if phase in (SUCCEEDED, FAILED) and course.alive else phase
+    return (RUNS if runtime_pod.sandbox else PENDING) if phase in (SUCCEEDED, FAILED) and runtime_pod.alive else phase
 
 
-def expected(pod: NodePod, course: Course) -> dict[str, str]:
+def expected(pod: NodePod, runtime_pod: RuntimePod) -> dict[str, str]:
     """The status of each of the kubelet's conditions as they would be written now."""
-    return {kind: _word(holds) for kind, holds, _r, _m in _conditions(pod, course, final_phase(course, None), None)} | {
-        "PodScheduled": "True"
-    }
+    return {
+        kind: _word(holds)
+        for kind, holds, _r, _m in _conditions(pod, runtime_pod, final_phase(runtime_pod, None), None)
+    } | {"PodScheduled": "True"}
 
 
-def fingerprint(course: Course, verdict: Verdict | None) -> tuple[Any, ...]:
+def fingerprint(runtime_pod: RuntimePod, failure: PodFailure | None) -> tuple[Any, ...]:
     """Equal for two states that would be written alike."""
     return (
-        course.sandbox,
-        course.stopping and not course.alive,
-        verdict is not None and not course.alive,
-        *[(run.state, run.reason, run.restarts, run.ready, run.started) for run in course.all_runs],
+        runtime_pod.sandbox,
+        runtime_pod.stopping and not runtime_pod.alive,
+        failure is not None and not runtime_pod.alive,
+        *[(c.state, c.reason, c.restarts, c.ready, c.started) for c in runtime_pod.all_containers],
     )
 
 
-def container_id(uid: str, name: str, run: int) -> str:
+def container_id(uid: str, name: str, restart_count: int) -> str:
     """A made-up one, another for every run."""
-    identity = f"{uid}/{name}/{run}" if run else f"{uid}/{name}"
+    identity = f"{uid}/{name}/{restart_count}" if restart_count else f"{uid}/{name}"
     return f"simulated://{hashlib.sha256(identity.encode()).hexdigest()}"
 
 
 # Containers
 
 
-def _container(container: Container, run: Run, pod: NodePod, now: Moment, waits: str, *, lost: bool) -> dict[str, Any]:
+def _container(
+    spec: Container, container: RuntimeContainer, pod: NodePod, now: Instant, waits: str, *, lost: bool
+) -> dict[str, Any]:
     uid = pod.metadata.uid
-    last = run.end if run.state not in (RUNNING, ENDED) and run.end is not None else run.last
+    last = (
+        container.end if container.state not in (RUNNING, TERMINATED) and container.end is not None else container.last
+    )
     body: dict[str, Any] = {
-        "name": container.name,
+        "name": spec.name,
         "state": {},
-        "lastState": {"terminated": _terminated(last, uid, run.name, now)} if last is not None else {},
-        "ready": run.ready,
-        "restartCount": run.restarts,
-        "image": container.image,
+        "lastState": {"terminated": _terminated(last, uid, container.name, now)} if last is not None else {},
+        "ready": container.ready,
+        "restartCount": container.restarts,
+        "image": spec.image,
         "imageID": "",
-        "started": run.started,
+        "started": container.started,
     }
-    if run.ephemeral:
+    if container.ephemeral:
         del body["started"]  # nothing probes it
     if lost:
         body["state"] = {"terminated": _LOST}
-    elif run.state == RUNNING:
-        body["state"] = {"running": {"startedAt": now.at(run.since)}}
-        _add_identity(body, uid, run.restarts)
-        _add_resources(body, container)
-    elif run.state == ENDED and run.end is not None:
-        body["state"] = {"terminated": _terminated(run.end, uid, run.name, now)}
-        _add_identity(body, uid, run.end.run)
+    elif container.state == RUNNING:
+        body["state"] = {"running": {"startedAt": now.at(container.since)}}
+        _add_identity(body, uid, container.restarts)
+        _add_resources(body, spec)
+    elif container.state == TERMINATED and container.end is not None:
+        body["state"] = {"terminated": _terminated(container.end, uid, container.name, now)}
+        _add_identity(body, uid, container.end.restart_count)
     else:
-        waiting = {"reason": run.reason or waits}
-        if run.message:
-            waiting["message"] = run.message
-        elif run.reason == CRASH_LOOP:
+        waiting = {"reason": container.reason or waits}
+        if container.message:
+            waiting["message"] = container.message
+        elif container.reason == CRASH_LOOP:
             meta = pod.metadata
-            told = f"restarting failed container={run.name} pod={meta.name}_{meta.namespace}({uid})"
-            waiting["message"] = f"back-off {_go_duration(run.backoff)} {told}"
-        elif run.reason in ("ErrImagePull", "ImagePullBackOff"):
-            waiting["message"] = f'Back-off pulling image "{container.image}"'
+            message = f"restarting failed container={container.name} pod={meta.name}_{meta.namespace}({uid})"
+            waiting["message"] = f"back-off {_go_duration(container.backoff)} {message}"
+        elif container.reason in ("ErrImagePull", "ImagePullBackOff"):
+            waiting["message"] = f'Back-off pulling image "{spec.image}"'
         body["state"] = {"waiting": waiting}
         if last is not None:
-            _add_identity(body, uid, last.run)
+            _add_identity(body, uid, last.restart_count)
     return body
 
 
-def _terminated(end: Ended, uid: str, name: str, now: Moment) -> dict[str, Any]:
+def _terminated(end: Termination, uid: str, name: str, now: Instant) -> dict[str, Any]:
     body: dict[str, Any] = {"exitCode": end.code, "reason": end.reason}
     if end.message:
         body["message"] = end.message
     started, finished = now.at(end.started_at), now.at(end.finished_at)
-    return {**body, "startedAt": started, "finishedAt": finished, "containerID": container_id(uid, name, end.run)}
+    return {
+        **body,
+        "startedAt": started,
+        "finishedAt": finished,
+        "containerID": container_id(uid, name, end.restart_count),
+    }
 
 
-def _add_identity(body: dict[str, Any], uid: str, run: int) -> None:
+def _add_identity(body: dict[str, Any], uid: str, restart_count: int) -> None:
     body["imageID"] = _image_id(body["image"])
-    body["containerID"] = container_id(uid, body["name"], run)
+    body["containerID"] = container_id(uid, body["name"], restart_count)
 
 
 def _go_duration(seconds: float) -> str:
@@ -205,8 +215,8 @@ def _go_duration(seconds: float) -> str:
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
-def _add_resources(status: dict[str, Any], container: Container) -> None:
-    requests, limits = container.resources.requests, container.resources.limits
+def _add_resources(status: dict[str, Any], spec: Container) -> None:
+    requests, limits = spec.resources.requests, spec.resources.limits
     if requests:
         status["allocatedResources"] = requests
     if requests or limits:
@@ -225,41 +235,41 @@ def _image_id(image: str) -> str:
 # Conditions
 
 
-def _conditions(pod: NodePod, course: Course, phase: str, verdict: Verdict | None) -> _Rows:
+def _conditions(pod: NodePod, runtime_pod: RuntimePod, phase: str, failure: PodFailure | None) -> _Rows:
     over = phase in (SUCCEEDED, FAILED)
-    rows: _Rows = [("PodReadyToStartContainers", course.sandbox and not over, "", "")]
-    incomplete = _incomplete(course)
+    rows: _Rows = [("PodReadyToStartContainers", runtime_pod.sandbox and not over, "", "")]
+    incomplete = _incomplete(runtime_pod)
     if phase == SUCCEEDED:
         rows.append(("Initialized", True, "PodCompleted", ""))
     elif incomplete:
-        told = f"containers with incomplete status: [{' '.join(incomplete)}]"
-        rows.append(("Initialized", False, "ContainersNotInitialized", told))
+        message = f"containers with incomplete status: [{' '.join(incomplete)}]"
+        rows.append(("Initialized", False, "ContainersNotInitialized", message))
     else:
         rows.append(("Initialized", True, "", ""))
     if over:
         why = "PodCompleted" if phase == SUCCEEDED else "PodFailed"
         rows += [("Ready", False, why, ""), ("ContainersReady", False, why, "")]
     else:
-        unready = [run.name for run in course.runs if not run.ready and (run.sidecar or not run.init)]
+        unready = [c.name for c in runtime_pod.containers if not c.ready and (c.sidecar or not c.init)]
         gates = _closed_gates(pod)
         if unready:
-            told = f"containers with unready status: [{' '.join(unready)}]"
-            rows.append(("Ready", False, "ContainersNotReady", f"{told}, {gates}" if gates else told))
-            rows.append(("ContainersReady", False, "ContainersNotReady", told))
+            message = f"containers with unready status: [{' '.join(unready)}]"
+            rows.append(("Ready", False, "ContainersNotReady", f"{message}, {gates}" if gates else message))
+            rows.append(("ContainersReady", False, "ContainersNotReady", message))
         else:
             rows.append(("Ready", False, "ReadinessGatesNotReady", gates) if gates else ("Ready", True, "", ""))
             rows.append(("ContainersReady", True, "", ""))
-    if verdict is not None and verdict.disruption:
+    if failure is not None and failure.disruption:
         # First, as in the order that is asked for: the API server refuses a patch whose two orders differ.
-        rows.insert(0, ("DisruptionTarget", True, "TerminationByKubelet", verdict.message))
+        rows.insert(0, ("DisruptionTarget", True, "TerminationByKubelet", failure.message))
     return rows
 
 
-def _incomplete(course: Course) -> list[str]:
+def _incomplete(runtime_pod: RuntimePod) -> list[str]:
     """The init containers that are not done; none once a regular container has run."""
-    if any(run.state in (RUNNING, ENDED) or run.restarts for run in course.runs[course.inits :]):
+    if any(c.state in (RUNNING, TERMINATED) or c.restarts for c in runtime_pod.containers[runtime_pod.inits :]):
         return []
-    return [run.name for run in course.runs[: course.inits] if not (run.started if run.sidecar else run.ready)]
+    return [c.name for c in runtime_pod.containers[: runtime_pod.inits] if not (c.started if c.sidecar else c.ready)]
 
 
 def _word(holds: bool) -> str:
@@ -281,7 +291,7 @@ def _closed_gates(pod: NodePod) -> str:
     return ", ".join(messages)
 
 
-def _patch(pod: NodePod, now: Moment, body: dict[str, Any], rows: _Rows) -> dict[str, Any]:
+def _patch(pod: NodePod, now: Instant, body: dict[str, Any], rows: _Rows) -> dict[str, Any]:
     before = {c.type: c for c in pod.status.conditions}
     at = format_time(now.wall)
     # No generation: a server older than 1.33.

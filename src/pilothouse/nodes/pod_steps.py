@@ -13,40 +13,40 @@ import msgspec
 from pilothouse.nodes import pod_status
 from pilothouse.nodes.behaviour import Behaviour
 from pilothouse.nodes.containers import (
-    ENDED,
     KILLED_CODE,
     RUNNING,
-    Course,
-    Ended,
-    Run,
+    TERMINATED,
+    RuntimeContainer,
+    RuntimePod,
+    Termination,
     advance,
-    new_course,
+    new_runtime_pod,
     next_change,
     stop,
 )
-from pilothouse.nodes.pod_status import Verdict
+from pilothouse.nodes.pod_status import PodFailure
 from pilothouse.nodes.profile import Profile
 from pilothouse.nodes.views import NodeContainerStatus, NodePod, Terminated
 from pilothouse.semantics.pods import is_terminal
 
-DEADLINE = Verdict("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+DEADLINE = PodFailure("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 
 
-class Memory(msgspec.Struct, kw_only=True):
+class PodSyncStatus(msgspec.Struct, kw_only=True):
     """What is remembered of one pod on top of the cache. Times are loop times."""
 
     uid: str
     behaviour: Behaviour
     annotations: dict[str, str]
     seen_at: float
-    course: Course | None = None
+    runtime_pod: RuntimePod | None = None
     """None until the node has taken the pod."""
     written: tuple[Any, ...] | None = None
     """The fingerprint of the last write."""
     version: str = ""
     """The resourceVersion that the last write gave the pod. An older one in the cache says nothing."""
     address: str = ""
-    verdict: Verdict | None = None
+    failure: PodFailure | None = None
     deadline_at: float = math.inf
     stopping_since: float | None = None
     kill_at: float = math.inf
@@ -65,35 +65,27 @@ class Wait(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Take(msgspec.Struct, frozen=True):
+class Admit(msgspec.Struct, frozen=True):
     """Look whether the node can take the pod."""
 
 
-class Write(msgspec.Struct, frozen=True):
+class WriteStatus(msgspec.Struct, frozen=True):
     """Write the status."""
 
 
-class Remove(msgspec.Struct, frozen=True):
+class DeletePod(msgspec.Struct, frozen=True):
     """Send the final delete."""
 
 
-class Rest(msgspec.Struct, frozen=True):
+class Idle(msgspec.Struct, frozen=True):
     """Nothing to do until the pod changes."""
 
 
-Step = Wait | Take | Write | Remove | Rest
-REST, TAKE, WRITE, REMOVE = Rest(), Take(), Write(), Remove()
+Step = Wait | Admit | WriteStatus | DeletePod | Idle
+IDLE, ADMIT, WRITE_STATUS, DELETE_POD = Idle(), Admit(), WriteStatus(), DeletePod()
 
 
-def begin(pod: NodePod, behaviour: Behaviour, profile: Profile, begins_at: float) -> Course:
-    """The containers of a pod that starts from nothing."""
-    spec = pod.spec
-    return new_course(
-        spec.init_containers, spec.containers, spec.restart_policy, behaviour, begins_at, profile.restart_gap
-    )
-
-
-def deadline_of(pod: NodePod, now: pod_status.Moment) -> float:
+def deadline_of(pod: NodePod, now: pod_status.Instant) -> float:
     """When ``activeDeadlineSeconds`` are over, infinite without."""
     seconds = pod.spec.active_deadline_seconds
     if seconds is None:
@@ -101,76 +93,82 @@ def deadline_of(pod: NodePod, now: pod_status.Moment) -> float:
     return _loop_time(pod.status.start_time, now) + seconds
 
 
-def note(pod: NodePod, memory: Memory, now: float) -> None:
+def observe(pod: NodePod, sync_status: PodSyncStatus, now: float) -> None:
     """Remember what has to be known later: since when the pod is stopping, how long it may, since when it differs."""
     if pod.metadata.deletion_timestamp is not None:
-        if memory.stopping_since is None:
-            memory.stopping_since = now
-            if memory.course is not None:
-                advance(memory.course, now)
-                memory.course.stopping = True
-                for run in memory.course.runs:
+        if sync_status.stopping_since is None:
+            sync_status.stopping_since = now
+            if sync_status.runtime_pod is not None:
+                advance(sync_status.runtime_pod, now)
+                sync_status.runtime_pod.stopping = True
+                for container in sync_status.runtime_pod.containers:
                     # What was scripted does not hold for the end; readiness is probed on, liveness is not.
-                    run.unhealthy_at = math.inf
+                    container.unhealthy_at = math.inf
         # A second, shorter grace period counts from when it was given; a longer one is not accepted by the API server.
-        memory.kill_at = min(memory.kill_at, now + (pod.metadata.deletion_grace_period_seconds or 0))
+        sync_status.kill_at = min(sync_status.kill_at, now + (pod.metadata.deletion_grace_period_seconds or 0))
     if is_terminal(pod):
-        memory.ended_at = memory.ended_at or now
-    course = memory.course
-    ours = memory.version != "" and pod.metadata.resource_version == memory.version
-    if course is None or memory.written is None or is_terminal(pod) or ours or _is_as_written(pod, course):
-        memory.differs_since = None
-    elif memory.differs_since is None:
-        memory.differs_since = now
+        sync_status.ended_at = sync_status.ended_at or now
+    runtime_pod = sync_status.runtime_pod
+    ours = sync_status.version != "" and pod.metadata.resource_version == sync_status.version
+    if (
+        runtime_pod is None
+        or sync_status.written is None
+        or is_terminal(pod)
+        or ours
+        or _is_as_written(pod, runtime_pod)
+    ):
+        sync_status.differs_since = None
+    elif sync_status.differs_since is None:
+        sync_status.differs_since = now
 
 
-def decide(pod: NodePod, memory: Memory, now: float, profile: Profile) -> Step:
-    """The next step of a pod that ``note`` has seen. Lets everything happen to its containers that is due."""
-    if memory.finished:
-        return REST
+def decide(pod: NodePod, sync_status: PodSyncStatus, now: float, profile: Profile) -> Step:
+    """The next step of a pod that ``observe`` has seen. Lets everything happen to its containers that is due."""
+    if sync_status.finished:
+        return IDLE
     deleted = pod.metadata.deletion_timestamp is not None
     if is_terminal(pod):
         if not deleted:
-            return REST  # a phase that is over never changes again
+            return IDLE  # a phase that is over never changes again
         # kube-apiserver writes the grace period of 0 first and deletes then: one that dies in between leaves a pod that
         # looks as if finalizers kept it.
         if pod.metadata.deletion_grace_period_seconds == 0 and pod.metadata.finalizers:
-            return REST
-        return _after(memory.ended_at + memory.behaviour.remove_delay, now, REMOVE)
-    course = memory.course
-    if course is None:
+            return IDLE
+        return _after(sync_status.ended_at + sync_status.behaviour.remove_delay, now, DELETE_POD)
+    runtime_pod = sync_status.runtime_pod
+    if runtime_pod is None:
         if deleted:
-            return TAKE  # a pod that nothing ran of has to be written as lost
-        return _after(memory.seen_at + memory.behaviour.accept_delay, now, TAKE)
-    advance(course, now)
-    if now >= memory.deadline_at and memory.verdict is None:
-        memory.verdict = DEADLINE
+            return ADMIT  # a pod that nothing ran of has to be written as lost
+        return _after(sync_status.seen_at + sync_status.behaviour.accept_delay, now, ADMIT)
+    advance(runtime_pod, now)
+    if now >= sync_status.deadline_at and sync_status.failure is None:
+        sync_status.failure = DEADLINE
     due = math.inf
     if deleted:
-        due = _decide_end(memory, course, now)
-    elif memory.verdict is not None:
-        stop(course, now, KILLED_CODE)
-    if pod_status.fingerprint(course, memory.verdict) != memory.written:
-        return WRITE
-    if memory.differs_since is not None:
+        due = _decide_end(sync_status, runtime_pod, now)
+    elif sync_status.failure is not None:
+        stop(runtime_pod, now, KILLED_CODE)
+    if pod_status.fingerprint(runtime_pod, sync_status.failure) != sync_status.written:
+        return WRITE_STATUS
+    if sync_status.differs_since is not None:
         # A kubelet compares its status with the API server's every ten seconds; readiness gates it looks at at once.
-        at = memory.differs_since + (0.0 if pod.spec.readiness_gates else profile.sync_period)
+        at = sync_status.differs_since + (0.0 if pod.spec.readiness_gates else profile.sync_period)
         if now >= at:
-            return WRITE
+            return WRITE_STATUS
         due = min(due, at)
-    due = min(due, next_change(course), memory.deadline_at if memory.verdict is None else math.inf)
-    return REST if math.isinf(due) else Wait(due - now)
+    due = min(due, next_change(runtime_pod), sync_status.deadline_at if sync_status.failure is None else math.inf)
+    return IDLE if math.isinf(due) else Wait(due - now)
 
 
-def _decide_end(memory: Memory, course: Course, now: float) -> float:
+def _decide_end(sync_status: PodSyncStatus, runtime_pod: RuntimePod, now: float) -> float:
     """Let the containers of a deleted pod end; return when, if that is still to come."""
-    assert memory.stopping_since is not None, "note() comes before decide()"
+    assert sync_status.stopping_since is not None, "note() comes before decide()"
     # Containers that never ran need no time to stop.
-    stops_at = memory.stopping_since + (memory.behaviour.stop_delay if course.alive else 0.0)
-    due = min(stops_at, memory.kill_at)
+    stops_at = sync_status.stopping_since + (sync_status.behaviour.stop_delay if runtime_pod.alive else 0.0)
+    due = min(stops_at, sync_status.kill_at)
     if now < due:
         return due
-    stop(course, due, KILLED_CODE if memory.kill_at < stops_at else None)
+    stop(runtime_pod, due, KILLED_CODE if sync_status.kill_at < stops_at else None)
     return math.inf
 
 
@@ -180,9 +178,9 @@ def _after(due: float, now: float, step: Step) -> Step:
     return step if now >= due else Wait(due - now)
 
 
-def _is_as_written(pod: NodePod, course: Course) -> bool:
+def _is_as_written(pod: NodePod, runtime_pod: RuntimePod) -> bool:
     generation = pod.metadata.generation
-    wanted = pod_status.expected(pod, course)
+    wanted = pod_status.expected(pod, runtime_pod)
     found = 0
     for condition in pod.status.conditions:
         status = wanted.get(condition.type)
@@ -197,11 +195,11 @@ def _is_as_written(pod: NodePod, course: Course) -> bool:
 # After a restart of the simulator
 
 
-def recover(pod: NodePod, behaviour: Behaviour, profile: Profile, now: pod_status.Moment) -> Course | None:
+def recover(pod: NodePod, behaviour: Behaviour, profile: Profile, now: pod_status.Instant) -> RuntimePod | None:
     """The containers as the pod's status tells of them, None if no node has taken the pod yet."""
     if pod.status.start_time is None or is_terminal(pod):
         return None
-    course = begin(pod, behaviour, profile, now.loop + behaviour.start_delay)
+    runtime_pod = new_runtime_pod(pod, behaviour, profile, now.loop + behaviour.start_delay)
     shown = pod.status
     known = {
         status.name: status
@@ -209,42 +207,44 @@ def recover(pod: NodePod, behaviour: Behaviour, profile: Profile, now: pod_statu
             *shown.init_container_statuses, *shown.container_statuses, *shown.ephemeral_container_statuses
         )
     }  # fmt: skip
-    for run in course.all_runs:
-        status = known.get(run.name)
+    for container in runtime_pod.all_containers:
+        status = known.get(container.name)
         if status is not None:
-            _recover(run, status, now)
-    course.sandbox = any(c.type == "PodReadyToStartContainers" and c.status == "True" for c in pod.status.conditions)
-    if course.sandbox or course.ran:
-        course.begins_at = now.loop
-    return course
+            _recover(container, status, now)
+    runtime_pod.sandbox = any(
+        c.type == "PodReadyToStartContainers" and c.status == "True" for c in pod.status.conditions
+    )
+    if runtime_pod.sandbox or runtime_pod.ran:
+        runtime_pod.starts_at = now.loop
+    return runtime_pod
 
 
-def _recover(run: Run, status: NodeContainerStatus, now: pod_status.Moment) -> None:
-    run.restarts = status.restart_count
+def _recover(container: RuntimeContainer, status: NodeContainerStatus, now: pod_status.Instant) -> None:
+    container.restarts = status.restart_count
     if status.last_state.terminated is not None:
-        run.last = _ended(status.last_state.terminated, status.restart_count - 1, now)
+        container.last = _termination(status.last_state.terminated, status.restart_count - 1, now)
     if status.state.running is not None:
-        run.state, run.since = RUNNING, _loop_time(status.state.running.started_at, now)
-        run.started, run.ready, run.started_at = status.started, status.ready, run.since
-        run.ends_at = max(now.loop, run.since + run.script.run(run.restarts)[0])
-        if not run.started:
-            run.startup_at = max(now.loop, run.since + run.script.startup.first(True))
-        elif not run.init or run.sidecar:
-            if not run.ready:
-                run.probe_at = max(now.loop, run.since + run.script.readiness.first(True))
-            run.unhealthy_at = max(now.loop, run.since + run.script.liveness.first(False))
+        container.state, container.since = RUNNING, _loop_time(status.state.running.started_at, now)
+        container.started, container.ready, container.started_at = status.started, status.ready, container.since
+        container.ends_at = max(now.loop, container.since + container.script.run(container.restarts)[0])
+        if not container.started:
+            container.startup_at = max(now.loop, container.since + container.script.startup.first(True))
+        elif not container.init or container.sidecar:
+            if not container.ready:
+                container.probe_at = max(now.loop, container.since + container.script.readiness.first(True))
+            container.unhealthy_at = max(now.loop, container.since + container.script.liveness.first(False))
     elif status.state.terminated is not None:
-        run.state, run.ready = ENDED, status.ready
-        run.end = _ended(status.state.terminated, status.restart_count, now)
-    elif run.last is not None:
+        container.state, container.ready = TERMINATED, status.ready
+        container.end = _termination(status.state.terminated, status.restart_count, now)
+    elif container.last is not None:
         # It waited for its restart. The kubelet that did is gone, and its patience with it.
-        run.end, run.last, run.state = run.last, None, ENDED
+        container.end, container.last, container.state = container.last, None, TERMINATED
 
 
-def _ended(state: Terminated, run: int, now: pod_status.Moment) -> Ended:
+def _termination(state: Terminated, restart_count: int, now: pod_status.Instant) -> Termination:
     started, finished = _loop_time(state.started_at, now), _loop_time(state.finished_at, now)
-    return Ended(state.exit_code, state.reason, state.message, started, finished, max(0, run))
+    return Termination(state.exit_code, state.reason, state.message, started, finished, max(0, restart_count))
 
 
-def _loop_time(at: datetime.datetime | None, now: pod_status.Moment) -> float:
+def _loop_time(at: datetime.datetime | None, now: pod_status.Instant) -> float:
     return now.loop if at is None else now.loop - (now.wall - at).total_seconds()

@@ -17,27 +17,26 @@ from pilothouse.env import Env, Log
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.nodes import pod_status
 from pilothouse.nodes.addresses import PodAddresses, node_address
-from pilothouse.nodes.admission import Loads, load_of, refuse
+from pilothouse.nodes.admission import NodeInfo, admit, new_pod_info
 from pilothouse.nodes.behaviour import behaviour_of
-from pilothouse.nodes.containers import RUNNING, ContainerEvent, advance, lose, rescript
+from pilothouse.nodes.containers import RUNNING, ContainerEvent, advance, new_runtime_pod, reboot, update_behaviour
 from pilothouse.nodes.eviction_manager import EvictionManager
 from pilothouse.nodes.outages import Outages
-from pilothouse.nodes.pod_status import Moment, Verdict
+from pilothouse.nodes.pod_status import Instant, PodFailure
 from pilothouse.nodes.pod_steps import (
-    Memory,
-    Remove,
-    Rest,
-    Take,
+    Admit,
+    DeletePod,
+    Idle,
+    PodSyncStatus,
     Wait,
-    Write,
-    begin,
+    WriteStatus,
     deadline_of,
     decide,
-    note,
+    observe,
     recover,
 )
 from pilothouse.nodes.profile import Profile
-from pilothouse.nodes.recording import RecordEvent
+from pilothouse.nodes.recording import NodeEventRecorder
 from pilothouse.nodes.views import NODE_PODS, NodePod
 from pilothouse.nodes.volume_manager import VolumeManager
 from pilothouse.runtime import (
@@ -71,7 +70,7 @@ class PodWorkers:
         profile: Profile,
         outages: Outages,
         pressures: EvictionManager,
-        record_event: RecordEvent,
+        record_event: NodeEventRecorder,
         log: Log,
         storage: bool = False,
     ) -> None:
@@ -83,9 +82,9 @@ class PodWorkers:
         self._outages = outages
         self._pressures = pressures
         self._record_event = record_event
-        self._memories: dict[str, Memory] = {}
+        self._sync_statuses: dict[str, PodSyncStatus] = {}
         self._on_node: dict[str, dict[str, None]] = {name: {} for name in index}
-        self._loads: dict[str, Loads] = {}
+        self._node_infos: dict[str, NodeInfo] = {}
         self._addresses = PodAddresses()
         self._pods = informers.informer(NODE_PODS)
         self._queue: WorkQueue[str] = WorkQueue(env, "node pods", limiter=ExponentialFailureLimiter(*_RETRY_SECONDS))
@@ -100,7 +99,7 @@ class PodWorkers:
         """Set where pods wait for their volumes."""
         if storage:
             self.volume_manager = VolumeManager(
-                env, index, informers=informers, clients=clients, outages=outages, ring=self._queue.add, log=log
+                env, index, informers=informers, clients=clients, outages=outages, enqueue_pod=self._queue.add, log=log
             )
 
     async def run(self) -> None:
@@ -111,24 +110,29 @@ class PodWorkers:
             await self.volume_manager.wait_synced()
         await self._pool.run()
 
-    def candidates(self, node: str) -> list[tuple[str, NodePod, Memory]]:
+    def active_pods(self, node: str) -> list[tuple[str, NodePod, PodSyncStatus]]:
         """The pods of a node that run, and may be evicted."""
         found = []
         for key in self._on_node[node]:
-            pod, memory = self._pods.cache.get(key), self._memories.get(key)
-            if pod is None or memory is None or memory.verdict is not None or memory.uid != pod.metadata.uid:
+            pod, sync_status = self._pods.cache.get(key), self._sync_statuses.get(key)
+            if (
+                pod is None
+                or sync_status is None
+                or sync_status.failure is not None
+                or sync_status.uid != pod.metadata.uid
+            ):
                 continue
-            if memory.course is not None and memory.stopping_since is None and not is_terminal(pod):
-                found.append((key, pod, memory))
+            if sync_status.runtime_pod is not None and sync_status.stopping_since is None and not is_terminal(pod):
+                found.append((key, pod, sync_status))
         return found
 
-    def evict(self, key: str, verdict: Verdict) -> None:
+    def evict(self, key: str, failure: PodFailure) -> None:
         """End a pod for good."""
-        pod, memory = self._pods.cache.get(key), self._memories[key]
-        memory.verdict = verdict
+        pod, sync_status = self._pods.cache.get(key), self._sync_statuses[key]
+        sync_status.failure = failure
         if pod is not None:
             about = object_reference(NODE_PODS, pod.metadata)
-            self._record_event(pod.spec.node_name, about, verdict.reason, verdict.message, warning=True)
+            self._record_event(pod.spec.node_name, about, failure.reason, failure.message, warning=True)
         self._queue.add(key)
 
     # What the watch tells
@@ -147,10 +151,10 @@ class PodWorkers:
             key = f"{meta.namespace}/{meta.name}"
             self._on_node[node][key] = None
             if is_terminal(pod):
-                self._loads_of(node).drop(key)
+                self._node_info(node).drop(key)
                 self._unmount(node, key)
             elif (old is None or not old.spec.node_name) and pod.status.start_time is not None:
-                self._loads_of(node).add(key, load_of(pod))
+                self._node_info(node).add(key, new_pod_info(pod))
             self._queue.add(key)
 
     def _on_delete(self, pod: NodePod) -> None:
@@ -158,7 +162,7 @@ class PodWorkers:
         self._addresses.release_all(pod.metadata.uid)
         if node in self._index:
             self._on_node[node].pop(key, None)
-            self._loads_of(node).drop(key)
+            self._node_info(node).drop(key)
             self._unmount(node, key)
             self._outages.forget(node, key)
             self._queue.add(key)
@@ -169,97 +173,100 @@ class PodWorkers:
         now = self._env.monotonic()
         lost = self._outages.take_lost(node)
         for key in self._on_node[node]:
-            memory = self._memories.get(key)
-            if memory is not None and memory.course is not None and lost:
-                advance(memory.course, now)
-                lose(memory.course, now)
-                memory.address = ""
+            sync_status = self._sync_statuses.get(key)
+            if sync_status is not None and sync_status.runtime_pod is not None and lost:
+                advance(sync_status.runtime_pod, now)
+                reboot(sync_status.runtime_pod, now)
+                sync_status.address = ""
             self._queue.add(key)
 
     # One pod
 
     async def _reconcile(self, key: str) -> Requeue | None:
         pod = self._pods.cache.get(key)
-        memory = self._memories.get(key)
-        if memory is not None and (pod is None or pod.metadata.uid != memory.uid):
-            self._forget(key, memory)
-            memory = None
+        sync_status = self._sync_statuses.get(key)
+        if sync_status is not None and (pod is None or pod.metadata.uid != sync_status.uid):
+            self._forget(key, sync_status)
+            sync_status = None
         if pod is None or pod.spec.node_name not in self._index:
             return None
         if self._outages.is_down(pod.spec.node_name):
             return None
-        if memory is None:
-            memory = self._memories[key] = self._meet(pod)
-        elif is_newer(memory.version, pod.metadata.resource_version):
+        if sync_status is None:
+            sync_status = self._sync_statuses[key] = self._new_sync_status(pod)
+        elif is_newer(sync_status.version, pod.metadata.resource_version):
             return None  # the watch will bring what we wrote
-        elif self._is_changed(pod, memory):
-            self._adapt(pod, memory)
+        elif self._is_changed(pod, sync_status):
+            self._update_behaviour(pod, sync_status)
         try:
-            return await self._advance(key, pod, memory)
+            return await self._advance(key, pod, sync_status)
         except NotFound:
-            self._forget(key, memory)
+            self._forget(key, sync_status)
         except Conflict as error:
             # Another pod has the name by now, or another program wrote at the same time. The watch will show which.
             raise RetryLater(str(error)) from error
         return None
 
-    def _meet(self, pod: NodePod) -> Memory:
-        now = self._moment()
+    def _new_sync_status(self, pod: NodePod) -> PodSyncStatus:
+        now = self._now()
         behaviour = behaviour_of(pod, self._profile)
-        memory = Memory(
+        sync_status = PodSyncStatus(
             uid=pod.metadata.uid,
             behaviour=behaviour,
             annotations=pod.metadata.annotations,
             seen_at=now.loop,
-            course=recover(pod, behaviour, self._profile, now),
+            runtime_pod=recover(pod, behaviour, self._profile, now),
             address=pod.status.pod_ip,
         )
-        if memory.course is not None:
-            memory.deadline_at = deadline_of(pod, now)
-            memory.written = pod_status.fingerprint(memory.course, None)
-            if not self._mount(pod) and not memory.course.ran:
-                memory.course.begins_at = math.inf
-        self._record_invalid_annotations(pod, memory)
-        return memory
+        if sync_status.runtime_pod is not None:
+            sync_status.deadline_at = deadline_of(pod, now)
+            sync_status.written = pod_status.fingerprint(sync_status.runtime_pod, None)
+            if not self._mount(pod) and not sync_status.runtime_pod.ran:
+                sync_status.runtime_pod.starts_at = math.inf
+        self._record_invalid_annotations(pod, sync_status)
+        return sync_status
 
-    def _is_changed(self, pod: NodePod, memory: Memory) -> bool:
+    def _is_changed(self, pod: NodePod, sync_status: PodSyncStatus) -> bool:
         """Whether the pod may behave otherwise than it did: it is annotated otherwise, somebody debugs it, or an image
         that could not be had may be another one."""
-        if memory.annotations is not pod.metadata.annotations and memory.annotations != pod.metadata.annotations:
+        if (
+            sync_status.annotations is not pod.metadata.annotations
+            and sync_status.annotations != pod.metadata.annotations
+        ):
             return True
-        behaviour = memory.behaviour
+        behaviour = sync_status.behaviour
         debugged = len(pod.spec.ephemeral_containers) != len(behaviour.ephemeral)
         return debugged or behaviour.waits_for_images
 
-    def _adapt(self, pod: NodePod, memory: Memory) -> None:
-        memory.annotations = pod.metadata.annotations
+    def _update_behaviour(self, pod: NodePod, sync_status: PodSyncStatus) -> None:
+        sync_status.annotations = pod.metadata.annotations
         behaviour = behaviour_of(pod, self._profile)
-        if behaviour != memory.behaviour:
-            memory.behaviour = behaviour
-            if memory.course is not None:
+        if behaviour != sync_status.behaviour:
+            sync_status.behaviour = behaviour
+            if sync_status.runtime_pod is not None:
                 now = self._env.monotonic()
-                advance(memory.course, now)
-                rescript(memory.course, behaviour, now)
-            self._record_invalid_annotations(pod, memory)
+                advance(sync_status.runtime_pod, now)
+                update_behaviour(sync_status.runtime_pod, behaviour, now)
+            self._record_invalid_annotations(pod, sync_status)
 
-    def _record_invalid_annotations(self, pod: NodePod, memory: Memory) -> None:
-        for complaint in memory.behaviour.invalid_annotations:
+    def _record_invalid_annotations(self, pod: NodePod, sync_status: PodSyncStatus) -> None:
+        for complaint in sync_status.behaviour.invalid_annotations:
             about = object_reference(NODE_PODS, pod.metadata)
             self._record_event(pod.spec.node_name, about, "InvalidAnnotation", complaint, warning=True, always=True)
 
-    async def _advance(self, key: str, pod: NodePod, memory: Memory) -> Requeue | None:
-        if pod.metadata.deletion_timestamp is not None and memory.stopping_since is None:
-            self._record_killing(pod, memory)
-        course = memory.course
-        waits = course is not None and course.begins_at == math.inf and not course.stopping
+    async def _advance(self, key: str, pod: NodePod, sync_status: PodSyncStatus) -> Requeue | None:
+        if pod.metadata.deletion_timestamp is not None and sync_status.stopping_since is None:
+            self._record_killing(pod, sync_status)
+        runtime_pod = sync_status.runtime_pod
+        waits = runtime_pod is not None and runtime_pod.starts_at == math.inf and not runtime_pod.stopping
         if waits and pod.metadata.deletion_timestamp is None and not is_terminal(pod) and self._mount(pod):
-            assert course is not None, "it waits"
-            course.begins_at = self._env.monotonic() + memory.behaviour.start_delay
+            assert runtime_pod is not None, "it waits"
+            runtime_pod.starts_at = self._env.monotonic() + sync_status.behaviour.start_delay
         while True:
             now = self._env.monotonic()
-            note(pod, memory, now)
-            match decide(pod, memory, now, self._profile):
-                case Rest():
+            observe(pod, sync_status, now)
+            match decide(pod, sync_status, now, self._profile):
+                case Idle():
                     return None
                 case Wait(seconds):
                     return Requeue(after=seconds)
@@ -268,36 +275,38 @@ class PodWorkers:
                     if late > 0:
                         return Requeue(after=late)
             match step:
-                case Take():
-                    pod = await self._take(key, pod, memory)
-                case Write():
-                    pod = await self._write(key, pod, memory)
-                case Remove():
+                case Admit():
+                    pod = await self._admit(key, pod, sync_status)
+                case WriteStatus():
+                    pod = await self._write(key, pod, sync_status)
+                case DeletePod():
                     await self._remove(pod)
-                    memory.finished = True
+                    sync_status.finished = True
 
-    async def _take(self, key: str, pod: NodePod, memory: Memory) -> NodePod:
-        name, now = pod.spec.node_name, self._moment()
-        loads, load = self._loads_of(name), load_of(pod)
+    async def _admit(self, key: str, pod: NodePod, sync_status: PodSyncStatus) -> NodePod:
+        name, now = pod.spec.node_name, self._now()
+        node_info, pod_info = self._node_info(name), new_pod_info(pod)
         node = self._nodes.get(name)
-        verdict = None
+        failure = None
         if node is not None and pod.metadata.deletion_timestamp is None:
-            verdict = refuse(pod, key, load, loads, node, self._pressures.conditions(name))
-        if verdict is None:
-            loads.add(key, load)
-            memory.course = begin(pod, memory.behaviour, self._profile, now.loop + memory.behaviour.start_delay)
-            memory.deadline_at = deadline_of(pod, now)
-            memory.course.stopping = pod.metadata.deletion_timestamp is not None
-            if not memory.course.stopping and not self._mount(pod):
-                memory.course.begins_at = math.inf
-            if memory.course.begins_at > now.loop and not memory.course.stopping:
-                return await self._write(key, pod, memory)
-            note(pod, memory, now.loop)
-            advance(memory.course, now.loop)
-            return await self._write(key, pod, memory)
+            failure = admit(pod, key, pod_info, node_info, node, self._pressures.conditions(name))
+        if failure is None:
+            node_info.add(key, pod_info)
+            sync_status.runtime_pod = new_runtime_pod(
+                pod, sync_status.behaviour, self._profile, now.loop + sync_status.behaviour.start_delay
+            )
+            sync_status.deadline_at = deadline_of(pod, now)
+            sync_status.runtime_pod.stopping = pod.metadata.deletion_timestamp is not None
+            if not sync_status.runtime_pod.stopping and not self._mount(pod):
+                sync_status.runtime_pod.starts_at = math.inf
+            if sync_status.runtime_pod.starts_at > now.loop and not sync_status.runtime_pod.stopping:
+                return await self._write(key, pod, sync_status)
+            observe(pod, sync_status, now.loop)
+            advance(sync_status.runtime_pod, now.loop)
+            return await self._write(key, pod, sync_status)
         about = object_reference(NODE_PODS, pod.metadata)
-        self._record_event(name, about, verdict.reason, verdict.message, warning=True)
-        return await self._send(pod, memory, pod_status.rejected(pod, now, verdict))
+        self._record_event(name, about, failure.reason, failure.message, warning=True)
+        return await self._send(pod, sync_status, pod_status.rejected(pod, now, failure))
 
     def _mount(self, pod: NodePod) -> bool:
         """Whether the pod's volumes are there; if not its turn comes when they may be."""
@@ -308,35 +317,35 @@ class PodWorkers:
         if self.volume_manager is not None:
             self.volume_manager.unmount(node, key)
 
-    async def _write(self, key: str, pod: NodePod, memory: Memory) -> NodePod:
-        course = memory.course
-        assert course is not None, "only the pods that the node has taken have a status"
+    async def _write(self, key: str, pod: NodePod, sync_status: PodSyncStatus) -> NodePod:
+        runtime_pod = sync_status.runtime_pod
+        assert runtime_pod is not None, "only the pods that the node has taken have a status"
         name = pod.spec.node_name
         host = node_address(self._index[name])
-        if course.sandbox and not memory.address:
-            memory.address = host if pod.spec.host_network else self._addresses.take(pod.metadata.uid)
-        address = host if pod.spec.host_network else memory.address
-        body = pod_status.status(pod, course, self._moment(), host, address, memory.verdict)
-        written = pod_status.fingerprint(course, memory.verdict)
-        happened, course.happened = course.happened, []
+        if runtime_pod.sandbox and not sync_status.address:
+            sync_status.address = host if pod.spec.host_network else self._addresses.take(pod.metadata.uid)
+        address = host if pod.spec.host_network else sync_status.address
+        body = pod_status.status(pod, runtime_pod, self._now(), host, address, sync_status.failure)
+        written = pod_status.fingerprint(runtime_pod, sync_status.failure)
+        events, runtime_pod.events = runtime_pod.events, []
         try:
-            pod = await self._send(pod, memory, body)
+            pod = await self._send(pod, sync_status, body)
         except BaseException:
-            course.happened = happened + course.happened
+            runtime_pod.events = events + runtime_pod.events
             raise
-        for event in happened:
-            self._record_container_event(pod, memory, event)
-        memory.written = written
-        memory.differs_since = None
+        for event in events:
+            self._record_container_event(pod, sync_status, event)
+        sync_status.written = written
+        sync_status.differs_since = None
         if is_terminal(pod):
-            self._loads_of(name).drop(key)
+            self._node_info(name).drop(key)
         return pod
 
-    async def _send(self, pod: NodePod, memory: Memory, body: dict[str, object]) -> NodePod:
+    async def _send(self, pod: NodePod, sync_status: PodSyncStatus, body: dict[str, object]) -> NodePod:
         written = await self._clients[pod.spec.node_name].patch(
             NODE_PODS, pod.metadata.name, strategic_merge_patch(body), pod.metadata.namespace, subresource="status"
         )
-        memory.version = written.metadata.resource_version
+        sync_status.version = written.metadata.resource_version
         return written
 
     async def _remove(self, pod: NodePod) -> None:
@@ -345,23 +354,23 @@ class PodWorkers:
             NODE_PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid, grace_period_seconds=0
         )
 
-    def _forget(self, key: str, memory: Memory) -> None:
-        del self._memories[key]
-        self._addresses.release_all(memory.uid)
+    def _forget(self, key: str, sync_status: PodSyncStatus) -> None:
+        del self._sync_statuses[key]
+        self._addresses.release_all(sync_status.uid)
 
-    def _loads_of(self, node: str) -> Loads:
-        loads = self._loads.get(node)
-        if loads is None:
-            loads = self._loads[node] = Loads()
-        return loads
+    def _node_info(self, node: str) -> NodeInfo:
+        node_info = self._node_infos.get(node)
+        if node_info is None:
+            node_info = self._node_infos[node] = NodeInfo()
+        return node_info
 
-    def _moment(self) -> Moment:
-        return Moment(self._env.monotonic(), self._env.now())
+    def _now(self) -> Instant:
+        return Instant(self._env.monotonic(), self._env.now())
 
     # Events
 
-    def _record_container_event(self, pod: NodePod, memory: Memory, event: ContainerEvent) -> None:
-        path, container = _place(pod, event.place)
+    def _record_container_event(self, pod: NodePod, sync_status: PodSyncStatus, event: ContainerEvent) -> None:
+        path, container = _container_at(pod, event.index)
         about = object_reference(NODE_PODS, pod.metadata, field_path=path)
         node, message = pod.spec.node_name, event.message
         if event.reason == "Started":
@@ -374,23 +383,23 @@ class PodWorkers:
             message += f"{meta.name}_{meta.namespace}({meta.uid})"
         self._record_event(node, about, event.reason, message, warning=event.warning)
 
-    def _record_killing(self, pod: NodePod, memory: Memory) -> None:
-        course = memory.course
-        for place, run in enumerate(course.all_runs if course is not None else ()):
+    def _record_killing(self, pod: NodePod, sync_status: PodSyncStatus) -> None:
+        runtime_pod = sync_status.runtime_pod
+        for index, run in enumerate(runtime_pod.all_containers if runtime_pod is not None else ()):
             if run.state == RUNNING:
-                path, container = _place(pod, place)
+                path, container = _container_at(pod, index)
                 about = object_reference(NODE_PODS, pod.metadata, field_path=path)
                 self._record_event(pod.spec.node_name, about, "Killing", f"Stopping container {container.name}")
 
 
-def _place(pod: NodePod, place: int) -> tuple[str, Container]:
+def _container_at(pod: NodePod, index: int) -> tuple[str, Container]:
     """A container by its place, with its path in the pod."""
     inits = pod.spec.init_containers
-    if place < len(inits):
-        return f"spec.initContainers{{{inits[place].name}}}", inits[place]
-    place -= len(inits)
-    if place < len(pod.spec.containers):
-        container = pod.spec.containers[place]
+    if index < len(inits):
+        return f"spec.initContainers{{{inits[index].name}}}", inits[index]
+    index -= len(inits)
+    if index < len(pod.spec.containers):
+        container = pod.spec.containers[index]
         return f"spec.containers{{{container.name}}}", container
-    container = pod.spec.ephemeral_containers[place - len(pod.spec.containers)]
+    container = pod.spec.ephemeral_containers[index - len(pod.spec.containers)]
     return f"spec.ephemeralContainers{{{container.name}}}", container

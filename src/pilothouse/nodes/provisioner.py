@@ -142,11 +142,11 @@ class Provisioner:
             group.start(self._recorder.run(), name="provisioner events")
             for informer in (self._claims, self._volumes, self._classes, self._nodes, self._attachments):
                 await informer.wait_synced()
-            await self._make_class()
+            await self._create_default_class()
             self.ready.set()
             await self._pool.run()
 
-    async def _make_class(self) -> None:
+    async def _create_default_class(self) -> None:
         """Once: who deletes the class or makes another one the default has said what they want."""
         if self._classes.cache.list():
             return
@@ -161,9 +161,9 @@ class Provisioner:
         what, name = key
         try:
             if what == _CLAIM:
-                await self._serve(name)
+                await self._sync_claim(name)
             else:
-                await self._tend(name)
+                await self._sync_volume(name)
         except Conflict as error:
             raise RetryLater(str(error)) from error
         except NotFound:
@@ -172,9 +172,9 @@ class Provisioner:
 
     # Claims
 
-    async def _serve(self, key: str) -> None:
+    async def _sync_claim(self, key: str) -> None:
         claim = self._claims.cache.get(key)
-        if claim is None or not self._is_asked(claim) or f"pvc-{claim.metadata.uid}" in self._volumes.cache:
+        if claim is None or not self._should_provision(claim) or f"pvc-{claim.metadata.uid}" in self._volumes.cache:
             return
         class_ = self._classes.cache.get(claim_class(claim))
         if class_ is None or class_.provisioner != PROVISIONER:
@@ -186,7 +186,7 @@ class Provisioner:
             claim, NORMAL, "Provisioning", f"External provisioner is provisioning volume for claim {quote(key)}"
         )
         if chosen and self._nodes.cache.get(chosen) is None:
-            await self._give_node_back(claim, class_, chosen)
+            await self._reschedule(claim, class_, chosen)
             return
         body = volume_for(claim, class_, self._topology(class_, chosen))
         try:
@@ -196,7 +196,7 @@ class Provisioner:
         name = body["metadata"]["name"]
         self._record_event(claim, NORMAL, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
 
-    def _is_asked(self, claim: PersistentVolumeClaim) -> bool:
+    def _should_provision(self, claim: PersistentVolumeClaim) -> bool:
         annotations = claim.metadata.annotations
         wanted = annotations.get(STORAGE_PROVISIONER, annotations.get(BETA_STORAGE_PROVISIONER))
         return wanted == PROVISIONER and not claim.spec.volume_name and claim.metadata.deletion_timestamp is None
@@ -217,7 +217,7 @@ class Provisioner:
             for term in class_.allowed_topologies
         ] or None
 
-    async def _give_node_back(self, claim: PersistentVolumeClaim, class_: StorageClass, chosen: str) -> None:
+    async def _reschedule(self, claim: PersistentVolumeClaim, class_: StorageClass, chosen: str) -> None:
         """The node is gone: the scheduler is to choose another one."""
         why = f"failed to get target node: node {quote(chosen)} not found"
         text = f"failed to provision volume with StorageClass {quote(class_.metadata.name)}: {why}"
@@ -234,7 +234,7 @@ class Provisioner:
 
     # Volumes
 
-    async def _tend(self, name: str) -> None:
+    async def _sync_volume(self, name: str) -> None:
         volume, raw = self._volumes.cache.get(name), self._volumes.cache.raw(name)
         if volume is None or raw is None or volume.metadata.annotations.get(PROVISIONED_BY) != PROVISIONER:
             return

@@ -37,11 +37,11 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SEQUENCE = re.compile(r"[$`]\(?\s*seq\s+(?:(\d{1,6})\s+)?(\d{1,6})\s*[)`]", re.ASCII)
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
 _QUICK = frozenset(
-    (
-        *("cd", "chmod", "chown", "cp", "date", "export", "hostname", "id", "local", "ls", "mkdir", "mv", "printenv"),
-        *("pwd", "readonly", "rm", "rmdir", "sync", "touch", "trap", "umask", "uname", "unset", "whoami"),
-    )
-)
+    {
+        "cd", "chmod", "chown", "cp", "date", "export", "hostname", "id", "local", "ls", "mkdir", "mv", "printenv",
+        "pwd", "readonly", "rm", "rmdir", "sync", "touch", "trap", "umask", "uname", "unset", "whoami",
+    }
+)  # fmt: skip
 """Programs that take no time and mostly succeed."""
 _ENDLESS = ("yes", "top")
 _LEAVES = ("break", "exit", "return", "exec", "kill")

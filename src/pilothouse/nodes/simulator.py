@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.api.core import NODES, PODS, ObjectReference
+from pilothouse.api.core import NODES, PODS
 from pilothouse.api.logs import ContainerLog
 from pilothouse.api.usage import ContainerUsage, Usage
 from pilothouse.client import Client
@@ -20,8 +20,9 @@ from pilothouse.nodes.logs import container_log
 from pilothouse.nodes.outages import Outages
 from pilothouse.nodes.pod_workers import PodWorkers
 from pilothouse.nodes.profile import Profile
+from pilothouse.nodes.recording import NodeEventRecorder
 from pilothouse.nodes.usage import IDLE, container_usages
-from pilothouse.runtime import EventRecorder, InformerFactory
+from pilothouse.runtime import InformerFactory
 
 if TYPE_CHECKING:
     from pilothouse.nodes.stages import Stage
@@ -64,10 +65,9 @@ class NodeSimulator:
         self._clients = {name: client_for(name) for name in names}
         self._administrators = {name: administrator or client for name, client in self._clients.items()}
         self._reads_commands = profile.commands
-        self._eventful = profile.sends_events(len(names))
-        self._recorders: dict[str, EventRecorder] = {}
-        self._group: TaskGroup | None = None
         self._outages = Outages(env)
+        enabled = profile.sends_events(len(names))
+        self._record_event = NodeEventRecorder(env, self._clients, self._outages, enabled=enabled)
         self._eviction_manager = EvictionManager(env, profile, self._record_event, log)
         staged = {stage.kind for stage in stages}
         nodes = informers.informer(NODES)
@@ -126,9 +126,7 @@ class NodeSimulator:
     async def run(self) -> None:
         """Register, heartbeat and serve pods until cancelled."""
         async with TaskGroup("nodes") as group:
-            self._group = group
-            for name, recorder in self._recorders.items():
-                group.start(recorder.run(), name=f"events of {name}")
+            self._record_event.start(group)
             group.start(self._heartbeats.run(), name="node heartbeats")
             if self._pod_workers is not None:
                 group.start(self._pod_workers.run(), name="node pods")
@@ -204,25 +202,3 @@ class NodeSimulator:
         if name not in self._index:
             raise KeyError(f"no simulated node is called {name!r}")
         return name
-
-    # Events
-
-    def _record_event(
-        self,
-        node: str,
-        about: ObjectReference,
-        reason: str,
-        message: str,
-        *,
-        warning: bool = False,
-        always: bool = False,
-    ) -> None:
-        if not always and (not self._eventful or self._outages.is_down(node)):
-            return
-        recorder = self._recorders.get(node)
-        if recorder is None:
-            # Most nodes of a large cluster never have anything to tell.
-            recorder = self._recorders[node] = EventRecorder(self._clients[node], self._env, "kubelet", host=node)
-            if self._group is not None:
-                self._group.start(recorder.run(), name=f"events of {node}")
-        recorder.event(about, "Warning" if warning else "Normal", reason, message)

@@ -11,6 +11,8 @@ attacher pods would wait for ever.
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from pilothouse.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, Node, PersistentVolumeClaim
 from pilothouse.api.storage import CSI_DRIVERS, PERSISTENT_VOLUMES, Driver, DriverSpec, PersistentVolume
 from pilothouse.client import Client, strategic_merge_patch
@@ -28,19 +30,16 @@ _WORKERS = 8
 _NOT_ATTACHED = Driver(spec=DriverSpec(attach_required=False))
 
 
-class _Machine:
-    """What one node has told of its volumes, and in which version of which Node."""
+class _Reported(msgspec.Struct):
+    """The ``volumesInUse`` that one node last wrote, and in which version of which Node."""
 
-    __slots__ = ("told", "uid", "version")
-
-    def __init__(self) -> None:
-        self.told: tuple[str, ...] = ()
-        self.uid = ""
-        self.version = ""
+    volumes: tuple[str, ...] = ()
+    uid: str = ""
+    version: str = ""
 
 
 class VolumeManager:
-    """The pods of the nodes ``index``. ``ring`` is called with the key of a pod whose volumes may be there now."""
+    """The pods of the nodes ``index``. ``enqueue_pod`` is called with a pod's key when its volumes may be attached."""
 
     def __init__(
         self,
@@ -50,17 +49,17 @@ class VolumeManager:
         informers: InformerFactory,
         clients: Mapping[str, Client],
         outages: Outages,
-        ring: Callable[[str], None],
+        enqueue_pod: Callable[[str], None],
         log: Log,
     ) -> None:
         self._clients = clients
         self._outages = outages
-        self._ring = ring
-        self._machines = {name: _Machine() for name in index}
+        self._enqueue_pod = enqueue_pod
+        self._reported = {name: _Reported() for name in index}
         self._pods: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in index}
-        """What each pod on a node uses: volumes by their unique names."""
+        """The unique names of the volumes of each pod, by node."""
         self._waiting: dict[str, dict[str, NodePod]] = {}
-        """The pods that wait, by node."""
+        """Pods that wait for volumes, by node."""
         nodes = informers.informer(NODES)
         claims, volumes = informers.informer(PERSISTENT_VOLUME_CLAIMS), informers.informer(PERSISTENT_VOLUMES)
         drivers = informers.informer(CSI_DRIVERS)
@@ -71,42 +70,44 @@ class VolumeManager:
         self._pool = WorkerPool("node volumes", self._queue, self._report_volumes, workers=_WORKERS, log=log)
         nodes.add_handler(lambda node, _initial: self._on_node(node), lambda _old, node: self._on_node(node))
         claims.add_handler(
-            lambda claim, _initial: self._wake_pods_of(claim), lambda _old, claim: self._wake_pods_of(claim)
+            lambda claim, _initial: self._enqueue_pods_of_claim(claim),
+            lambda _old, claim: self._enqueue_pods_of_claim(claim),
         )
         volumes.add_handler(
-            lambda volume, _i: self._wake_pods_with(volume), lambda _old, volume: self._wake_pods_with(volume)
+            lambda volume, _i: self._enqueue_pods_of_volume(volume),
+            lambda _old, volume: self._enqueue_pods_of_volume(volume),
         )
         outages.on_change.append(self._queue.add)
 
     async def wait_synced(self) -> None:
-        """Return once it is known what pods' volumes are."""
+        """Return once all informers have synced."""
         for informer in self._informers:
             await informer.wait_synced()
 
     async def run(self) -> None:
-        """Tell what nodes use until cancelled."""
+        """Report ``volumesInUse`` until cancelled."""
         await self.wait_synced()
         await self._pool.run()
 
     # Pods
 
     def mount(self, key: str, pod: NodePod) -> bool:
-        """Whether the volumes of a pod are there. If not, the pod's bell rings when they may be."""
+        """Whether the volumes of a pod are attached. If not, the pod is enqueued when they may be."""
         if not claim_names(pod):
             return True
         node = pod.spec.node_name
-        names, open_ = self._volumes_of(pod)
+        names, undecided = self._volumes_of(pod)
         if self._pods[node].get(key, ()) != names:
             self._pods[node][key] = names
             self._queue.add(node)
-        if not open_ and self._are_there(node, names):
+        if not undecided and self._are_attached(node, names):
             self._stop_waiting(node, key)
             return True
         self._waiting.setdefault(node, {})[key] = pod
         return False
 
     def unmount(self, node: str, key: str) -> None:
-        """A pod uses nothing any more."""
+        """Drop the volumes of a pod that has ended."""
         self._stop_waiting(node, key)
         if self._pods[node].pop(key, ()):
             self._queue.add(node)
@@ -117,9 +118,9 @@ class VolumeManager:
             del self._waiting[node]
 
     def _volumes_of(self, pod: NodePod) -> tuple[tuple[str, ...], bool]:
-        """What has to be attached for a pod, and whether something of that is not known yet."""
+        """The volumes that have to be attached for a pod, and whether some are not known yet."""
         names: list[str] = []
-        open_ = False
+        undecided = False
         for volume, name in zip(
             (v for v in pod.spec.volumes if v.persistent_volume_claim or v.ephemeral), claim_names(pod), strict=True
         ):
@@ -128,11 +129,11 @@ class VolumeManager:
                 names.append(disk.name)
                 continue
             claim = self._claims.get(f"{pod.metadata.namespace}/{name}")
-            open_ = open_ or (claim is not None and self._is_on_its_way(claim))
-        return tuple(sorted(names)), open_
+            undecided = undecided or (claim is not None and self._is_binding(claim))
+        return tuple(sorted(names)), undecided
 
-    def _is_on_its_way(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether the claim is about to have a volume of which it can be said whether it has to be attached."""
+    def _is_binding(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether the claim is about to be bound to a volume that the cache does not show yet."""
         if claim.status.phase != "Bound":
             return bool(claim.spec.volume_name)
         volume = self._volumes.get(claim.spec.volume_name)
@@ -141,59 +142,59 @@ class VolumeManager:
     def _driver(self, name: str) -> Driver:
         return self._drivers.get(name) or _NOT_ATTACHED
 
-    def _are_there(self, name: str, volumes: tuple[str, ...]) -> bool:
+    def _are_attached(self, name: str, volumes: tuple[str, ...]) -> bool:
         if not volumes:
             return True
-        node, machine = self._nodes.get(name), self._machines[name]
-        if node is None or machine.uid != node.metadata.uid or not set(volumes) <= set(machine.told):
+        node, reported = self._nodes.get(name), self._reported[name]
+        if node is None or reported.uid != node.metadata.uid or not set(volumes) <= set(reported.volumes):
             return False
         return set(volumes) <= {each.name for each in node.status.volumes_attached}
 
-    # What happens
+    # Events of the watch
 
     def _on_node(self, node: Node) -> None:
-        name, machine = node.metadata.name, self._machines.get(node.metadata.name)
-        if machine is None:
+        name, reported = node.metadata.name, self._reported.get(node.metadata.name)
+        if reported is None:
             return
-        if node.metadata.uid != machine.uid or (
-            not is_newer(machine.version, node.metadata.resource_version)
-            and tuple(sorted(node.status.volumes_in_use)) != machine.told
+        if node.metadata.uid != reported.uid or (
+            not is_newer(reported.version, node.metadata.resource_version)
+            and tuple(sorted(node.status.volumes_in_use)) != reported.volumes
         ):
             # A new Node, or somebody else wrote on it.
-            machine.uid, machine.version = node.metadata.uid, node.metadata.resource_version
-            machine.told = tuple(sorted(node.status.volumes_in_use))
+            reported.uid, reported.version = node.metadata.uid, node.metadata.resource_version
+            reported.volumes = tuple(sorted(node.status.volumes_in_use))
             self._queue.add(name)
-        self._wake_node(name)
+        self._enqueue_waiting_pods(name)
 
-    def _wake_node(self, name: str) -> None:
+    def _enqueue_waiting_pods(self, name: str) -> None:
         for key in list(self._waiting.get(name, ())):
-            self._ring(key)
+            self._enqueue_pod(key)
 
-    def _wake_pods_of(self, claim: PersistentVolumeClaim) -> None:
+    def _enqueue_pods_of_claim(self, claim: PersistentVolumeClaim) -> None:
         namespace, name = claim.metadata.namespace, claim.metadata.name
         for waiting in self._waiting.values():
             for key, pod in list(waiting.items()):
                 if pod.metadata.namespace == namespace and name in claim_names(pod):
-                    self._ring(key)
+                    self._enqueue_pod(key)
 
-    def _wake_pods_with(self, volume: PersistentVolume) -> None:
+    def _enqueue_pods_of_volume(self, volume: PersistentVolume) -> None:
         if volume.spec.claim_ref is not None:
             for name in self._waiting:
-                self._wake_node(name)
+                self._enqueue_waiting_pods(name)
 
     async def _report_volumes(self, name: str) -> Requeue | None:
-        """Write what the node uses, if that is not what it has told."""
-        machine = self._machines[name]
-        if self._outages.is_down(name) or not machine.uid:
+        """Write ``volumesInUse``, if it has changed."""
+        reported = self._reported[name]
+        if self._outages.is_down(name) or not reported.uid:
             return None
         used = tuple(sorted({volume for volumes in self._pods[name].values() for volume in volumes}))
-        if used != machine.told:
+        if used != reported.volumes:
             patch = strategic_merge_patch({"status": {"volumesInUse": list(used) or None}})
             try:
                 node = await self._clients[name].patch(NODES, name, patch, subresource="status")
             except NotFound:
-                return None  # it will be told of the next Node
-            if node.metadata.uid == machine.uid:
-                machine.told, machine.version = used, node.metadata.resource_version
-        self._wake_node(name)
+                return None  # reported when there is a Node again
+            if node.metadata.uid == reported.uid:
+                reported.volumes, reported.version = used, node.metadata.resource_version
+        self._enqueue_waiting_pods(name)
         return None

@@ -22,7 +22,7 @@ from pilothouse.nodes.stages.stage import (
     StageError,
     ValueFrom,
     parse_yaml,
-    yaml_complaint,
+    yaml_error_text,
 )
 from pilothouse.nodes.stages.template_syntax import TemplateError
 
@@ -150,13 +150,13 @@ def _seconds(value: ValueFrom | None, document: Document, now: datetime.datetime
 def finalizer_operations(step: ChangeFinalizers, present: Sequence[str]) -> list[dict[str, Any]]:
     """The JSON patch of a change of finalizers, empty if there is nothing to change."""
     operations: list[dict[str, Any]] = []
-    gone = [place for place in reversed(range(len(present))) if present[place] in step.remove]
-    empties = step.empty or (bool(step.remove) and len(gone) == len(present))
-    left: Sequence[str] = () if empties else present
-    if empties and present:
+    gone = [index for index in reversed(range(len(present))) if present[index] in step.remove]
+    empty = step.empty or (bool(step.remove) and len(gone) == len(present))
+    left: Sequence[str] = () if empty else present
+    if empty and present:
         operations.append({"op": "remove", "path": "/metadata/finalizers"})
-    elif not empties:
-        operations += [{"op": "remove", "path": f"/metadata/finalizers/{place}"} for place in gone]
+    elif not empty:
+        operations += [{"op": "remove", "path": f"/metadata/finalizers/{index}"} for index in gone]
     if step.add and not left:
         operations.append({"op": "add", "path": "/metadata/finalizers", "value": list(step.add)})
     elif step.add:
@@ -175,7 +175,7 @@ def patch_body(stage: Stage, step: ApplyPatch, document: Document, context: Cont
     try:
         value = parse_yaml(text)
     except yaml.YAMLError as error:
-        raise StageError(f"{where}: it renders to what is not valid YAML: {yaml_complaint(error)}") from error
+        raise StageError(f"{where}: it renders to what is not valid YAML: {yaml_error_text(error)}") from error
     if step.type == "json":
         if not isinstance(value, list) or not all(isinstance(operation, dict) for operation in value):
             raise StageError(f"{where}: a JSON patch is a list of operations")

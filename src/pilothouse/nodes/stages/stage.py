@@ -127,7 +127,7 @@ def _read(file: pathlib.Path) -> list[Stage]:
     except UnicodeDecodeError as error:
         raise StageError(f"{file}: it is not UTF-8 text") from error
     except yaml.YAMLError as error:
-        raise StageError(f"{file}: not valid YAML: {yaml_complaint(error)}") from error
+        raise StageError(f"{file}: not valid YAML: {yaml_error_text(error)}") from error
     stages = [stage_from(document, str(file)) for document in documents if document is not None]
     if not stages:
         raise StageError(f"{file}: there are no stages in it")
@@ -154,7 +154,7 @@ def parse_yaml(text: str) -> Any:
     return yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader, see there
 
 
-def yaml_complaint(error: yaml.YAMLError) -> str:
+def yaml_error_text(error: yaml.YAMLError) -> str:
     """Where and what, in one line."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
@@ -206,7 +206,7 @@ class _Node:
                 raise StageError(f"{self.where}.{name}[{key!r}]: expected a string, got {type(value).__name__}")
         return dict(found)
 
-    def refuse(self, name: str, why: str) -> None:
+    def reject(self, name: str, why: str) -> None:
         if self.has(name):
             raise StageError(f"{self.where}.{name}: {why}")
 
@@ -270,7 +270,7 @@ def stage_from(document: Any, source: str) -> Stage | None:
 
 
 def _requirement(node: _Node) -> Requirement:
-    node.refuse("cel", "CEL is not supported; write the selector in jq")
+    node.reject("cel", "CEL is not supported; write the selector in jq")
     if node.has("jq"):
         jq = node.child("jq")
         node.done()
@@ -302,7 +302,7 @@ def _value(node: _Node, constant: str, source: str) -> ValueFrom | None:
     if not node.has(source):
         return None if value is None else ValueFrom(value)
     part = node.child(source)
-    part.refuse("cel", "CEL is not supported; write the expression in jq")
+    part.reject("cel", "CEL is not supported; write the expression in jq")
     if part.has("jq"):
         jq = part.child("jq")
         query = _query(jq.text("expression"), f"{jq.where}.expression")
@@ -319,7 +319,7 @@ def _steps(spec: _Node) -> list[Step]:
         steps: list[Step] = []
         for number, item in enumerate(spec.items("steps")):
             node = _Node(item, f"{spec.where}.steps[{number}]")
-            node.refuse("apply", "is not supported")
+            node.reject("apply", "is not supported")
             steps += _event_and_finalizers(node)
             if node.flag("delete"):
                 steps.append(Delete())
@@ -334,7 +334,7 @@ def _steps(spec: _Node) -> list[Step]:
     patches = node.items("patches")
     template = node.text("statusTemplate")
     subresource = node.text("statusSubresource") or "status"
-    node.refuse("statusPatchAs", "impersonation is not supported: nodes write as themselves")
+    node.reject("statusPatchAs", "impersonation is not supported: nodes write as themselves")
     if patches:
         steps += [_patch(_Node(item, f"{node.where}.patches[{n}]")) for n, item in enumerate(patches)]
     elif template:
@@ -364,7 +364,7 @@ def _event_and_finalizers(node: _Node) -> list[Step]:
 
 
 def _patch(node: _Node) -> ApplyPatch:
-    node.refuse("impersonation", "is not supported: nodes write as themselves")
+    node.reject("impersonation", "is not supported: nodes write as themselves")
     kind = node.text("type")
     if kind not in PATCH_TYPES:
         raise StageError(f"{node.where}.type: {kind!r} is none of {', '.join(PATCH_TYPES[1:])}")

@@ -25,7 +25,7 @@ from pilothouse.machinery.times import format_micro_time
 from pilothouse.nodes.addresses import PodAddresses, node_address
 from pilothouse.nodes.node_object import KUBELET_PORT
 from pilothouse.nodes.outages import Outages
-from pilothouse.nodes.recording import RecordEvent
+from pilothouse.nodes.recording import NodeEventRecorder
 from pilothouse.nodes.stages.lifecycle import choose, draw_delay, finalizer_operations, patch_body
 from pilothouse.nodes.stages.stage import ApplyPatch, ChangeFinalizers, Delete, SendEvent, Stage, StageError
 from pilothouse.runtime import (
@@ -83,7 +83,7 @@ class StageController:
         informers: InformerFactory,
         clients: Mapping[str, Client],
         outages: Outages,
-        record_event: RecordEvent,
+        record_event: NodeEventRecorder,
         log: Log,
     ) -> None:
         self._env = env
@@ -180,7 +180,7 @@ class StageController:
         if left > 0:
             return Requeue(after=left)
         late = self._outages.lateness(node, key)
-        return Requeue(after=late) if late > 0 else await self._play(key, job, thing)
+        return Requeue(after=late) if late > 0 else await self._apply_stage(key, job, thing)
 
     def _match(self, raw: bytes, version: str, uid: str) -> _Job:
         document: dict[str, Any] = msgspec.json.decode(raw)
@@ -192,14 +192,14 @@ class StageController:
         delay = draw_delay(stage, document, self._env.now(), self._random)
         return _Job(version, uid, stage, document, self._env.monotonic() + delay)
 
-    async def _play(self, key: str, job: _Job, thing: Pod | Node) -> Requeue | None:
+    async def _apply_stage(self, key: str, job: _Job, thing: Pod | Node) -> Requeue | None:
         stage = job.stage
         assert stage is not None, "only a stage can be played"
         try:
             while job.step < len(stage.steps):
                 if job.step and not self._informer.cache.still_has(thing.metadata):
                     break  # it went meanwhile: what a step remembers of it would never be forgotten
-                await self._do(stage, stage.steps[job.step], job, thing)
+                await self._apply_step(stage, stage.steps[job.step], job, thing)
                 job.step += 1
         except NotFound:
             job.stage = None
@@ -220,7 +220,7 @@ class StageController:
                 return Requeue(after=again.due - self._env.monotonic()) if again.stage is not None else None
         return None
 
-    async def _do(self, stage: Stage, step: Any, job: _Job, thing: Pod | Node) -> None:
+    async def _apply_step(self, stage: Stage, step: Any, job: _Job, thing: Pod | Node) -> None:
         node, meta = self._node_of(thing), thing.metadata
         client = self._clients[node]
         match step:

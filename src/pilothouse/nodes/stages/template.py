@@ -105,8 +105,8 @@ class _Parser:
         if not self._words:
             raise error_at(self._source, part.position, "missing value for command")
         if self._words[0].kind == "variable" and len(self._words) > 1 and self._words[1].text in (":=", "="):
-            return self._guarded(part.position, self._assignment())
-        return self._guarded(part.position, _print(self._pipeline_to_end()))
+            return self._with_position(part.position, self._assignment())
+        return self._with_position(part.position, _print(self._pipeline_to_end()))
 
     def _assignment(self) -> Execute:
         name, sign = self._words[0], self._words[1].text
@@ -122,7 +122,7 @@ class _Parser:
     def _control(self, keyword: str) -> Execute:
         position, scope = self._position, len(self._scope)
         names = self._range_variables(keyword)
-        value = self._guarded_value(position, self._pipeline_to_end())
+        value = self._value_with_position(position, self._pipeline_to_end())
         slots = [self._declare(name) for name in names]
         self._loops += keyword == "range"
         body, end = self._block()
@@ -139,7 +139,7 @@ class _Parser:
             case "with":
                 return _with(value, slots, body, otherwise)
             case _:
-                return self._guarded(position, _range(value, slots, body, otherwise))
+                return self._with_position(position, _range(value, slots, body, otherwise))
 
     def _else(self, keyword: str) -> Execute:
         if self._at < len(self._words):
@@ -204,7 +204,7 @@ class _Parser:
             arguments.append(self._operand())
         if piped is not None:
             arguments.append(piped)
-        return self._guarded_value(name.position, self._function(name, arguments))
+        return self._value_with_position(name.position, self._function(name, arguments))
 
     def _function(self, name: Word, arguments: list[Evaluate]) -> Evaluate:
         text = name.text
@@ -253,13 +253,13 @@ class _Parser:
         while self._at < len(self._words) and self._words[self._at].kind == "field" and self._words[self._at].joined:
             value = _field(value, self._words[self._at].text[1:])
             self._at += 1
-        return self._guarded_value(word.position, value)
+        return self._value_with_position(word.position, value)
 
     def _call_alone(self) -> Evaluate:
         """A function among the arguments of another: it gets none itself."""
         name = self._words[self._at]
         self._at += 1
-        return self._guarded_value(name.position, self._function(name, []))
+        return self._value_with_position(name.position, self._function(name, []))
 
     # Small things
 
@@ -289,7 +289,7 @@ class _Parser:
         word = self._words[self._at]
         return error_at(self._source, word.position, f"{word.text!r} is not expected here")
 
-    def _guarded(self, position: int, inner: Execute) -> Execute:
+    def _with_position(self, position: int, inner: Execute) -> Execute:
         source = self._source
 
         def run(frame: Frame, dot: Any, out: list[str]) -> None:
@@ -300,7 +300,7 @@ class _Parser:
 
         return run
 
-    def _guarded_value(self, position: int, inner: Evaluate) -> Evaluate:
+    def _value_with_position(self, position: int, inner: Evaluate) -> Evaluate:
         source = self._source
 
         def run(frame: Frame, dot: Any) -> Any:

@@ -62,14 +62,14 @@ _COMMENT = re.compile(r"\{\{(-\s)?/\*.*?\*/(\s-)?\}\}", re.DOTALL)
 _RIGHT_TRIM = re.compile(r"\s-\}\}")
 
 
-def place(source: str, position: int) -> tuple[int, int]:
+def line_and_column(source: str, position: int) -> tuple[int, int]:
     """Line and column of a position."""
     return source.count("\n", 0, position) + 1, position - source.rfind("\n", 0, position)
 
 
 def error_at(source: str, position: int, reason: str) -> TemplateError:
     """The error at a position."""
-    return TemplateError(*place(source, position), reason)
+    return TemplateError(*line_and_column(source, position), reason)
 
 
 def split(source: str) -> Iterator[Text | Action]:

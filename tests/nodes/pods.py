@@ -7,18 +7,17 @@ import msgspec
 
 from pilothouse.nodes import Profile
 from pilothouse.nodes.behaviour import PREFIX, behaviour_of
-from pilothouse.nodes.containers import Course, advance
-from pilothouse.nodes.pod_status import Moment
-from pilothouse.nodes.pod_steps import begin
+from pilothouse.nodes.containers import RuntimePod, advance, new_runtime_pod
+from pilothouse.nodes.pod_status import Instant
 from pilothouse.nodes.views import NodePod
 
 AT = datetime.datetime(2026, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
 PLAIN = Profile(start_delay=0.0, stop_delay=2.0)
 
 
-def moment(loop: float) -> Moment:
+def instant(loop: float) -> Instant:
     """The instant so many seconds after noon."""
-    return Moment(loop, AT + datetime.timedelta(seconds=loop))
+    return Instant(loop, AT + datetime.timedelta(seconds=loop))
 
 
 def pod(
@@ -54,16 +53,16 @@ def pod(
     return msgspec.convert({"metadata": metadata, "spec": made, "status": status or {"phase": "Pending"}}, NodePod)
 
 
-def course(made: NodePod, profile: Profile = PLAIN, *, at: float = 0.0, until: float | None = None) -> Course:
+def runtime_pod(made: NodePod, profile: Profile = PLAIN, *, at: float = 0.0, until: float | None = None) -> RuntimePod:
     """Its containers, taken by a node at ``at``, and brought to ``until``."""
     behaviour = behaviour_of(made, profile)
     assert behaviour.invalid_annotations == ()
-    started = begin(made, behaviour, profile, at + behaviour.start_delay)
+    started = new_runtime_pod(made, behaviour, profile, at + behaviour.start_delay)
     if until is not None:
         advance(started, until)
     return started
 
 
-def states(made: Course) -> list[tuple[str, str, int, bool]]:
+def states(made: RuntimePod) -> list[tuple[str, str, int, bool]]:
     """Name, what it does or waits for, restarts, ready."""
-    return [(run.name, run.reason or run.state, run.restarts, run.ready) for run in made.runs]
+    return [(run.name, run.reason or run.state, run.restarts, run.ready) for run in made.containers]
