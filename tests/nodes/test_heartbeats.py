@@ -1,31 +1,23 @@
 """Simulated nodes as such, against the embedded API server in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import pytest
-from tests.nodes.world import QUIET, World, world
+from tests.nodes.world import World
 
 from pilothouse.api.coordination import LEASES
 from pilothouse.api.core import NODES
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import NotFound
 from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, refuse
-from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.nodes import Profile
 from pilothouse.nodes.profile import EVENTFUL_NODES
 from pilothouse.semantics.nodes import is_node_ready
 
 LEASE = "leases/kube-node-lease/node-0"
 
-
-def in_world(story: Callable[[World], Awaitable[None]], *nodes: str, profile: Profile = QUIET, seed: int = 0) -> None:
-    async def main(env: Env) -> None:
-        async with world(env, *(nodes or ("node-0",)), profile=profile) as w:
-            await story(w)
-
-    run(main, seed=seed)
+pytestmark = pytest.mark.world("node-0")
 
 
 async def set_conditions(w: World, status: str) -> None:
@@ -35,150 +27,121 @@ async def set_conditions(w: World, status: str) -> None:
     await w.client.patch(NODES.raw, "node-0", patch, subresource="status")
 
 
-def test_a_node_registers_ready_without_its_start_taint() -> None:
-    async def story(w: World) -> None:
-        node = await w.node("node-0")
-        assert is_node_ready(node)
-        assert [c.type for c in node.status.conditions] == ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]
-        assert node.spec.taints == ()
-        assert node.status.allocatable["pods"] == "110"
-
-    in_world(story)
+async def test_a_node_registers_ready_without_its_start_taint(w: World) -> None:
+    node = await w.node("node-0")
+    assert is_node_ready(node)
+    assert [c.type for c in node.status.conditions] == ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]
+    assert node.spec.taints == ()
+    assert node.status.allocatable["pods"] == "110"
 
 
 @pytest.mark.parametrize("clears", [True, False])
-def test_the_start_taint_goes_unless_it_is_left_to_a_controller(clears: bool) -> None:
-    async def story(w: World) -> None:
-        other = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
-        await w.create_node("a", taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}, other])
-        await w.start_nodes("a", profile=Profile(events=False, clears_start_taint=clears))
-        left = [taint.effect for taint in (await w.node("a")).spec.taints]
-        assert left == (["NoExecute"] if clears else ["NoSchedule", "NoExecute"])
-
-    in_world(story)
+async def test_the_start_taint_goes_unless_it_is_left_to_a_controller(w: World, clears: bool) -> None:
+    other = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
+    await w.create_node("a", taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}, other])
+    await w.start_nodes("a", profile=Profile(events=False, clears_start_taint=clears))
+    left = [taint.effect for taint in (await w.node("a")).spec.taints]
+    assert left == (["NoExecute"] if clears else ["NoSchedule", "NoExecute"])
 
 
-def test_liveness_is_the_lease_and_the_status_is_seldom_written() -> None:
-    async def story(w: World) -> None:
-        await asyncio.sleep(1)
-        lease = await w.client.get(LEASES, "node-0", "kube-node-lease")
-        owner = lease.metadata.owner_references[0]
-        assert (owner.kind, owner.name, owner.uid) == ("Node", "node-0", (await w.node("node-0")).metadata.uid)
-        w.writes.clear()
-        await asyncio.sleep(3600)
-        assert 340 <= w.count_writes(LEASE) <= 360
-        assert 11 <= w.count_writes("nodes/node-0") <= 12
-        assert len(w.writes) == w.count_writes(LEASE) + w.count_writes("nodes/node-0")
-
-    in_world(story)
+async def test_liveness_is_the_lease_and_the_status_is_seldom_written(w: World) -> None:
+    await asyncio.sleep(1)
+    lease = await w.client.get(LEASES, "node-0", "kube-node-lease")
+    owner = lease.metadata.owner_references[0]
+    assert (owner.kind, owner.name, owner.uid) == ("Node", "node-0", (await w.node("node-0")).metadata.uid)
+    w.writes.clear()
+    await asyncio.sleep(3600)
+    assert 340 <= w.count_writes(LEASE) <= 360
+    assert 11 <= w.count_writes("nodes/node-0") <= 12
+    assert len(w.writes) == w.count_writes(LEASE) + w.count_writes("nodes/node-0")
 
 
-def test_a_watch_that_lags_does_not_make_a_node_repeat_itself() -> None:
-    async def story(w: World) -> None:
-        w.node_faults.add(Rule(delay(3.0), verb="watch", resource="nodes"))
-        await w.start_nodes("slow")
-        await asyncio.sleep(100)
-        assert w.count_writes("nodes/slow") == 3, "registered, ready, and open to pods"
-
-    in_world(story)
+async def test_a_watch_that_lags_does_not_make_a_node_repeat_itself(w: World) -> None:
+    w.node_faults.add(Rule(delay(3.0), verb="watch", resource="nodes"))
+    await w.start_nodes("slow")
+    await asyncio.sleep(100)
+    assert w.count_writes("nodes/slow") == 3, "registered, ready, and open to pods"
 
 
-def test_transition_times_move_only_with_the_status() -> None:
-    async def story(w: World) -> None:
-        since = {c.type: c.last_transition_time for c in (await w.node("node-0")).status.conditions}
-        await asyncio.sleep(1000)
-        later = (await w.node("node-0")).status.conditions
-        assert {c.type: c.last_transition_time for c in later} == since
-        assert all(c.last_heartbeat_time != c.last_transition_time for c in later)
-
-    in_world(story)
+async def test_transition_times_move_only_with_the_status(w: World) -> None:
+    since = {c.type: c.last_transition_time for c in (await w.node("node-0")).status.conditions}
+    await asyncio.sleep(1000)
+    later = (await w.node("node-0")).status.conditions
+    assert {c.type: c.last_transition_time for c in later} == since
+    assert all(c.last_heartbeat_time != c.last_transition_time for c in later)
 
 
-def test_conditions_that_others_set_to_unknown_are_put_right_within_seconds() -> None:
-    async def story(w: World) -> None:
-        await asyncio.sleep(100)
-        before = w.env.now()
-        await set_conditions(w, "Unknown")
-        await asyncio.sleep(11)
-        for condition in (await w.node("node-0")).status.conditions:
-            assert condition.status == ("True" if condition.type == "Ready" else "False")
-            assert condition.reason.startswith("Kubelet")
-            assert condition.last_transition_time is not None
-            assert condition.last_transition_time >= before.replace(microsecond=0)
-        reasons = [e.reason for e in await w.events()][-4:]
-        assert reasons == ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"]
-
-    in_world(story, profile=Profile())
+@pytest.mark.world(profile=Profile())
+async def test_conditions_that_others_set_to_unknown_are_put_right_within_seconds(w: World) -> None:
+    await asyncio.sleep(100)
+    before = w.env.now()
+    await set_conditions(w, "Unknown")
+    await asyncio.sleep(11)
+    for condition in (await w.node("node-0")).status.conditions:
+        assert condition.status == ("True" if condition.type == "Ready" else "False")
+        assert condition.reason.startswith("Kubelet")
+        assert condition.last_transition_time is not None
+        assert condition.last_transition_time >= before.replace(microsecond=0)
+    reasons = [e.reason for e in await w.events()][-4:]
+    assert reasons == ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"]
 
 
-def test_foreign_conditions_of_a_node_are_kept_in_front() -> None:
-    async def story(w: World) -> None:
-        condition = {"type": "NetworkUnavailable", "status": "False"}
-        patch = strategic_merge_patch({"status": {"conditions": [condition]}})
-        await w.client.patch(NODES.raw, "node-0", patch, subresource="status")
-        await asyncio.sleep(400)
-        kinds = [c.type for c in (await w.node("node-0")).status.conditions]
-        assert kinds == ["NetworkUnavailable", "MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]
-
-    in_world(story)
+async def test_foreign_conditions_of_a_node_are_kept_in_front(w: World) -> None:
+    condition = {"type": "NetworkUnavailable", "status": "False"}
+    patch = strategic_merge_patch({"status": {"conditions": [condition]}})
+    await w.client.patch(NODES.raw, "node-0", patch, subresource="status")
+    await asyncio.sleep(400)
+    kinds = [c.type for c in (await w.node("node-0")).status.conditions]
+    assert kinds == ["NetworkUnavailable", "MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]
 
 
-def test_a_deleted_node_stays_deleted_and_is_quiet() -> None:
-    async def story(w: World) -> None:
-        await w.client.delete(NODES, "node-0")
-        await w.client.delete(LEASES, "node-0", "kube-node-lease")  # as the garbage collector does
-        await asyncio.sleep(30)
-        w.writes.clear()
-        await asyncio.sleep(3600)
-        assert w.writes == []
-        with pytest.raises(NotFound):
-            await w.node("node-0")
-
-    in_world(story)
+async def test_a_deleted_node_stays_deleted_and_is_quiet(w: World) -> None:
+    await w.client.delete(NODES, "node-0")
+    await w.client.delete(LEASES, "node-0", "kube-node-lease")  # as the garbage collector does
+    await asyncio.sleep(30)
+    w.writes.clear()
+    await asyncio.sleep(3600)
+    assert w.writes == []
+    with pytest.raises(NotFound):
+        await w.node("node-0")
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["the watch shows both", "the watch shows only the new one"])
-def test_a_node_created_again_is_taken_on(seen: bool) -> None:
-    async def story(w: World) -> None:
-        await w.client.delete(NODES, "node-0")
-        if seen:
-            await asyncio.sleep(30)
-            await w.create_node("node-0", cpu="1")
-        else:
-            w.node_faults.end_watches(resource="nodes")
-            await w.create_node("node-0", cpu="1")
-        await w.client.delete(LEASES, "node-0", "kube-node-lease")
+async def test_a_node_created_again_is_taken_on(w: World, seen: bool) -> None:
+    await w.client.delete(NODES, "node-0")
+    if seen:
         await asyncio.sleep(30)
-        node = await w.node("node-0")
-        assert is_node_ready(node)
-        assert node.status.allocatable["cpu"] == "32"
-        assert node.spec.taints == ()
-        lease = await w.client.get(LEASES, "node-0", "kube-node-lease")
-        assert lease.metadata.owner_references[0].uid == node.metadata.uid
-        before = w.count_writes(LEASE)
-        await asyncio.sleep(100)
-        assert w.count_writes(LEASE) - before >= 9
+        await w.create_node("node-0", cpu="1")
+    else:
+        w.node_faults.end_watches(resource="nodes")
+        await w.create_node("node-0", cpu="1")
+    await w.client.delete(LEASES, "node-0", "kube-node-lease")
+    await asyncio.sleep(30)
+    node = await w.node("node-0")
+    assert is_node_ready(node)
+    assert node.status.allocatable["cpu"] == "32"
+    assert node.spec.taints == ()
+    lease = await w.client.get(LEASES, "node-0", "kube-node-lease")
+    assert lease.metadata.owner_references[0].uid == node.metadata.uid
+    before = w.count_writes(LEASE)
+    await asyncio.sleep(100)
+    assert w.count_writes(LEASE) - before >= 9
 
-    in_world(story)
 
-
-def test_a_restarted_simulator_takes_its_node_and_lease_on() -> None:
-    async def story(w: World) -> None:
-        first = await w.start_nodes("a")
-        await asyncio.sleep(20)
-        uid, since = (node := await w.node("a")).metadata.uid, node.status.conditions[-1].last_transition_time
-        first.cancel()
-        await asyncio.sleep(100)
-        await w.start_nodes("a", profile=Profile(events=False, cpu="8"))
-        await asyncio.sleep(1)
-        node = await w.node("a")
-        assert (node.metadata.uid, node.status.conditions[-1].last_transition_time) == (uid, since)
-        assert node.status.allocatable["cpu"] == "8"
-        lease = await w.client.get(LEASES, "a", "kube-node-lease")
-        assert lease.spec.renew_time is not None
-        assert (w.env.now() - lease.spec.renew_time).total_seconds() < 5
-
-    in_world(story)
+async def test_a_restarted_simulator_takes_its_node_and_lease_on(w: World) -> None:
+    first = await w.start_nodes("a")
+    await asyncio.sleep(20)
+    uid, since = (node := await w.node("a")).metadata.uid, node.status.conditions[-1].last_transition_time
+    first.cancel()
+    await asyncio.sleep(100)
+    await w.start_nodes("a", profile=Profile(events=False, cpu="8"))
+    await asyncio.sleep(1)
+    node = await w.node("a")
+    assert (node.metadata.uid, node.status.conditions[-1].last_transition_time) == (uid, since)
+    assert node.status.allocatable["cpu"] == "8"
+    lease = await w.client.get(LEASES, "a", "kube-node-lease")
+    assert lease.spec.renew_time is not None
+    assert (w.env.now() - lease.spec.renew_time).total_seconds() < 5
 
 
 @pytest.mark.parametrize(
@@ -190,32 +153,28 @@ def test_a_restarted_simulator_takes_its_node_and_lease_on() -> None:
         pytest.param(lose_answer, id="answers are lost"),
     ],
 )
-def test_leases_are_renewed_in_time_however_many_writes_fail(trouble: Callable[[], object], seed: int) -> None:
-    async def story(w: World) -> None:
-        for verb in ("create", "get", "patch", "update"):
-            w.node_faults.add(Rule(trouble(), verb=verb, probability=0.3))  # type: ignore[arg-type]
-        await w.start_nodes(*(f"n{number}" for number in range(10)))
-        for _ in range(20):
-            await asyncio.sleep(30)
-            leases = (await w.client.list(LEASES, "kube-node-lease")).items
-            assert len(leases) == 11
-            for lease in leases:
-                assert lease.spec.renew_time is not None
-                assert (w.env.now() - lease.spec.renew_time).total_seconds() < 40
+async def test_leases_are_renewed_in_time_however_many_writes_fail(
+    w: World, trouble: Callable[[], object], seed: int
+) -> None:
+    for verb in ("create", "get", "patch", "update"):
+        w.node_faults.add(Rule(trouble(), verb=verb, probability=0.3))  # type: ignore[arg-type]
+    await w.start_nodes(*(f"n{number}" for number in range(10)))
+    for _ in range(20):
+        await asyncio.sleep(30)
+        leases = (await w.client.list(LEASES, "kube-node-lease")).items
+        assert len(leases) == 11
+        for lease in leases:
+            assert lease.spec.renew_time is not None
+            assert (w.env.now() - lease.spec.renew_time).total_seconds() < 40
 
-    in_world(story, seed=seed)
 
-
-def test_a_status_that_cannot_be_written_does_not_stop_the_lease() -> None:
-    async def story(w: World) -> None:
-        w.node_faults.add(Rule(fail(403, "Forbidden"), verb="patch", resource="nodes"))
-        await asyncio.sleep(1000)
-        w.writes.clear()
-        await asyncio.sleep(1000)
-        assert w.count_writes(LEASE) >= 90
-        assert w.count_writes("nodes/node-0") == 0
-
-    in_world(story)
+async def test_a_status_that_cannot_be_written_does_not_stop_the_lease(w: World) -> None:
+    w.node_faults.add(Rule(fail(403, "Forbidden"), verb="patch", resource="nodes"))
+    await asyncio.sleep(1000)
+    w.writes.clear()
+    await asyncio.sleep(1000)
+    assert w.count_writes(LEASE) >= 90
+    assert w.count_writes("nodes/node-0") == 0
 
 
 def test_large_clusters_send_no_events_unless_told_to() -> None:

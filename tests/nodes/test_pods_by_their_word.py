@@ -1,26 +1,19 @@
 """Pods that say themselves what becomes of them, against the embedded API server in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.nodes.world import QUIET, World, world
+import pytest
+from tests.nodes.world import World, world
 
 from pilothouse.api.core import PODS
 from pilothouse.client import strategic_merge_patch
 from pilothouse.env import Env
-from pilothouse.env.virtual import run
 from pilothouse.nodes import Profile
 
 EVENTFUL = Profile(events=True)
 
-
-def in_world(story: Callable[[World], Awaitable[None]], *, profile: Profile = QUIET) -> None:
-    async def main(env: Env) -> None:
-        async with world(env, "node-0", profile=profile) as w:
-            await story(w)
-
-    run(main)
+pytestmark = pytest.mark.world("node-0")
 
 
 def container(*command: str, image: str = "busybox") -> list[dict[str, Any]]:
@@ -33,119 +26,100 @@ async def debug(w: World, name: str, *command: str) -> None:
     await w.client.patch(PODS.raw, "p", patch, "default", subresource="ephemeralcontainers")
 
 
-def test_a_pod_ends_as_its_command_says() -> None:
-    async def story(w: World) -> None:
-        await w.create_pod(node="node-0", restartPolicy="Never", containers=container("sh", "-c", "sleep 5; exit 3"))
-        await asyncio.sleep(5)
-        assert (await w.existing()).status.phase == "Running"
-        await asyncio.sleep(2)
-        pod = await w.document()
-        assert pod["status"]["phase"] == "Failed"
-        assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
-
-    in_world(story)
+async def test_a_pod_ends_as_its_command_says(w: World) -> None:
+    await w.create_pod(node="node-0", restartPolicy="Never", containers=container("sh", "-c", "sleep 5; exit 3"))
+    await asyncio.sleep(5)
+    assert (await w.existing()).status.phase == "Running"
+    await asyncio.sleep(2)
+    pod = await w.document()
+    assert pod["status"]["phase"] == "Failed"
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
 
 
-def test_a_termination_message_is_shown() -> None:
-    async def story(w: World) -> None:
-        script = "echo -n DONE > /dev/termination-log; exit 1"
-        await w.create_pod(node="node-0", restartPolicy="Never", containers=container("sh", "-c", script))
-        await asyncio.sleep(2)
-        (status,) = (await w.document())["status"]["containerStatuses"]
-        assert status["state"]["terminated"]["message"] == "DONE"
-
-    in_world(story)
+async def test_a_termination_message_is_shown(w: World) -> None:
+    script = "echo -n DONE > /dev/termination-log; exit 1"
+    await w.create_pod(node="node-0", restartPolicy="Never", containers=container("sh", "-c", script))
+    await asyncio.sleep(2)
+    (status,) = (await w.document())["status"]["containerStatuses"]
+    assert status["state"]["terminated"]["message"] == "DONE"
 
 
-def test_an_ephemeral_container_is_shown_from_its_start_to_its_end() -> None:
-    async def story(w: World) -> None:
+@pytest.mark.world(profile=EVENTFUL)
+async def test_an_ephemeral_container_is_shown_from_its_start_to_its_end(w: World) -> None:
+    await w.create_pod(node="node-0")
+    await asyncio.sleep(2)
+    await debug(w, "debugger", "sleep", "5")
+    await asyncio.sleep(1)
+    (status,) = (await w.document())["status"]["ephemeralContainerStatuses"]
+    assert "running" in status["state"]
+    await asyncio.sleep(10)
+    await debug(w, "second", "sleep", "60")
+    await asyncio.sleep(1)
+    first, second = (await w.document())["status"]["ephemeralContainerStatuses"]
+    assert (first["name"], second["name"]) == ("debugger", "second")
+    assert (first["state"]["terminated"]["exitCode"], first["restartCount"]) == (0, 0)
+    assert "running" in second["state"]
+    events = [(e.reason, e.involved_object.field_path) for e in await w.events()]
+    for reason in ("Pulled", "Created", "Started"):
+        assert (reason, "spec.ephemeralContainers{debugger}") in events
+    await w.delete()
+    await asyncio.sleep(5)
+    assert await w.pod() is None
+
+
+async def test_ephemeral_containers_survive_a_restart_of_the_simulator(env: Env) -> None:
+    async with world(env) as w:
+        nodes = await w.start_nodes("node-0")
         await w.create_pod(node="node-0")
         await asyncio.sleep(2)
-        await debug(w, "debugger", "sleep", "5")
-        await asyncio.sleep(1)
-        (status,) = (await w.document())["status"]["ephemeralContainerStatuses"]
-        assert "running" in status["state"]
-        await asyncio.sleep(10)
-        await debug(w, "second", "sleep", "60")
-        await asyncio.sleep(1)
-        first, second = (await w.document())["status"]["ephemeralContainerStatuses"]
-        assert (first["name"], second["name"]) == ("debugger", "second")
-        assert (first["state"]["terminated"]["exitCode"], first["restartCount"]) == (0, 0)
-        assert "running" in second["state"]
-        events = [(e.reason, e.involved_object.field_path) for e in await w.events()]
-        for reason in ("Pulled", "Created", "Started"):
-            assert (reason, "spec.ephemeralContainers{debugger}") in events
-        await w.delete()
+        await debug(w, "debugger", "sleep", "30")
         await asyncio.sleep(5)
-        assert await w.pod() is None
-
-    in_world(story, profile=EVENTFUL)
-
-
-def test_ephemeral_containers_survive_a_restart_of_the_simulator() -> None:
-    async def main(env: Env) -> None:
-        async with world(env) as w:
-            nodes = await w.start_nodes("node-0")
-            await w.create_pod(node="node-0")
-            await asyncio.sleep(2)
-            await debug(w, "debugger", "sleep", "30")
-            await asyncio.sleep(5)
-            before = (await w.document())["status"]["ephemeralContainerStatuses"]
-            nodes.cancel()
-            await asyncio.sleep(1)
-            await w.start_nodes("node-0")
-            await asyncio.sleep(5)
-            assert (await w.document())["status"]["ephemeralContainerStatuses"] == before
-            await asyncio.sleep(30)
-            (status,) = (await w.document())["status"]["ephemeralContainerStatuses"]
-            assert status["state"]["terminated"]["exitCode"] == 0
-
-    run(main)
-
-
-def test_an_image_that_is_not_there_is_replaced_by_one_that_is() -> None:
-    async def story(w: World) -> None:
-        await w.create_pod(node="node-0", containers=container(image="webserver:404"))
-        await asyncio.sleep(60)
-        pod = await w.document()
-        assert pod["status"]["phase"] == "Pending"
-        assert pod["status"]["podIP"]
-        assert pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff"
-        told = {(e.type, e.reason, e.message.partition(":")[0]) for e in await w.events()}
-        assert ("Normal", "Pulling", 'Pulling image "webserver') in told
-        assert ("Warning", "Failed", "Error") in told
-        assert ("Normal", "BackOff", 'Back-off pulling image "webserver') in told
-        patch = strategic_merge_patch({"spec": {"containers": container(image="webserver:1")}})
-        await w.client.patch(PODS.raw, "p", patch, "default")
+        before = (await w.document())["status"]["ephemeralContainerStatuses"]
+        nodes.cancel()
         await asyncio.sleep(1)
-        assert (await w.existing()).status.phase == "Running"
-
-    in_world(story, profile=EVENTFUL)
-
-
-def test_waiting_for_an_image_goes_on_after_a_restart_of_the_simulator() -> None:
-    async def main(env: Env) -> None:
-        async with world(env) as w:
-            nodes = await w.start_nodes("node-0")
-            await w.create_pod(node="node-0", containers=container(image="webserver:404"))
-            await asyncio.sleep(5)
-            nodes.cancel()
-            await asyncio.sleep(1)
-            await w.start_nodes("node-0")
-            await asyncio.sleep(5)
-            (status,) = (await w.document())["status"]["containerStatuses"]
-            assert status["state"]["waiting"]["reason"] == "ImagePullBackOff"
-            assert (await w.existing()).status.phase == "Pending"
-
-    run(main)
-
-
-def test_a_pod_whose_image_is_not_there_can_be_deleted() -> None:
-    async def story(w: World) -> None:
-        await w.create_pod(node="node-0", containers=container(image="webserver:404"))
+        await w.start_nodes("node-0")
+        await asyncio.sleep(5)
+        assert (await w.document())["status"]["ephemeralContainerStatuses"] == before
         await asyncio.sleep(30)
-        await w.delete()
-        await asyncio.sleep(5)
-        assert await w.pod() is None
+        (status,) = (await w.document())["status"]["ephemeralContainerStatuses"]
+        assert status["state"]["terminated"]["exitCode"] == 0
 
-    in_world(story)
+
+@pytest.mark.world(profile=EVENTFUL)
+async def test_an_image_that_is_not_there_is_replaced_by_one_that_is(w: World) -> None:
+    await w.create_pod(node="node-0", containers=container(image="webserver:404"))
+    await asyncio.sleep(60)
+    pod = await w.document()
+    assert pod["status"]["phase"] == "Pending"
+    assert pod["status"]["podIP"]
+    assert pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff"
+    told = {(e.type, e.reason, e.message.partition(":")[0]) for e in await w.events()}
+    assert ("Normal", "Pulling", 'Pulling image "webserver') in told
+    assert ("Warning", "Failed", "Error") in told
+    assert ("Normal", "BackOff", 'Back-off pulling image "webserver') in told
+    patch = strategic_merge_patch({"spec": {"containers": container(image="webserver:1")}})
+    await w.client.patch(PODS.raw, "p", patch, "default")
+    await asyncio.sleep(1)
+    assert (await w.existing()).status.phase == "Running"
+
+
+async def test_waiting_for_an_image_goes_on_after_a_restart_of_the_simulator(env: Env) -> None:
+    async with world(env) as w:
+        nodes = await w.start_nodes("node-0")
+        await w.create_pod(node="node-0", containers=container(image="webserver:404"))
+        await asyncio.sleep(5)
+        nodes.cancel()
+        await asyncio.sleep(1)
+        await w.start_nodes("node-0")
+        await asyncio.sleep(5)
+        (status,) = (await w.document())["status"]["containerStatuses"]
+        assert status["state"]["waiting"]["reason"] == "ImagePullBackOff"
+        assert (await w.existing()).status.phase == "Pending"
+
+
+async def test_a_pod_whose_image_is_not_there_can_be_deleted(w: World) -> None:
+    await w.create_pod(node="node-0", containers=container(image="webserver:404"))
+    await asyncio.sleep(30)
+    await w.delete()
+    await asyncio.sleep(5)
+    assert await w.pod() is None

@@ -322,10 +322,33 @@ def _change(pod: RuntimePod, index: int, at: float) -> None:
 
 
 def _pull(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -> None:
-    assert container.script.pull is not None, "its image cannot be had"
+    """Pull an image in vain, or wait for the next try, as ``pkg/kubelet/images/image_manager.go`` does."""
+    failure = container.script.pull
+    assert failure is not None, "its image cannot be pulled"
     pod.sandbox = True  # comes before the images, and with it the pod's address
-    for reason, message, warning in image_pulls.advance_pull(container, container.script.pull, at, pod.gap):
+    failed, back_off = image_pulls.ERR_IMAGE_PULL, image_pulls.IMAGE_PULL_BACK_OFF
+
+    def record(reason: str, message: str, warning: bool = True) -> None:
         pod.events.append(ContainerEvent(index, reason, message, warning))
+
+    if container.reason == failed:
+        container.reason, container.pull_at = back_off, container.next_pull_at
+        message = f'Back-off pulling image "{failure.image}"'
+        container.message = f"{message}: {failed}: {failure.message}"
+        record("BackOff", message, warning=False)
+        record("Failed", f"Error: {back_off}")
+        return
+    container.reason, container.message, container.since = failure.reason, failure.message, at
+    if failure.reason == failed:
+        first, longest = BACKOFF_SECONDS  # the same for pulls: ``imageBackOffPeriod``, ``MaxImageBackOff``
+        container.pull_backoff = min(2 * container.pull_backoff, longest) if container.pull_backoff else first
+        container.pull_at, container.next_pull_at = at + pod.gap, at + container.pull_backoff
+        record("Pulling", f'Pulling image "{failure.image}"', warning=False)
+        record("Failed", f'Failed to pull image "{failure.image}": {failure.message}')
+    else:
+        container.pull_at = math.inf
+        record("InspectFailed" if failure.reason == image_pulls.INVALID_NAME else failure.reason, failure.message)
+    record("Failed", f"Error: {failure.reason}")
 
 
 def _start(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -> None:

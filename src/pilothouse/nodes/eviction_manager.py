@@ -6,8 +6,7 @@ when it is relieved. The condition stays for another five minutes. Ranking and m
 ``pkg/kubelet/eviction/helpers.go``.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -21,9 +20,6 @@ from pilothouse.nodes.profile import Profile
 from pilothouse.nodes.recording import NodeEventRecorder
 from pilothouse.nodes.views import NodePod
 from pilothouse.runtime import Requeue, WorkerPool, WorkQueue
-
-if TYPE_CHECKING:
-    from pilothouse.nodes.pod_workers import PodWorkers
 
 CONDITIONS = {"memory": "MemoryPressure", "disk": "DiskPressure", "pids": "PIDPressure"}
 """The resources, in the order in which they are reclaimed, and what a node says of their lack."""
@@ -63,12 +59,13 @@ class EvictionManager:
         """When a node under pressure may evict again, in loop time."""
         self._queue: WorkQueue[str] = WorkQueue(env, "node pressure")
         self._pool = WorkerPool("node pressure", self._queue, self._reconcile, log=log)
-        self._pod_workers: PodWorkers | None = None
         self.on_change: list[Callable[[str], None]] = []
+        self.active_pods: Callable[[str], Sequence[tuple[str, NodePod, Behaviour]]] = lambda _node: ()
+        """The pods of a node that may be evicted, as ``ActivePodsFunc``: key, pod, behaviour. Set by ``PodWorkers``."""
+        self.kill_pod: Callable[[str, PodFailure], None] | None = None
 
-    async def run(self, pod_workers: "PodWorkers | None") -> None:
-        """Evict until cancelled. Without ``pod_workers`` nobody is evicted."""
-        self._pod_workers = pod_workers
+    async def run(self) -> None:
+        """Evict until cancelled."""
         await self._pool.run()
 
     def press(self, node: str, resource: str, amount: int | None = None) -> None:
@@ -121,18 +118,18 @@ class EvictionManager:
 
     def _evict_one(self, node: str, resource: str, pressure: ResourcePressure) -> None:
         pressure.last_at = self._env.monotonic()
-        active_pods = self._pod_workers.active_pods(node) if self._pod_workers is not None else []
+        active_pods = self.active_pods(node)
         name = _REQUESTED[resource] or resource
         about = ObjectReference(kind=NODES.kind, name=node, uid=node)
         self._record_event(node, about, "EvictionThresholdMet", f"Attempting to reclaim {name}", warning=True)
-        usages = {key: usage_of(pod, sync_status.behaviour, resource) for key, pod, sync_status in active_pods}
+        usages = {key: usage_of(pod, behaviour, resource) for key, pod, behaviour in active_pods}
         order = sorted(active_pods, key=lambda each: rank(each[1], usages[each[0]], resource))
-        for key, pod, _sync_status in order:
+        for key, pod, _behaviour in order:
             if is_critical(pod):
                 continue
-            assert self._pod_workers is not None, "there are candidates"
+            assert self.kill_pod is not None, "who has active pods can kill them"
             failure = PodFailure("Evicted", message(pod, usages[key], resource), disruption=True)
-            self._pod_workers.evict(key, failure)
+            self.kill_pod(key, failure)
             pressure.freed += usages[key].used
             break
         if pressure.wanted is not None and pressure.freed >= pressure.wanted:

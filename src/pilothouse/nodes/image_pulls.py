@@ -5,21 +5,14 @@ Nothing is pulled here, so an image is there unless its name says that it is not
 ``pkg/kubelet/images/image_manager.go``; the errors are containerd's.
 """
 
-import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from pilothouse.semantics.images import parse_error, registry_of, tag_of
 
-if TYPE_CHECKING:
-    from pilothouse.nodes.containers import RuntimeContainer
-
 ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF = "ErrImagePull", "ImagePullBackOff"
-_NEVER_PULL, _INVALID_NAME = "ErrImageNeverPull", "InvalidImageName"
-_BACKOFF_SECONDS = (10.0, 300.0)
-"""First and longest pause between two pulls (``imageBackOffPeriod``, ``MaxImageBackOff``)."""
+_NEVER_PULL, INVALID_NAME = "ErrImageNeverPull", "InvalidImageName"
 _ABSENT = frozenset({"404", "nonexistent", "nonexisting", "doesnotexist", "notfound", "nosuchimage", "nosuchtag"})
 _INVALID = "invalid"
 
@@ -38,7 +31,7 @@ def pull_failure(image: str, policy: str) -> PullFailure | None:
     error = parse_error(image)
     if error:
         message = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {error}'
-        return PullFailure(image, _INVALID_NAME, message)
+        return PullFailure(image, INVALID_NAME, message)
     registry, repository = registry_of(image)
     tag = tag_of(image)
     has_no_host = _INVALID in registry.partition(":")[0].split(".")
@@ -65,29 +58,3 @@ def pull_failure(image: str, policy: str) -> PullFailure | None:
 def _says_absent(part: str) -> bool:
     plain = part.replace("-", "").replace("_", "")
     return plain in _ABSENT or plain == _INVALID
-
-
-PullEvent = tuple[str, str, bool]
-"""Reason and message of an event, and whether it is a warning."""
-
-
-def advance_pull(container: "RuntimeContainer", failure: PullFailure, at: float, gap: float) -> list[PullEvent]:
-    """The container's image is due: pulled in vain, or waited for. Returns what a kubelet tells of it."""
-    if container.reason == ERR_IMAGE_PULL:
-        container.reason, container.pull_at = IMAGE_PULL_BACK_OFF, container.next_pull_at
-        message = f'Back-off pulling image "{failure.image}"'
-        container.message = f"{message}: {ERR_IMAGE_PULL}: {failure.message}"
-        return [("BackOff", message, False), ("Failed", f"Error: {IMAGE_PULL_BACK_OFF}", True)]
-    container.reason, container.message, container.since = failure.reason, failure.message, at
-    if failure.reason != ERR_IMAGE_PULL:
-        container.pull_at = math.inf
-        reason = "InspectFailed" if failure.reason == _INVALID_NAME else failure.reason
-        return [(reason, failure.message, True), ("Failed", f"Error: {failure.reason}", True)]
-    first, longest = _BACKOFF_SECONDS
-    container.pull_backoff = min(2 * container.pull_backoff, longest) if container.pull_backoff else first
-    container.pull_at, container.next_pull_at = at + gap, at + container.pull_backoff
-    return [
-        ("Pulling", f'Pulling image "{failure.image}"', False),
-        ("Failed", f'Failed to pull image "{failure.image}": {failure.message}', True),
-        ("Failed", f"Error: {ERR_IMAGE_PULL}", True),
-    ]

@@ -18,7 +18,7 @@ from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.nodes import pod_status
 from pilothouse.nodes.addresses import PodAddresses, node_address
 from pilothouse.nodes.admission import NodeInfo, admit, new_pod_info
-from pilothouse.nodes.behaviour import behaviour_of
+from pilothouse.nodes.behaviour import Behaviour, behaviour_of
 from pilothouse.nodes.containers import RUNNING, ContainerEvent, advance, new_runtime_pod, reboot, update_behaviour
 from pilothouse.nodes.eviction_manager import EvictionManager
 from pilothouse.nodes.outages import Outages
@@ -95,6 +95,7 @@ class PodWorkers:
             on_delete=lambda pod, _unknown: self._on_delete(pod),
         )
         outages.on_change.append(self._node_changed)
+        pressures.active_pods, pressures.kill_pod = self.active_pods, self.evict
         self.volume_manager: VolumeManager | None = None
         """Set where pods wait for their volumes."""
         if storage:
@@ -110,7 +111,7 @@ class PodWorkers:
             await self.volume_manager.wait_synced()
         await self._pool.run()
 
-    def active_pods(self, node: str) -> list[tuple[str, NodePod, PodSyncStatus]]:
+    def active_pods(self, node: str) -> list[tuple[str, NodePod, Behaviour]]:
         """The pods of a node that run, and may be evicted."""
         found = []
         for key in self._on_node[node]:
@@ -123,7 +124,7 @@ class PodWorkers:
             ):
                 continue
             if sync_status.runtime_pod is not None and sync_status.stopping_since is None and not is_terminal(pod):
-                found.append((key, pod, sync_status))
+                found.append((key, pod, sync_status.behaviour))
         return found
 
     def evict(self, key: str, failure: PodFailure) -> None:

@@ -132,7 +132,7 @@ class NodeSimulator:
                 group.start(self._pod_workers.run(), name="node pods")
                 if self._pod_workers.volume_manager is not None:
                     group.start(self._pod_workers.volume_manager.run(), name="node volumes")
-            group.start(self._eviction_manager.run(self._pod_workers), name="node pressure")
+            group.start(self._eviction_manager.run(), name="node pressure")
             for controller in self._stage_controllers:
                 group.start(controller.run(), name="stages")
 
