@@ -24,8 +24,6 @@ from pilothouse.runtime.descriptor import Descriptor, FlagSpec
 
 
 class GarbageCollectorOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
-
     concurrent_syncs: int = 20
     enabled: bool = True
     ignored: tuple[str, ...] = ("events", "events.events.k8s.io")

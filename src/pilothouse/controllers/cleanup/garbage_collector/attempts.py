@@ -41,9 +41,9 @@ CAPACITY = 500
 
 
 class AbsentOwners:
-    """The last ``capacity`` identities that were found absent or asked for.
+    """The last ``capacity`` owners known not to exist, so that a thousand orphans of one owner cost one live read.
 
-    An entry is never wrong: uids are not used twice, so what is absent stays absent. Forgetting one costs a lookup.
+    An entry is never wrong, since uids are not reused. Forgetting one costs a read.
     """
 
     __slots__ = ("_capacity", "_identities")
@@ -62,7 +62,6 @@ class AbsentOwners:
         return True
 
     def add(self, identity: Identity) -> None:
-        """Remember it, and forget the one that was not asked for the longest."""
         self._identities[identity] = None
         self._identities.move_to_end(identity)
         if len(self._identities) > self._capacity:
@@ -74,11 +73,11 @@ ORPHANS_AT_ONCE = 100
 
 
 class _NamespacedOwner(Exception):
-    """A cluster-scoped object names a namespaced owner. Nobody can say which one, now or later."""
+    """A cluster-scoped object names a namespaced owner, whose namespace is unknown."""
 
 
 class Attempts:
-    """``apply`` takes the instructions that follow from what a lookup found; ``cached`` gives the informer's object."""
+    """``apply`` takes the instructions that follow from a live read; ``cached`` gives the informer's object."""
 
     def __init__(
         self,

@@ -81,7 +81,7 @@ class GarbageCollector:
         ]
 
     async def run(self) -> None:
-        """Work until cancelled. Collecting begins when the caches are filled, and after 30 s even if some are not."""
+        """Work until cancelled. Collecting begins when the caches are synced, and after 30 s even if some are not."""
         if not self._options.enabled:
             self._log.info("The garbage collector is switched off", controller=self.name)
             return
@@ -106,7 +106,7 @@ class GarbageCollector:
             self._log.info("Stopped controller", controller=self.name)
 
     def graph_as_dot(self, uids: Sequence[str] = ()) -> str:
-        """The graph, or what is connected with these uids, for the debug endpoint (``text/vnd.graphviz``)."""
+        """The graph, or what is connected with these uids, for the debug endpoint."""
         return to_dot(self.graph, uids)
 
     def _apply(self, instructions: Instructions) -> None:

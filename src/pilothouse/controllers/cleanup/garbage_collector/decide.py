@@ -13,7 +13,7 @@ from pilothouse.controllers.cleanup.garbage_collector.graph import FOREGROUND_FI
 
 
 class Standing(enum.Enum):
-    """How things are with the owner that a reference names."""
+    """State of the owner that a reference names."""
 
     SOLID = "it exists, and does not wait for its dependents to go"
     DANGLING = "it does not exist"
@@ -21,8 +21,6 @@ class Standing(enum.Enum):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the decision may look at: the object as it is now, and each of its owners."""
-
     finalizers: tuple[str, ...] = ()
     owners: tuple[tuple[OwnerReference, Standing], ...] = ()
     has_dependents: bool = False
@@ -35,13 +33,13 @@ class Keep(msgspec.Struct, frozen=True):
 
 
 class RemoveOwners(msgspec.Struct, frozen=True):
-    """Take these references out of the object; it lives on because of another owner."""
+    """Remove these references; the object lives on because of another owner."""
 
     uids: tuple[str, ...]
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Delete the object. ``unblock`` first: its references must not hold up its owners any longer."""
+    """Delete the object. ``unblock``: first clear ``blockOwnerDeletion`` in its references."""
 
     propagation_policy: str
     unblock: bool = False
@@ -51,7 +49,8 @@ Decision: TypeAlias = Keep | RemoveOwners | Delete
 
 
 def decide(seen: Observed) -> Decision:
-    """Keep what has an owner left, and delete the rest the way that its owners and its finalizers ask for."""
+    """Keep what has an owner left, and delete the rest with the propagation policy that its owners and finalizers ask
+    for."""
     by_standing = {
         standing: tuple(ref.uid for ref, found in seen.owners if found is standing)
         for standing in (Standing.SOLID, Standing.DANGLING, Standing.WAITING)
@@ -75,7 +74,6 @@ def decide(seen: Observed) -> Decision:
 
 
 def standing_of(owner: ObjectMeta | None, reference: OwnerReference) -> Standing:
-    """How it stands with a reference, given what is at its coordinates now."""
     if owner is None or owner.uid != reference.uid:
         return Standing.DANGLING
     if owner.deletion_timestamp is not None and FOREGROUND_FINALIZER in owner.finalizers:
@@ -84,11 +82,11 @@ def standing_of(owner: ObjectMeta | None, reference: OwnerReference) -> Standing
 
 
 class ReleaseOwner(msgspec.Struct, frozen=True):
-    """Nobody blocks the owner any more: take its foreground finalizer away."""
+    """No dependent blocks the owner any more: remove its foreground finalizer."""
 
 
 class PressDependents(msgspec.Struct, frozen=True):
-    """These still block the owner: look at them again. Empty: they are on their way, wait for their end.
+    """These dependents still block the owner and must be synced. Empty: they are being deleted already.
 
     ``unblock``: the owner must stop blocking its own owners, because they wait for each other in a circle.
     """

@@ -11,7 +11,6 @@ CONTENT_TYPE = "text/vnd.graphviz"
 
 
 def to_dot(graph: Graph, uids: Sequence[str] = ()) -> str:
-    """The whole graph, or everything that is connected with these uids."""
     nodes = _connected(graph, uids) if uids else graph.nodes()
     shown = [node for node in nodes if node.owners or node.dependents]
     numbers = {node.uid: number for number, node in enumerate(shown)}

@@ -26,7 +26,7 @@ ORPHAN_FINALIZER = "orphan"
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
-    """Where an object is said to be. ``namespace`` is empty for cluster-scoped objects."""
+    """The coordinates of an object. ``namespace`` is empty for cluster-scoped objects."""
 
     api_version: str
     kind: str
@@ -39,12 +39,12 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         return f"[{self.api_version}/{self.kind}, namespace: {self.namespace}, name: {self.name}, uid: {self.uid}]"
 
     def log_form(self) -> dict[str, str]:
-        """What JSON logs have of it (``MarshalLog``, graph.go, v1.36)."""
+        """Its form in JSON logs (``MarshalLog``, graph.go, v1.36)."""
         return {"name": self.name, "namespace": self.namespace, "apiVersion": self.api_version, "uid": self.uid}
 
 
 def claimed_identity(reference: OwnerReference, namespace: str) -> Identity:
-    """Where an owner is said to be by a reference in an object of that namespace."""
+    """The coordinates that a reference in an object of that namespace gives for the owner."""
     return Identity(reference.api_version, reference.kind, namespace, reference.name, reference.uid)
 
 
@@ -85,16 +85,15 @@ class Node:
         return f"Node({self.identity}{', virtual' if self.virtual else ''})"
 
     def __str__(self) -> str:
-        """As upstream's logs have it, where it is the key of a queue."""
+        """Its form in upstream's logs, where it is the key of a queue."""
         return str(self.identity)
 
     @property
     def identity(self) -> Identity:
-        """The coordinates as one value."""
         return Identity(self.api_version, self.kind, self.namespace, self.name, self.uid)
 
     def dependent_nodes(self) -> list["Node"]:
-        """Those that name this node as an owner, in the order in which they came."""
+        """Its dependents, in the order in which they were added."""
         return list(self.dependents) if self.dependents else []
 
     def blocking_dependents(self) -> list["Node"]:
@@ -128,33 +127,32 @@ class Node:
 
 
 class TryDelete(msgspec.Struct, frozen=True):
-    """Find out whether this node must go. ``later``: with back-off, it may be asked again and again."""
+    """Attempt to delete the object of this node. ``later``: rate-limited."""
 
     node: Node
     later: bool = False
 
 
 class TryOrphan(msgspec.Struct, frozen=True):
-    """Take the references to this node out of its dependents, then let it go."""
+    """Remove the references to this node from its dependents, then its finalizer."""
 
     node: Node
 
 
 class RememberAbsent(msgspec.Struct, frozen=True):
-    """No object with this identity exists, and none ever will again: uids are not reused."""
+    """No object with this identity exists, and none ever will: uids are not reused."""
 
     owner: Identity
 
 
 class ReportInvalidNamespace(msgspec.Struct, frozen=True):
-    """Tell the dependent's people that its owner lives in another namespace, which cannot work."""
+    """Report on the dependent that its owner lives in another namespace, which is invalid."""
 
     dependent: Identity
     reference: OwnerReference
 
     @property
     def message(self) -> str:
-        """The text of the event ``OwnerRefInvalidNamespace``."""
         namespace = self.dependent.namespace
         claimed = claimed_identity(self.reference, namespace)
         return f'ownerRef {claimed} does not exist in namespace "{namespace}"'
@@ -178,15 +176,13 @@ class Graph:
         return len(self._nodes)
 
     def get(self, uid: str) -> Node | None:
-        """The node with that uid."""
         return self._nodes.get(uid)
 
     def nodes(self) -> Iterable[Node]:
-        """Every node, in the order in which their uids were first heard of."""
         return self._nodes.values()
 
     def observe(self, api_version: str, kind: str, old: ObjectMeta | None, new: ObjectMeta) -> Instructions:
-        """An informer showed an object (``old`` is None) or a change of it."""
+        """An informer reported an object (``old`` is None) or a change of it."""
         node = self._nodes.get(new.uid)
         if node is None:
             return self._insert(api_version, kind, old, new)
@@ -213,7 +209,7 @@ class Graph:
         return out
 
     def forget(self, api_version: str, kind: str, meta: ObjectMeta) -> Instructions:
-        """An informer saw the object go."""
+        """An informer reported that the object is gone."""
         node = self._nodes.get(meta.uid)
         if node is None:
             return NOTHING
@@ -226,7 +222,7 @@ class Graph:
         return out
 
     def disprove(self, identity: Identity) -> Instructions:
-        """A live lookup found nothing at ``identity``, or an object with another uid there."""
+        """A live read found nothing at ``identity``, or an object with another uid there."""
         node = self._nodes.get(identity.uid)
         if node is None:
             return NOTHING

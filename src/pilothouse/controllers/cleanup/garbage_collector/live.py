@@ -40,16 +40,12 @@ KindOf = Callable[[str, str], Kind[Object] | None]
 
 
 class Located(msgspec.Struct, frozen=True):
-    """An object's address on the server."""
-
     kind: Kind[Object]
     namespace: str
     name: str
 
 
 class Live:
-    """Reads and writes of one client."""
-
     def __init__(self, client: Client, kind_of: KindOf) -> None:
         self._client = client
         self._kind_of = kind_of
@@ -62,7 +58,7 @@ class Live:
         return found
 
     async def get(self, where: Located) -> ObjectMeta | None:
-        """The metadata of what is there now, None if certainly nothing is."""
+        """The metadata of the live object, None if there is certainly none."""
         try:
             return (await self._client.get(where.kind, where.name, where.namespace)).metadata
         except NotFound as error:
@@ -70,10 +66,10 @@ class Live:
             return None
 
     async def delete(self, where: Located, seen: ObjectMeta, propagation_policy: str) -> bool:
-        """Delete the object that was seen, as it was seen. False: it is gone, or another one is in its place.
+        """Delete the object that was read, if it has not changed. False: it is gone, or replaced by another.
 
-        If it changed meanwhile but not its owners, the decision to delete it still holds, and only its uid must be the
-        same. Raises ``Conflict`` when the owners changed.
+        If it has changed but its owners have not, the decision still holds, and only the uid is a precondition. Raises
+        ``Conflict`` when the owners changed.
         """
         try:
             await self._client.delete(
@@ -130,10 +126,8 @@ class Live:
         return True
 
     async def remove_finalizer(self, where: Located, uid: str, finalizer: str) -> None:
-        """Take the finalizer away from what is there now. Done already, or the object gone, is fine.
-
-        Raises ``Conflict`` when the object changes too often.
-        """
+        """Remove the finalizer from the live object, if it is there. Raises ``Conflict`` when the object changes too
+        often."""
 
         async def remove() -> None:
             latest = await self.get(where)

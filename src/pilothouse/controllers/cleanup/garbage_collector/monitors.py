@@ -26,7 +26,7 @@ NEEDED_VERBS = ("delete", "list", "watch")
 
 
 def wanted_resources(discovery: Discovery, ignored: Sequence[str]) -> dict[ResourceKey, Resource]:
-    """The preferred version of everything that the garbage collector works with: pure."""
+    """The preferred version of every resource that the garbage collector works with: pure."""
     return resources_where(discovery, lambda r: r.supports(*NEEDED_VERBS) and r.group_resource not in ignored)
 
 
@@ -74,7 +74,6 @@ class Monitors(ResourceMonitors):
         return self._kinds.get((api_version, kind))
 
     def cached(self, identity: Identity) -> Cached | None:
-        """The object as an informer knows it."""
         informer = self._by_kind.get((identity.api_version, identity.kind))
         if informer is None:
             return None
@@ -84,7 +83,7 @@ class Monitors(ResourceMonitors):
         return found if found is not None and found.metadata.uid == identity.uid else None
 
     def choose(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
-        """On the way the kinds are noted."""
+        """Also records the kinds that are served."""
         found = wanted_resources(discovery, self._ignored)
         if found:
             # Every version counts here: owners may be named by one that nobody watches.

@@ -14,8 +14,8 @@ _Kind = tuple[str, str]
 
 
 class WaitingKeys:
-    """``is_served`` says whether there is such a kind, by apiVersion and name; ``exists`` whether a key still counts;
-    ``ask`` has discovery asked soon, which is done once for a kind between two syncs."""
+    """``is_served`` tells whether discovery has the kind, by apiVersion and name; ``exists`` whether a key still
+    counts; ``ask`` requests discovery, once for a kind between two syncs."""
 
     def __init__(
         self,
@@ -34,11 +34,10 @@ class WaitingKeys:
         self._reported: set[_Kind] = set()
 
     def __len__(self) -> int:
-        """How many keys wait."""
         return sum(map(len, self._waiting.values()))
 
     def add(self, missing: UnservedKind, key: str, queue: WorkQueue[str]) -> None:
-        """``key`` goes back to its queue when the kind is served."""
+        """``key`` returns to its queue when the kind is served."""
         kind = (missing.api_version, missing.kind)
         self._waiting.setdefault(kind, {})[key] = queue
         if kind not in self._asked:
@@ -46,14 +45,14 @@ class WaitingKeys:
             self._ask()
 
     def release(self) -> None:
-        """Discovery has answered: whatever it shows now is tried."""
+        """Discovery has answered: enqueue the keys whose kind is served now."""
         for kind in [kind for kind in self._waiting if self._is_served(*kind)]:
             self._reported.discard(kind)
             for key, queue in self._waiting.pop(kind).items():
                 queue.add(key)
 
     def review(self) -> None:
-        """Forget what does not exist any more, and report a kind that is still missing, once."""
+        """Forget keys that do not exist any more, and log each kind that is still missing, once."""
         self._asked.clear()
         for kind, keys in list(self._waiting.items()):
             for key in [key for key in keys if not self._exists(key)]:

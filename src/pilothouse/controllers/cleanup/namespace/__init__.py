@@ -21,8 +21,6 @@ from pilothouse.runtime.watches import Watch
 
 
 class NamespaceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
-
     concurrent_syncs: int = 10
     sync_period: float = 300.0
 

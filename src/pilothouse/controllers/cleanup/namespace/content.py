@@ -33,8 +33,6 @@ _FAILURES = (ApiError, ConnectionError, TimeoutError, ValueError)
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pass over the content of a namespace came to."""
-
     outcome: Outcome
     errors: tuple[str, ...] = ()
     """Everything that failed; the namespace must be synced again."""
@@ -43,8 +41,6 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Content:
-    """Empties namespaces with a client."""
-
     def __init__(self, env: Env, client: Client) -> None:
         self._env = env
         self._client = client
@@ -143,7 +139,7 @@ class Content:
         return GONE if left is None else decide_remainder(named, namespace, left, estimate)
 
     async def _delete_collection(self, kind: Kind[Object], namespace: str, resource: ServedResource) -> bool:
-        """Whether the server can do it. Some that say so cannot, which 404 and 405 tell (kubernetes#22413)."""
+        """Whether the server supports it. Some that claim to answer 404 or 405 (kubernetes#22413)."""
         if not resource.supports("deletecollection"):
             return False
         try:
@@ -153,7 +149,6 @@ class Content:
         return True
 
     async def _list(self, kind: Kind[Object], namespace: str, resource: ServedResource) -> Sequence[Object] | None:
-        """The objects, or None where the server cannot list them."""
         if not resource.supports("list"):
             return None
         try:

@@ -31,15 +31,11 @@ _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """A namespace as it is on the server, read and raw."""
-
     view: Namespace
     raw: bytes
 
 
 class NamespaceController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(NamespaceOptions)
         informer = context.informer(NAMESPACES)
@@ -67,7 +63,7 @@ class NamespaceController(ManagedController):
             self.queue.add_after(namespace.metadata.name, GRACE_SECONDS)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One pass. Everything is read live: the cache only says that there may be something to do."""
+        """One sync. Everything is read live: the cache only says that there may be something to do."""
         if self._known.get(key) is None:
             return None
         try:
@@ -99,7 +95,7 @@ class NamespaceController(ManagedController):
         return _held(await self._client.get(NAMESPACES.raw, name))
 
     async def _write(self, held: _Held, write: Callable[[_Held], Awaitable[_Held]]) -> _Held:
-        """Write, and on a conflict read again and write again. Another namespace of that name is left alone."""
+        """Write, retrying on conflicts with the live object. Another namespace of the same name is left alone."""
         for _ in range(CONFLICT_TRIES - 1):
             try:
                 return await write(held)
@@ -116,7 +112,7 @@ class NamespaceController(ManagedController):
         return await self._put_status(held, {"status.phase": b'"Terminating"'})
 
     async def _report(self, held: _Held, found: Pass) -> _Held:
-        """Write the conditions if they changed. A failure is only logged: the next pass writes them again."""
+        """Write the conditions if they changed. A failure is only logged: the next sync writes them again."""
         before = held.view.status.conditions
         after = update_conditions(before, verdicts(found.outcome), self.env.now())
         if after == before:

@@ -18,7 +18,7 @@ KUBERNETES_FINALIZER = "kubernetes"
 
 
 class Resource(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A resource as the conditions and errors name it."""
+    """A resource, in the form that conditions and errors use."""
 
     group: str
     version: str
@@ -31,12 +31,12 @@ class Resource(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def is_pods(self) -> bool:
-        """The one resource that goes first, and that takes its time."""
+        """Pods are deleted first."""
         return self.name == "pods" and not self.group
 
 
 class Remainder(msgspec.Struct, frozen=True):
-    """What is left of one resource. ``estimate_seconds`` 0: no estimate, which does not mean that nothing is left."""
+    """What is left of one resource. ``estimate_seconds`` 0: no estimate, though objects may be left."""
 
     count: int = 0
     finalizers: Mapping[str, int] = {}
@@ -89,15 +89,12 @@ def decide_remainder(resource: Resource, namespace: str, items: Iterable[Object]
 
 
 class Totals:
-    """What one pass found over all resources."""
-
     def __init__(self) -> None:
         self.counts: dict[Resource, int] = {}
         self.finalizers: dict[str, int] = {}
         self.estimate_seconds = 0
 
     def add(self, resource: Resource, remainder: Remainder) -> None:
-        """Count one resource in."""
         self.estimate_seconds = max(self.estimate_seconds, remainder.estimate_seconds)
         if remainder.count > 0:
             self.counts[resource] = remainder.count
@@ -109,13 +106,11 @@ _LONGEST_PAUSE = 3600
 
 
 def pause_seconds(estimate_seconds: int) -> int:
-    """How long to leave a namespace alone whose content needs ``estimate_seconds``: half of it, and one second.
-
-    An hour at most: a grace period may be anything up to 292 billion years, and nothing says when its pod is gone.
-    """
+    """The requeue delay: half of ``estimate_seconds``, and one second; at most an hour, since a grace period may be
+    anything up to 292 billion years."""
     return min(estimate_seconds // 2 + 1, _LONGEST_PAUSE)
 
 
 def finalizers_left(finalizers: Iterable[str]) -> list[str]:
-    """``spec.finalizers`` once the content is gone: the others', sorted and without repetitions."""
+    """``spec.finalizers`` without ours: sorted, without duplicates."""
     return sorted({name for name in finalizers if name != KUBERNETES_FINALIZER})

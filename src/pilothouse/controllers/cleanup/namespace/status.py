@@ -29,8 +29,6 @@ _FINE: dict[str, tuple[str, str]] = {
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pass over a namespace came to."""
-
     discovery_error: str = ""
     parsing_error: str = ""
     content_errors: tuple[str, ...] = ()
@@ -39,7 +37,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """One condition as this pass would have it, without the time."""
+    """One condition as this sync would have it, without the time."""
 
     type: str
     status: Literal["True", "False"]
@@ -76,10 +74,9 @@ def verdicts(outcome: Outcome) -> tuple[Verdict, ...]:
 def update_conditions(
     conditions: Sequence[Condition], found: Sequence[Verdict], now: datetime.datetime
 ) -> tuple[Condition, ...]:
-    """The conditions after this pass. Equal to ``conditions`` when nothing changed: then nothing is written.
+    """The conditions after this sync, equal to ``conditions`` when nothing changed: then nothing is written.
 
-    Each keeps its place, new ones are appended, those of others are left alone. ``last_transition_time`` moves with the
-    status only.
+    Existing conditions keep their position, new ones are appended. ``last_transition_time`` moves with the status only.
     """
     updated = tuple(conditions)
     for verdict in found:

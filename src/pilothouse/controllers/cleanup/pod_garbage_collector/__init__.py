@@ -23,7 +23,7 @@ from pilothouse.runtime.watches import Watch, any_object
 
 
 class PodGarbageCollectorOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. The last two are no flags, as upstream."""
+    """The last two are no flags, as upstream."""
 
     terminated_threshold: int = 12500
     """Finished pods that may stay; 0 and below: all of them."""

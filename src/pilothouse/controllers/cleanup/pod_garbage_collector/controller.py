@@ -37,8 +37,6 @@ _POD_META = PODS.read_as(Object)
 
 
 class PodGarbageCollector(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         pods = context.informer(PODS, indexes={NODE_INDEX: index_by_node, GARBAGE_INDEX: index_by_garbage})
         nodes = context.informer(NODES)
@@ -70,7 +68,7 @@ class PodGarbageCollector(ManagedController):
             self._quarantine.shut_down()
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One pass. What fails is logged and comes up again in the next one."""
+        """One pass. What fails is logged and retried in the next one."""
         terminated = surplus(self._pods.by_index(GARBAGE_INDEX, TERMINATED), self._options.terminated_threshold)
         if terminated:
             self.log.info("Garbage collecting pods", numPods=len(terminated))
@@ -109,7 +107,7 @@ class PodGarbageCollector(ManagedController):
                 self._quarantine.done(name)
 
     async def _collect_pods_of(self, name: str, since: int) -> None:
-        """All pods of a node that is gone; if a read fails, those that are left are queued again by the next pass."""
+        """Delete all pods of a missing node; if a read fails, the rest is queued again by the next pass."""
         for pod in self._pods.by_index(NODE_INDEX, name):
             if name in self._nodes or await self._read_live(name, since) is not None:
                 return
@@ -118,7 +116,7 @@ class PodGarbageCollector(ManagedController):
             await self._remove(pod, "orphaned", condition)
 
     async def _read_live(self, name: str, since: int) -> Node | Exception | None:
-        """The node as it is now, None if there is none, or why that could not be told."""
+        """The live node, None if there is none, or the error."""
         try:
             return await self._live.get(name, since=since, max_age=LIVE_SECONDS)
         except (ApiError, OSError) as error:
@@ -126,7 +124,7 @@ class PodGarbageCollector(ManagedController):
             return error
 
     async def _remove(self, pod: Pod, reason: str, condition: PodCondition | None = None) -> None:
-        """Make it Failed if it has not ended, then delete it without grace. One that is gone already is fine."""
+        """Mark it Failed if it has not ended, then delete it without grace."""
         if is_held(pod):
             return
         meta = pod.metadata

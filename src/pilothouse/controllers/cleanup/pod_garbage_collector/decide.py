@@ -21,10 +21,7 @@ _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
 def index_by_garbage(pod: Pod) -> tuple[str, ...]:
-    """The index function of ``GARBAGE_INDEX``: what a pod may be collected as, apart from its node being gone.
-
-    A pass then looks at these pods alone, not at all that there are.
-    """
+    """Index function of ``GARBAGE_INDEX``: what a pod may be collected as, apart from its node being gone."""
     kinds = (TERMINATED,) if is_terminated(pod) else ()
     if pod.metadata.deletion_timestamp is None:
         return kinds
@@ -32,7 +29,6 @@ def index_by_garbage(pod: Pod) -> tuple[str, ...]:
 
 
 def is_terminated(pod: Pod) -> bool:
-    """Whether it counts as finished: every phase but three, so that one without a phase does too."""
     return pod.status.phase not in ("Pending", "Running", "Unknown")
 
 
@@ -45,7 +41,7 @@ def surplus(terminated: Sequence[Pod], threshold: int) -> list[Pod]:
 
 
 def in_order_of_deletion(pods: Iterable[Pod]) -> list[Pod]:
-    """Evicted pods first: nobody waits for them, while a controller may still count the others. Then by age."""
+    """Evicted pods first, since no controller counts on them; then by age."""
     return sorted(pods, key=_rank)
 
 
@@ -55,13 +51,12 @@ def _rank(pod: Pod) -> tuple[bool, datetime.datetime, str, str]:
 
 
 def is_evicted(pod: Pod) -> bool:
-    """Whether a kubelet under pressure ended it."""
     return pod.status.phase == "Failed" and pod.status.reason == "Evicted"
 
 
 def is_held(pod: Pod) -> bool:
-    """Whether it has ended, is deleted without grace already, and stays for its finalizers alone: whoever set them must
-    act, a further deletion cannot (kubernetes#141190, open: upstream sends one in every pass)."""
+    """Whether it has ended, is deleted without grace already, and only its finalizers keep it: a further deletion does
+    nothing (kubernetes#141190, open: upstream sends one in every pass)."""
     meta = pod.metadata
     return (
         is_terminal(pod)
@@ -72,5 +67,5 @@ def is_held(pod: Pod) -> bool:
 
 
 def is_out_of_service(node: Node) -> bool:
-    """Whether an operator has vouched that nothing runs there any more, and the node does not say otherwise."""
+    """Whether the node has the out-of-service taint and is not ready."""
     return not is_node_ready(node) and any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints)

@@ -24,13 +24,11 @@ from pilothouse.runtime.watches import Watch
 
 
 class MigratorOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether there is what it works with."""
-
     collects: bool = True
     """Whether the garbage collector is switched on."""
 
     def validate(self) -> list[str]:
-        """Upstream finds out when the controller is built, and ends."""
+        """Upstream finds out when the controller is built, and exits."""
         return [] if self.collects else ["storage version migrator requires garbage collector"]
 
 

@@ -41,7 +41,7 @@ class Admission:
         self._migrations = migrations
 
     async def reconcile(self, resource: GroupResource) -> Requeue | None:
-        """Take note of what is over, then let the next one run."""
+        """Record the completed migrations, then let the next one run."""
         if turn_of(one for one in self._migrations.list() if one.spec.resource == resource) == Turn():
             return None
         live = (await self._client.list_all(STORAGE_VERSION_MIGRATIONS, keep_raw=True)).items

@@ -27,7 +27,7 @@ from pilothouse.runtime.cache import Cache
 
 
 async def write_status(client: Client, name: str, body: bytes) -> None:
-    """Raises ``RetryLater`` if the cache was behind: it will show what has become of the migration."""
+    """Raises ``RetryLater`` if the cache was stale: it will have the migration's new state."""
     try:
         await client.update(STORAGE_VERSION_MIGRATIONS.raw, name, body, subresource="status")
     except (Conflict, NotFound) as error:
@@ -50,7 +50,7 @@ class Checkpoints:
         self._migrations = migrations
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Note the version, if the migration runs and has none; or say why there is none."""
+        """Record the resourceVersion if the migration runs and has none, or fail it with the reason."""
         migration, raw = self._migrations.get(key), self._migrations.raw(key)
         if migration is None or not is_running(migration) or is_over(migration) or migration.status.resource_version:
             return None

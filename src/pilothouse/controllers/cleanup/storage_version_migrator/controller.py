@@ -47,11 +47,11 @@ PASSING = (ServerTimeout, TooManyRequests, ServiceUnavailable, InternalError, Ti
 
 
 class Hopeless(Exception):
-    """The migration cannot go on; the text says why."""
+    """The migration cannot go on; the text has the reason."""
 
 
 class StorageVersionMigrator(ManagedController):
-    """See the package for the promises. Keys are names of migrations."""
+    """Keys are names of migrations."""
 
     def __init__(self, context: ControllerContext) -> None:
         migrations = context.informer(STORAGE_VERSION_MIGRATIONS)
@@ -90,7 +90,7 @@ class StorageVersionMigrator(ManagedController):
         self._missed.pop(migration.metadata.name, None)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Migrate, once the garbage collector's cache has come to where the migration begins."""
+        """Migrate once the garbage collector's cache is as new as the start of the migration."""
         migration = self._migrations.get(key)
         if migration is None or is_over(migration) or not migration.status.resource_version:
             return None
@@ -123,7 +123,7 @@ class StorageVersionMigrator(ManagedController):
         raise Hopeless("unable to obtain GVR from discovery")
 
     def _cache(self, key: str, resource: Resource) -> Cache[Any] | None:
-        """What the garbage collector knows of the resource, once it has read all of it; None until then."""
+        """The garbage collector's cache of the resource once it has synced; None until then."""
         informer = shared_informer(self._context, resource)
         if informer is not None:
             self._missed.pop(key, None)
@@ -135,8 +135,8 @@ class StorageVersionMigrator(ManagedController):
         raise Hopeless(f"no monitor found for resource {named(resource)}")
 
     async def _migrate(self, resource: Resource, cache: Cache[Any], begun: str) -> None:
-        """Write what was there when the migration began. Who begins again after an error sees what is written already
-        as newer, or writes it once more for nothing."""
+        """Write what existed when the migration began. After an error it starts again: objects that were written are
+        newer by then, or are written once more."""
         kind = resource.as_kind().metadata
         for known in cache.list():
             meta = known.metadata
@@ -159,7 +159,7 @@ class StorageVersionMigrator(ManagedController):
                 raise Hopeless(str(error)) from error
 
     async def _end(self, begun: StorageVersionMigration, why: str = "") -> None:
-        """Say that the migration is over, and why it failed if it did."""
+        """Record that the migration has succeeded, or failed with that reason."""
         # It may have been a long time: labels, say, may have changed meanwhile, or another one have its name.
         key = begun.metadata.name
         migration, raw = self._migrations.get(key), self._migrations.raw(key)
@@ -173,7 +173,7 @@ class StorageVersionMigrator(ManagedController):
 
 
 def _has_come_to(cache: Cache[Any], begun: str) -> bool:
-    """Whether the cache has everything that there was when the migration began."""
+    """Whether the cache is as new as the start of the migration."""
     order = compare(cache.resource_version, begun)
     if order is None:
         odd = begun if compare(begun, begun) is None else cache.resource_version

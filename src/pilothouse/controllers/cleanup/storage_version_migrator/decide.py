@@ -33,18 +33,17 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def is_over(migration: StorageVersionMigration) -> bool:
-    """Whether it has succeeded or failed."""
     conditions = migration.status.conditions
     return is_condition_true(conditions, SUCCEEDED) or is_condition_true(conditions, FAILED)
 
 
 def is_running(migration: StorageVersionMigration) -> bool:
-    """Whether it was let run. One that is over still runs, until note is taken of that."""
+    """Whether it was started. One that has ended still counts, until that is recorded."""
     return is_condition_true(migration.status.conditions, RUNNING)
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What is to be done about the migrations of one resource."""
+    """What to do about the migrations of one resource."""
 
     ended: tuple[StorageVersionMigration, ...] = ()
     """Note is to be taken that these are over."""
@@ -53,7 +52,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 def turn_of(migrations: Iterable[StorageVersionMigration]) -> Turn:
-    """One at a time, the oldest first, by name where they are of one second."""
+    """One at a time, the oldest first, then by name."""
     known = sorted(migrations, key=lambda one: (one.metadata.creation_timestamp or _EPOCH, one.metadata.name))
     ended = tuple(one for one in known if is_running(one) and is_over(one))
     if any(is_running(one) and not is_over(one) for one in known):
@@ -65,19 +64,18 @@ def turn_of(migrations: Iterable[StorageVersionMigration]) -> Turn:
 
 
 def resource_of(discovery: Discovery, wanted: GroupResource) -> Resource | None:
-    """The resource in its preferred version, if it is served."""
     return next(
         (one for one in discovery.resources() if (one.group, one.name) == (wanted.group, wanted.resource)), None
     )
 
 
 def is_unknown(discovery: Discovery, wanted: GroupResource) -> bool:
-    """Whether nobody can say if the resource is served: some of its group could not be asked for."""
+    """Whether discovery failed for its group, so that nobody knows if the resource is served."""
     return any(name.rpartition("/")[0] == wanted.group for name in discovery.failures)
 
 
 def is_new(migration: StorageVersionMigration, now: datetime.datetime) -> bool:
-    """Whether it was made so lately that its resource may be unknown for being new."""
+    """Whether it was created so recently that its resource may be too new for discovery."""
     made = migration.metadata.creation_timestamp or _EPOCH
     return (now - made).total_seconds() < GRACE_SECONDS
 
@@ -88,17 +86,17 @@ def named(resource: Resource) -> str:
 
 
 def lacks_verbs(resource: Resource) -> str:
-    """Why its objects cannot be migrated at all, if so."""
+    """The reason why its objects cannot be migrated, or ""."""
     if resource.supports(*NEEDED_VERBS):
         return ""
     return f'resource "{named(resource)}" does not support discovery operations: [{" ".join(NEEDED_VERBS)}]'
 
 
 def same_again(resource: Resource, uid: str, resource_version: str) -> bytes:
-    """The configuration that changes nothing, and has the object stored anew.
+    """The apply configuration that changes nothing but has the object stored again.
 
-    With the uid an object that is gone meanwhile is not made again, and with the version one that was changed or
-    replaced is left alone: both end in a conflict.
+    With the uid a deleted object is not created again, and with the version a changed or replaced one is left alone:
+    both end in a conflict.
     """
     meta = {"uid": uid, "resourceVersion": resource_version}
     return _json({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta})
@@ -110,7 +108,7 @@ def same_again(resource: Resource, uid: str, resource_version: str) -> bytes:
 def with_first(
     raw: bytes, migration: StorageVersionMigration, type_: str, reason: str, message: str, now: datetime.datetime
 ) -> bytes:
-    """The object with a condition that holds. None is said twice: one that is there stays as it is."""
+    """The object with this condition added; one of the type that exists stays as it is."""
     known = migration.status.conditions
     if find_condition(known, type_) is not None:
         return raw
@@ -119,22 +117,18 @@ def with_first(
 
 
 def as_running(raw: bytes, migration: StorageVersionMigration, now: datetime.datetime) -> bytes:
-    """Let run."""
     return with_first(raw, migration, RUNNING, "MigrationRunning", "The migration is running", now)
 
 
 def as_succeeded(raw: bytes, migration: StorageVersionMigration, now: datetime.datetime) -> bytes:
-    """Done."""
     return with_first(raw, migration, SUCCEEDED, "StorageVersionMigrationSucceeded", "", now)
 
 
 def as_failed(raw: bytes, migration: StorageVersionMigration, why: str, now: datetime.datetime) -> bytes:
-    """Given up."""
     return with_first(raw, migration, FAILED, "StorageVersionMigrationFailed", why, now)
 
 
 def as_ended(raw: bytes, migration: StorageVersionMigration, now: datetime.datetime) -> bytes:
-    """No longer running, whatever became of it."""
     ended = Condition(
         type=RUNNING,
         status="False",
@@ -147,7 +141,6 @@ def as_ended(raw: bytes, migration: StorageVersionMigration, now: datetime.datet
 
 
 def from_version(raw: bytes, resource_version: str) -> bytes:
-    """Begun when the resource was at this version."""
     return replace_fields(raw, {"status.resourceVersion": _json(resource_version)})
 
 
@@ -169,7 +162,7 @@ def _shown(condition: Condition) -> dict[str, Any]:
 
 
 def definition_of(wanted: GroupResource) -> str:
-    """The name of the definition of a custom resource; empty for a group that cannot have any."""
+    """The name of the resource's CustomResourceDefinition; empty for a group that cannot have any."""
     return f"{wanted.resource}.{wanted.group}" if "." in wanted.group else ""
 
 
@@ -180,11 +173,10 @@ def migrating(definition: CustomResourceDefinition, migration: str, now: datetim
 
 
 def migrated(definition: CustomResourceDefinition, *, succeeded: bool, now: datetime.datetime) -> dict[str, Any] | None:
-    """What to apply when it is over; None if that was done, and only the answer was lost.
+    """What to apply when it has ended; None if that was done, and only the answer was lost.
 
-    Objects are known to be in the storage version only if that is the one with which the migration began: whoever
-    redefines the resource raises the generation. After a failure nothing is known. Neither is it when this is said for
-    the second time: the generation that it then finds is that of the end.
+    Objects are known to be in the storage version only if it is the one with which the migration began, which the
+    generation shows. After a failure nothing is known.
     """
     begun = find_condition(definition.status.conditions, STORAGE_MIGRATING)
     if begun is not None and begun.status != "True":

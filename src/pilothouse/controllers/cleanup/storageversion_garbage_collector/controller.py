@@ -16,7 +16,7 @@ _storage_version = msgspec.json.Decoder(StorageVersion)
 
 
 class StorageVersionGarbageCollector(ManagedController):
-    """See the package for the promises. Keys of the base's queue are names of Leases."""
+    """Keys of the base's queue are names of Leases."""
 
     def __init__(self, context: ControllerContext) -> None:
         leases = context.informer(LEASES)
@@ -47,8 +47,8 @@ class StorageVersionGarbageCollector(ManagedController):
             self._versions.add(found.metadata.name)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """If the Lease is really gone, take the server's entries out of everything. One that fails does not keep the
-        others."""
+        """If the Lease is really gone, remove the server's entries from all StorageVersions. A failure does not stop
+        the others."""
         listed = await self._client.list_all(STORAGE_VERSIONS, keep_raw=True)
         naming = [entry for entry in listed.items if key in servers(entry.object)]
         # After the list, where upstream looks before it. A server that comes back between the two would lose what it

@@ -20,12 +20,12 @@ _conditions = msgspec.json.Decoder(list[dict[str, Any]])
 
 
 def servers(found: StorageVersion) -> tuple[str, ...]:
-    """The API servers that it knows, in its order."""
     return tuple(entry.api_server_id for entry in found.status.storage_versions)
 
 
 def without(raw: bytes | msgspec.Raw, found: StorageVersion, gone: Set[str], now: datetime.datetime) -> bytes | None:
-    """The object, which is ``raw`` as it was read, without the entries of those servers; None if it has no others."""
+    """The object without the entries of those servers; None if no entry is left. ``raw`` is the object as it was
+    read."""
     listed = _entries.decode(take_field(raw, "status.storageVersions") or b"[]")
     left = [entry for entry in listed if _entry.decode(entry).api_server_id not in gone]
     if not left:
@@ -46,8 +46,8 @@ def without(raw: bytes | msgspec.Raw, found: StorageVersion, gone: Set[str], now
 def _with_agreement(
     conditions: list[dict[str, Any]], found: StorageVersion, common: str | None, now: datetime.datetime
 ) -> list[dict[str, Any]]:
-    """The conditions, of which one says whether all agree. Its time is that of the last change: of its status, or of
-    the version that all agree on."""
+    """The conditions with ``AllEncodingVersionsEqual``. Its time is that of the last change of its status or of the
+    common version."""
     said = {
         "status": "False" if common is None else "True",
         "observedGeneration": found.metadata.generation,

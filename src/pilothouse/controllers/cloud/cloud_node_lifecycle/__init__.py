@@ -25,13 +25,12 @@ from pilothouse.runtime.watches import Watch
 
 
 class CloudNodeLifecycleOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. Without a provider, a name or the thing itself, the controller does not run."""
+    """Without a provider, by name or as an object, the controller does not run."""
 
     provider: "str | cloud.CloudProvider" = ""
     monitor_period: float = 5.0
 
     def validate(self) -> list[str]:
-        """A provider must be installed."""
         return cloud_providers.validate_provider(self.provider)
 
 

@@ -24,7 +24,6 @@ _NODE_META = NODES.read_as(Object)
 
 
 def build(context: ControllerContext) -> RunnableController:
-    """The factory of the descriptor."""
     provider = the_provider(context.options_as(CloudNodeLifecycleOptions).provider, context.env)
     if provider.instances is None:
         return NothingToDo(DESCRIPTOR.name, context.log, f"cloud provider {provider.name} does not tell of machines")
@@ -32,8 +31,6 @@ def build(context: ControllerContext) -> RunnableController:
 
 
 class CloudNodeLifecycleController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext, instances: Instances) -> None:
         nodes = context.informer(NODES)
         super().__init__(context, DESCRIPTOR.name, queue_name="cloud_node_lifecycle")
@@ -46,7 +43,7 @@ class CloudNodeLifecycleController(ManagedController):
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One pass over all nodes. A node for which it fails is checked again in the next pass."""
+        """One pass over all nodes. A node that fails is checked again in the next pass."""
         for node in self._nodes.list():
             try:
                 if is_node_ready(node):
@@ -84,8 +81,7 @@ class CloudNodeLifecycleController(ManagedController):
             raise
 
     async def _change_taints(self, name: str, change: Callable[[Sequence[Taint]], list[Taint]]) -> None:
-        """Change the taints of a node as it is now, unless that is what they are. If it changes meanwhile, the next
-        pass does it."""
+        """Change the taints of the live node. If it changes meanwhile, the next pass does it."""
         node = await self._client.get(NODES, name)
         after = change(node.spec.taints)
         if after == list(node.spec.taints):

@@ -27,8 +27,8 @@ with lazy_imports():
 
 
 class NodeRouteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. Without a provider, a name or the thing itself, the controller does not run; nor does it unless
-    nodes are given ranges, and routes are wanted."""
+    """Without a provider, by name or as an object, the controller does not run; nor does it unless nodes get CIDRs and
+    routes are wanted."""
 
     provider: "str | cloud.CloudProvider" = ""
     cluster_name: str = "kubernetes"
@@ -38,7 +38,6 @@ class NodeRouteOptions(msgspec.Struct, frozen=True, kw_only=True):
     period: float = 10.0
 
     def validate(self) -> list[str]:
-        """A provider must be installed, and ranges must be ranges."""
         errors = cloud_providers.validate_provider(self.provider)
         if self.provider and self.allocate and self.wanted:
             # Only whoever asks pays for the import: descriptors cost nothing.

@@ -22,7 +22,6 @@ _NODE_META = NODES.read_as(Object)
 
 
 def build(context: ControllerContext) -> RunnableController:
-    """The factory of the descriptor."""
     options = context.options_as(NodeRouteOptions)
     provider = the_provider(options.provider, context.env)
     why = ""
@@ -36,8 +35,6 @@ def build(context: ControllerContext) -> RunnableController:
 
 
 class NodeRouteController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext, routes: Routes) -> None:
         nodes = context.informer(NODES)
         super().__init__(context, DESCRIPTOR.name, queue_name="Routes")
@@ -56,7 +53,7 @@ class NodeRouteController(ManagedController):
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One comparison. What fails is logged and comes up again in the next one."""
+        """One comparison. What fails is logged and retried in the next one."""
         self._passes.inc()
         try:
             await self._compare()

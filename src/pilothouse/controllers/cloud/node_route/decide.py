@@ -16,7 +16,7 @@ UNAVAILABLE = "NetworkUnavailable"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, the deletions first."""
+    """What to do, deletions first."""
 
     delete: tuple[Route, ...] = ()
     create: tuple[tuple[Node, Route], ...] = ()
@@ -36,10 +36,10 @@ def cluster_ranges(text: str) -> list[Network]:
 
 
 def plan(nodes: Iterable[Node], routes: Sequence[Route], ours: Sequence[Network]) -> Plan:
-    """Compare what there is with what there should be.
+    """Compare the routes that exist with those that should.
 
-    A route whose node has other addresses by now is made anew, for providers that say so. What is not in the ranges of
-    the cluster is not touched; a route that serves counts wherever it is.
+    A route whose node has other addresses by now is recreated, for providers that report them. Routes outside of the
+    cluster's CIDRs are not deleted, but count if they serve.
     """
     there: dict[str, list[Route]] = {}
     for route in routes:
@@ -71,7 +71,7 @@ def _serves(routes: Iterable[Route], destination: str, addresses: Sequence[NodeA
 
 
 def is_ours(route: Route, ours: Sequence[Network]) -> bool:
-    """Whether the route's range begins or ends in one of the cluster's. One that cannot be read is not touched."""
+    """Whether the route's range begins or ends in one of the cluster's. One that cannot be parsed is not ours."""
     try:
         found = parse_cidr(route.destination)
     except ValueError:
@@ -83,7 +83,7 @@ def is_ours(route: Route, ours: Sequence[Network]) -> bool:
 
 
 def condition_of(routed: bool) -> NodeCondition:
-    """What a node says of its routes, without times."""
+    """The condition ``NetworkUnavailable``, without times."""
     if routed:
         message = "RouteController created a route"
         return NodeCondition(type=UNAVAILABLE, status="False", reason="RouteCreated", message=message)
@@ -92,7 +92,7 @@ def condition_of(routed: bool) -> NodeCondition:
 
 
 def says(node: Node, wanted: NodeCondition) -> bool:
-    """Whether the node says so already."""
+    """Whether the node has this condition already."""
     for condition in node.status.conditions:
         if condition.type == UNAVAILABLE:
             return (condition.status, condition.reason) == (wanted.status, wanted.reason)

@@ -27,14 +27,13 @@ from pilothouse.runtime.watches import Watch
 
 
 class ServiceLBOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. Without a provider, a name or the thing itself, the controller does not run."""
+    """Without a provider, by name or as an object, the controller does not run."""
 
     provider: "str | cloud.CloudProvider" = ""
     cluster_name: str = "kubernetes"
     workers: int = 1
 
     def validate(self) -> list[str]:
-        """A provider must be installed."""
         return cloud_providers.validate_provider(self.provider)
 
 

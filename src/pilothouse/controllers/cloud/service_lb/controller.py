@@ -45,7 +45,6 @@ RESYNC_SECONDS = 30.0
 
 
 def build(context: ControllerContext) -> RunnableController:
-    """The factory of the descriptor."""
     provider = the_provider(context.options_as(ServiceLBOptions).provider, context.env)
     if provider.load_balancers is None:
         return NothingToDo(DESCRIPTOR.name, context.log, f"cloud provider {provider.name} has no load balancers")
@@ -53,12 +52,10 @@ def build(context: ControllerContext) -> RunnableController:
 
 
 class CloudFailed(Exception):
-    """Something about a load balancer went wrong, in the words of upstream."""
+    """A load balancer operation failed; the text is upstream's."""
 
 
 class ServiceLBController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
         options = context.options_as(ServiceLBOptions)
         services, nodes = context.informer(SERVICES), context.informer(NODES)
@@ -120,7 +117,6 @@ class ServiceLBController(ManagedController):
     # Services
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Bring the load balancer of one Service to what that says."""
         service = self._services.get(key)
         known = self._known.get(key)
         if known is not None and (service is None or known.metadata.uid != service.metadata.uid):
@@ -162,7 +158,7 @@ class ServiceLBController(ManagedController):
         self._record_event(service, NORMAL, "DeletedLoadBalancer", "Deleted load balancer")
 
     async def _clean_up(self, key: str, service: Service) -> None:
-        """Delete the load balancer, then let the Service go."""
+        """Delete the load balancer, then remove the finalizer."""
         try:
             exists = await self._balancers.get(self._cluster, service) is not None
         except Exception as error:
@@ -214,9 +210,9 @@ class ServiceLBController(ManagedController):
             self._node_queue.add(key)
 
     async def _hold(self, cached: Service) -> Service:
-        """The Service as it is on the server, with the finalizer on it. From then on it does not go without us.
+        """The live Service, with our finalizer: from then on it is not deleted without us.
 
-        That the cache shows the finalizer is not enough: the cache may be old, and the Service gone.
+        That the cache shows the finalizer is not enough: the cache may be stale, and the Service gone.
         """
         meta = cached.metadata
         try:
@@ -257,7 +253,7 @@ class ServiceLBController(ManagedController):
     # Nodes
 
     async def _sync_nodes(self, _name: str) -> Requeue | None:
-        """Have all load balancers send to the nodes that there are now."""
+        """Update the nodes of all load balancers."""
         began = self.env.perf_counter()
         keys = sorted(self._known)
         await each(keys, self._update_hosts, at_once=self._workers)
@@ -295,7 +291,7 @@ class ServiceLBController(ManagedController):
         return True
 
     async def _is_gone(self, service: Service) -> bool:
-        """Whether there is no load balancer any more, so that nothing was wrong."""
+        """Whether the load balancer does not exist any more, so that nothing failed."""
         try:
             return await self._balancers.get(self._cluster, service) is None
         except Exception as error:  # noqa: BLE001  # as above
@@ -315,7 +311,7 @@ class ServiceLBController(ManagedController):
 
 
 class Measures:
-    """The metrics: upstream's names, ``controllers/service/metrics.go``."""
+    """Upstream's metrics (``controllers/service/metrics.go``)."""
 
     def __init__(self, context: ControllerContext) -> None:
         metrics = context.metrics
@@ -343,14 +339,11 @@ class Measures:
         ).labels_of()
 
     def observe_node_sync(self, seconds: float) -> None:
-        """All load balancers were told of the nodes, as far as they had to be."""
         self._node_syncs.observe(seconds)
 
     def updated(self, seconds: float) -> None:
-        """One was told."""
         self._updates.inc()
         self._seconds.observe(seconds)
 
     def update_failed(self) -> None:
-        """One could not be told."""
         self._failures.inc()

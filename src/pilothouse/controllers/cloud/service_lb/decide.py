@@ -21,24 +21,22 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 def wants_load_balancer(service: Service) -> bool:
-    """Whether the Service is to have one from here. With a class, it is to have one from somebody else."""
+    """With a ``loadBalancerClass`` it is another controller's."""
     return service.spec.type == "LoadBalancer" and service.spec.load_balancer_class is None
 
 
 def has_finalizer(service: Service) -> bool:
-    """Whether there may be a load balancer for it."""
     return FINALIZER in service.metadata.finalizers
 
 
 def needs_cleanup(service: Service) -> bool:
-    """Whether a load balancer that there may be must go."""
     if not has_finalizer(service):
         return False
     return service.metadata.deletion_timestamp is not None or service.spec.type != "LoadBalancer"
 
 
 def needs_update(old: Service, new: Service) -> bool:
-    """Whether a change is one that the cloud must hear of."""
+    """Whether the change requires a call to the cloud."""
     if not wants_load_balancer(old) and not wants_load_balancer(new):
         return False
     return (
@@ -87,30 +85,28 @@ def _ingress(each: LoadBalancerIngress) -> dict[str, object]:
 
 
 def is_included(node: Node) -> bool:
-    """Whether nobody has excluded the node. A label whose value is no truth value excludes it."""
+    """Whether the node is not excluded by label. A value that is no boolean excludes it."""
     value = node.metadata.labels.get(EXCLUDE)
     return value is None or value in _FALSE
 
 
 def serves(node: Node) -> bool:
-    """Whether load balancers send to the node. Whether it is ready they find out themselves."""
+    """Whether load balancers send to the node. They check readiness themselves."""
     going = any(taint.key == GOING for taint in node.spec.taints)
     return node.metadata.deletion_timestamp is None and is_included(node) and not going
 
 
 def serving(nodes: Iterable[Node]) -> list[Node]:
-    """The nodes that load balancers send to."""
     return [node for node in nodes if serves(node)]
 
 
 def is_news(old: Node, new: Node) -> bool:
-    """Whether a change of a node concerns load balancers. The taint of a node that is about to go alone does not: its
-    connections may come to their end."""
+    """Whether a change of a node concerns load balancers. The taint of a node about to be deleted does not: its
+    connections may end gracefully."""
     return is_included(old) != is_included(new) or old.spec.provider_id != new.spec.provider_id
 
 
 def are_the_same(old: Sequence[Node], new: Sequence[Node]) -> bool:
-    """Whether a load balancer has the same nodes as before."""
     return len(old) == len(new) and _machines(old) == _machines(new)
 
 
@@ -119,7 +115,7 @@ def _machines(nodes: Sequence[Node]) -> dict[str, str]:
 
 
 def shown_names(nodes: Sequence[Node]) -> str:
-    """The names of nodes as Go prints a list, the first twenty of them."""
+    """The names of the first twenty nodes as Go prints a list."""
     names = sorted(node.metadata.name for node in nodes[:MAX_NAMES])
     if len(nodes) > MAX_NAMES:
         names.append(f"<{len(nodes) - MAX_NAMES} more>")

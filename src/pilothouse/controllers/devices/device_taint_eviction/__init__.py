@@ -26,8 +26,6 @@ from pilothouse.runtime.watches import Watch
 
 
 class DeviceTaintEvictionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
-
     workers: int = 8
     rules: bool = False
     """Whether DeviceTaintRules taint devices, too. The API server must serve them."""

@@ -57,8 +57,6 @@ _BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 24
 
 
 class DeviceTaintEvictionController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(DeviceTaintEvictionOptions)
         pods = context.informer(PODS)
@@ -155,7 +153,7 @@ class DeviceTaintEvictionController(ManagedController):
                 self._wake_users(claim)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Look at a pod or a rule."""
+        """Sync a pod or a rule."""
         if key.startswith(_POD):
             return await self._sync_pod(key.removeprefix(_POD))
         return await self._sync_rule(key.removeprefix(_RULE))
@@ -223,7 +221,7 @@ class DeviceTaintEvictionController(ManagedController):
         self._wake_rules(eviction)
 
     async def _delete(self, key: str, uid: str) -> bool:
-        """Whether the pod goes: it is deleted now, or somebody else has deleted it (``addConditionAndDeletePod``)."""
+        """Delete the pod (``addConditionAndDeletePod``). False: it is not deleted."""
         namespace, name = split_key(key)
         pod = await self._client.get(PODS, name, namespace)
         if pod.metadata.uid != uid:
@@ -252,7 +250,7 @@ class DeviceTaintEvictionController(ManagedController):
                 self.queue.add_after(_RULE + reason.rule, PERIOD_SECONDS)
 
     async def _sync_rule(self, name: str) -> Requeue | None:
-        """Bring a rule's status up to date, at most every ten seconds."""
+        """Update a rule's status, at most every ten seconds."""
         rule = self._rules.get(name)
         if rule is None:
             return None
@@ -290,7 +288,7 @@ class DeviceTaintEvictionController(ManagedController):
                 return Counts(evicted=evicted)
 
     def _pending(self, rule: DeviceTaintRule, taints_of: TaintsOf) -> list[str]:
-        """The namespaces of the pods that must go because of the rule, one for each pod."""
+        """The namespaces of the pods that must be evicted because of the rule, one for each pod."""
         found = []
         for pod in self._pods.list():
             if pod.spec.resource_claims and pod.metadata.deletion_timestamp is None:

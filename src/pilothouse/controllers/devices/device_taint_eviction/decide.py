@@ -23,7 +23,7 @@ from pilothouse.semantics.pods import is_terminal
 
 
 class Reason(msgspec.Struct, frozen=True, order=True):
-    """A taint: that of a rule, or one of a device in a slice. Rules come first when they are sorted."""
+    """A taint of a rule or of a device in a slice. Rules are sorted first."""
 
     by_slice: bool
     rule: str = ""
@@ -44,13 +44,12 @@ Tainted = tuple[Reason, DeviceTaint]
 
 
 class Eviction(msgspec.Struct, frozen=True):
-    """When pods must go, and all that makes them go, sooner or later."""
+    """When pods must be evicted, and every reason for it."""
 
     at: datetime.datetime
     reasons: tuple[Reason, ...]
 
     def is_by(self, rule_uid: str) -> bool:
-        """Whether that rule is among the reasons."""
         return any(reason.rule_uid == rule_uid for reason in self.reasons if not reason.by_slice)
 
 
@@ -59,7 +58,6 @@ TaintsOf = Callable[[AllocatedDevice], Iterable[Tainted]]
 
 
 def rule_matches(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
-    """Whether the rule is about that device."""
     wanted = rule.spec.device_selector
     if wanted is None:
         return False
@@ -67,7 +65,6 @@ def rule_matches(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> 
 
 
 def taints_by_rules(rules: Iterable[DeviceTaintRule], device: AllocatedDevice) -> list[Tainted]:
-    """The NoExecute taints that rules put on a device."""
     return [
         (Reason(by_slice=False, rule=rule.metadata.name, rule_uid=rule.metadata.uid), rule.spec.taint)
         for rule in rules
@@ -76,11 +73,11 @@ def taints_by_rules(rules: Iterable[DeviceTaintRule], device: AllocatedDevice) -
 
 
 def tolerated_until(taint: DeviceTaint, device: AllocatedDevice) -> datetime.datetime | None:
-    """Until when the device may be used in spite of the taint; None for ever. The shortest toleration counts.
+    """Until when the taint is tolerated; None for ever. The shortest toleration counts.
 
-    A toleration without an effect is about all of them, as the API has it. Upstream leaves it out here, though not when
-    it schedules: pods would get devices only to be evicted from them. A taint without a time, which no server stores,
-    says nothing.
+    A toleration without an effect matches all effects, as the API documents. Upstream leaves it out here, though not in
+    the scheduler: pods would get devices only to be evicted. A taint without a time, which no server stores, is
+    ignored.
     """
     if taint.time_added is None:
         return None
@@ -98,7 +95,7 @@ def tolerated_until(taint: DeviceTaint, device: AllocatedDevice) -> datetime.dat
 
 
 def claim_eviction(claim: ResourceClaim, taints_of: TaintsOf) -> Eviction | None:
-    """When the pods that use the claim must go; None if it has nothing, or tolerates everything."""
+    """When the pods that use the claim must be evicted; None if never."""
     if claim.status.allocation is None:
         return None
     found: dict[Reason, datetime.datetime] = {}
@@ -111,7 +108,7 @@ def claim_eviction(claim: ResourceClaim, taints_of: TaintsOf) -> Eviction | None
 
 
 def pod_eviction(pod: Pod, known: Callable[[str], ResourceClaim | None], taints_of: TaintsOf) -> Eviction | None:
-    """When the pod must go; None if it may stay, or has ended, or has no node yet. ``known`` are the claims of its
+    """When the pod must be evicted; None if it may stay, has ended, or has no node yet. ``known`` are the claims of its
     namespace by name."""
     if not pod.spec.node_name or is_terminal(pod):
         return None

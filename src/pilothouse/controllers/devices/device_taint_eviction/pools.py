@@ -16,14 +16,12 @@ DeviceId = tuple[str, str, str]
 
 
 class Pools:
-    """All slices of a cluster."""
-
     def __init__(self) -> None:
         self._slices: dict[PoolId, dict[str, ResourceSlice]] = {}
         self._tainted: dict[PoolId, dict[str, tuple[Tainted, ...]]] = {}
 
     def change(self, old: ResourceSlice | None, new: ResourceSlice | None) -> list[DeviceId]:
-        """A slice came, went, or changed. Returns the devices whose NoExecute taints are others now."""
+        """A slice was added, changed or deleted. Returns the devices whose NoExecute taints differ now."""
         concerned: dict[PoolId, None] = {}
         if old is not None:
             concerned[_pool_of(old)] = None
@@ -54,11 +52,9 @@ class Pools:
         return [(*pool, name) for name in changed]
 
     def taints_of(self, device: AllocatedDevice) -> tuple[Tainted, ...]:
-        """The NoExecute taints of a device."""
         return self._tainted.get((device.driver, device.pool), {}).get(device.device, ())
 
     def devices(self) -> Iterator[DeviceId]:
-        """All devices, in no particular order: for counting."""
         for pool in self._slices:
             for each in self._current(pool):
                 for device in each.spec.devices:

@@ -18,8 +18,6 @@ PERIOD_SECONDS = 10.0
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted for a rule."""
-
     pending: int = 0
     """Pods that must go because of it, or would have to if its effect were NoExecute."""
     namespaces: int = 0
@@ -34,7 +32,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 def wait_seconds(rule: DeviceTaintRule, now: datetime.datetime) -> float:
     """How long until the condition may be written again. A changed rule does not wait.
 
-    The time of the last transition is that of the last change of any kind, so that it tells when that was.
+    The time of the last transition is that of the last write of any kind.
     """
     known = find_condition(rule.status.conditions, IN_PROGRESS)
     if known is None or known.observed_generation != rule.metadata.generation or known.last_transition_time is None:

@@ -23,7 +23,7 @@ from pilothouse.runtime.watches import Watch, any_object
 
 
 class ResourceClaimOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. The last is upstream's gate ``DRAPrioritizedList``, on in v1.36."""
+    """The last is upstream's gate ``DRAPrioritizedList``, on in v1.36."""
 
     workers: int = 50
     prioritized_lists: bool = True
@@ -31,7 +31,6 @@ class ResourceClaimOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def has_claims(pod: Pod) -> bool:
-    """Whether the pod is of interest at all."""
     return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
 
 

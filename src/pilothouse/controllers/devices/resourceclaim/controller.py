@@ -73,16 +73,14 @@ _spec = msgspec.json.Decoder(ResourceClaimSpec).decode
 
 
 class ClaimNotMade(Exception):
-    """An entry of a pod has no claim, and why. Tried again with backoff."""
+    """An entry of a pod has no claim; the text has the reason. Retried with backoff."""
 
 
 class ClaimOfAnotherPod(Exception):
-    """The claim that the pod's status names was made for another pod. Tried again with backoff."""
+    """The claim that the pod's status names was created for another pod. Retried with backoff."""
 
 
 class ResourceClaimController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         pods = context.informer(PODS, indexes={CLAIM_INDEX: _index_by_claim, TEMPLATE_INDEX: _index_by_template})
         claims = context.informer(RESOURCE_CLAIMS, indexes={OWNER_INDEX: _index_by_owner})
@@ -118,7 +116,6 @@ class ResourceClaimController(ManagedController):
         )
 
     async def run(self) -> None:
-        """As any controller; what is counted when somebody asks ends with it."""
         try:
             await super().run()
         finally:
@@ -172,7 +169,7 @@ class ResourceClaimController(ManagedController):
             self._pod_seen(pod)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Look at a pod or a claim."""
+        """Sync a pod or a claim."""
         if key.startswith(_POD):
             return await self._sync_pod(key.removeprefix(_POD))
         return await self._sync_claim(key.removeprefix(_CLAIM))
@@ -206,7 +203,7 @@ class ResourceClaimController(ManagedController):
         return Requeue(RESYNC_SECONDS) if requeue else None
 
     async def _find_out(self, pod: Pod) -> None:
-        """Learn whether a claim was made whose answer was lost. Upstream makes another one then."""
+        """Check whether a claim was created although the answer was lost. Upstream creates another one then."""
         uid = pod.metadata.uid
         if uid in self._undecided:
             for claim in (await self._client.list(RESOURCE_CLAIMS, pod.metadata.namespace)).items:
@@ -215,7 +212,7 @@ class ResourceClaimController(ManagedController):
             self._undecided.pop(uid, None)
 
     async def _claim_for(self, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | None:
-        """The claim that was made for the entry; None if there is nothing to be made, or the pod names it already."""
+        """The claim that was created for the entry; None if none is needed, or the pod names it already."""
         if self._is_settled(pod, entry) or entry.resource_claim_template_name is None:
             return None
         named = claim_of(pod, entry)
@@ -229,8 +226,8 @@ class ResourceClaimController(ManagedController):
         return self._find_made(pod, entry) or await self._make(pod, entry, entry.resource_claim_template_name)
 
     def _find_made(self, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | None:
-        """A claim that was made for the entry and that the pod's status does not name yet: the write that would have
-        said so failed, or the cache is behind."""
+        """A claim that was created for the entry and that the pod's status does not name yet: that write failed, or the
+        cache is stale."""
         claims = [*self._claims.by_index(OWNER_INDEX, pod.metadata.uid), *self._made.of(pod.metadata.uid)]
         for claim in claims:
             meta = claim.metadata
@@ -239,7 +236,7 @@ class ResourceClaimController(ManagedController):
         return None
 
     def _is_settled(self, pod: Pod, entry: PodResourceClaim) -> bool:
-        """Whether there is nothing to be made for the entry."""
+        """Whether no claim has to be created for the entry."""
         found = claim_of(pod, entry)
         if isinstance(found, NoClaim):
             if found is NoClaim.UNKNOWN_SOURCE:
@@ -282,8 +279,8 @@ class ResourceClaimController(ManagedController):
         return claim if is_for_pod(pod, claim) else None
 
     async def _apply_claim_statuses(self, pod: Pod, said: dict[str, str | None]) -> None:
-        """Have the pod's status name its claims, if the pod is still as it was seen: from an old cache, other claims
-        would be written into it than those that it has got since."""
+        """Apply the claim names to the pod's status, if the pod is still as it was read: a stale cache could replace
+        names that were written since."""
         meta = pod.metadata
         named = [
             {"name": entry} if name is None else {"name": entry, "resourceClaimName": name}
@@ -314,7 +311,7 @@ class ResourceClaimController(ManagedController):
             raise RetryLater(str(error)) from error  # the cache is about to show a newer pod, or none
 
     async def _reserve(self, pod: Pod) -> None:
-        """Reserve what is allocated for a pod that has a node and would wait for its claims for ever."""
+        """Reserve allocated claims for a pod that has a node and would wait for them for ever."""
         namespace = pod.metadata.namespace
         for entry in pod.spec.resource_claims:
             found = claim_of(pod, entry)
@@ -382,7 +379,7 @@ class ResourceClaimController(ManagedController):
                 return await self._is_there(key, namespace, user.name, user.uid)
 
     async def _is_there(self, key: str, namespace: str, name: str, uid: str) -> bool:
-        """Whether the server knows the pod. The scheduler may be placing one that the cache has not heard of yet."""
+        """Whether the pod exists, live. The scheduler may be binding one that the cache does not have yet."""
         try:
             pod = await self._client.get(_POD_META, name, namespace)
         except NotFound as error:
@@ -396,7 +393,7 @@ class ResourceClaimController(ManagedController):
         return True
 
     async def _write_status(self, claim: ResourceClaim, raw: bytes, changes: dict[str, bytes | None]) -> bytes:
-        """PUT the status. Not a patch: it is to fail if anything has changed meanwhile."""
+        """PUT the status, not a patch: it must fail if anything has changed."""
         return await self._put(claim, replace_fields(raw, changes), "status")
 
     async def _let_go(self, key: str, claim: ResourceClaim, raw: bytes) -> None:
@@ -418,7 +415,7 @@ class ResourceClaimController(ManagedController):
         return replace_fields(written, {"metadata.managedFields": None})
 
     async def _delete_if_left_behind(self, key: str, claim: ResourceClaim) -> None:
-        """As a rule the garbage collector does this, but a pod that has ended may stay for long."""
+        """Usually the garbage collector's, but a pod that has ended may stay for long."""
         meta, owner = claim.metadata, owner_of(claim.metadata)
         if owner is None or meta.deletion_timestamp is not None:
             return

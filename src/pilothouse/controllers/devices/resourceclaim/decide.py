@@ -36,34 +36,30 @@ MAX_BASE = 57
 
 
 def is_done(pod: Pod) -> bool:
-    """Whether it is certain that no container of the pod runs or ever will: it has ended, or it was deleted before it
-    had a node, and gets none any more."""
+    """Whether no container of the pod runs or ever will: it has ended, or was deleted before it had a node."""
     return is_terminal(pod) or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
 
 def claim_names(pod: Pod) -> list[str]:
-    """The claims of the pod's entries, as far as they are known."""
     found = (claim_of(pod, entry) for entry in pod.spec.resource_claims)
     return [claim.name for claim in found if isinstance(claim, ClaimOfEntry)]
 
 
 def claims_to_release(pod: Pod) -> list[str]:
-    """The claims that the pod lets go when it ends, that for extended resources among them."""
+    """The claims that the pod releases when it ends, including the one for extended resources."""
     extended = pod.status.extended_resource_claim_status
     return [*claim_names(pod), *((extended.resource_claim_name,) if extended is not None else ())]
 
 
 def needs_reservation(pod: Pod, claim: ResourceClaim) -> bool:
-    """Whether a pod with a node may not start because nobody has reserved its claim: a scheduler that does not know of
-    devices chose the node, or nobody did."""
+    """Whether a pod with a node cannot start because its claim is not reserved: it was bound without the DRA scheduler
+    plugin."""
     return claim.status.allocation is not None and not is_reserved_for(pod, claim) and can_be_reserved(claim)
 
 
 def needs_work(pod: Pod, known: Known) -> bool:
-    """Whether a worker has to look at the pod: a claim is to be made, or to be reserved.
-
-    Not for a pod that has ended: its claims are being deleted, and must not be made again.
-    """
+    """Whether the pod needs a sync: a claim must be created or reserved. Never once it has ended: its claims are being
+    deleted, and must not be created again."""
     if pod.metadata.deletion_timestamp is not None or is_terminal(pod):
         return False
     for entry in pod.spec.resource_claims:
@@ -89,10 +85,8 @@ def needs_work(pod: Pod, known: Known) -> bool:
 
 
 def generate_name(pod: str, entry: str) -> str:
-    """What the claim's name begins with: both names, shortened in proportion where they are too long.
-
-    A name is not cut right behind a dot: nothing could be stored under what follows.
-    """
+    """The ``generateName`` of the claim: both names, shortened in proportion where they are too long, but not right
+    behind a dot, which would be invalid."""
     whole = f"{pod}-{entry}-"
     if len(whole) <= MAX_BASE:
         return whole
@@ -101,7 +95,7 @@ def generate_name(pod: str, entry: str) -> str:
 
 
 def new_claim(pod: Pod, entry: PodResourceClaim, template: ResourceClaimTemplate) -> dict[str, Any]:
-    """The claim for an entry. What the template says of it is passed on as it came."""
+    """The claim for an entry, from its template."""
     made_from = template.spec.metadata
     metadata: dict[str, Any] = {
         "generateName": generate_name(pod.metadata.name, entry.name),
@@ -122,10 +116,8 @@ def new_claim(pod: Pod, entry: PodResourceClaim, template: ResourceClaimTemplate
 
 
 def statuses(pod: Pod, made: dict[str, str]) -> dict[str, str | None] | None:
-    """What the pod's status has to say of its claims, by entry; None if it says all of that.
-
-    All of them are said, also those that stay: what its only author leaves out of an applied list is removed.
-    """
+    """The resourceClaimStatuses to apply, by entry; None if the pod has them all. All are named, since what an applied
+    list leaves out is removed."""
     said = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     if all(said.get(entry) == name for entry, name in made.items()):
         return None
@@ -137,18 +129,14 @@ def statuses(pod: Pod, made: dict[str, str]) -> dict[str, str | None] | None:
 
 
 class Reservation(enum.Enum):
-    """Whether a claim is kept for a pod."""
-
     KEEP = "keep"
     DROP = "drop"
     ASK = "ask the API server: only it can say that there is no such pod any more"
 
 
 def decide_reservation(user: ConsumerReference, pod: Pod | None, *, seen_to_go: bool) -> Reservation:
-    """Whether the claim stays reserved. ``pod`` is what the cache has under the user's name.
-
-    Who is no pod stays: others look after those.
-    """
+    """Whether the claim stays reserved for ``user``. ``pod`` is what the cache has under its name. Users that are not
+    pods keep theirs."""
     if user.api_group or user.resource != "pods":
         return Reservation.KEEP
     if seen_to_go:
@@ -160,7 +148,7 @@ def decide_reservation(user: ConsumerReference, pod: Pod | None, *, seen_to_go: 
 
 
 class Step(enum.Enum):
-    """What is to be done with a claim's reservations, allocation and finalizer."""
+    """What to do with a claim's reservations, allocation and finalizer."""
 
     NOTHING = "nothing"
     RELEASE = "drop reservations, others stay"
@@ -171,9 +159,9 @@ class Step(enum.Enum):
 def next_step(claim: ResourceClaim, kept: int, *, cleared: bool) -> Step:
     """What follows when ``kept`` of its reservations stay.
 
-    A claim is deallocated when its last user goes, and when it is deleted; one that nobody has used yet keeps what it
-    has. ``cleared``: the allocation was cleared here and nothing has happened to the claim since, so that the finalizer
-    is not that of a scheduler which is about to allocate.
+    A claim is deallocated when its last user goes, and when it is deleted; one that was never used keeps its
+    allocation. ``cleared``: we cleared the allocation and the claim has not changed since, so that the finalizer is not
+    that of a scheduler which is about to allocate.
     """
     allocated_here = ALLOCATION_FINALIZER in claim.metadata.finalizers
     if kept < len(claim.status.reserved_for):
@@ -186,14 +174,11 @@ def next_step(claim: ResourceClaim, kept: int, *, cleared: bool) -> Step:
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The pod that a claim was made for."""
-
     name: str
     uid: str
 
 
 def owner_of(meta: ObjectMeta) -> Owner | None:
-    """The pod that a claim was made for, if it was."""
     for owner in meta.owner_references:
         if owner.controller and owner.api_version == "v1" and owner.kind == "Pod":
             return Owner(owner.name, owner.uid)
@@ -201,11 +186,8 @@ def owner_of(meta: ObjectMeta) -> Owner | None:
 
 
 def decide_owner(owner: Owner, pod: Pod | None, *, seen_to_go: bool) -> Reservation:
-    """Whether a claim that nobody uses is kept for the pod that it was made for. ``pod`` is what the cache has under
-    the owner's name.
-
-    If there is none it may still come; if it does not, the garbage collector deletes the claim.
-    """
+    """Whether an unused claim is kept for the pod that it was created for. ``pod`` is what the cache has under the
+    owner's name. If there is none it may still come; if not, the garbage collector deletes the claim."""
     if pod is None:
         return Reservation.KEEP
     if pod.metadata.uid == owner.uid:

@@ -15,11 +15,10 @@ MAX_PODS = 500
 
 
 class MadeClaims:
-    """Claims that were made and that the cache may not show yet, by the pod that they were made for.
+    """Created claims that the cache may not have yet, by the pod that they were created for.
 
-    A claim is remembered until the cache has come past its creation. From then on the cache knows better, also when it
-    has no such claim: it was deleted again in between. Where versions cannot be compared, it is remembered until the
-    cache shows it or its pod goes. ``read_version`` is how far the cache has come.
+    A claim is remembered until the cache is newer than its creation, even if the cache lacks it: then it was deleted
+    since. Where versions cannot be compared, it is remembered until the cache has it or its pod is gone.
     """
 
     def __init__(self, read_version: Callable[[], str]) -> None:
@@ -27,19 +26,17 @@ class MadeClaims:
         self._by_pod: dict[str, dict[str, ResourceClaim]] = {}
 
     def put(self, claim: ResourceClaim) -> None:
-        """A claim exists."""
         owner = owner_of(claim.metadata)
         if owner is not None:
             self._by_pod.setdefault(owner.uid, {})[claim.metadata.name] = claim
 
     def shown(self, claim: ResourceClaim) -> None:
-        """The cache has the claim, or had it."""
         owner = owner_of(claim.metadata)
         if owner is not None:
             self._drop(owner.uid, [claim.metadata.name])
 
     def of(self, pod_uid: str) -> list[ResourceClaim]:
-        """The claims of that pod that the cache cannot know of, by name."""
+        """The claims of that pod that the cache may lack, by name."""
         known = self._by_pod.get(pod_uid)
         if known is None:
             return []
@@ -48,7 +45,6 @@ class MadeClaims:
         return [known[name] for name in sorted(known)]
 
     def forget(self, pod_uid: str) -> None:
-        """The pod is gone."""
         self._by_pod.pop(pod_uid, None)
 
     def _drop(self, pod_uid: str, names: Iterable[str]) -> None:
@@ -66,21 +62,18 @@ def _is_past(read: str, made: str) -> bool:
 
 
 class GonePods:
-    """The last pods that were seen to go. Of others the API server must say that they are gone: the cache may not have
-    heard of them yet."""
+    """The last pods that were deleted. Of others only a live read can prove it: the cache may not have them yet."""
 
     def __init__(self) -> None:
         self._uids: OrderedDict[str, None] = OrderedDict()
 
     def add(self, uid: str) -> None:
-        """A pod is gone."""
         self._uids[uid] = None
         self._uids.move_to_end(uid)
         if len(self._uids) > MAX_PODS:
             self._uids.popitem(last=False)
 
     def __contains__(self, uid: str) -> bool:
-        """Whether that pod is known to be gone."""
         if uid not in self._uids:
             return False
         self._uids.move_to_end(uid)

@@ -11,7 +11,7 @@ Key = tuple[str, ...]
 
 
 class Measures:
-    """Counts claims that are made, and, when somebody asks, those that there are."""
+    """Counts created claims, and, on collection, existing ones."""
 
     def __init__(self, metrics: Registry, claims: Callable[[], Iterable[ResourceClaim]]) -> None:
         self._claims = claims
@@ -31,7 +31,6 @@ class Measures:
         """Count no more when somebody asks."""
 
     def tried(self, *, success: bool, admin_access: bool) -> None:
-        """A claim was to be made."""
         self._creates.labels_of("success" if success else "failure", _word(admin_access)).inc()
 
     def _refresh(self) -> None:
@@ -39,7 +38,7 @@ class Measures:
 
 
 def labels_of(claim: ResourceClaim) -> Key:
-    """As what a claim counts: allocated, admin access, source."""
+    """The labels of a claim: allocated, admin access, source."""
     annotations = claim.metadata.annotations
     if POD_CLAIM_NAME in annotations:
         source = "resource_claim_template"

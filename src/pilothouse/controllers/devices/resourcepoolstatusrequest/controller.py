@@ -29,8 +29,6 @@ _json = msgspec.json.Encoder().encode
 
 
 class PoolStatusController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         requests = context.informer(RESOURCE_POOL_STATUS_REQUESTS)
         slices = context.informer(RESOURCE_SLICES, indexes={DRIVER_INDEX: _index_by_driver})
@@ -68,7 +66,6 @@ class PoolStatusController(ManagedController):
         self._seen(request)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Answer the request, unless it is answered."""
         request, raw = self._requests.get(key), self._requests.raw(key)
         if request is None or request.status is not None:
             return None
@@ -98,17 +95,17 @@ class PoolStatusController(ManagedController):
         return None
 
     def _tried(self, driver: str, began: float) -> None:
-        """A write was sent, whatever has become of it."""
+        """Count a write, whatever its result."""
         self._processed.labels_of(driver).inc()
         self._duration.labels_of(driver).observe(self.env.perf_counter() - began)
 
     async def _write(self, request: ResourcePoolStatusRequest, raw: bytes, status: dict[str, object]) -> None:
-        """PUT the status. Not a patch: whoever has answered since the cache heard of the request was first."""
+        """PUT the status, not a patch: an answer that was written meanwhile is kept."""
         body = replace_fields(raw, {"status": _json(status)})
         await self._client.update(RESOURCE_POOL_STATUS_REQUESTS.raw, request.metadata.name, body, subresource="status")
 
     async def _clear_away(self, _key: str) -> Requeue | None:
-        """Delete what has been there for long enough. What fails is logged and comes up again in the next round."""
+        """Delete expired requests. What fails is logged and retried in the next round."""
         now = self.env.now()
         for request in self._requests.list():
             meta = request.metadata

@@ -18,7 +18,7 @@ _KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Of a pool all of whose slices are there."""
+    """A pool all of whose slices exist."""
 
     slices: int
     total: int
@@ -28,19 +28,19 @@ class Counts(msgspec.Struct, frozen=True):
 
     @property
     def available(self) -> int:
-        """Devices that can be had. Claims may still have devices that the pool no longer has: never less than none."""
+        """Never negative, though claims may have devices that the pool no longer has."""
         return max(0, self.total - self.allocated - self.unavailable)
 
 
 class Incomplete(msgspec.Struct, frozen=True):
-    """Of a pool whose driver has not published all slices of the newest generation."""
+    """A pool whose driver has not published all slices of the newest generation."""
 
     observed: int
     expected: int
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one pool. ``node`` is empty unless all its slices are of one node."""
+    """``node`` is empty unless all slices are of one node."""
 
     driver: str
     name: str
@@ -62,8 +62,7 @@ def pools_of(
 
 
 def _taken(driver: str, claims: Iterable[ResourceClaim]) -> dict[str, set[str]]:
-    """Names of the devices that claims have, by pool. A device that several share is one; who has admin access looks
-    at a device and takes it from nobody."""
+    """Names of allocated devices by pool. A shared device counts once; admin access allocates nothing."""
     taken: dict[str, set[str]] = {}
     for claim in claims:
         allocation = claim.status.allocation
@@ -90,13 +89,12 @@ def _pool(driver: str, name: str, slices: Sequence[ResourceSlice], taken: set[st
 
 
 def is_tainted(device: Device) -> bool:
-    """Whether the device has a taint that keeps pods from it."""
     return any(taint.effect in _KEEPS_PODS_AWAY for taint in device.taints)
 
 
 def is_over(request: ResourcePoolStatusRequest, now: datetime.datetime) -> bool:
-    """Whether the request has been there for long enough: an answer since it was given, all others since they were
-    made."""
+    """Whether the request is old enough to be deleted: by the time of the answer if it has one, else of its
+    creation."""
     since, kept_for = request.metadata.creation_timestamp, QUESTION_KEPT_FOR
     if request.status is not None:
         kept_for = ANSWER_KEPT_FOR

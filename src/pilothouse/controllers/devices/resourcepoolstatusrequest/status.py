@@ -16,17 +16,15 @@ _ERROR_BYTES = 256
 
 
 def told(pools: Sequence[Pool], limit: int | None) -> Sequence[Pool]:
-    """Those of which the answer tells more than that they are there."""
     return pools[: DEFAULT_LIMIT if limit is None else limit]
 
 
 def has_incomplete(pools: Sequence[Pool]) -> bool:
-    """Whether the answer would be a better one a little later."""
     return any(isinstance(pool.found, Incomplete) for pool in pools)
 
 
 def answer(pools: Sequence[Pool], limit: int | None, now: datetime.datetime) -> dict[str, object]:
-    """``status`` as JSON. Without pools there is no list of them, as upstream has it."""
+    """``status`` as JSON. Without pools it has no list of them, as upstream."""
     shown = told(pools, limit)
     incomplete = sum(isinstance(pool.found, Incomplete) for pool in shown)
     message = f"Calculated status for {len(shown)} pools"

@@ -19,8 +19,8 @@ PREFIX = "jws-kubeconfig-"
 
 
 def signed(data: Mapping[str, str], secrets: Iterable[Secret], now: datetime.datetime) -> dict[str, str] | None:
-    """The ConfigMap's data as it should be: one signature of the text for each token that may sign, and everything that
-    is no signature. None if there is no text to be signed."""
+    """The ConfigMap's data with one signature for each token that may sign, and no others. None if there is no
+    kubeconfig."""
     text = data.get(TEXT)
     if text is None:
         return None
@@ -36,7 +36,7 @@ KEY = f"{PUBLIC}/{NAME}"
 
 
 class BootstrapSigner(ManagedController):
-    """See the package for the promises. There is one key, that of the ConfigMap."""
+    """There is one key, that of the ConfigMap."""
 
     def __init__(self, context: ControllerContext) -> None:
         config_maps = context.informer(CONFIG_MAPS)
@@ -55,7 +55,6 @@ class BootstrapSigner(ManagedController):
         )
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Have the ConfigMap carry the signatures of the tokens that there are."""
         found, raw = self._config_maps.get(key), self._config_maps.raw(key)
         if found is None:
             return None

@@ -31,7 +31,7 @@ _REVIEWS = Kind("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAc
 
 
 class RequestApprover(ManagedController):
-    """See the package for the promises. Keys are names of requests."""
+    """Keys are names of requests."""
 
     def __init__(self, context: ControllerContext) -> None:
         requests = context.informer(CERTIFICATE_SIGNING_REQUESTS)
@@ -50,7 +50,7 @@ class RequestApprover(ManagedController):
         self.queue.add(request.metadata.name)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Approve it if it is a kubelet's and one of the rights is there."""
+        """Approve a kubelet's request if one of the rights is granted."""
         request, raw = self._requests.get(key), self._requests.raw(key)
         if request is None or not is_open(request):
             return None

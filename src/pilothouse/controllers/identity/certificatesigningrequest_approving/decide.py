@@ -14,7 +14,7 @@ from pilothouse.semantics.certificate_requests import (
 
 
 class Right(msgspec.Struct, frozen=True):
-    """A right to ``create`` this subresource, and what is said of who has it."""
+    """The right to ``create`` this subresource, and the message of the approval."""
 
     subresource: str
     message: str
@@ -25,12 +25,12 @@ ANY = Right("nodeclient", "Auto approving kubelet client certificate after Subje
 
 
 def is_open(request: CertificateSigningRequest) -> bool:
-    """Whether there is anything to decide here. What other signers are asked is not even read."""
+    """Whether the request is a kubelet's and neither decided nor issued."""
     return request.spec.signer_name == KUBELET_CLIENT and not request.status.certificate and not is_decided(request)
 
 
 def rights_that_do(request: CertificateSigningRequest, requested: RequestedNames) -> tuple[Right, ...]:
-    """The rights of which one is enough, in the order in which they are asked for; none for what is no kubelet's."""
+    """The rights of which one is enough, in the order of the reviews; none for what is no kubelet's request."""
     spec = request.spec
     if validate_kubelet_client_csr(requested, spec.usages) is not None:
         return ()
@@ -38,7 +38,7 @@ def rights_that_do(request: CertificateSigningRequest, requested: RequestedNames
 
 
 def review_of(request: CertificateSigningRequest, right: Right) -> dict[str, Any]:
-    """The SubjectAccessReview: may who made the request do that?"""
+    """The SubjectAccessReview for the requester."""
     spec = request.spec
     asked: dict[str, Any] = {
         "resourceAttributes": {
@@ -60,5 +60,5 @@ def review_of(request: CertificateSigningRequest, right: Right) -> dict[str, Any
 
 
 def approval(right: Right) -> dict[str, str]:
-    """The condition. The server adds the times."""
+    """The condition, without the times, which the server sets."""
     return {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": right.message}

@@ -19,7 +19,7 @@ OPEN_FOR = datetime.timedelta(hours=24)
 
 
 def why_over(request: CertificateSigningRequest, now: datetime.datetime) -> str | None:
-    """Why the request is to go; ``None`` if it stays. What bears no time is never too old."""
+    """The reason to delete the request; ``None`` if it stays. A condition without a time never expires."""
     issued = bool(request.status.certificate)
     for condition in request.status.conditions:
         age = _age(condition.last_update_time, now)
@@ -44,7 +44,7 @@ def _age(at: datetime.datetime | None, now: datetime.datetime) -> datetime.timed
 
 
 def has_ended(pem: bytes, now: datetime.datetime) -> bool:
-    """Whether the first certificate is past its end. What can't be read has not ended."""
+    """Whether the first certificate has expired. One that cannot be parsed has not."""
     try:
         return now > x509.load_pem_x509_certificate(pem).not_valid_after_utc
     except ValueError:
@@ -55,8 +55,6 @@ PERIOD_SECONDS = 3600.0
 
 
 class RequestCleaner(Sweep[CertificateSigningRequest]):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(
             context,
@@ -68,7 +66,6 @@ class RequestCleaner(Sweep[CertificateSigningRequest]):
         )
 
     def is_over(self, found: CertificateSigningRequest) -> bool:
-        """Whether nobody will look at it any more; says why."""
         why = why_over(found, self.env.now())
         if why is not None:
             self.log.info("Cleaning a certificate request", csr=found.metadata.name, reason=why)

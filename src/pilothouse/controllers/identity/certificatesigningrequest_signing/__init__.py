@@ -32,7 +32,7 @@ YEAR = 8760 * 3600.0
 
 
 class SigningOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Files with the authority of all signers, or with those of some; then the others do not run. Seconds."""
+    """The files of one CA for all signers, or of some signers; then the others do not run. Duration in seconds."""
 
     cert_file: str = ""
     key_file: str = ""
@@ -49,7 +49,7 @@ class SigningOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The authority of all signers where there are no files: that of an embedded server."""
 
     def own_files(self) -> Mapping[str, tuple[str, str]]:
-        """The files that are named for one signer alone, by the signer's word in flags."""
+        """The files of each signer, by the signer's name in flags."""
         return {
             "kubelet-serving": (self.kubelet_serving_cert_file, self.kubelet_serving_key_file),
             "kubelet-client": (self.kubelet_client_cert_file, self.kubelet_client_key_file),
@@ -59,16 +59,14 @@ class SigningOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names_some(self) -> bool:
-        """Whether a signer has files of its own."""
         return any(certificate or key for certificate, key in self.own_files().values())
 
     @property
     def can_sign(self) -> bool:
-        """Whether there is an authority at all."""
         return bool(self.cert_file and self.key_file) or self.names_some or self.pair is not None
 
     def validate(self) -> list[str]:
-        """Files that cannot go together (v1.36 ``cmd/kube-controller-manager/app/options/csrsigningcontroller.go``)."""
+        """Files that cannot be combined (v1.36 ``cmd/kube-controller-manager/app/options/csrsigningcontroller.go``)."""
         found = []
         for signer, (certificate, key) in self.own_files().items():
             if certificate and not key:

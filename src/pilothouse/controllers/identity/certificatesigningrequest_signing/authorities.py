@@ -42,7 +42,7 @@ class UnusableAuthority(Exception):
 
 
 def authorities(options: SigningOptions, log: Log) -> dict[str, Source]:
-    """Where each signer that runs has its authority from. Raises ``CannotRun``."""
+    """The CA of each signer that runs. Raises ``CannotRun``."""
     found: dict[str, Source] = {}
     known: dict[tuple[str, str], Source] = {}
     if options.pair is not None:
@@ -68,7 +68,7 @@ def _always(authority: Authority) -> Source:
 
 
 def authority_of(pair: Pair) -> Authority:
-    """A pair that signs. Raises ``ValueError``."""
+    """Parse a CA. Raises ``ValueError``."""
     certificates = x509.load_pem_x509_certificates(pair.certificate)
     if len(certificates) != 1:
         raise ValueError(f"expected 1 certificate, found {len(certificates)}")
@@ -79,7 +79,7 @@ def authority_of(pair: Pair) -> Authority:
 
 
 class AuthorityFiles:
-    """A certificate and its key in two files. Raises ``UnusableAuthority`` if they are none to begin with."""
+    """A certificate and its key in two files. Raises ``UnusableAuthority`` if they cannot be used at first."""
 
     def __init__(self, certificate: str, key: str, log: Log) -> None:
         self._certificate, self._key, self._log = Path(certificate), Path(key), log
@@ -91,7 +91,7 @@ class AuthorityFiles:
             raise UnusableAuthority(f'error reading CA cert file "{certificate}": {error}') from error
 
     def current(self) -> Authority:
-        """What the files hold, or held when they could last be used."""
+        """The content of the files when they could last be used."""
         stamp = self._stamp_now()
         if stamp != self._stamp:
             self._stamp = stamp

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def build(context: ControllerContext) -> "RequestSigner":
-    """The factory of the descriptor. Raises ``CannotRun`` for files that cannot be used."""
+    """Raises ``CannotRun`` for files that cannot be used."""
     return RequestSigner(context)
 
 
 class RequestSigner(ManagedController):
-    """See the package for the promises. Keys are names of requests; all signers share one queue."""
+    """Keys are names of requests; all signers share one queue."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._options = context.options_as(SigningOptions)
@@ -57,7 +57,7 @@ class RequestSigner(ManagedController):
         self.queue.add(request.metadata.name)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Serve the request, or say why it is not served."""
+        """Issue the certificate, or record why not."""
         request, raw = self._requests.get(key), self._requests.raw(key)
         if request is None or not is_waiting(request) or request.spec.signer_name not in self._authorities:
             return None

@@ -29,7 +29,7 @@ class AuthorityEnded(Exception):
 
 
 def is_waiting(request: CertificateSigningRequest) -> bool:
-    """Whether its signer should process it: approved, not denied, not served, not given up."""
+    """Whether its signer should process it: approved, not denied, not issued, not failed."""
     return not request.status.certificate and is_approved(request) and not has_failed(request)
 
 
@@ -54,7 +54,7 @@ VALIDATIONS: Mapping[str, Callable[[RequestedNames, Sequence[str]], str | None]]
 
 
 def failure(problem: str, now: str) -> dict[str, str]:
-    """The condition of a request that its signer gives up."""
+    """The condition of a request that fails validation."""
     return {
         "type": "Failed",
         "status": "True",
@@ -65,7 +65,7 @@ def failure(problem: str, now: str) -> dict[str, str]:
 
 
 def lifetime(seconds: int | None, longest: float) -> datetime.timedelta:
-    """How long the certificate is good: as long as asked, ten minutes at least, but never longer than ``longest``."""
+    """The requested duration, ten minutes at least and ``longest`` at most."""
     limit = datetime.timedelta(seconds=longest)
     if seconds is None:
         return limit
@@ -76,7 +76,7 @@ def lifetime(seconds: int | None, longest: float) -> datetime.timedelta:
 def validity(
     now: datetime.datetime, length: datetime.timedelta, authority_ends: datetime.datetime
 ) -> tuple[datetime.datetime, datetime.datetime]:
-    """From when and until when, never longer than the authority. Raises ``AuthorityEnded``.
+    """notBefore and notAfter, never beyond the CA's. Raises ``AuthorityEnded``.
 
     At 12:00 with ten minutes: 11:55 to 12:10. With a day: 11:55 to 11:55 of the next one.
     """

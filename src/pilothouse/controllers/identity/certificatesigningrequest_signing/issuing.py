@@ -28,8 +28,6 @@ class CannotIssue(Exception):
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """Who signs."""
-
     certificate: x509.Certificate
     key: SigningKey
 
@@ -133,7 +131,7 @@ def _builder(
 
 
 def usages_of(usages: Sequence[str]) -> tuple[frozenset[int], list[x509.ObjectIdentifier]]:
-    """Bits of the key's usage, and purposes. Raises ``CannotIssue`` for words that are not known."""
+    """Key usage bits and extended key usages. Raises ``CannotIssue`` for unknown ones."""
     strange = [usage for usage in usages if usage not in _BITS and usage not in _PURPOSES]
     if strange:
         listed = " ".join(f'"{usage}"' for usage in strange)
@@ -152,7 +150,8 @@ def _encoded(bits: frozenset[int]) -> bytes:
 
 
 def _subject(request: x509.CertificateSigningRequest) -> x509.Name:
-    """Values of one kind stand together, as Go writes them; of a common name and a serial number the last counts."""
+    """Values of one attribute stand together, as Go writes them; of a common name and a serial number the last
+    counts."""
     parts = []
     for oid in _ATTRIBUTES:
         found = list(dict.fromkeys(request.subject.get_attributes_for_oid(oid)))
@@ -168,7 +167,7 @@ def _names(request: x509.CertificateSigningRequest) -> list[x509.GeneralName]:
 
 
 def _digest(key: SigningKey) -> hashes.SHA256 | hashes.SHA384 | hashes.SHA512 | None:
-    """As Go chooses: by the size of the curve, SHA-256 for RSA, none for a kind that brings its own."""
+    """As Go chooses: by the size of the curve, SHA-256 for RSA, none for Ed25519."""
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return None
     if isinstance(key, ec.EllipticCurvePrivateKey):

@@ -21,7 +21,7 @@ def _is_aggregated(role: ClusterRole) -> tuple[str, ...]:
 
 
 class ClusterRoleAggregation(ManagedController):
-    """See the package for the promises. Keys are names of roles."""
+    """Keys are names of roles."""
 
     def __init__(self, context: ControllerContext) -> None:
         roles = context.informer(CLUSTER_ROLES, indexes={AGGREGATED: _is_aggregated})
@@ -40,7 +40,6 @@ class ClusterRoleAggregation(ManagedController):
             self.queue.add(role.metadata.name)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Write the rules if they are not what the other roles make them."""
         role = self._roles.get(key)
         if role is None:
             return None

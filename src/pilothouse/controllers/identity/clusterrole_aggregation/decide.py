@@ -28,7 +28,7 @@ def missing_rules(role: ClusterRole, roles: Sequence[ClusterRole]) -> Rules | No
 
 
 def _picked(role: ClusterRole, roles: Sequence[ClusterRole]) -> list[ClusterRole]:
-    """The roles that its selectors pick, selector by selector, within each by name: every sync gives the same."""
+    """The roles that its selectors match, selector by selector, then by name: every sync gives the same."""
     assert role.aggregation_rule is not None, "it is made of others"
     by_name = sorted(roles, key=lambda other: other.metadata.name)
     found = []
@@ -39,15 +39,15 @@ def _picked(role: ClusterRole, roles: Sequence[ClusterRole]) -> list[ClusterRole
 
 
 def aggregated_rules(picked: Sequence[ClusterRole]) -> Rules:
-    """All their rules, each once: two are the same if all their lists are, in their order."""
+    """All their rules without duplicates: rules are equal if all their lists are, in their order."""
     return tuple(dict.fromkeys(rule for role in picked for rule in role.rules))
 
 
 def rules_to_apply(meta: ObjectMeta, rules: Rules) -> dict[str, Any]:
-    """The apply configuration: the rules and nothing else, also when there are none.
+    """The apply configuration: only the rules, even if there are none.
 
-    With the uid, so that a role which is gone stays gone. What is applied to nothing makes it, and such a role would be
-    made of no others: rules that nobody takes back.
+    With the uid, so that a deleted role is not created again: without an aggregationRule nothing would remove its
+    rules.
     """
     return {
         "kind": CLUSTER_ROLES.kind,

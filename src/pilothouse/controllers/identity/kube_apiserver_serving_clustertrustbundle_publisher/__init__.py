@@ -21,15 +21,13 @@ SELECTOR = f"spec.signerName={KUBE_APISERVER_SERVING_SIGNER}"
 
 
 class TrustBundleOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is published: the content of ``root_ca_file``, or without one ``authority``, by which the program itself
-    knows its API server (PEM)."""
+    """Published is ``root_ca_file``, or without one ``authority``, the CA of the program's own connection (PEM)."""
 
     root_ca_file: str = ""
     authority: str = ""
 
     @property
     def is_known(self) -> bool:
-        """Whether there is anything to publish."""
         return bool(self.root_ca_file or self.authority)
 
 

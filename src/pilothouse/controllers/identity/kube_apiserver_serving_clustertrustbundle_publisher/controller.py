@@ -20,13 +20,12 @@ from pilothouse.runtime import ControllerContext, ManagedController, Requeue
 
 
 def name_of(bundle: str) -> str:
-    """The object's name: the signer's, and the beginning of the content's hash, so that another content is another
-    object and pods see either the one or the other."""
+    """The signer's name and the start of the content's hash: other content is another object, so that pods see
+    either."""
     return f"{KUBE_APISERVER_SERVING_SIGNER.replace('/', ':')}:{hashlib.sha256(bundle.encode()).digest()[:12].hex()}"
 
 
 def new_bundle(bundle: str) -> dict[str, Any]:
-    """The object as it is sent when there is none."""
     return {
         "apiVersion": CLUSTER_TRUST_BUNDLES.api_version,
         "kind": CLUSTER_TRUST_BUNDLES.kind,
@@ -36,7 +35,7 @@ def new_bundle(bundle: str) -> dict[str, Any]:
 
 
 def others(found: Sequence[ClusterTrustBundle], bundle: str) -> list[str]:
-    """Names of the signer's objects that say something else, or the same under another name."""
+    """Names of the signer's bundles with other content, or another name."""
     return [each.metadata.name for each in found if each.metadata.name != name_of(bundle)]
 
 
@@ -44,13 +43,11 @@ ALL = "all"
 
 
 def build(context: ControllerContext) -> "TrustBundlePublisher":
-    """The factory of the descriptor. Raises ``CannotRun`` for a file that cannot be used."""
+    """Raises ``CannotRun`` for a file that cannot be used."""
     return TrustBundlePublisher(context)
 
 
 class TrustBundlePublisher(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         bundles = context.informer(CLUSTER_TRUST_BUNDLES)
         super().__init__(context, DESCRIPTOR.name, queue_name="ca_cert_publisher_cluster_trust_bundles")
@@ -74,7 +71,6 @@ class TrustBundlePublisher(ManagedController):
         self.queue.add(ALL)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Create the bundle, delete the signer's others, and count the sync by its result."""
         with self._codes.counted():
             await self._have_it()
             await self._remove_others()
@@ -91,7 +87,7 @@ class TrustBundlePublisher(ManagedController):
             await self._client.update(CLUSTER_TRUST_BUNDLES.raw, self._name, body)
 
     async def _remove_others(self) -> None:
-        """All that can be removed are, before the last failure is told."""
+        """Delete all that can be deleted, then raise the last failure."""
         failure: ApiError | OSError | None = None
         for name in others(self._bundles.list(), self._bundle):
             try:

@@ -30,12 +30,11 @@ YEAR = 8760 * 3600.0
 
 
 class LegacyTokenCleanerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a token may be unused, and then invalid, in seconds."""
+    """For how many seconds a token may be unused, and then invalid."""
 
     period: float = YEAR
 
     def validate(self) -> list[str]:
-        """A period must be one."""
         if self.period > 0:
             return []
         return [f"invalid CleanUpPeriod: {durations.format_duration(self.period)}"]

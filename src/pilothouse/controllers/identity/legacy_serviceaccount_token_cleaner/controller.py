@@ -32,8 +32,6 @@ SYSTEM, SINCE = "kube-system", "since"
 
 
 class LegacyTokenCleaner(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         accounts = context.informer(SERVICE_ACCOUNTS)
         secrets = context.informer(SECRETS)
@@ -46,7 +44,7 @@ class LegacyTokenCleaner(ManagedController):
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """One pass. What fails is logged and tried again in the next one."""
+        """One pass. What fails is logged and retried in the next one."""
         moment = Moment(self.env.now(), self._period)
         try:
             if await self._is_tracked_long_enough(moment):

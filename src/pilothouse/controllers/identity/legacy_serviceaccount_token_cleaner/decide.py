@@ -18,8 +18,6 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 class Due(enum.Enum):
-    """What is to be done with a Secret."""
-
     NOTHING = "nothing"
     MARK = "mark"
     """Its token is to be accepted no more."""
@@ -28,14 +26,11 @@ class Due(enum.Enum):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """The time of a pass, and how long a token may be unused, in seconds."""
-
     now: datetime.datetime
     period: float
 
     @property
     def oldest(self) -> datetime.datetime:
-        """Whatever happened since then is recent."""
         try:
             return self.now - datetime.timedelta(seconds=self.period)
         except OverflowError:
@@ -43,12 +38,11 @@ class Moment(msgspec.Struct, frozen=True):
 
     @property
     def oldest_date(self) -> str:
-        """The day of that, in UTC."""
         return self.oldest.date().isoformat()
 
 
 def parse_date(text: str) -> datetime.date | None:
-    """A date as the API server writes it; None of anything else."""
+    """A date as the API server writes it, else None."""
     if not _DATE.fullmatch(text):
         return None
     try:
@@ -58,7 +52,7 @@ def parse_date(text: str) -> datetime.date | None:
 
 
 def is_tracked_long_enough(since: datetime.date, moment: Moment) -> bool:
-    """Whether for a whole period it was taken down who uses what. It may have begun as late as that day ended."""
+    """Whether usage was tracked for a whole period. Tracking may have begun as late as the end of that day."""
     try:
         whole = datetime.datetime.combine(since + datetime.timedelta(days=1), datetime.time(), datetime.UTC)
     except OverflowError:
@@ -67,8 +61,8 @@ def is_tracked_long_enough(since: datetime.date, moment: Moment) -> bool:
 
 
 def is_unused(secret: Secret, moment: Moment) -> bool:
-    """Whether the token is old and was not used lately. One that was never used since tracking began has no label; what
-    a label says that is no date nobody can tell."""
+    """Whether the token is old and was not used recently. Never used since tracking began means no label; a label that
+    is no date counts as used."""
     meta = secret.metadata
     made = meta.creation_timestamp
     if secret.type != SECRET_TYPE or meta.deletion_timestamp is not None:
@@ -80,20 +74,18 @@ def is_unused(secret: Secret, moment: Moment) -> bool:
 
 
 def account_key(secret: Secret) -> str:
-    """The key of the account that it names; "" if it names none."""
     name = secret.metadata.annotations.get(ACCOUNT_NAME)
     return f"{secret.metadata.namespace}/{name}" if name else ""
 
 
 def was_generated(secret: Secret, account: ServiceAccount | None) -> bool:
-    """Whether nobody made it by hand: then its account lists it."""
+    """Whether it was generated: then its service account lists it."""
     if account is None or secret.metadata.annotations.get(ACCOUNT_UID, "") not in ("", account.metadata.uid):
         return False
     return any(listed.name == secret.metadata.name for listed in account.secrets)
 
 
 def decide(secret: Secret, account: ServiceAccount | None, used_by_pods: Set[str], moment: Moment) -> Due:
-    """What is to be done now."""
     if not is_unused(secret, moment) or not was_generated(secret, account) or secret.metadata.name in used_by_pods:
         return Due.NOTHING
     since = secret.metadata.labels.get(INVALID_SINCE, "")

@@ -13,7 +13,7 @@ KEPT_FOR = datetime.timedelta(minutes=15)
 
 
 def is_over(meta: ObjectMeta, now: datetime.datetime) -> bool:
-    """Whether the request has been there for so long that the kubelet has given it up, too."""
+    """Whether the request is so old that the kubelet has given it up, too."""
     return meta.creation_timestamp is not None and now - meta.creation_timestamp >= KEPT_FOR
 
 
@@ -21,8 +21,6 @@ PERIOD_SECONDS = 300.0
 
 
 class PodRequestCleaner(Sweep[Object]):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(
             context,
@@ -34,7 +32,6 @@ class PodRequestCleaner(Sweep[Object]):
         )
 
     def is_over(self, found: Object) -> bool:
-        """Whether it has served."""
         return is_over(found.metadata, self.env.now())
 
 

@@ -21,8 +21,7 @@ from pilothouse.runtime.watches import Watch
 
 
 class RootCaOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is published: the content of ``root_ca_file``, or without one ``authority``, by which the program itself
-    knows its API server (PEM)."""
+    """Published is ``root_ca_file``, or without one ``authority``, the CA of the program's own connection (PEM)."""
 
     root_ca_file: str = ""
     authority: str = ""

@@ -23,17 +23,15 @@ DESCRIPTION = (
 
 
 def predicate(namespace: Namespace) -> bool:
-    """Whether a change of the namespace is a reason to look. One that goes needs nothing any more."""
     return namespace.status.phase == "Active"
 
 
 def is_right(found: ConfigMap, bundle: str) -> bool:
-    """Whether the ConfigMap says what it should. The text of its description is anybody's, as long as there is one."""
+    """Whether the ConfigMap is up to date. Users may change the text of its description."""
     return found.data == {KEY: bundle} and bool(found.metadata.annotations.get(ANNOTATION))
 
 
 def new_config_map(bundle: str) -> dict[str, Any]:
-    """The ConfigMap as it is sent when there is none."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -43,12 +41,12 @@ def new_config_map(bundle: str) -> dict[str, Any]:
 
 
 def build(context: ControllerContext) -> "RootCaPublisher":
-    """The factory of the descriptor. Raises ``CannotRun`` for a file that cannot be used."""
+    """Raises ``CannotRun`` for a file that cannot be used."""
     return RootCaPublisher(context)
 
 
 class RootCaPublisher(ManagedController):
-    """See the package for the promises. Keys are names of namespaces."""
+    """Keys are names of namespaces."""
 
     def __init__(self, context: ControllerContext) -> None:
         config_maps = context.informer(CONFIG_MAPS)
@@ -79,7 +77,6 @@ class RootCaPublisher(ManagedController):
             self.queue.add(namespace.metadata.name)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Create or correct the ConfigMap of the namespace, and count the sync by its result."""
         with self._codes.counted():
             await self._sync(key)
         return None

@@ -12,17 +12,15 @@ DEFAULT = "default"
 
 
 def lacks_account(namespace: Namespace | None, account: ServiceAccount | None) -> bool:
-    """Whether the account is to be made. A namespace that goes, or is not known yet, gets nothing."""
     return namespace is not None and namespace.status.phase == "Active" and account is None
 
 
 def new_account(namespace: str) -> dict[str, Any]:
-    """The account as it is sent: a name, and no opinion about anything."""
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": DEFAULT, "namespace": namespace}}
 
 
 class ServiceAccountController(ManagedController):
-    """See the package for the promises. Keys are names of namespaces."""
+    """Keys are names of namespaces."""
 
     def __init__(self, context: ControllerContext) -> None:
         namespaces = context.informer(NAMESPACES)
@@ -38,7 +36,6 @@ class ServiceAccountController(ManagedController):
         )
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Make the account if it is missing."""
         if not lacks_account(self._namespaces.get(key), self._accounts.get(f"{key}/{DEFAULT}")):
             return None
         try:

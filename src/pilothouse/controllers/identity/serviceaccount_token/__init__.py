@@ -38,8 +38,8 @@ GROUP = "serviceaccount-controller"
 
 
 class TokenOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """With what is signed, and whose certificate goes beside the token: the content of ``root_ca_file``, or without one
-    ``authority``, by which the program itself knows its API server (PEM)."""
+    """The signing key, and the CA beside the token: ``root_ca_file``, or without one ``authority``, that of the
+    program's own connection (PEM)."""
 
     private_key_file: str = ""
     workers: int = 5
@@ -50,7 +50,6 @@ class TokenOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_key(self) -> bool:
-        """Whether there is anything to sign with."""
         return bool(self.private_key_file) or self.signer is not None
 
 

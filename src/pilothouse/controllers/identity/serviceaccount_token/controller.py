@@ -37,7 +37,7 @@ _account = msgspec.json.Decoder(ServiceAccount)
 
 
 class SecretKey(NamedTuple):
-    """A token Secret and the account that it named when it was seen, which is all that is left of one that is gone."""
+    """A token Secret and the account that it named when it was last observed."""
 
     namespace: str
     name: str
@@ -47,12 +47,12 @@ class SecretKey(NamedTuple):
 
 
 def build(context: ControllerContext) -> "TokenController":
-    """The factory of the descriptor. Raises ``CannotRun`` for files that cannot be used."""
+    """Raises ``CannotRun`` for files that cannot be used."""
     return TokenController(context)
 
 
 def signer_of(options: TokenOptions) -> Signer:
-    """With what tokens are signed. Raises ``CannotRun``."""
+    """Raises ``CannotRun``."""
     if options.signer is not None:
         return options.signer
     file = options.private_key_file
@@ -65,7 +65,7 @@ def signer_of(options: TokenOptions) -> Signer:
 
 
 class TokenController(ManagedController):
-    """See the package for the promises. Keys of the base's queue are ``namespace/name/uid`` of accounts."""
+    """Keys of the base's queue are ``namespace/name/uid`` of accounts."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(TokenOptions)
@@ -114,9 +114,8 @@ class TokenController(ManagedController):
     async def reconcile(self, key: str) -> Requeue | None:
         """Enqueue the Secrets of an account that is gone.
 
-        Upstream deletes them at once. But an account that the cache has no longer may still exist: a list from a server
-        that is behind lacks it. Nor does every Secret without a uid belong to that account: it may wait for the next
-        account of the name.
+        Upstream deletes them at once. But an account that the cache lacks may exist: a list from a stale server lacks
+        it. Nor does every Secret without a uid belong to that account: it may wait for the next account of the name.
         """
         namespace, name, uid = key.split("/")
         if is_meant(self._accounts.get(f"{namespace}/{name}"), uid):
@@ -150,7 +149,7 @@ class TokenController(ManagedController):
         return None
 
     async def _find_account(self, key: SecretKey) -> ServiceAccount | None:
-        """From the cache; one that this does not know may be newer than it."""
+        """From the cache, else live: it may be newer than the cache."""
         account = self._accounts.get(f"{key.namespace}/{key.account}")
         if is_meant(account, key.account_uid):
             return account
@@ -161,7 +160,7 @@ class TokenController(ManagedController):
         return account if is_meant(account, key.account_uid) else None
 
     async def _limited(self, key: SecretKey, secret: Secret, account: ServiceAccount) -> None:
-        """Fill it, ten times more if that fails; then wait until it changes."""
+        """Fill it, retrying ten times; after that only a change enqueues it again."""
         try:
             await self._fill(secret, account)
         except (ApiError, OSError) as error:

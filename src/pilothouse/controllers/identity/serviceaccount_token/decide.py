@@ -25,8 +25,7 @@ _reference = msgspec.json.Decoder(SecretReference)
 
 
 def lacks(secret: Secret, authority: bytes) -> frozenset[str]:
-    """Which of the three keys are to be written. Where no authority is known any will do; a namespace and a token are
-    whatever is there."""
+    """The keys that must be written. An unknown CA is not compared; any namespace and token will do."""
     missing = {key for key in (NAMESPACE_KEY, TOKEN_KEY) if not secret.data.get(key)}
     if authority and secret.data.get(AUTHORITY_KEY) != authority:
         missing.add(AUTHORITY_KEY)
@@ -34,7 +33,7 @@ def lacks(secret: Secret, authority: bytes) -> frozenset[str]:
 
 
 def filled(raw: bytes | msgspec.Raw, secret: Secret, account: ObjectMeta, authority: bytes, signer: Signer) -> bytes:
-    """The Secret, which is ``raw`` as it was read, with what it lacks."""
+    """The Secret, ``raw`` as it was read, with the missing keys."""
     missing = lacks(secret, authority)
     data = dict(secret.data)
     if AUTHORITY_KEY in missing:
@@ -48,18 +47,17 @@ def filled(raw: bytes | msgspec.Raw, secret: Secret, account: ObjectMeta, author
 
 
 def is_meant(account: ServiceAccount | None, uid: str) -> bool:
-    """Whether there is an account, and it is the one of that uid. Without a uid any is."""
+    """Whether the account exists and has that uid, if one is given."""
     return account is not None and uid in ("", account.metadata.uid)
 
 
 def orphaned_by(namespace: str, name: str, uid: str, secrets: Iterable[Secret]) -> list[Secret]:
-    """The token Secrets that nobody has any more when that account is gone."""
+    """The token Secrets of that account."""
     return [secret for secret in secrets if belongs_to(secret, namespace, name, uid)]
 
 
 def without_reference(raw: bytes | msgspec.Raw, secret: str) -> bytes | None:
-    """The account, which is ``raw`` as it was read, without references to the Secret of that name; None if there are
-    none."""
+    """The account, ``raw`` as it was read, without references to that Secret; None if there are none."""
     listed = take_field(raw, "secrets")
     if listed is None:
         return None

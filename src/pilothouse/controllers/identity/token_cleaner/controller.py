@@ -9,7 +9,7 @@ from pilothouse.semantics.bootstrap_tokens import EXPIRATION, NAMESPACE, seconds
 
 
 class TokenCleaner(ManagedController):
-    """See the package for the promises. Keys are those of Secrets."""
+    """Keys are those of Secrets."""
 
     def __init__(self, context: ControllerContext) -> None:
         secrets = context.informer(SECRETS)
@@ -25,7 +25,7 @@ class TokenCleaner(ManagedController):
         self.queue.add(object_key(secret.metadata))
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Delete the token if it is over, or come back when it will be."""
+        """Delete the token if it has expired, or requeue it for when it will."""
         secret = self._secrets.get(key)
         if secret is None:
             return None

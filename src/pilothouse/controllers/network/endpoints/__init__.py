@@ -20,8 +20,6 @@ from pilothouse.runtime.watches import Watch
 
 
 class EndpointsOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
-
     workers: int = 5
     batch_seconds: float = 0.0
     """How long changes of pods are collected before a service is synced."""

@@ -35,7 +35,7 @@ from pilothouse.semantics.subsets import Subsets, is_lock
 
 
 class StaleEndpoints(RetryLater):
-    """The cache shows what we have overwritten. The key comes back with backoff."""
+    """The cache has an older version than we wrote. Retried with backoff."""
 
     def __init__(self) -> None:
         super().__init__("Endpoints informer cache is out of date")
@@ -55,8 +55,6 @@ class _NewEndpoints(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 
 class EndpointsController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(EndpointsOptions)
         services = context.informer(SERVICES)
@@ -96,7 +94,6 @@ class EndpointsController(ManagedController):
         self.queue.add(key)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Have the Endpoints of one service say where it is reached."""
         service = self._services.get(key)
         if service is None:
             await self._forget(key)

@@ -39,15 +39,13 @@ CAPACITY = 1000
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be written, if it is not there already."""
-
     subsets: Subsets
     labels: Mapping[str, str]
     truncated: bool
 
 
 def wanted_endpoints(service: Service, pods: Iterable[Pod]) -> Wanted:
-    """Subsets in their canonical order, no more addresses than may be."""
+    """Subsets in canonical order, truncated to the maximum."""
     subsets, truncated = truncate(repack(_found(service, pods)))
     labels = {**service.metadata.labels, MANAGED_BY: MANAGER}
     labels.pop(HEADLESS_LABEL, None)
@@ -106,10 +104,10 @@ def _family(service: Service, pod: Pod) -> str:
 
 
 def truncate(subsets: Subsets, capacity: int = CAPACITY) -> tuple[Subsets, bool]:
-    """No more than ``capacity`` addresses, and whether some were left out (``truncateEndpoints``).
+    """At most ``capacity`` addresses, and whether some were left out (``truncateEndpoints``).
 
-    Each subset gives in proportion, rounded up, so that the last one gives most. Ready ones are only touched when they
-    alone are too many, and then no other is left.
+    Each subset gives in proportion, rounded up. Ready addresses are only removed when they alone are too many, and then
+    no other is left.
     """
     ready = sum(len(subset.addresses) for subset in subsets)
     bad = sum(len(subset.not_ready_addresses) for subset in subsets)
@@ -131,7 +129,7 @@ def truncate(subsets: Subsets, capacity: int = CAPACITY) -> tuple[Subsets, bool]
 
 
 def is_current(existing: Endpoints, wanted: Wanted) -> bool:
-    """Whether nothing need be written. When a pod was changed last, as old ones noted, does not count."""
+    """Whether no write is needed. The last-change-trigger-time of pods is not compared."""
     labels = {name: value for name, value in existing.metadata.labels.items() if name != HEADLESS_LABEL}
     due = {name: value for name, value in wanted.labels.items() if name != HEADLESS_LABEL}
     return (
@@ -155,7 +153,7 @@ def _plain(addresses: Sequence[EndpointAddress]) -> tuple[EndpointAddress, ...]:
 
 
 def annotations_of(existing: Mapping[str, str], wanted: Wanted, trigger_time: str) -> dict[str, str]:
-    """Those that are there, with what changed when and whether all are shown."""
+    """The existing annotations with the trigger time and over-capacity set."""
     found = {name: value for name, value in existing.items() if name not in (TRIGGER_TIME, OVER_CAPACITY)}
     if trigger_time:
         found[TRIGGER_TIME] = trigger_time

@@ -25,8 +25,6 @@ from pilothouse.runtime.watches import Watch
 
 
 class EndpointSliceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
-
     workers: int = 5
     max_endpoints: int = 100
     """In one slice."""

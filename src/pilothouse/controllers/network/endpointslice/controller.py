@@ -50,12 +50,10 @@ _TOPOLOGY = "nodes"
 
 
 class SyncFailed(Exception):
-    """Something of a service's slices could not be put right. The service comes back with backoff."""
+    """Some slices of a service could not be written. Retried with backoff."""
 
 
 class EndpointSliceController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(EndpointSliceOptions)
         services = context.informer(SERVICES)
@@ -115,7 +113,6 @@ class EndpointSliceController(ManagedController):
     # One sync
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Have the slices of one service say where it is reached."""
         try:
             await self._sync_service(key)
         except StaleSlices:
@@ -180,7 +177,7 @@ class EndpointSliceController(ManagedController):
         address_type: str,
         trigger_time: str,
     ) -> list[str]:
-        """One address family; says what went wrong."""
+        """One address family; returns the errors."""
         desired = desired_endpoints(service, pods, address_type, self._nodes.get)
         plan = decide(service, existing, desired, address_type, self._options.max_endpoints)
         self._measure(key, address_type, plan, desired, len(existing))
@@ -202,7 +199,7 @@ class EndpointSliceController(ManagedController):
     def _with_hints(
         self, key: str, service: Service, plan: Plan, address_type: str
     ) -> tuple[Plan, list[tuple[str, str, str]]]:
-        """The plan with hints, and the events that tell of them."""
+        """The plan with hints, after recording the events about them."""
         topology, annotations = self._topology, service.metadata.annotations
         if wants_topology(annotations):
             self._measures.is_distributed(key, "")
@@ -253,7 +250,7 @@ class EndpointSliceController(ManagedController):
 
 
 def _updates(plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str) -> Iterator[tuple[EndpointSlice, bytes]]:
-    """The slices to be written again, with what is sent."""
+    """The slices to update, with their bodies."""
     for each in plan.updates:
         changed = triggered(each, trigger_time)
         raw = raws[each.metadata.name]

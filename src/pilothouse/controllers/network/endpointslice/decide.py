@@ -23,10 +23,10 @@ _RESERVED = (MANAGED_BY, SERVICE_NAME, HEADLESS_LABEL)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to become of the slices of one address family.
+    """What to do with the slices of one address family.
 
-    ``creates`` are new, ``updates`` are slices that there are with what they should say, ``replacements`` take the
-    place of a slice that would have gone, under its name. ``unchanged`` are given for hints, which may change them.
+    ``replacements`` take the name of a slice that would be deleted. ``unchanged`` are given for hints, which may change
+    them.
     """
 
     creates: tuple[EndpointSlice, ...] = ()
@@ -39,7 +39,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_owned_by(each: EndpointSlice, service: Service) -> bool:
-    """Whether it is of this service, and not of an older one of the same name."""
+    """Whether it belongs to this service, not to an older one of the same name."""
     return any(
         owner.uid == service.metadata.uid and owner.kind == "Service" and owner.api_version == "v1"
         for owner in each.metadata.owner_references
@@ -47,7 +47,7 @@ def is_owned_by(each: EndpointSlice, service: Service) -> bool:
 
 
 def slice_labels(service: Service) -> dict[str, str]:
-    """The service's own labels, and the three that say what the slice is."""
+    """The service's labels, and the three reserved ones."""
     labels = {key: value for key, value in service.metadata.labels.items() if key not in _RESERVED}
     if not has_cluster_ip(service):
         labels[HEADLESS_LABEL] = ""
@@ -57,13 +57,12 @@ def slice_labels(service: Service) -> dict[str, str]:
 
 
 def has_other_labels(each: EndpointSlice, service: Service) -> bool:
-    """Whether the slice's labels differ from the service's. The three reserved labels are not compared."""
+    """Whether the slice's labels differ from the service's, apart from the three reserved ones."""
     theirs = {key: value for key, value in each.metadata.labels.items() if key not in _RESERVED}
     return theirs != {key: value for key, value in service.metadata.labels.items() if key not in _RESERVED}
 
 
 def new_slice(service: Service, address_type: str, ports: tuple[EndpointPort, ...]) -> EndpointSlice:
-    """An empty slice of the service."""
     meta = service.metadata
     return EndpointSlice(
         metadata=ObjectMeta(
@@ -80,7 +79,7 @@ def new_slice(service: Service, address_type: str, ports: tuple[EndpointPort, ..
 def decide(
     service: Service, existing: Sequence[EndpointSlice], desired: Desired, address_type: str, max_endpoints: int
 ) -> Plan:
-    """The plan for one address family, before hints and before deletes are made use of (``recycled``)."""
+    """The plan for one address family, before hints and before names of deleted slices are reused (``recycled``)."""
     of_ports: dict[object, list[EndpointSlice]] = {}
     deletes: list[EndpointSlice] = []
     for each in sorted(existing, key=lambda each: each.metadata.name):
@@ -131,8 +130,8 @@ def place(
 ) -> Plan:
     """Place the endpoints of one port list.
 
-    What is in a slice stays there. New ones fill the slices that are written anyway, the fullest first. What is left
-    goes into the one untouched slice that it fills best, or else into new ones.
+    Endpoints stay in their slice. New ones fill the slices that are written anyway, the fullest first. The rest goes
+    into the one untouched slice that it fills best, or else into new ones.
     """
     left = dict(group.endpoints)
     changed: dict[str, list[Endpoint]] = {}
@@ -186,14 +185,14 @@ def place(
 
 
 def _fill(endpoints: list[Endpoint], rest: list[Endpoint], max_endpoints: int) -> list[Endpoint]:
-    """Move endpoints over until the list is full, and give back those that are left."""
+    """Move endpoints over until the list is full, and return the rest."""
     room = max(0, max_endpoints - len(endpoints))
     endpoints += rest[:room]
     return rest[room:]
 
 
 def _best_to_fill(slices: dict[str, list[Endpoint]], count: int, max_endpoints: int) -> str:
-    """The slice that is closest to full with all of them; none if that is none."""
+    """The slice that is closest to full with all of them, if any."""
     best, closest = "", max_endpoints
     for name, endpoints in slices.items():
         free = max_endpoints - count - len(endpoints)
@@ -203,8 +202,8 @@ def _best_to_fill(slices: dict[str, list[Endpoint]], count: int, max_endpoints: 
 
 
 def recycled(plan: Plan, service: Service) -> Plan:
-    """Let new slices take the names of slices that would go: one write instead of two, and nothing goes missing in
-    between. Only of slices that are this service's; those of an older one are being collected."""
+    """Let new slices take the names of slices that would be deleted: one write instead of two, with no gap in between.
+    Only of slices that are this service's; those of an older one are being collected."""
     creates, deletes = list(plan.creates), []
     replacements: list[EndpointSlice] = []
     for each in plan.deletes:

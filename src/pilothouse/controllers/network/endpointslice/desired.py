@@ -23,14 +23,12 @@ ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
 class Group(msgspec.Struct):
-    """The endpoints that have the same ports."""
-
     ports: tuple[EndpointPort, ...]
     endpoints: dict[Identity, Endpoint]
 
 
 class Desired(msgspec.Struct):
-    """All groups of one address family, and the pods that were left out because their node is not known."""
+    """All groups of one address family, and the pods that were left out because their node is unknown."""
 
     groups: dict[PortKey, Group]
     homeless: list[Pod]
@@ -39,8 +37,8 @@ class Desired(msgspec.Struct):
 def desired_endpoints(
     service: Service, pods: Iterable[Pod], address_type: str, node_of: Callable[[str], Node | None]
 ) -> Desired:
-    """The endpoints of these pods. A pod of a node that is not in the cache is left out: nobody could say in which zone
-    it is, and the node may be gone. Unless even pods that are not ready are to be published."""
+    """The endpoints of these pods. A pod of a node that is not in the cache is left out, since its zone is unknown,
+    unless not-ready addresses are published."""
     found = Desired({}, [])
     for pod in pods:
         if not belongs_in_endpoints(pod, with_terminating=True):
@@ -61,7 +59,7 @@ def desired_endpoints(
 
 
 def endpoint_ports(service: Service, pod: Pod) -> tuple[EndpointPort, ...]:
-    """The service's ports as they are in this pod. One that the pod does not have is left out."""
+    """The service's ports as they are in this pod. A port that the pod lacks is left out."""
     if not service.spec.ports and service.spec.cluster_ip == HEADLESS:
         return ()
     found = []
@@ -96,6 +94,5 @@ def endpoint_of(pod: Pod, node: Node | None, service: Service, address_type: str
 
 
 def addresses_of(pod: Pod, address_type: str) -> tuple[str, ...]:
-    """The pod's addresses of the family, as Go writes them."""
     known = [canonical_ip(each.ip) for each in pod.status.pod_ips]
     return tuple([found[1] for found in known if found is not None and found[0] == address_type])

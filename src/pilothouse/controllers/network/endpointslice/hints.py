@@ -26,7 +26,7 @@ OVERLOAD = 0.2
 
 
 def wants_topology(annotations: Mapping[str, str]) -> bool:
-    """Whether hints follow the share of zones. The older annotation decides alone where it is."""
+    """Whether hints follow the share of zones. The older annotation takes precedence."""
     return annotations.get(_OLD_MODE, annotations.get(_MODE)) in ("Auto", "auto")
 
 
@@ -35,13 +35,12 @@ def _is_ready(endpoint: Endpoint) -> bool:
 
 
 def without_hints(plan: Plan) -> Plan:
-    """No endpoint has hints; slices that only have to lose theirs are written, too."""
+    """Remove all hints; slices that only lose their hints are written, too."""
     return _rehinted(plan, lambda endpoint: endpoint.hints is not None, lambda _endpoint: None)
 
 
 def near(plan: Plan, distribution: str) -> Plan:
-    """Ready endpoints are for their own zone, with ``PreferSameNode`` also for their own node. Those that are not ready
-    stay as they are."""
+    """Ready endpoints get their own zone, with ``PreferSameNode`` also their own node, as hints."""
 
     def wanted(endpoint: Endpoint) -> EndpointHints | None:
         if not _is_ready(endpoint):
@@ -80,7 +79,7 @@ def _rehinted(
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """How many endpoints a zone should have: at least, at most, and exactly its share (or the least, if more)."""
+    """How many endpoints a zone should have: at least, at most, and its exact share (or the least, if more)."""
 
     minimum: int
     maximum: int
@@ -95,7 +94,7 @@ NO_HINTS = "No hints allocated for zones"
 
 
 def allocate(ratios: Mapping[str, float], count: int) -> dict[str, Allocation] | str:
-    """What each zone should have of ``count`` endpoints, or why that can't be said.
+    """How many of ``count`` endpoints each zone should have, or why that cannot be achieved.
 
     Zones with a third and two thirds of the CPU, and 4 endpoints: 1.33 and 2.67, at least 2 and 3: 5 are more than 4.
     With 6 endpoints: 2 and 4, at least 2 and 4.
@@ -116,17 +115,16 @@ def allocate(ratios: Mapping[str, float], count: int) -> dict[str, Allocation] |
 
 
 def ready_count(plan: Plan) -> int:
-    """How many ready endpoints there will be."""
     return sum(
         1 for each in (*plan.creates, *plan.updates, *plan.unchanged) for e in each.endpoints or () if _is_ready(e)
     )
 
 
 def spread(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, dict[str, int]] | str:
-    """Hints so that zones bear their share, and how many endpoints each zone then has; or why there can be none.
+    """Hints by each zone's share, and how many endpoints each zone then has; or why there can be none.
 
-    Slices that are right stay untouched. In the others each endpoint is for its own zone first, and then zones that
-    have too many give to those that lack some.
+    Slices that are right stay untouched. In the others each endpoint gets its own zone first, and then zones with too
+    many give to those with too few.
     """
     given: dict[str, int] = {}
     unchanged: list[EndpointSlice] = []
@@ -178,7 +176,7 @@ def spread(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, dic
 def _hints_of(
     each: EndpointSlice, given: Mapping[str, int], allocations: Mapping[str, Allocation]
 ) -> dict[str, int] | None:
-    """How many endpoints the slice has for each zone; None if it must be written anew."""
+    """How many endpoints the slice has for each zone; None if it must be rewritten."""
     counts: dict[str, int] = {}
     for endpoint in each.endpoints or ():
         if not _is_ready(endpoint):
@@ -195,8 +193,8 @@ def _hints_of(
 
 
 def _exchange(allocations: Mapping[str, Allocation], given: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-    """How many endpoints each zone gives away, and how many each receives: one at a time from who has most to give to
-    who lacks most, as long as it is at least half an endpoint for both and a whole one for either."""
+    """How many endpoints each zone gives away and receives: one at a time from the largest surplus to the largest
+    deficit, as long as it is at least half an endpoint for both and a whole one for either."""
     over = {zone: given.get(zone, 0) - allocations[zone].desired for zone in sorted(allocations)}
     to_give = {zone: amount for zone, amount in over.items() if amount > 0}
     to_receive = {zone: -amount for zone, amount in over.items() if amount < 0}

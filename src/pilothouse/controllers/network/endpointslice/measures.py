@@ -9,7 +9,7 @@ _PREFIX = "endpoint_slice_controller_"
 
 
 class Measures:
-    """Metrics: counters of each sync, and gauges over all services."""
+    """Counters of each sync, and gauges over all services."""
 
     def __init__(self, metrics: Registry, max_endpoints: int) -> None:
         self._max_endpoints = max_endpoints
@@ -43,7 +43,7 @@ class Measures:
         self._gauges.set(key, address_type, endpoints=sum(groups), slices=slices, ideal=ideal)
 
     def is_distributed(self, key: str, distribution: str) -> None:
-        """How the service's traffic is distributed; empty for not at all."""
+        """The service's traffic distribution; empty for none."""
         before = self._distributions.pop(key, "")
         if before:
             self._distributed.labels_of(before).inc(-1)
@@ -52,6 +52,5 @@ class Measures:
             self._distributed.labels_of(distribution).inc()
 
     def forget(self, key: str) -> None:
-        """The service is gone."""
         self.is_distributed(key, "")
         self._gauges.forget(key)

@@ -17,7 +17,6 @@ _EXCLUDED = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/m
 
 
 def matters(old: Node, new: Node) -> bool:
-    """Whether a change of a node may change the shares."""
     return is_node_ready(old) != is_node_ready(new) or _zone(old) != _zone(new)
 
 
@@ -26,10 +25,8 @@ def _zone(node: Node) -> str:
 
 
 def shares(nodes: Iterable[Node]) -> dict[str, float]:
-    """The share of each zone. Nothing as soon as one node has no zone or no CPU, and if there are fewer than two zones.
-
-    Nodes of the control plane and those that are not ready don't count.
-    """
+    """The CPU share of each zone; none if a node has no zone or no CPU, or if there are fewer than two zones.
+    Control-plane nodes and those that are not ready are ignored."""
     cpu: dict[str, int] = {}
     for node in nodes:
         if any(label in node.metadata.labels for label in _EXCLUDED) or not is_node_ready(node):
@@ -65,7 +62,6 @@ class Topology:
         self._populated: set[str] = set()  # asked for membership only
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
-        """These are the nodes now."""
         self.ratios = shares(nodes)
 
     def overloaded(self) -> list[str]:
@@ -77,16 +73,14 @@ class Topology:
         )
 
     def has_hints(self, key: str) -> bool:
-        """Whether the service was last given hints."""
         return key in self._populated
 
     def gave(self, key: str, address_type: str, endpoints: dict[str, int]) -> None:
-        """The service has hints now, so many for each zone."""
+        """The service has hints now, so many endpoints for each zone."""
         self._given.setdefault(key, {})[address_type] = endpoints
         self._populated.add(key)
 
     def took(self, key: str, address_type: str) -> None:
-        """The service has no hints in this family."""
         by_type = self._given.get(key)
         if by_type is not None:
             by_type.pop(address_type, None)
@@ -95,6 +89,5 @@ class Topology:
         self._populated.discard(key)
 
     def forget(self, key: str) -> None:
-        """The service is gone."""
         self._given.pop(key, None)
         self._populated.discard(key)

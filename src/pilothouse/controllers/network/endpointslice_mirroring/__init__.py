@@ -25,8 +25,6 @@ from pilothouse.runtime.watches import Watch
 
 
 class MirroringOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
-
     workers: int = 5
     max_endpoints: int = 1000
     """Of one subset."""

@@ -33,7 +33,7 @@ from pilothouse.runtime import (
 
 
 class EndpointSliceMirroringController(ManagedController):
-    """See the package for the promises. A key is that of the Endpoints and of their service."""
+    """A key is that of the Endpoints and of their service."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(MirroringOptions)
@@ -74,7 +74,6 @@ class EndpointSliceMirroringController(ManagedController):
             self.queue.add(object_key(each.metadata))
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Have slices say what the Endpoints say, or have none."""
         began = self.env.perf_counter()
         try:
             await self._sync_endpoints(key)
@@ -100,7 +99,7 @@ class EndpointSliceMirroringController(ManagedController):
             raise failed.error from failed
 
     def _record_events(self, endpoints: Endpoints, wanted: Wanted) -> None:
-        """What of the Endpoints is not mirrored."""
+        """Report what is not mirrored."""
         about = object_reference(ENDPOINTS, endpoints.metadata)
         name = object_key(endpoints.metadata)
         for address in wanted.invalid:
@@ -119,8 +118,8 @@ class EndpointSliceMirroringController(ManagedController):
             self._recorder.event(about, "Warning", "TooManyAddressesToMirror", text)
 
     async def _forget(self, key: str) -> None:
-        """Nothing is to be mirrored: no slice of ours stays. All are tried, whatever becomes of the others. Upstream
-        does not count these as changes (``deleteEndpoints`` of ``reconciler.go``)."""
+        """Delete all our slices, whatever becomes of the others. Upstream does not count these as changes
+        (``deleteEndpoints`` of ``reconciler.go``)."""
         self._tracker.forget(key)
         self._measures.forget(key)
         failure: Exception | None = None

@@ -36,25 +36,23 @@ GroupKey = tuple[PortKey, str]
 
 
 def may_be_mirrored(endpoints: Endpoints) -> bool:
-    """Whether the Endpoints themselves have nothing against it (``shouldMirror``)."""
+    """Whether label and annotations of the Endpoints allow it (``shouldMirror``)."""
     meta = endpoints.metadata
     return meta.labels.get(LABEL_SKIP_MIRROR) != "true" and not is_lock(meta)
 
 
 def is_selected(service: Service) -> bool:
-    """Whether somebody else finds the endpoints. An empty selector is left out on the wire and reads as none."""
+    """An empty selector is left out on the wire and reads as none."""
     return bool(service.spec.selector)
 
 
 class Group(msgspec.Struct):
-    """The endpoints of one slice."""
-
     ports: tuple[EndpointPort, ...]
     endpoints: dict[Identity, Endpoint]
 
 
 class Wanted(msgspec.Struct):
-    """The groups, also empty ones, what was no address, and how many were left out in all, these included."""
+    """The groups, also empty ones, the invalid addresses, and how many were skipped in all, these included."""
 
     groups: dict[GroupKey, Group]
     invalid: list[str]
@@ -62,7 +60,7 @@ class Wanted(msgspec.Struct):
 
 
 def wanted_of(endpoints: Endpoints, most: int) -> Wanted:
-    """What should be in slices: of each subset the ready addresses and then the others, until there are ``most``."""
+    """Of each subset the ready addresses and then the others, up to ``most``."""
     found = Wanted({}, [], 0)
     for subset in repack(endpoints.subsets):
         ports = tuple(map(_port_of, subset.ports))
@@ -86,7 +84,7 @@ def wanted_of(endpoints: Endpoints, most: int) -> Wanted:
 
 
 def endpoint_of(address: EndpointAddress, ready: bool) -> tuple[str, Endpoint] | None:
-    """The address as an endpoint, and its family; None if it is no address."""
+    """The address as an endpoint, and its family; None if it is invalid."""
     known = canonical_ip(address.ip)
     if known is None:
         return None
@@ -105,10 +103,9 @@ def _port_of(port: EndpointsPort) -> EndpointPort:
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to become of the slices, and how many endpoints change.
+    """What to do with the slices, and how many endpoints change.
 
-    ``creates`` are new, ``updates`` replace all that a slice says, ``deletes`` go. ``counts`` has for each group how
-    many endpoints and how many slices there will be.
+    ``updates`` replace the whole slice. ``counts`` has for each group how many endpoints and slices there will be.
     """
 
     creates: tuple[EndpointSlice, ...] = ()
@@ -121,7 +118,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(endpoints: Endpoints, existing: Iterable[EndpointSlice], wanted: Wanted) -> Plan:
-    """One slice for each group that has endpoints, as it should be; the others go."""
+    """One slice for each group that has endpoints; the others are deleted."""
     by_group: dict[GroupKey, list[EndpointSlice]] = {}
     for each in sorted(existing, key=lambda each: each.metadata.name):
         by_group.setdefault((port_key(each.ports or ()), each.address_type), []).append(each)
@@ -175,7 +172,7 @@ def _annotations(endpoints: Endpoints) -> dict[str, str]:
 
 
 def new_slice(endpoints: Endpoints, family: str, group: Group) -> EndpointSlice:
-    """The slice of a group, with a name that the server completes (``newEndpointSlice``)."""
+    """The slice of a group, with a ``generateName`` (``newEndpointSlice``)."""
     meta = endpoints.metadata
     return EndpointSlice(
         metadata=ObjectMeta(
@@ -196,8 +193,8 @@ def _named(each: EndpointSlice, name: str) -> EndpointSlice:
 
 
 def _recycled(plan: Plan) -> Plan:
-    """Let new slices take the names of slices of their family that would go: one write instead of two, and the
-    service is never without (``recycleSlices``)."""
+    """Let new slices take the names of slices of their family that would be deleted: one write instead of two, with no
+    gap in between (``recycleSlices``)."""
     creates, updates, deletes = list(plan.creates), list(plan.updates), []
     for each in plan.deletes:
         match = next((made for made in creates if made.address_type == each.address_type), None)

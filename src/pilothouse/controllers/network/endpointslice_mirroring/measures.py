@@ -9,7 +9,7 @@ _PREFIX = "endpoint_slice_mirroring_controller_"
 
 
 class Measures:
-    """Metrics: counters of each sync, and gauges over all Endpoints."""
+    """Counters of each sync, and gauges over all Endpoints."""
 
     def __init__(self, metrics: Registry, most: int) -> None:
         self._most = most
@@ -36,7 +36,6 @@ class Measures:
         self.changes = metrics.counter(f"{_PREFIX}changes", "[ALPHA] Number of EndpointSlice changes", ("operation",))
 
     def observe_sync(self, key: str, wanted: Wanted, plan: Plan) -> None:
-        """These Endpoints are to become that."""
         self._skipped.observe(wanted.skipped)
         self._added.observe(plan.added)
         self._updated.observe(plan.updated)
@@ -50,5 +49,4 @@ class Measures:
         )
 
     def forget(self, key: str) -> None:
-        """Nothing is mirrored any more."""
         self._gauges.forget(key)

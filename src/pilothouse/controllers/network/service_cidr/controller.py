@@ -47,8 +47,6 @@ _PROTECT = strategic_merge_patch({"metadata": {"finalizers": [FINALIZER]}})
 
 
 class ServiceCIDRController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         cidrs = context.informer(SERVICE_CIDRS)
         addresses = context.informer(IP_ADDRESSES)
@@ -76,7 +74,7 @@ class ServiceCIDRController(ManagedController):
     # What enqueues a ServiceCIDR
 
     def _wake_all_like(self, cidr: ServiceCIDR) -> None:
-        """It and those that it may take addresses over from."""
+        """Enqueue it and those that overlap with it."""
         self.queue.add(cidr.metadata.name)
         for name in overlapping(cidr, self._cidrs.list()):
             self.queue.add(name)
@@ -102,7 +100,7 @@ class ServiceCIDRController(ManagedController):
     # One sync
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Set the condition Ready of one ServiceCIDR, or finish its deletion when that is safe."""
+        """Set the condition Ready of one ServiceCIDR, or remove its finalizer when that is safe."""
         cidr = self._cidrs.get(key)
         if cidr is None or is_newer(self._written.get(key, ""), cidr.metadata.resource_version):
             return None  # gone, or the cache is behind our own write, whose event enqueues the key again
@@ -142,7 +140,7 @@ class ServiceCIDRController(ManagedController):
         return None
 
     async def _is_held(self, cidr: ServiceCIDR, addresses: Sequence[IPAddress]) -> bool:
-        """Whether it must stay; then its status says so."""
+        """Whether it must stay; then its status has the reason."""
         address = why_not_go(cidr, self._cidrs.list(), addresses)
         if not address:
             return False
@@ -152,7 +150,7 @@ class ServiceCIDRController(ManagedController):
         return True
 
     async def _say(self, cidr: ServiceCIDR, status: str, reason: str, message: str) -> None:
-        """Set the condition Ready, unless it is so."""
+        """Set the condition Ready, if it differs."""
         for known in cidr.status.conditions:
             if known.type == "Ready" and (known.status, known.reason, known.message) == (status, reason, message):
                 return
@@ -176,7 +174,7 @@ class ServiceCIDRController(ManagedController):
     async def _write(
         self, key: str, patch: Patch, *, subresource: str = "", field_manager: str = "", force: bool | None = None
     ) -> bool:
-        """Send a patch; whether it was still there."""
+        """Send a patch; False if the object is gone."""
         try:
             written = await self._client.patch(
                 _META, key, patch, subresource=subresource, field_manager=field_manager, force=force
@@ -189,8 +187,8 @@ class ServiceCIDRController(ManagedController):
 
 
 def _release(cidr: ServiceCIDR) -> Patch:
-    """Takes the finalizer off. With the resourceVersion that was read: a ServiceCIDR that was changed meanwhile, or
-    another one of its name, keeps it."""
+    """Remove the finalizer, with the resourceVersion that was read: one that changed meanwhile, or another one of its
+    name, keeps it."""
     meta = {
         "resourceVersion": cidr.metadata.resource_version,
         "$deleteFromPrimitiveList/finalizers": [FINALIZER],

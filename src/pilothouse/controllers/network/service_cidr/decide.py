@@ -24,7 +24,7 @@ def networks_of(each: ServiceCIDR) -> list[Network]:
 
 
 def address_of(each: IPAddress) -> Address | None:
-    """The address that the object stands for, if an API server gave it to a service."""
+    """The address of the object, if an API server allocated it for a service."""
     if each.metadata.labels.get(MANAGED_BY) != MANAGER:
         return None
     try:
@@ -44,28 +44,26 @@ def overlapping(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[str
 
 
 def giving(address: Address, all_cidrs: Iterable[ServiceCIDR]) -> list[ServiceCIDR]:
-    """Those of which a service may have the address."""
+    """Those that contain the address."""
     return [each for each in all_cidrs if any(gives(network, address) for network in networks_of(each))]
 
 
 def is_going(cidr: ServiceCIDR) -> bool:
-    """Whether it is being deleted. No address is taken of it any more."""
+    """Whether it is being deleted: no address is allocated from it any more."""
     return cidr.metadata.deletion_timestamp is not None
 
 
 def is_protected(cidr: ServiceCIDR) -> bool:
-    """Whether it cannot go without us."""
     return FINALIZER in cidr.metadata.finalizers
 
 
 def is_covered(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> bool:
-    """Whether each of its ranges is in one of another."""
     covering = [network for each in _others(cidr, all_cidrs) for network in networks_of(each)]
     return all(any(contains(network, mine) for network in covering) for mine in networks_of(cidr))
 
 
 def why_not_go(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addresses: Iterable[IPAddress]) -> str:
-    """An address that nobody would give any more without this one; empty if it may go."""
+    """An address that no other ServiceCIDR contains; empty if it may be deleted."""
     if is_covered(cidr, all_cidrs):
         return ""
     others = _others(cidr, all_cidrs)
@@ -80,8 +78,8 @@ def why_not_go(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addresses: I
 
 
 def _others(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[ServiceCIDR]:
-    """Those that can take addresses over. Ranges that are being deleted cannot: two that go at once would each rely on
-    the other. Nor can one without our finalizer, which may be gone the next moment. Upstream counts both."""
+    """Those that can take addresses over: not those that are being deleted, since two deleted at once would rely on
+    each other, nor those without our finalizer, which may be gone any moment. Upstream counts both."""
     return [
         each
         for each in all_cidrs

@@ -27,7 +27,7 @@ with lazy_imports():
 
 
 class NodeIpamOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. Ranges are lists with commas, sizes are lengths of prefixes and 0 for the default."""
+    """CIDRs are comma-separated, mask sizes are 0 for the default."""
 
     allocate: bool = False
     allocator_type: str = "RangeAllocator"
@@ -38,7 +38,6 @@ class NodeIpamOptions(msgspec.Struct, frozen=True, kw_only=True):
     mask_size_ipv6: int = 0
 
     def validate(self) -> list[str]:
-        """What makes these settings unusable."""
         # Only whoever asks pays for the import: descriptors cost nothing.
         return checked.validate_options(self)
 

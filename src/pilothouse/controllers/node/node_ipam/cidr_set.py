@@ -13,21 +13,18 @@ from pilothouse.machinery.cidrs import Network, overlap
 
 
 class OutOfRange(ValueError):
-    """A range that has nothing to do with the set's."""
+    """A range that does not overlap with the set's."""
 
 
 class Found(NamedTuple):
-    """A block that was free. ``tries`` is how many used ones stood before it."""
+    """A free block. ``tries`` is how many used ones preceded it."""
 
     block: int
     tries: int
 
 
 class CidrSet:
-    """The blocks of ``cluster`` with prefixes of ``mask`` bits, counted from 0.
-
-    A block is used or not, however often it was said; ``used`` is how many are.
-    """
+    """The blocks of ``cluster`` with prefixes of ``mask`` bits, counted from 0; ``used`` is how many are in use."""
 
     def __init__(self, cluster: Network, mask: int) -> None:
         self.cluster = cluster
@@ -40,7 +37,6 @@ class CidrSet:
         self._used = bytearray()  # 1 where a block is used; what lies behind its end is free
 
     def block(self, index: int) -> Network:
-        """The addresses of a block."""
         address = self._first + (index << self._shift)
         if self.cluster.version == 4:
             return ipaddress.IPv4Network((address, self._mask))
@@ -59,11 +55,10 @@ class CidrSet:
         return range(offset >> self._shift, (last >> self._shift) + 1)
 
     def is_used(self, index: int) -> bool:
-        """Whether the block is used."""
         return index < len(self._used) and self._used[index] == 1
 
     def occupy(self, blocks: range) -> int:
-        """Use these blocks; how many were free until now."""
+        """Mark these blocks as used; how many were free until now."""
         if blocks.stop > len(self._used):
             self._used.extend(bytes(blocks.stop - len(self._used)))
         fresh = self._used.count(0, blocks.start, blocks.stop)
@@ -72,7 +67,7 @@ class CidrSet:
         return fresh
 
     def release(self, blocks: range) -> int:
-        """Stop using these blocks; how many were used until now."""
+        """Mark these blocks as free; how many were used until now."""
         stop = min(blocks.stop, len(self._used))
         stale = self._used.count(1, blocks.start, stop)
         self._used[blocks.start : stop] = bytes(max(0, stop - blocks.start))
@@ -80,10 +75,8 @@ class CidrSet:
         return stale
 
     def allocate(self) -> Found | None:
-        """Use the next free block after the last that was allocated, round and round. None if there is none.
-
-        So what was just given back rests for a while, as long as there is enough else.
-        """
+        """Use the next free block after the last one allocated, wrapping around; None if there is none. So a released
+        block is not reused soon, as long as there are others."""
         if self.used == self.size:
             return None
         start = self._next

@@ -35,13 +35,11 @@ _NODE_META = NODES.read_as(Object)
 
 
 def build(context: ControllerContext) -> "NodeIpamController":
-    """The factory of the descriptor. Raises ``ValueError`` for settings that make no sense."""
+    """Raises ``ValueError`` for invalid settings."""
     return NodeIpamController(context)
 
 
 class NodeIpamController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         settings = settings_from(context.options_as(NodeIpamOptions))
         nodes = context.informer(NODES)
@@ -63,8 +61,8 @@ class NodeIpamController(ManagedController):
         nodes.add_handler(lambda node, _initial: self.queue.add(node.metadata.name), self._changed, self._gone)
 
     async def run(self) -> None:
-        """Learn what is used, then work until cancelled. Raises ``CannotRun`` if that makes no sense with the ranges
-        that there are."""
+        """Occupy the CIDRs of all nodes, then work until cancelled. Raises ``CannotRun`` if the ranges do not allow
+        that."""
         self._running.set(1)
         try:
             async with TaskGroup(self.name) as group:
@@ -77,7 +75,7 @@ class NodeIpamController(ManagedController):
             self._running.set(0)
 
     async def _learn(self) -> None:
-        """Enter every node that there is, as the server knows it now."""
+        """Occupy the CIDRs of every live node."""
         until = self.env.monotonic() + LIST_FOR_SECONDS
         while True:
             try:
@@ -122,7 +120,7 @@ class NodeIpamController(ManagedController):
     # One node
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Enter what the node has, or give it what it lacks."""
+        """Occupy the CIDRs that the node has, or allocate the missing ones."""
         node = self._informer.cache.get(key)
         if node is None:
             return None
@@ -164,8 +162,8 @@ class NodeIpamController(ManagedController):
         return self.allocator.reserve(meta.name, meta.uid, meta.resource_version)
 
     def _exists(self, name: str, holding: Holding) -> bool:
-        """False if the cache has come past the node that was entered and does not show it: one that was listed at the
-        start and went while no watch could tell."""
+        """False if the cache is newer than the node's entry and lacks the node: one that was listed at the start and
+        was deleted before the watch began."""
         node = self._informer.cache.get(name)
         if node is not None and node.metadata.uid == holding.uid:
             return True
@@ -173,10 +171,8 @@ class NodeIpamController(ManagedController):
         return order is None or order < 0
 
     async def _assign(self, meta: ObjectMeta, holding: Holding) -> None:
-        """Write the ranges on the node.
-
-        With the uid, which upstream leaves out: a request that is late must not meet a later node of the same name.
-        """
+        """Write the CIDRs on the node, with its uid, which upstream leaves out: a late request must not reach a later
+        node of the same name."""
         name = meta.name
         patch = strategic_merge_patch(
             {"metadata": {"uid": meta.uid}, "spec": {"podCIDR": holding.ranges[0], "podCIDRs": holding.ranges}}

@@ -7,7 +7,7 @@ _LABELS = ("clusterCIDR",)
 
 
 class SetMeasures:
-    """What is counted of one range."""
+    """The metrics of one range."""
 
     def __init__(self, metrics: Registry, cluster: str, size: int) -> None:
         self._size = size
@@ -33,13 +33,12 @@ class SetMeasures:
         ).labels_of(cluster)  # fmt: skip
 
     def taken(self, blocks: int, used: int, *, tries: int | None = None) -> None:
-        """So many blocks came into use; ``tries`` if one was allocated."""
+        """So many blocks were occupied; ``tries`` if one was allocated."""
         self._allocations.inc(blocks)
         self._usage.set(used / self._size)
         if tries is not None:
             self._tries.observe(tries)
 
     def freed(self, blocks: int, used: int) -> None:
-        """So many blocks went out of use."""
         self._releases.inc(blocks)
         self._usage.set(used / self._size)

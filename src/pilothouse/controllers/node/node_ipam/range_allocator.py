@@ -17,7 +17,7 @@ from pilothouse.machinery.resource_versions import is_newer
 
 
 class WrongRanges(ValueError):
-    """Ranges of a node that cannot be entered."""
+    """CIDRs of a node that cannot be occupied."""
 
 
 class NoneLeft(Exception):
@@ -25,10 +25,10 @@ class NoneLeft(Exception):
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one node holds: ``ranges`` as on the node, and their blocks by family.
+    """What one node has: ``ranges`` as on the node, and their blocks by family.
 
-    ``settled`` is False while the node was not seen with them, ``in_doubt`` True once some write of them may have
-    happened, or may yet. ``version`` is the node's when this was learned.
+    ``settled`` is False while the node was not observed with them, ``in_doubt`` True once some write of them may have
+    happened, or may yet. ``version`` is the node's when this was observed.
     """
 
     uid: str
@@ -40,7 +40,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RangeAllocator:
-    """The books. ``sets`` and ``measures`` are one for each family."""
+    """Which node has which blocks. ``sets`` and ``measures`` are one for each family."""
 
     def __init__(self, sets: Sequence[CidrSet], measures: Sequence[SetMeasures], services: Sequence[Network]) -> None:
         self._sets = tuple(sets)
@@ -59,24 +59,19 @@ class RangeAllocator:
 
     @property
     def free(self) -> int:
-        """How many more nodes there are blocks for."""
         return min(blocks.size - blocks.used for blocks in self._sets)
 
     def get(self, name: str) -> Holding | None:
-        """What the node of that name holds."""
         return self._holdings.get(name)
 
     def knows_newer(self, name: str, uid: str, version: str) -> bool:
-        """Whether a later node of the same name is in the books already: who asks looks at an old cache."""
+        """Whether a later node of the same name is known already: the caller's cache is stale."""
         held = self._holdings.get(name)
         return held is not None and held.uid != uid and is_newer(held.version, version)
 
     def enter(self, name: str, uid: str, version: str, ranges: Sequence[str]) -> list[str]:
-        """The node was seen with these ranges. Returns the names of nodes that hold some of it too, which cannot be
-        put right any more.
-
-        Raises ``WrongRanges`` for those that cannot be entered; the others are, all the same.
-        """
+        """The node was observed with these ranges. Returns the names of nodes that have some of them too, which cannot
+        be corrected any more. Raises ``WrongRanges`` for those that cannot be occupied, after occupying the others."""
         held = self._holdings.get(name)
         if held is not None and held.uid == uid and held.ranges == tuple(ranges):
             if not held.settled or is_newer(version, held.version):
@@ -91,7 +86,7 @@ class RangeAllocator:
         return others
 
     def reserve(self, name: str, uid: str, version: str) -> Holding:
-        """Choose a block of each family, or return what the node holds already. Raises ``NoneLeft``."""
+        """Choose a block of each family, or return what the node has already. Raises ``NoneLeft``."""
         held = self._holdings.get(name)
         if held is not None and held.uid == uid:
             return held
@@ -115,24 +110,26 @@ class RangeAllocator:
         return holding
 
     def settle(self, name: str, uid: str, version: str) -> None:
-        """What was reserved is written, in this version. Nothing if the node has gone meanwhile."""
+        """What was reserved is written, in this version. Does nothing if the node is gone."""
         held = self._holdings.get(name)
         if held is not None and held.uid == uid:
             self._holdings[name] = msgspec.structs.replace(held, settled=True, version=version)
 
     def doubt(self, name: str, uid: str) -> None:
-        """Some write of what was reserved had no answer that settles it: later refusals say nothing of that one."""
+        """A write of what was reserved had no conclusive answer: a later rejection does not show that this one
+        failed."""
         held = self._holdings.get(name)
         if held is not None and held.uid == uid:
             self._holdings[name] = msgspec.structs.replace(held, in_doubt=True)
 
     def give_back_refused(self, name: str, uid: str) -> bool:
-        """What was reserved cannot be written: give it back, unless some write of it is in doubt. Whether it was."""
+        """Release what was reserved and cannot be written, unless some write of it is in doubt. Whether it was
+        released."""
         held = self._holdings.get(name)
         return held is not None and not held.in_doubt and self.give_back(name, uid)
 
     def give_back(self, name: str, uid: str = "") -> bool:
-        """The node holds nothing any more: whether it did. With ``uid`` only if it is that one."""
+        """Release all that the node has: whether it had any. With ``uid`` only if it is that node."""
         held = self._holdings.get(name)
         if held is None or (uid and held.uid != uid):
             return False
@@ -148,14 +145,14 @@ class RangeAllocator:
         return True
 
     def forget_unless(self, exists: Callable[[str, Holding], bool]) -> int:
-        """Give back what nodes hold that are gone, as far as the caller can tell. How many there were."""
+        """Release what deleted nodes have, as far as the caller can tell. How many there were."""
         gone = [name for name, held in self._holdings.items() if not exists(name, held)]
         for name in gone:
             self.give_back(name)
         return len(gone)
 
     def _blocks_of(self, name: str, ranges: Sequence[str]) -> tuple[tuple[range, ...], str]:
-        """Blocks by family, empty where there is something wrong, and the first thing that is."""
+        """Blocks by family, empty for invalid ones, and the first error."""
         found: list[range] = []
         problem = ""
         for place, text in enumerate(ranges):
@@ -180,7 +177,7 @@ class RangeAllocator:
         return tuple(found), problem
 
     def _others_with(self, blocks: Sequence[range]) -> list[str]:
-        """Nodes that hold some of these blocks. Asking costs next to nothing as long as there are none."""
+        """Nodes that have some of these blocks. Cheap as long as there are none."""
         if not any(index in self._holders[family] for family, part in enumerate(blocks) for index in part):
             return []
         return [

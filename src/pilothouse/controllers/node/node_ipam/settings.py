@@ -18,7 +18,7 @@ LARGEST_DIFFERENCE_IPV6 = 16
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """``masks`` are the lengths of a node's prefixes, in the order of ``clusters``. Warnings are for the log."""
+    """``masks`` are a node's prefix lengths, in the order of ``clusters``. Warnings are for the log."""
 
     clusters: tuple[Network, ...]
     masks: tuple[int, ...]
@@ -27,7 +27,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IpamFlags(Protocol):
-    """The controller's options: ``NodeIpamOptions`` says what each is."""
+    """The options of ``NodeIpamOptions``."""
 
     @property
     def allocate(self) -> bool: ...
@@ -46,7 +46,7 @@ class IpamFlags(Protocol):
 
 
 def validate_options(options: IpamFlags) -> list[str]:
-    """What makes the options unusable: nothing, or the first problem of what is used."""
+    """The first error of the options that are used, if any."""
     if len(options.service_ranges.split(",")) > 2:
         return ["--service-cluster-ip-range can not contain more than two entries"]
     if not options.allocate:
@@ -59,7 +59,7 @@ def validate_options(options: IpamFlags) -> list[str]:
 
 
 def settings_from(options: IpamFlags) -> Settings:
-    """The settings. Raises ``ValueError`` with upstream's words."""
+    """Raises ``ValueError`` with upstream's message."""
     if options.allocator_type == CLOUD_ALLOCATOR:
         raise ValueError("--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is not configured")
     if options.allocator_type != RANGE_ALLOCATOR:

@@ -30,8 +30,6 @@ LEASE_NAMESPACE = "kube-node-lease"
 
 
 class NodeLifecycleOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
-
     monitor_period: float = 5.0
     monitor_grace_period: float = 50.0
     startup_grace_period: float = 60.0

@@ -24,7 +24,8 @@ class _Calm:
 
 
 class CalmNodes:
-    """Which nodes were calm when last checked. ``healths`` is the monitor's memory: Leases are noted there."""
+    """The nodes that had nothing to do when last checked. ``healths`` is the monitor's memory: Leases are recorded
+    there."""
 
     def __init__(self, leases: Cache[Lease], healths: dict[str, Health], grace: float) -> None:
         self._leases = leases
@@ -33,8 +34,8 @@ class CalmNodes:
         self._calm: dict[str, _Calm] = {}
 
     def add(self, node: Node, lease: Lease | None, zone: str | None) -> None:
-        """The node was checked just now, as it and its Lease are in the caches, and there was nothing to do. ``zone``
-        is None for a node that does not count."""
+        """The node was checked just now, with this Lease, and there was nothing to do. ``zone`` is None for an excluded
+        node."""
         name = node.metadata.name
         health = self._healths[name]
         # A Lease that is not remembered counts as new in the next pass; until then the node is not calm.
@@ -42,15 +43,13 @@ class CalmNodes:
             self._calm[name] = _Calm(node, lease, health.probed + self._grace, zone)
 
     def drop(self, name: str) -> None:
-        """The node has to be checked."""
         self._calm.pop(name, None)
 
     def clear(self) -> None:
-        """All nodes have to be checked."""
         self._calm.clear()
 
     def part(self, nodes: Iterable[Node], now: Instant) -> tuple[list[Node], dict[str, int]]:
-        """Those that have to be checked, and how many of the others count in each zone. All of those are ready."""
+        """The nodes that must be checked, and how many of the others count in each zone. All of those are ready."""
         calms, leases, at = self._calm, self._leases, now.loop
         restless: list[Node] = []
         ready: dict[str, int] = {}

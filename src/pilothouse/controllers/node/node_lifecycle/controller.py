@@ -37,8 +37,6 @@ EVENT_SOURCE = "node-controller"
 
 
 class NodeLifecycleController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         env, metrics = context.env, context.metrics
         leases = context.informer(LEASES)
@@ -85,14 +83,13 @@ class NodeLifecycleController(ManagedController):
         self.queue.add(PASS)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """A pass over all nodes."""
         await self._monitor.monitor_node_health()
         return Requeue(pause(self._options.monitor_period))
 
     # One node, as soon as it changes
 
     async def _tend(self, name: str) -> Requeue | None:
-        """NoSchedule taints and older labels. A failure of one does not keep the other from being done."""
+        """NoSchedule taints and older labels. A failure of one does not stop the other."""
         node = self._nodes.get(name)
         if node is None:
             return None
@@ -115,7 +112,7 @@ class NodeLifecycleController(ManagedController):
     # One zone, as long as somebody waits in it
 
     async def _taint_in(self, zone: str) -> Requeue | None:
-        """Give NoExecute taints to as many nodes as may get one now."""
+        """Taint as many nodes NoExecute as the rate allows now."""
         queue = self._monitor.queue_of(zone)
         if not self._monitor.has_weighed:
             return None

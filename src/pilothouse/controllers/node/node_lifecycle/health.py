@@ -18,7 +18,7 @@ KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 class Instant(msgspec.Struct, frozen=True):
-    """Now, by both clocks: silence is measured on the loop's, which does not jump; what is written says wall time."""
+    """Now, by both clocks: silence is measured on the loop's, which does not jump; what is written has wall time."""
 
     loop: float
     wall: datetime.datetime
@@ -27,8 +27,8 @@ class Instant(msgspec.Struct, frozen=True):
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """What is remembered of a node between two passes.
 
-    ``probed`` is the loop time of the last sign of life that was seen. What the signs say about when they were given
-    is only compared with what they said before.
+    ``probed`` is the loop time of the last observed heartbeat. Timestamps of heartbeats are only compared with each
+    other.
     """
 
     ready: NodeCondition | None
@@ -55,14 +55,14 @@ def observe(before: Health | None, node: Node, lease: Lease | None, now: Instant
 
 
 def is_silent(health: Health, now: Instant, *, monitor_grace: float, startup_grace: float) -> bool:
-    """Whether the last sign of life is longer ago than it may be. Whoever never reported has longer."""
+    """Whether the last heartbeat is older than the grace period. A node that never reported has the startup grace
+    period."""
     grace = startup_grace if health.ready is None else monitor_grace
     return now.loop > health.probed + grace
 
 
 def unknown_conditions(node: Node, now: Instant) -> tuple[NodeCondition, ...] | None:
-    """The conditions of a silent node, or None if its ``Ready`` says Unknown already: then nothing is written, though
-    another one may say otherwise."""
+    """The conditions of a silent node, or None if its ``Ready`` is Unknown already: then nothing is written."""
     ready = node_ready_condition(node)
     if ready is not None and ready.status == "Unknown":
         return None
@@ -97,7 +97,7 @@ def _created(node: Node, now: Instant) -> float:
 
 
 def _is_newer(lease: Lease, known: Lease) -> bool:
-    """Whether it was renewed since. By its revision, where that tells: the clock of a node may have been set back."""
+    """Whether it was renewed since. By its revision, where possible: the node's clock may have been set back."""
     renewed, before = lease.spec.renew_time, known.spec.renew_time
     order = compare(lease.metadata.resource_version, known.metadata.resource_version)
     if order is not None:

@@ -5,7 +5,7 @@ from pilothouse.runtime import Registry
 
 
 class Measures:
-    """Metrics: counters and gauges by zone, durations of node updates and of passes."""
+    """Counters and gauges by zone, durations of node updates and of passes."""
 
     def __init__(self, metrics: Registry) -> None:
         labels = ("zone",)
@@ -37,7 +37,7 @@ class Measures:
         ).labels_of()
 
     def zone(self, zone: str, *, size: int, unhealthy: int) -> None:
-        """What a pass found in a zone; 0 nodes are all healthy."""
+        """The result of a pass for a zone; 0 nodes are all healthy."""
         self._size.labels_of(zone).set(size)
         self._unhealthy.labels_of(zone).set(unhealthy)
         self._health.labels_of(zone).set(100.0 * (size - unhealthy) / size if size else 100.0)

@@ -36,7 +36,7 @@ _node = msgspec.json.Decoder(Node)
 
 
 class NodeMonitor:
-    """What is remembered of nodes and zones. ``taint`` is called with a zone whose queue is to be processed."""
+    """The memory of nodes and zones. ``taint`` is called with a zone whose queue must be processed."""
 
     def __init__(
         self,
@@ -76,12 +76,10 @@ class NodeMonitor:
         self._calm = CalmNodes(leases, self._health, options.monitor_grace_period)
 
     def is_down(self, name: str) -> bool:
-        """Whether the node had a condition Ready other than True when it was last checked."""
         health = self._health.get(name)
         return health is not None and health.ready is not None and health.ready.status != "True"
 
     def node_gone(self, name: str) -> None:
-        """There is nothing to do any more for its pods."""
         self._unmarked.pop(name, None)
 
     def queue_of(self, zone: str) -> TaintQueue:
@@ -93,7 +91,6 @@ class NodeMonitor:
         return queue
 
     async def monitor_node_health(self) -> None:
-        """One pass."""
         began = self._env.perf_counter()
         nodes = self._nodes.list()
         if not nodes and not self._known and not self._states and self.has_weighed:
@@ -124,7 +121,7 @@ class NodeMonitor:
     # Who is there
 
     async def _compare(self, nodes: list[Node], restless: list[Node]) -> None:
-        """Tell of those that came and went. Who is calm was there before."""
+        """Log the nodes that were added and deleted."""
         new = [node for node in restless if self._known.get(node.metadata.name) != node.metadata.uid]
         for node in new:
             if node.metadata.name in self._known:
@@ -181,10 +178,8 @@ class NodeMonitor:
                 self._calm.add(node, lease, zone)
 
     async def _declare_silent(self, node: Node) -> tuple[Node, NodeCondition | None] | None:
-        """Write Unknown, if the node as it is now is silent too. The node as it is then, and its Ready of before.
-
-        None if it could not be written, or the node is gone: it is left out of this pass.
-        """
+        """Set the conditions to Unknown, if the live node is silent too. Returns that node and its previous Ready, or
+        None if it could not be written or is gone: it is left out of this pass."""
         name = node.metadata.name
         for attempt in range(TRIES):
             if attempt:
@@ -245,7 +240,7 @@ class NodeMonitor:
         self._unmarked.pop(name, None)
 
     async def _is_ready_now(self, name: str) -> bool:
-        """Whether the node as it is now is ready, and the cache late; also when that can't be told."""
+        """Whether the live node is ready, and the cache stale; also when the read fails."""
         try:
             return await self._node_writes.is_ready(name)
         except NotFound:
@@ -255,7 +250,7 @@ class NodeMonitor:
             return True
 
     async def _spare(self, node: Node) -> None:
-        """Take both NoExecute taints off, where they are. What fails is tried again in the next pass."""
+        """Remove both NoExecute taints. What fails is retried in the next pass."""
         for taint in (UNREACHABLE, NOT_READY):
             if has_taint(node, taint):
                 await self._try(node.metadata.name, self._node_writes.remove_taints(node, [taint]))

@@ -38,9 +38,9 @@ class NodeWrites:
     async def swap_taints(
         self, node: Node, add: Sequence[Taint], remove: Sequence[Taint], *, while_ready_is: str = ""
     ) -> bool:
-        """Add and then remove, two requests as upstream: in between there are both, never none.
+        """Add and then remove, in two requests as upstream: in between there are both, never none.
 
-        ``while_ready_is``: only on a node whose condition Ready has that status in the very state that is changed.
+        ``while_ready_is``: only on a node whose condition Ready has that status in the very version that is changed.
         False if it has another one by now; then nothing was done.
         """
         now = self._env.now()
@@ -60,29 +60,27 @@ class NodeWrites:
         return applies
 
     async def remove_taints(self, node: Node, taints: Sequence[Taint]) -> None:
-        """Take these off, if the node as known carries any of them."""
         if any(has_taint(node, taint) for taint in taints):
             await self._change_taints(node.metadata.name, lambda found: without(found.spec.taints, taints))
 
     async def set_labels(self, name: str, labels: dict[str, str]) -> None:
-        """Set these labels, unless the node has them by now: the cache may not yet have read that it was us."""
+        """Set these labels, unless the live node has them: the cache may be behind our own write."""
         node = await self._client.get(_NODE_META, name, resource_version="0")
         if labels.items() <= node.metadata.labels.items():
             return
         await self._client.patch(_NODE_META, name, strategic_merge_patch({"metadata": {"labels": labels}}))
 
     async def is_ready(self, name: str) -> bool:
-        """Whether the node is ready now."""
         return is_node_ready(await self._client.get(NODES, name))
 
     async def read_whole(self, name: str) -> msgspec.Raw:
-        """The node as it is now, with all that this program does not know of."""
+        """The live node with all fields, also those that this program does not know."""
         return await self._client.get(NODES.raw, name)
 
     async def put_conditions(
         self, raw: msgspec.Raw, before: Sequence[NodeCondition], after: Sequence[NodeCondition]
     ) -> None:
-        """Write the conditions; those that did not change go back as they came. ``raw`` is the node with ``before``."""
+        """Write the conditions; unchanged ones go back as they came. ``raw`` is the node with ``before``."""
         old = _raw_list.decode(take_field(raw, "status.conditions") or b"[]")
         written = [
             old[place] if place < len(before) and condition == before[place] else _encoded(condition)

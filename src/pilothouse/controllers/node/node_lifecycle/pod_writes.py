@@ -24,8 +24,6 @@ _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class PodWrites:
-    """The requests about pods."""
-
     def __init__(self, client: Client, env: Env, recorder: EventRecorder, log: Log) -> None:
         self._client = client
         self._env = env
@@ -33,7 +31,7 @@ class PodWrites:
         self._log = log
 
     async def mark_not_ready(self, pods: Iterable[Pod]) -> bool:
-        """Set Ready to False, one after the other, where it is there and says otherwise. Whether all went well."""
+        """Set Ready to False on each pod that has the condition with another status. Whether all writes succeeded."""
         fine = True
         for pod in pods:
             if not needs_mark(pod):
@@ -50,7 +48,7 @@ class PodWrites:
         return fine
 
     async def _mark(self, pod: Pod) -> None:
-        """Written into the pod as it is now. Its reason and message stay: they tell of its own last change."""
+        """Change the live pod. Reason and message stay, as upstream."""
         meta = pod.metadata
         raw = await self._client.get(PODS.raw, meta.name, meta.namespace)
         live = _pod.decode(raw)
@@ -69,6 +67,5 @@ class PodWrites:
 
 
 def needs_mark(pod: Pod) -> bool:
-    """Whether it says of itself that it is ready, or does not know."""
     condition = ready_condition(pod)
     return condition is not None and condition.status != "False"

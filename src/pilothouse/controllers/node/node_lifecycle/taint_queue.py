@@ -5,7 +5,7 @@ Upstream: v1.36 ``pkg/controller/nodelifecycle/scheduler/rate_limited_queue.go``
 
 
 class TaintLimiter:
-    """A bucket that holds one token. At rate 0 and below it never gets another one."""
+    """A bucket that holds one token. At rate 0 and below it is never refilled."""
 
     def __init__(self, rate: float, now: float, tokens: float = 1.0) -> None:
         self.rate = rate
@@ -13,7 +13,6 @@ class TaintLimiter:
         self._at = now
 
     def take(self, now: float) -> bool:
-        """Take the token, if there is one."""
         self._tokens = min(1.0, self._tokens + (now - self._at) * max(self.rate, 0.0))
         self._at = now
         # Ten steps of 0.1 may make a little less than 1.
@@ -24,11 +23,8 @@ class TaintLimiter:
 
 
 class TaintQueue:
-    """Node names in the order in which they came, each until it was dealt with.
-
-    A name that was dealt with does not come again before it is removed: ``remove`` is for nodes that are ready again,
-    or lost the taint.
-    """
+    """Node names, first in first out, each until it was processed. A processed name is not added again before it is
+    removed: ``remove`` is for nodes that are ready again, or lost the taint."""
 
     def __init__(self, rate: float, now: float) -> None:
         self.limiter = TaintLimiter(rate, now)
@@ -39,8 +35,8 @@ class TaintQueue:
         return len(self._due)
 
     def add(self, name: str, now: float, *, again: bool = False) -> bool:
-        """Have the node tainted. False if that is so already, or was done: ``again`` asks for it all the same, when the
-        taint is not there. Who waits keeps the place."""
+        """Enqueue the node. False if it is queued already, or was processed: ``again`` enqueues it all the same, when
+        the taint is missing. A queued node keeps its position."""
         if name in self._due or (name in self._seen and not again):
             return False
         self._seen[name] = None
@@ -48,28 +44,27 @@ class TaintQueue:
         return True
 
     def remove(self, name: str) -> None:
-        """Forget the node: it may come again."""
+        """The node may be added again."""
         self._seen.pop(name, None)
         self._due.pop(name, None)
 
     def head(self, now: float) -> str | None:
-        """Whose turn it is, as far as the token goes; None when nobody is due."""
+        """The next node if a token is available, else None."""
         if not self._due:
             return None
         name = min(self._due, key=self._due.__getitem__)  # of equals the first that came
         return name if self._due[name] <= now else None
 
     def done(self, name: str) -> None:
-        """The node was dealt with."""
         self._due.pop(name, None)
 
     def retry(self, name: str, at: float) -> None:
-        """Deal with the node again, not before ``at``. Unless it was removed meanwhile."""
+        """Process the node again, not before ``at``, unless it was removed meanwhile."""
         if name in self._due:
             self._due[name] = at
 
     def set_rate(self, rate: float, now: float) -> None:
-        """Go on at another rate. Who waited for a token waits for the first one of the new rate."""
+        """Change the rate. Nodes that waited for a token wait for the first one of the new rate."""
         if rate == self.limiter.rate:
             return
         had_token = self.limiter.take(now)

@@ -31,8 +31,8 @@ _OLDER_LABELS = (
 
 
 def no_schedule_changes(node: Node) -> tuple[list[Taint], list[Taint]]:
-    """The NoSchedule taints to add and to remove, so that they say what conditions and spec say. Other keys and effects
-    are nobody's business here."""
+    """The NoSchedule taints to add and to remove, so that they match conditions and spec. Other keys and effects are
+    ignored."""
     keys = [_KEYS[c.type, c.status] for c in node.status.conditions if (c.type, c.status) in _KEYS]
     if node.spec.unschedulable:
         keys.append(_UNSCHEDULABLE)
@@ -42,20 +42,19 @@ def no_schedule_changes(node: Node) -> tuple[list[Taint], list[Taint]]:
 
 
 def no_execute_swap(status: str) -> tuple[Taint, Taint] | None:
-    """The NoExecute taint that goes with the condition Ready of that status, and its opposite; none for True."""
+    """The NoExecute taint for that status of Ready, and its opposite; none for True."""
     if status == "False":
         return NOT_READY, UNREACHABLE
     return (UNREACHABLE, NOT_READY) if status == "Unknown" else None
 
 
 def has_taint(node: Node, taint: Taint) -> bool:
-    """Whether it carries a taint of that key and effect."""
     return any(same_taint(known, taint) for known in node.spec.taints)
 
 
 def with_taint(taints: Sequence[Taint], new: Taint) -> list[Taint]:
-    """``taints`` with this one in the place of its like, or at the end. Its like with the same value stays, and with it
-    the time since when."""
+    """``taints`` with this one in the place of the same key and effect, or at the end. One with the same value stays,
+    and with it ``timeAdded``."""
     after = []
     found = False
     for known in taints:
@@ -68,13 +67,12 @@ def with_taint(taints: Sequence[Taint], new: Taint) -> list[Taint]:
 
 
 def without(taints: Sequence[Taint], gone: Iterable[Taint]) -> list[Taint]:
-    """``taints`` without those, by key and effect."""
     doomed = list(gone)
     return [known for known in taints if not any(same_taint(known, taint) for taint in doomed)]
 
 
 def older_labels(node: Node) -> dict[str, str]:
-    """The beta labels that are missing or differ from the ones that took their place."""
+    """The beta labels that are missing or differ from the stable ones."""
     labels = node.metadata.labels
     return {
         older: labels[newer] for newer, older in _OLDER_LABELS if newer in labels and labels.get(older) != labels[newer]

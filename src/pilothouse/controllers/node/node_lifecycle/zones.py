@@ -26,19 +26,14 @@ class ZoneState(Enum):
 
 
 class ZoneReport(msgspec.Struct, frozen=True):
-    """One zone in one pass."""
-
     size: int
     unhealthy: int
     state: ZoneState
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass comes to.
-
-    ``rates`` are those that are to be set, by zone. ``spare_all``: take the NoExecute taints off every node.
-    ``restart_grace``: count every node as heard of just now.
-    """
+    """The result of a pass. ``rates`` are those to set, by zone. ``spare_all``: remove the NoExecute taints of every
+    node. ``restart_grace``: restart the grace period of every node."""
 
     states: dict[str, ZoneState]
     rates: dict[str, float]
@@ -48,8 +43,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def zone_of(node: Node) -> str:
-    """The node's zone: region, ``:\\0:``, zone; empty for a node that names neither. The older labels come first,
-    empty ones too."""
+    """The node's zone: region, ``:\0:``, zone; empty for a node without labels. The older labels come first, even if
+    empty."""
     labels = node.metadata.labels
     region, zone = (
         labels.get(f"failure-domain.beta.kubernetes.io/{part}", labels.get(f"topology.kubernetes.io/{part}", ""))
@@ -65,7 +60,7 @@ def counts_in_its_zone(node: Node) -> bool:
 
 def report(conditions: Sequence[NodeCondition | None], threshold: float, *, more_ready: int = 0) -> ZoneReport:
     """The state of a zone by the condition Ready of its nodes; None is a node without one. ``more_ready`` are further
-    ones that are known to be ready.
+    ready nodes.
 
     Example, threshold 0.55: 3 of 5 down is 0.6, partial; 3 of 6 is 0.5, normal; 2 of 3 are less than three, normal.
     """
@@ -81,7 +76,6 @@ def report(conditions: Sequence[NodeCondition | None], threshold: float, *, more
 
 
 def plan(before: Mapping[str, ZoneState], now: Mapping[str, ZoneReport], options: NodeLifecycleOptions) -> Plan:
-    """From the remembered states and this pass's reports to what is to be done."""
     gone = tuple(sorted(zone for zone in before if zone not in now))
     states = {zone: before.get(zone, ZoneState.INITIAL) for zone in sorted(now)}
     all_are_full = all(seen.state is ZoneState.FULL for seen in now.values())
@@ -97,7 +91,7 @@ def plan(before: Mapping[str, ZoneState], now: Mapping[str, ZoneReport], options
 
 
 def rate(zone: ZoneReport, options: NodeLifecycleOptions) -> float:
-    """Nodes a second. A zone that is down alone is left at the usual rate: the others can take its pods."""
+    """Nodes a second. A single zone that is down keeps the usual rate: the others can take its pods."""
     if zone.state is not ZoneState.PARTIAL:
         return options.eviction_rate
     return options.secondary_eviction_rate if zone.size > options.large_cluster_size_threshold else 0.0

@@ -19,7 +19,7 @@ from pilothouse.runtime.watches import Watch, any_object
 
 
 class TaintEvictionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set. The last is upstream's gate ``TaintTolerationComparisonOperators``, off in v1.36."""
+    """The last is upstream's gate ``TaintTolerationComparisonOperators``, off in v1.36."""
 
     workers: int = 16
     """Deletions under way at once. Not a flag, as upstream."""

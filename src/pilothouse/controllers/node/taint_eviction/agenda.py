@@ -13,16 +13,12 @@ from pilothouse.runtime import WorkQueue
 
 
 class State(Enum):
-    """How far a deletion has come."""
-
     WAITING = "waiting"
     DUE = "due"
     DONE = "done"
 
 
 class Entry:
-    """One deletion that is set."""
-
     __slots__ = ("announced", "at", "decided", "made_at", "node", "state", "taints", "uid")
 
     def __init__(
@@ -49,10 +45,8 @@ class Entry:
 
 
 class Agenda:
-    """Deletions by pod key. ``queue`` gives a key when its time has come, or a failed try is to be repeated.
-
-    A key in the queue is a hint, not an order: what the entry says when it comes out counts.
-    """
+    """Deletions by pod key. ``queue`` returns a key when its time has come, or when a failed deletion is retried; only
+    the entry decides what happens then."""
 
     def __init__(self, queue: WorkQueue[str]) -> None:
         self.queue = queue
@@ -62,16 +56,15 @@ class Agenda:
         return len(self._entries)
 
     def get(self, key: str) -> Entry | None:
-        """What is set for that pod."""
         return self._entries.get(key)
 
     def set(self, key: str, entry: Entry, now: float) -> None:
-        """Have the pod deleted at the entry's time, in place of what was set."""
+        """Schedule the deletion at the entry's time, in place of an earlier entry."""
         self._entries[key] = entry
         self.queue.forget(key)
         self.queue.add_after(key, entry.at - now)
 
     def drop(self, key: str) -> bool:
-        """Call it off. Whether it was still waiting: then nobody was told of it yet."""
+        """Cancel it. Whether it was still pending: then no event was recorded yet."""
         entry = self._entries.pop(key, None)
         return entry is not None and entry.state is State.WAITING

@@ -50,8 +50,6 @@ _POD_META = PODS.read_as(Object)
 
 
 class TaintEvictionController:
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         self.name = DESCRIPTOR.name
         self._env = context.env
@@ -99,7 +97,6 @@ class TaintEvictionController:
         )
 
     async def run(self) -> None:
-        """Wait for the caches, then work until cancelled."""
         self._log.info("Starting controller", controller=self.name)
         try:
             async with TaskGroup(self.name) as group:
@@ -186,7 +183,7 @@ class TaintEvictionController:
     # Deletions
 
     async def _evict(self, key: str) -> Requeue | None:
-        """Delete the pod if that is still right. What fails is raised, and tried again."""
+        """Delete the pod if that is still right. Failures are raised, and retried."""
         entry = self._agenda.get(key)
         now = self._env.monotonic()
         if entry is None or entry.state is State.DONE:
@@ -216,10 +213,10 @@ class TaintEvictionController:
         return None
 
     async def _is_still_wanted(self, key: str, entry: Entry, pod: Pod) -> bool:
-        """Whether pod and node, as they are now, lead to the same: the caches may lag behind (kubernetes#119862).
+        """Whether the live pod and node give the same decision: the caches may be stale (kubernetes#119862).
 
-        A time that is over is over whatever its length was when it began. A pod that was to go at once, and turns out
-        to tolerate what there is for a time, gets that time; so does one whose taint was off and on again meanwhile.
+        A time that has passed stays passed. A pod that was to be deleted at once, and tolerates the live taints for a
+        time, gets that time; so does one whose taint was removed and added again meanwhile.
         """
         node = await self._live.get(entry.node, since=entry.decided, max_age=LIVE_SECONDS)
         if self._agenda.get(key) is not entry:
@@ -253,7 +250,7 @@ class TaintEvictionController:
         await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
 
     def _finish(self, key: str, entry: Entry) -> None:
-        """Done, unless something else was decided meanwhile; kept until the pod is seen gone."""
+        """Done, unless something else was decided meanwhile; kept until the pod's deletion is observed."""
         entry.state = State.DONE
         pod = self._pods.get(key)
         if self._agenda.get(key) is entry and (pod is None or pod.metadata.uid != entry.uid):

@@ -29,14 +29,13 @@ Verdict = EvictNow | EvictAfter | Stay
 
 
 def no_execute_taints(node: Node) -> tuple[Taint, ...]:
-    """The taints that pods must leave because of."""
     return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
 
 
 def decide_eviction(
     taints: Sequence[Taint], tolerations: Sequence[Toleration], *, comparison_operators: bool = False
 ) -> Verdict:
-    """What becomes of a pod with these tolerations. ``taints`` are NoExecute ones.
+    """The decision for a pod with these tolerations. ``taints`` are NoExecute ones.
 
     Example: taint a is tolerated for ever, taint b for 60 s by one toleration and for 300 s by another: 60 s.
     """
@@ -50,10 +49,10 @@ def decide_eviction(
 
 
 def began_anew(before: Sequence[Taint], now: Sequence[Taint]) -> bool:
-    """Whether a taint was taken off and put on again since ``before``, and none has been there all along.
+    """Whether taints were removed and added again since ``before``, and none has stayed all along.
 
-    Events that were merged show no moment without it, but the time since when differs. Times are only compared with
-    each other, never with a clock. Taints without a time look as if they had stayed.
+    Merged events do not show the moment without it, but ``timeAdded`` differs. Times are only compared with each other,
+    never with a clock. Taints without a time count as having stayed.
     """
     if any(taint in before for taint in now):
         return False

@@ -19,7 +19,7 @@ _integer = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Clusters of ``smallest`` to ``largest`` nodes may be on this step. None: however many."""
+    """The step applies to clusters of ``smallest`` to ``largest`` nodes; None: no limit."""
 
     smallest: int
     largest: int | None
@@ -36,18 +36,18 @@ STEPS = (
 
 
 def step_after_add(step: int, nodes: int) -> int:
-    """The step of a cluster that has grown to ``nodes``: at most one up."""
+    """The step after the cluster has grown to ``nodes``: at most one up."""
     largest = STEPS[step].largest
     return step + 1 if largest is not None and nodes > largest else step
 
 
 def step_after_delete(step: int, nodes: int) -> int:
-    """The step of a cluster that has shrunk to ``nodes``: at most one down."""
+    """The step after the cluster has shrunk to ``nodes``: at most one down."""
     return step - 1 if nodes < STEPS[step].smallest else step
 
 
 def says(annotations: Mapping[str, str], seconds: int) -> bool:
-    """Whether the annotation is there and is this number, in whatever spelling."""
+    """Whether the annotation is this number, in whatever spelling."""
     text = annotations.get(ANNOTATION)
     return text is not None and _integer.fullmatch(text) is not None and int(text) == seconds
 
@@ -58,8 +58,6 @@ _NODE_META = NODES.read_as(Object)
 
 
 class TTLController(ManagedController):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         nodes = context.informer(NODES)
         super().__init__(context, DESCRIPTOR.name, workers=WORKERS, queue_name="ttlcontroller")
@@ -81,7 +79,6 @@ class TTLController(ManagedController):
         self._step = step_after_delete(self._step, self._count)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Have the node say what the present step says."""
         node = self._nodes.get(key)
         seconds = STEPS[self._step].seconds
         if node is None or says(node.metadata.annotations, seconds):

@@ -19,8 +19,6 @@ from pilothouse.runtime.watches import Watch
 
 
 class EphemeralVolumeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
-
     workers: int = 5
 
 

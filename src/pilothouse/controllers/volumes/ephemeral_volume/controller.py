@@ -23,11 +23,11 @@ COMPONENT = "ephemeral_volume"
 
 
 class VolumeFailed(Exception):
-    """A volume of a pod cannot be had now. The pod was told, and it is tried again."""
+    """A volume of a pod cannot be provided now; an event says why. Retried."""
 
 
 class EphemeralVolumeController(ManagedController):
-    """See the package for the promises. Keys are those of pods."""
+    """Keys are those of pods."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(EphemeralVolumeOptions)
@@ -66,7 +66,6 @@ class EphemeralVolumeController(ManagedController):
             self._see(pod)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Make the claims that are missing."""
         pod = self._pods.get(key)
         if pod is None:
             return None
@@ -80,7 +79,7 @@ class EphemeralVolumeController(ManagedController):
         return None
 
     async def _make(self, step: Make, namespace: str) -> str:
-        """Why it could not be made, or nothing."""
+        """Create the claim. Returns the error, or ""."""
         self._asked.inc()
         try:
             await self._client.create(PERSISTENT_VOLUME_CLAIMS.raw, step.claim, namespace)

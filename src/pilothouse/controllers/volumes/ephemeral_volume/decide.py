@@ -21,13 +21,12 @@ class Make(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What the claim is called."""
         found: str = self.claim["metadata"]["name"]
         return found
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """The volume of that name cannot be had."""
+    """The volume of that name cannot be provided."""
 
     volume: str
     why: str
@@ -37,13 +36,13 @@ Step = Make | Refuse
 
 
 def has_ephemeral_volumes(pod: Pod) -> bool:
-    """Whether anything is to be made for the pod: one that is being deleted gets nothing more."""
+    """Whether the pod needs claims: one that is being deleted gets no more."""
     return pod.metadata.deletion_timestamp is None and any(each.ephemeral is not None for each in pod.spec.volumes)
 
 
 def decide(pod: Pod, find: Callable[[str], PersistentVolumeClaim | None]) -> list[Step]:
-    """What to do, in the order of the volumes. ``find`` knows the claims of the namespace. Nothing comes after a
-    refusal: upstream stops there, too."""
+    """What to do, in the order of the volumes, up to the first rejection, as upstream. ``find`` returns a claim of the
+    namespace."""
     steps: list[Step] = []
     if pod.metadata.deletion_timestamp is not None:
         return steps
@@ -63,7 +62,7 @@ def decide(pod: Pod, find: Callable[[str], PersistentVolumeClaim | None]) -> lis
 
 
 def new_claim(pod: Pod, volume: Volume) -> dict[str, Any]:
-    """The claim of one volume. Of the template's metadata only labels and annotations count."""
+    """The claim of one volume. Of the template's metadata only labels and annotations are used."""
     assert volume.ephemeral is not None, "only ephemeral volumes have claims made for them"
     template: dict[str, Any] = volume.ephemeral.volume_claim_template
     meta = template.get("metadata") or {}

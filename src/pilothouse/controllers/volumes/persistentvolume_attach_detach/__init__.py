@@ -30,8 +30,6 @@ from pilothouse.semantics.volumes import claim_names
 
 
 class AttachDetachOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
-
     sync_period: float = 60.0
     disable_sync: bool = False
     disable_force_detach: bool = False

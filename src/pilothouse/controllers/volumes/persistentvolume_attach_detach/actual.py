@@ -12,8 +12,11 @@ from pilothouse.semantics.attachments import Disk
 
 
 class Attachment(msgspec.Struct):
-    """A volume on a node. ``confirmed``: it is attached; otherwise it may be. ``disk`` is None as long as nothing but
-    its name is known. ``since`` is when it was first not wanted any more, in loop time."""
+    """A volume on a node. ``confirmed``: it is attached; otherwise it may be.
+
+    ``disk`` is None as long as only the name is known. ``since`` is when it was first not desired any more, in loop
+    time.
+    """
 
     volume: str
     node: str
@@ -23,7 +26,7 @@ class Attachment(msgspec.Struct):
 
 
 class Actual:
-    """``touched`` is called with every volume and node of which something else is known now."""
+    """The actual state of the world. ``touched`` is called with every volume and node that changed."""
 
     def __init__(self, touched: Callable[[Pair], None]) -> None:
         self._touched = touched
@@ -37,7 +40,7 @@ class Actual:
     # What is attached
 
     def attach(self, pair: Pair, disk: Disk | None) -> None:
-        """The volume is attached, and the node is to be told."""
+        """The volume is attached, and must be in the node's status."""
         self._put(pair, disk, confirmed=True)
         self.report(pair)
 
@@ -59,7 +62,7 @@ class Actual:
         self._touched(pair)
 
     def detach(self, pair: Pair) -> None:
-        """The volume is not attached, and the node not told that it is."""
+        """The volume is not attached, nor in the node's status."""
         volume, node = pair
         nodes = self._volumes.get(volume, {})
         if nodes.pop(node, None) is None:
@@ -71,17 +74,16 @@ class Actual:
         self._touched(pair)
 
     def get(self, pair: Pair) -> Attachment | None:
-        """The volume on the node, if it is there or may be."""
+        """The volume on the node, if it is or may be attached."""
         volume, node = pair
         return self._volumes.get(volume, {}).get(node)
 
     @property
     def is_anything_there(self) -> bool:
-        """Whether any volume is, or may be, anywhere."""
         return bool(self._volumes)
 
     def nodes_of(self, volume: str) -> list[str]:
-        """Where the volume is, or may be; sorted."""
+        """The nodes to which it is or may be attached; sorted."""
         return sorted(self._volumes.get(volume, ()))
 
     def confirmed(self) -> list[Attachment]:
@@ -89,14 +91,14 @@ class Actual:
         return [each for each in self.all() if each.confirmed]
 
     def all(self) -> list[Attachment]:
-        """All that is attached or may be, sorted."""
+        """All that is or may be attached, sorted."""
         found = (each for nodes in self._volumes.values() for each in nodes.values())
         return sorted(found, key=lambda each: (each.volume, each.node))
 
     # What nodes use
 
     def set_in_use(self, node: str, volumes: Iterable[str]) -> None:
-        """The node says that it has these mounted, or is about to, and no others."""
+        """The node reports exactly these volumes as in use."""
         self._assumed.pop(node, None)
         if used := set(volumes):
             self._in_use[node] = used
@@ -109,14 +111,14 @@ class Actual:
         return volume in self._in_use.get(node, ()) or volume in self._assumed.get(node, ())
 
     def is_silent(self, pair: Pair) -> bool:
-        """Whether that is so only because the node has not said anything since the volume is known here."""
+        """Whether that is so only because the node has not reported since the volume became known."""
         volume, node = pair
         return volume in self._assumed.get(node, ()) and volume not in self._in_use.get(node, ())
 
     # What nodes are told
 
     def report(self, pair: Pair) -> None:
-        """The node is to be told that the volume is attached."""
+        """The volume must be in the node's status as attached."""
         volume, node = pair
         volumes = self._reported.setdefault(node, {})
         if volume not in volumes:
@@ -124,32 +126,31 @@ class Actual:
             self._due[node] = None
 
     def unreport(self, pair: Pair) -> None:
-        """The node is to be told that the volume is not attached."""
+        """The volume must not be in the node's status as attached."""
         volume, node = pair
         if node in self._reported and volume in self._reported[node]:
             del self._reported[node][volume]
             self._due[node] = None
 
     def deny(self, pair: Pair) -> None:
-        """The node is to be told that the volume is not attached, whoever may have told it otherwise."""
+        """The volume must not be in the node's status, whoever may have put it there."""
         volume, node = pair
         self._reported.setdefault(node, {}).pop(volume, None)
         self._due[node] = None
 
     def repeat(self, node: str) -> None:
-        """The node is to be told again, if there was ever anything to tell."""
+        """Write the node's status again, if anything was ever in it."""
         if node in self._reported:
             self._due[node] = None
 
     def is_due(self, node: str) -> bool:
-        """Whether the node has to be told something."""
         return node in self._due
 
     def due(self) -> list[str]:
-        """The nodes that have to be told something, sorted."""
+        """The nodes whose status must be written, sorted."""
         return sorted(self._due)
 
     def take_report(self, node: str) -> list[str]:
-        """What the node is told now: the volumes that are attached to it, by name."""
+        """The volumesAttached to write into the node's status: the volumes by name."""
         self._due.pop(node, None)
         return sorted(self._reported.get(node, ()))

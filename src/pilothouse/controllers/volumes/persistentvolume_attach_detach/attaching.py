@@ -20,8 +20,6 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """It is not, and somebody said why."""
-
     why: str
 
 
@@ -41,7 +39,7 @@ def new_attachment(disk: Disk, node: str) -> dict[str, Any]:
 
 
 def verify_attachment_status(found: VolumeAttachment | None) -> Done | Failed | None:
-    """The result of the request; None as long as that is open. One that the cache does not show is on its way."""
+    """The result of the request; None as long as it is pending. The cache will have one that it lacks."""
     if found is None:
         return None
     if found.metadata.deletion_timestamp is not None:
@@ -53,7 +51,7 @@ def verify_attachment_status(found: VolumeAttachment | None) -> Done | Failed | 
 
 
 def verify_detachment_status(found: VolumeAttachment | None) -> Done | Failed | None:
-    """What has become of the deletion; None as long as that is open."""
+    """The result of the deletion; None as long as it is pending."""
     if found is None:
         return Done()
     error = found.status.detach_error
@@ -61,5 +59,5 @@ def verify_detachment_status(found: VolumeAttachment | None) -> Done | Failed | 
 
 
 def too_late(kind: str, driver: str, handle: str) -> str:
-    """What is said of a driver that has not answered."""
+    """The error for a driver that has not answered."""
     return f"timed out waiting for external-attacher of {driver} CSI driver to {kind} volume {handle}"

@@ -20,7 +20,7 @@ from pilothouse.semantics.attachments import attachment_name, disk_of, driver_an
 
 
 class Beginning:
-    """Tells ``actual``. What is known of a volume but its PersistentVolume's name waits for that to be shown."""
+    """Fills ``actual``. Volumes known only by the name of their PersistentVolume wait for that to be observed."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Beginning:
         self.is_over = False
 
     async def learn(self) -> None:
-        """Once, before the first round. Raises ``RetryLater`` when the server does not answer."""
+        """Run once, before the first round. Raises ``RetryLater`` when the server does not answer."""
         try:
             # One that fits no view is not in the cache, either, whose reflector says so.
             page = await self._client.list_all(VOLUME_ATTACHMENTS, on_undecodable=lambda _found: None)
@@ -63,12 +63,12 @@ class Beginning:
         self.is_over = True
 
     def see_volume(self, volume: PersistentVolume) -> None:
-        """To be called with whatever PersistentVolume is shown."""
+        """Must be called with every observed PersistentVolume."""
         for node in self._unplaced.pop(volume.metadata.name, ()):
             self._doubt(volume, node)
 
     def _see_report(self, pair: Pair, there: Mapping[str, VolumeAttachment]) -> None:
-        """A node was told that the volume is attached, when the cache last heard of the node."""
+        """The node's status had the volume as attached, when the cache was last updated."""
         volume, node = pair
         wanted, parts = self._desired.get(pair), driver_and_handle(volume)
         disk = wanted.disk if wanted is not None else None
@@ -80,7 +80,7 @@ class Beginning:
             self._actual.deny(pair)
 
     def _doubt(self, volume: PersistentVolume, node: str) -> None:
-        """There is a VolumeAttachment, and nothing else is known."""
+        """There is a VolumeAttachment, with unknown result."""
         disk = disk_of(volume)
         if disk is not None and self._actual.get((disk.name, node)) is None:
             self._actual.doubt((disk.name, node), disk)

@@ -89,11 +89,11 @@ ROUND = "round"
 
 
 class RequestFailed(Exception):
-    """What a volume's pods are told of a request that failed."""
+    """The error of a request, for the events of a volume's pods."""
 
 
 class AttachDetachController(ManagedController):
-    """See the package for the promises. The keys of its queue are those of claims."""
+    """The keys of its queue are those of claims."""
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(AttachDetachOptions)
@@ -206,7 +206,7 @@ class AttachDetachController(ManagedController):
                 del self._users[pod.spec.node_name]
 
     def _want_volumes(self, pod: Pod) -> None:
-        """What can't be told yet is found when its claim or volume changes."""
+        """What is unknown now is found when the claim or volume changes."""
         if not self._desired.is_managed(pod.spec.node_name):
             return
         for volume in pod.spec.volumes:
@@ -224,7 +224,7 @@ class AttachDetachController(ManagedController):
                 self._want_volumes(pod)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """The pods of a claim, once it is bound."""
+        """Process the pods of a claim, once it is bound."""
         claim = self._claims.get(key)
         if claim is not None and claim.status.phase == "Bound" and claim.spec.volume_name:
             self._want_volumes_of(key)
@@ -237,7 +237,7 @@ class AttachDetachController(ManagedController):
             self.queue.add(f"{reference.namespace}/{reference.name}")
 
     def _see_driver(self, name: str) -> None:
-        """Whether volumes of a driver are attached may change."""
+        """The driver's ``attachRequired`` may have changed."""
         needed = is_attached_by(self._drivers.get(name))
         for pair in self._desired.pairs() if not needed else ():
             wanted = self._desired.get(pair)
@@ -280,14 +280,13 @@ class AttachDetachController(ManagedController):
     # Rounds
 
     async def run(self) -> None:
-        """Work until cancelled."""
         try:
             await super().run()
         finally:
             self._measures.stop()
 
     async def _go_round(self, _key: str) -> Requeue | None:
-        """One round, and when the next one is due though nothing has changed."""
+        """One reconcile round; returns when the next one is due without a change."""
         if not self._beginning.is_over:
             await self._beginning.learn()
             self._verify_at = self._next_verification()
@@ -310,7 +309,6 @@ class AttachDetachController(ManagedController):
         return self.env.monotonic() + self._options.sync_period
 
     def _next_due(self) -> float:
-        """When a round is due though nothing has changed."""
         due = self._report_at
         if self._actual.is_anything_there:
             due = min(due, self._verify_at)
@@ -388,7 +386,7 @@ class AttachDetachController(ManagedController):
             await self._detach_from(node_name, going[node_name])
 
     async def _detach_from(self, node: str, going: list[tuple[Attachment, Detach]]) -> None:
-        """First the node is told that the volumes are not safe to be mounted any more."""
+        """The node's status first: the volumes are not safe to mount any more."""
         for found, decision in going:
             if decision.forced:
                 # Of a node that is not asked it is not found out what others have told it.
@@ -465,8 +463,8 @@ class AttachDetachController(ManagedController):
         self._await_answer(name, operation)
 
     async def _create_attachment(self, name: str, disk: Disk, node: str) -> VolumeAttachment:
-        """The VolumeAttachment, made unless it is there. That it is, the cache alone does not prove: it may show one
-        that was deleted long ago, with an answer that the driver gave to that."""
+        """Create the VolumeAttachment unless it exists. The cache alone does not prove that it does: it may have one
+        that was deleted long ago, with the driver's answer to that."""
         if name in self._attachments:
             with contextlib.suppress(NotFound):
                 return await self._client.get(VOLUME_ATTACHMENTS, name)
@@ -499,8 +497,8 @@ class AttachDetachController(ManagedController):
             self._succeed(operation)
 
     async def _verify_unused(self, volume: str, node: str) -> None:
-        """The cache may be behind: the node itself has to say that it does not use the volume, nor is told that it
-        could. That, too, may be the work of a manager before this one."""
+        """Check that the live node neither uses the volume nor has it in its status: the cache may be stale, and an
+        earlier manager may have written the status."""
         try:
             found = await self._client.get(NODES, node)
         except NotFound:
@@ -555,7 +553,6 @@ class AttachDetachController(ManagedController):
         self._touch(operation.pair)
 
     def _fail(self, operation: Operation, why: str) -> None:
-        """Nobody knows whether the volume is attached now."""
         self._end(operation, failed=True)
         volume, node = operation.pair
         name = operation.disk.volume if operation.disk is not None else volume
@@ -574,7 +571,7 @@ class AttachDetachController(ManagedController):
     # What nodes are told
 
     async def _report(self, name: str) -> bool:
-        """Whether the node has been told what is attached to it. One that is not there needs not be told."""
+        """Whether the node's status is up to date. A missing node needs none."""
         volumes = self._actual.take_report(name)
         if self._nodes.get(name) is None:
             return True
@@ -594,7 +591,7 @@ class AttachDetachController(ManagedController):
     # What may have been missed
 
     async def _verify(self) -> None:
-        """Whether all that is believed to be attached is (``VolumesAreAttached``)."""
+        """Check that all volumes believed to be attached are (``VolumesAreAttached``)."""
         for each in self._actual.confirmed():
             disk, pair = each.disk, (each.volume, each.node)
             if disk is None or not is_attached_by(self._drivers.get(disk.driver)):
@@ -624,7 +621,7 @@ class AttachDetachController(ManagedController):
             return _ATTACHED
 
     def _populate(self) -> None:
-        """Events are enough; this is for what went wrong in the handling of one (upstream's populator)."""
+        """Repair what went wrong in the handling of an event (upstream's populator)."""
         for pod in self._desired.pods():
             found = self._pods.get(object_key(pod.metadata))
             if found is None or found.metadata.uid != pod.metadata.uid:
@@ -648,7 +645,7 @@ _ATTACHED = VolumeAttachment(status=AttachmentStatus(attached=True))
 
 
 def _parts(operation: Operation) -> tuple[str, str]:
-    """Driver and handle of what an operation is about."""
+    """Driver and handle of an operation's volume."""
     if operation.disk is not None:
         return operation.disk.driver, operation.disk.handle
     found = driver_and_handle(operation.pair[0])

@@ -22,7 +22,7 @@ TIMEOUT, OUT_OF_SERVICE = "timeout", "out-of-service"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume on a node where nobody wants it any more, since ``waited`` seconds."""
+    """A volume on a node that has not been desired there for ``waited`` seconds."""
 
     mounted: bool
     silent: bool = False
@@ -35,19 +35,21 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """The node still has it."""
+    """The node still uses it."""
 
 
 class Detach(msgspec.Struct, frozen=True):
-    """Now. ``forced`` is why the node itself is not asked before, or empty."""
+    """Detach now. ``forced`` is the reason for not checking the node first, or empty."""
 
     forced: str = ""
 
 
 def decide_detach(seen: Seen) -> Wait | Detach:
-    """Whether the volume is detached. Once the time is over a healthy node is not asked any more, either, but it has
-    to have let go of the volume. A healthy one that has nothing to say is asked sooner, always: upstream would wait
-    until something else about it changes."""
+    """Whether to detach the volume.
+
+    After the timeout a healthy node is not checked any more, but must not have it mounted. A healthy one that does not
+    report is checked sooner, always: upstream would wait until something else about it changes.
+    """
     expired = seen.force and seen.waited > UNMOUNT_SECONDS
     if seen.silent and seen.healthy and not seen.out_of_service and seen.waited > SILENCE_SECONDS:
         return Detach()
@@ -59,18 +61,16 @@ def decide_detach(seen: Seen) -> Wait | Detach:
 
 
 def is_healthy(node: Node | None) -> bool:
-    """Whether the node is there, and Ready."""
     return node is not None and is_node_ready(node)
 
 
 def is_out_of_service(node: Node | None) -> bool:
-    """Whether somebody has declared that the node will not come back."""
     return node is not None and any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints)
 
 
 def in_use_elsewhere(disk: Disk, waiting: Iterable[Pod], users: Sequence[Pod]) -> list[tuple[Pod, str]]:
-    """What each of the pods that wait for a volume is told. ``users`` have it on other nodes; of those in other
-    namespaces nobody hears the names."""
+    """The message for each of the pods that wait for a volume. ``users`` have it on other nodes; names of those in
+    other namespaces are not revealed."""
     prefix = f"Multi-Attach error for volume {quote(disk.volume)} "
     told: list[tuple[Pod, str]] = []
     for pod in waiting:

@@ -16,7 +16,7 @@ Pair = tuple[str, str]
 
 
 class Wanted(msgspec.Struct):
-    """A volume on a node: for these pods, by uid. ``told``: that it is in use elsewhere."""
+    """A volume on a node: for these pods, by uid. ``told``: the multi-attach event was recorded."""
 
     disk: Disk
     pods: dict[str, Pod] = {}
@@ -24,7 +24,7 @@ class Wanted(msgspec.Struct):
 
 
 class Desired:
-    """``touched`` is called with every volume and node that is wanted from now on, or not any more."""
+    """The desired state of the world. ``touched`` is called with every volume and node that changed."""
 
     def __init__(self, touched: Callable[[Pair], None]) -> None:
         self._touched = touched
@@ -32,19 +32,18 @@ class Desired:
         self._of_pod: dict[str, dict[Pair, None]] = {}
 
     def manage(self, node: str) -> bool:
-        """Volumes can be wanted on the node. Whether that is new."""
+        """Volumes can be attached to the node. Whether that is new."""
         if node in self._nodes:
             return False
         self._nodes[node] = {}
         return True
 
     def abandon(self, node: str) -> None:
-        """The node is gone. As long as pods want volumes there it stays managed."""
+        """The node is gone. As long as pods need volumes there it stays managed."""
         if not self._nodes.get(node):
             self._nodes.pop(node, None)
 
     def is_managed(self, node: str) -> bool:
-        """Whether volumes can be wanted on the node."""
         return node in self._nodes
 
     def want(self, pod: Pod, disk: Disk) -> None:
@@ -58,12 +57,12 @@ class Desired:
         self._of_pod.setdefault(pod.metadata.uid, {})[pair] = None
 
     def release(self, uid: str) -> None:
-        """A pod needs nothing any more."""
+        """A pod needs no volumes any more."""
         for pair in self._of_pod.pop(uid, {}):
             self._give_up(uid, pair)
 
     def renounce(self, pair: Pair) -> None:
-        """Nobody needs the volume to be attached any more, though pods use it."""
+        """The volume need not be attached any more, though pods use it."""
         wanted = self.get(pair)
         for uid in list(wanted.pods) if wanted is not None else ():
             pairs = self._of_pod[uid]
@@ -81,7 +80,6 @@ class Desired:
             self._touched(pair)
 
     def get(self, pair: Pair) -> Wanted | None:
-        """What is wanted of the volume on the node, if anything is."""
         volume, node = pair
         return self._nodes.get(node, {}).get(volume)
 
@@ -96,16 +94,13 @@ class Desired:
         ]
 
     def pairs(self) -> list[Pair]:
-        """All that is wanted, sorted."""
         return sorted((volume, node) for node, volumes in self._nodes.items() for volume in volumes)
 
     @property
     def is_anything_wanted(self) -> bool:
-        """Whether any pod needs anything."""
         return bool(self._of_pod)
 
     def pods(self) -> list[Pod]:
-        """The pods that need anything, as they were first seen."""
         found: dict[str, Pod] = {}
         for volumes in self._nodes.values():
             for wanted in volumes.values():

@@ -13,7 +13,7 @@ Key = tuple[str, ...]
 
 
 def plugin_of(volume: str) -> str:
-    """The plugin that a volume's unique name speaks of."""
+    """The plugin in a volume's unique name."""
     parts = driver_and_handle(volume)
     return f"{CSI}:{parts[0]}" if parts is not None else "N/A"
 
@@ -55,11 +55,10 @@ class Measures:
         self.stop = metrics.on_collect(self._count)
 
     def force(self, reason: str) -> None:
-        """A volume is detached without asking its node."""
+        """A volume is detached without checking its node."""
         self._forced.labels_of(reason).inc()
 
     def end(self, volume: str, operation: str, seconds: float, *, failed: bool) -> None:
-        """Something took so long."""
         status = "fail-unknown" if failed else "success"
         self._operations.labels_of(plugin_of(volume), operation, status, "false").observe(seconds)
 

@@ -18,8 +18,8 @@ FIRST_SECONDS, LONGEST_SECONDS = 0.5, 122.0
 
 
 class Operation(msgspec.Struct, eq=False):
-    """Something that is under way. ``pods`` hear of it. ``verify``: the node itself is asked before. ``deadline`` is
-    until when the driver may take, once it has been asked."""
+    """An operation under way. ``pods`` get its events. ``verify``: check the live node first. ``deadline`` is when the
+    driver's answer is overdue, once the request was made."""
 
     kind: str
     pair: Pair
@@ -34,7 +34,7 @@ class Operation(msgspec.Struct, eq=False):
 
 
 class Rest(msgspec.Struct):
-    """After a failure of this kind: how long, and since when."""
+    """The backoff after a failure of this kind: how long, and since when."""
 
     kind: str
     seconds: float
@@ -42,8 +42,6 @@ class Rest(msgspec.Struct):
 
 
 class Operations:
-    """See the module."""
-
     def __init__(self, env: Env) -> None:
         self._env = env
         self._running: dict[str, dict[str, Operation]] = {}
@@ -51,20 +49,20 @@ class Operations:
         self._rests: dict[Pair, Rest] = {}
 
     def is_running(self, pair: Pair, *, exclusive: bool) -> bool:
-        """Whether anything is under way that concerns the volume on that node."""
+        """Whether an operation under way concerns the volume on that node."""
         volume, node = pair
         running = self._running.get(volume)
         return running is not None and (exclusive or node in running or "" in running)
 
     def may_begin(self, kind: str, pair: Pair, *, exclusive: bool) -> bool:
-        """Whether nothing is under way, and nothing of this kind rests."""
+        """Whether nothing is under way, and this kind is not in backoff."""
         if self.is_running(pair, exclusive=exclusive):
             return False
         rest = self._rests.get(_key(pair, exclusive))
         return rest is None or rest.kind != kind or self._env.monotonic() >= rest.since + rest.seconds
 
     def begin(self, operation: Operation) -> None:
-        """It is under way. Another kind of thing forgets the failures of the one before."""
+        """Start an operation. Another kind resets the backoff."""
         volume, node = key = _key(operation.pair, operation.exclusive)
         rest = self._rests.get(key)
         if rest is not None and rest.kind != operation.kind:
@@ -72,7 +70,6 @@ class Operations:
         self._running.setdefault(volume, {})[node] = operation
 
     def end(self, operation: Operation, *, failed: bool) -> None:
-        """It is over."""
         volume, node = key = _key(operation.pair, operation.exclusive)
         running = self._running[volume]
         assert running.pop(node) is operation, "one thing at a time"
@@ -86,7 +83,7 @@ class Operations:
         self._rests[key] = Rest(operation.kind, seconds, self._env.monotonic())
 
     def rests_until(self, pair: Pair, *, exclusive: bool) -> float | None:
-        """Until when something rests, if anything does."""
+        """Until when the backoff lasts, if there is one."""
         rest = self._rests.get(_key(pair, exclusive))
         return None if rest is None else rest.since + rest.seconds
 

@@ -27,8 +27,6 @@ from pilothouse.runtime.watches import Watch, any_object
 
 
 class BinderOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
-
     sync_period: float = 15.0
     dynamic_provisioning: bool = True
     hostpath_provisioner: bool = False

@@ -29,23 +29,17 @@ NOTHING_TO_BIND = "no persistent volumes available for this claim and no storage
 
 
 class Surroundings(Protocol):
-    """What a decision may look at beside the claim, as it is known now."""
+    """The state that a decision needs beside the claim."""
 
-    def volume(self, name: str) -> PersistentVolume | None:
-        """The volume of that name."""
-        ...
+    def volume(self, name: str) -> PersistentVolume | None: ...
 
     def best_match(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
-        """The volume that serves the claim best."""
+        """The volume that matches the claim best."""
         ...
 
-    def storage_class(self, name: str) -> StorageClass | None:
-        """The class of that name."""
-        ...
+    def storage_class(self, name: str) -> StorageClass | None: ...
 
-    def default_class(self) -> StorageClass | None:
-        """The class of claims that say nothing about one."""
-        ...
+    def default_class(self) -> StorageClass | None: ...
 
     def unscheduled_pods(self, claim: PersistentVolumeClaim) -> list[str]:
         """The names of the pods that use the claim, have not ended, and have no node yet."""
@@ -61,36 +55,36 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """Link the claim and this volume, or finish that."""
+    """Bind the claim to this volume, or complete that."""
 
     volume: str
 
 
 class StayPending(msgspec.Struct, frozen=True):
-    """Nothing can be done now. The phase says so, and mostly an event why."""
+    """The claim stays Pending, mostly with an event."""
 
     note: Note | None = None
 
 
 class UseClass(msgspec.Struct, frozen=True):
-    """The claim gets the default class, which has come since, or was not there when the claim was made."""
+    """The claim gets the default class, which was created since, or was missing when the claim was created."""
 
     name: str
 
 
 class Provision(msgspec.Struct, frozen=True):
-    """Somebody has to make a volume. The status is left as it is: it will be Bound soon."""
+    """A volume must be provisioned. The status stays: it will be Bound soon."""
 
 
 class Lose(msgspec.Struct, frozen=True):
-    """The claim had a volume and has none any more."""
+    """The claim is Lost: its volume is gone."""
 
     reason: str
     message: str
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """This cannot be. Told, and tried again."""
+    """The binding is invalid: an event, and a retry."""
 
     note: Note
     error: str
@@ -100,7 +94,7 @@ ClaimStep = Bind | StayPending | UseClass | Provision | Lose | Refuse
 
 
 def decide_claim(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
-    """The next step for a claim. Raises ``SelectorError`` for a selector that nobody understands."""
+    """The next step for a claim. Raises ``SelectorError`` for an invalid selector."""
     if BIND_COMPLETED in claim.metadata.annotations:
         return _decide_bound(claim, around)
     if claim.spec.volume_name:
@@ -109,7 +103,7 @@ def decide_claim(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimSte
 
 
 def _decide_free(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
-    """The claim does not mind which volume it gets."""
+    """The claim requests no specific volume."""
     class_name = claim_class(claim)
     delayed = bool(class_name) and waits_for_consumer(around.storage_class(class_name))
     match = around.best_match(claim, delayed=delayed)
@@ -136,7 +130,7 @@ def _waiting(pods: list[str]) -> Note:
 
 
 def _decide_requested(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
-    """The claim, or who made it, wants one certain volume."""
+    """The claim, or its author, requests one specific volume."""
     name = claim.spec.volume_name
     volume = around.volume(name)
     if volume is None:
@@ -160,7 +154,7 @@ def _decide_requested(claim: PersistentVolumeClaim, around: Surroundings) -> Cla
 
 
 def _decide_bound(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
-    """The claim has had its volume."""
+    """The claim is bound."""
     if not claim.spec.volume_name:
         return Lose("ClaimLost", LOST_REFERENCE)
     volume = around.volume(claim.spec.volume_name)

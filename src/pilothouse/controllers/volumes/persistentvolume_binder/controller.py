@@ -59,11 +59,11 @@ from pilothouse.semantics.volumes import (
 
 
 class InvalidBinding(Exception):
-    """Two objects say of each other what cannot both be true. A user has to decide."""
+    """Claim and volume refer to each other in contradictory ways, which a user must resolve."""
 
 
 class BinderController:
-    """See the package for the promises. Create it on the running loop."""
+    """Create it on the running loop."""
 
     name = DESCRIPTOR.name
 
@@ -109,7 +109,6 @@ class BinderController:
         )
 
     async def run(self) -> None:
-        """Work until cancelled."""
         self._log.info("Starting controller", controller=self.name)
         try:
             async with TaskGroup(self.name) as group:
@@ -128,15 +127,14 @@ class BinderController:
             self._log.info("Stopped controller", controller=self.name)
 
     def _initialize_caches(self) -> None:
-        """All that is there, before the first sync of any of it: a volume must not be called released because its claim
-        has not had its turn yet."""
+        """Fill the caches before the first sync: a volume must not be Released because its claim is not loaded yet."""
         for key in self._shown_volumes.cache.snapshot():
             self._take_volume(key)
         for key in self._shown_claims.cache.snapshot():
             self._take_claim(key)
 
     async def _resync(self) -> None:
-        """Nothing else brings back a claim whose class or whose first consumer has just come."""
+        """The only trigger for a claim whose class or first consumer was just created."""
         while True:
             await self._anything.wait()
             claims, volumes = self._shown_claims.cache.list(), self._shown_volumes.cache.list()
@@ -153,7 +151,7 @@ class BinderController:
         queue.add(object_key(found.metadata))
 
     def _take_claim(self, key: str) -> Claim | None:
-        """What the informer shows, put into the books; None if the books have something newer."""
+        """Store what the informer has; None if the store has something newer."""
         view, raw = self._shown_claims.cache.get(key), self._shown_claims.cache.raw(key)
         assert view is not None, "it is there"
         assert raw is not None, "what is written back whole is cached with its JSON"
@@ -170,24 +168,19 @@ class BinderController:
     # What a decision about a claim may look at (``claims.Surroundings``)
 
     def volume(self, name: str) -> PersistentVolume | None:
-        """The volume of that name."""
         found = self._volumes.get(name)
         return found.object if found is not None else None
 
     def best_match(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
-        """The volume that serves the claim best."""
         return self._volumes.best_match(claim, delayed=delayed)
 
     def storage_class(self, name: str) -> StorageClass | None:
-        """The class of that name."""
         return self._classes.get(name)
 
     def default_class(self) -> StorageClass | None:
-        """The class of claims that say nothing about one."""
         return default_class(self._classes.list())
 
     def unscheduled_pods(self, claim: PersistentVolumeClaim) -> list[str]:
-        """The pods that use the claim, have not ended, and have no node yet."""
         pods = self._pods.by_index(CLAIM_INDEX, object_key(claim.metadata))
         return [pod.metadata.name for pod in pods if not pod.spec.node_name and not has_ended(pod)]
 
@@ -240,10 +233,10 @@ class BinderController:
                 raise InvalidBinding(error)
 
     async def _has_volume(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether the volume is there all the same, and not somebody else's.
+        """Whether the live volume exists, and is not bound to another claim.
 
-        The books may have begun with an old list of volumes. Nobody takes "data on the volume is lost" back: before it
-        is said the server is asked. Upstream (``syncBoundClaim``) believes its cache. The resync looks at it again.
+        The store may have started from a stale list of volumes, and "data on the volume is lost" is final. Upstream
+        (``syncBoundClaim``) believes its cache.
         """
         name = claim.spec.volume_name
         found = await self._writes.live_volume(name) if name else None
@@ -361,7 +354,7 @@ class BinderController:
                 await self._writes.unbind(volume)
 
     async def _tend(self, volume: Volume) -> Volume:
-        """Say which driver has the volume now, and protect what has to be deleted."""
+        """Set the volume's ``migrated-to`` annotation and its finalizers."""
         meta = volume.object.metadata
         annotations = migration_of(meta.annotations, meta.annotations.get(PROVISIONED_BY))
         finalizers = finalizers_of(volume.object)
@@ -371,10 +364,10 @@ class BinderController:
         return await self._writes.update_volume(volume, body)
 
     async def _claim_of(self, volume: PersistentVolume) -> PersistentVolumeClaim | None:
-        """The claim that the volume is bound to, None if that is gone.
+        """The claim that the volume is bound to, None if it is gone.
 
-        Volumes come bound from provisioners and from the scheduler, maybe before this program has heard of the claim.
-        Before a volume is called released, which may be its end, the server is asked.
+        Provisioners and the scheduler bind volumes, maybe before the cache has the claim. Before a volume is Released,
+        which may be its end, the claim is read live.
         """
         reference = volume.spec.claim_ref
         if reference is None or not reference.uid:

@@ -27,11 +27,10 @@ _json = msgspec.json.Encoder().encode
 
 
 class NoCapacity(Exception):
-    """A volume that does not say how large it is."""
+    """A volume without a capacity."""
 
 
 def with_finalizers(volume: Volume, finalizers: tuple[str, ...], annotations: Mapping[str, str]) -> bytes:
-    """The volume with exactly these finalizers and annotations."""
     changes = {"metadata.finalizers": _json(finalizers) if finalizers else None}
     return replace_fields(with_annotations(volume, annotations), changes)
 
@@ -40,7 +39,7 @@ def with_finalizers(volume: Volume, finalizers: tuple[str, ...], annotations: Ma
 
 
 def unbound_volume(volume: Volume) -> bytes:
-    """The volume without the link that the controller made, or with a user's link as it was."""
+    """The volume without the claimRef that the controller set, or with a user's as it was."""
     annotations = volume.object.metadata.annotations
     if BOUND_BY_CONTROLLER in annotations:
         left = {key: value for key, value in annotations.items() if key != BOUND_BY_CONTROLLER}
@@ -53,7 +52,6 @@ def unbound_volume(volume: Volume) -> bytes:
 
 
 def volume_phase(volume: Volume, phase: str, message: str = "") -> bytes | None:
-    """The volume in this phase."""
     if volume.object.status.phase == phase:
         return None
     return replace_fields(
@@ -65,7 +63,7 @@ def volume_phase(volume: Volume, phase: str, message: str = "") -> bytes | None:
 
 
 def bound_claim(claim: Claim, volume: PersistentVolume) -> bytes | None:
-    """The claim, linked to the volume for good."""
+    """The claim, completely bound to the volume."""
     view, name = claim.object, volume.metadata.name
     annotations = dict(view.metadata.annotations)
     changes: dict[str, bytes | None] = {}
@@ -79,12 +77,11 @@ def bound_claim(claim: Claim, volume: PersistentVolume) -> bytes | None:
 
 
 def classified_claim(claim: Claim, class_name: str) -> bytes:
-    """The claim with a class."""
     return replace_fields(claim.raw, {"spec.storageClassName": _json(class_name)})
 
 
 def claim_with_provisioner(claim: Claim, provisioner: str) -> bytes | None:
-    """The claim, saying who is to make a volume for it. The older annotation is for older provisioners."""
+    """The claim, annotated with its provisioner. The older annotation is for older provisioners."""
     annotations = claim.object.metadata.annotations
     if annotations.get(STORAGE_PROVISIONER) == provisioner:
         return None
@@ -93,7 +90,7 @@ def claim_with_provisioner(claim: Claim, provisioner: str) -> bytes | None:
 
 
 def unplaced_claim(claim: Claim) -> bytes | None:
-    """The claim without the node that the scheduler chose: it may choose another one."""
+    """The claim without the selected node: the scheduler may choose another one."""
     annotations = claim.object.metadata.annotations
     if SELECTED_NODE not in annotations:
         return None
@@ -116,10 +113,10 @@ def claim_phase(claim: Claim, phase: str) -> bytes | None:
 
 
 def bound_status(claim: Claim, volume: PersistentVolume) -> bytes | None:
-    """The claim, Bound, with what it got.
+    """The claim, Bound, with the volume's properties.
 
-    How large that is is only said when the claim becomes Bound: after that the file system may be smaller than the
-    volume for a while, and the resizer knows better. So with the class of attributes. Raises ``NoCapacity``.
+    The capacity is only set when the claim becomes Bound: after that the file system may be smaller than the volume for
+    a while, and the resizer sets it. So with the class of attributes. Raises ``NoCapacity``.
     """
     status, spec = claim.object.status, volume.spec
     changes: dict[str, bytes | None] = {}

@@ -15,7 +15,7 @@ Key = tuple[str, ...]
 
 
 class Measures:
-    """Counts what is there when somebody asks, and times what is made and deleted from its beginning to its end."""
+    """Counts objects on collection, and times provisioning and deletion from the first try to the end."""
 
     def __init__(self, metrics: Registry, env: Env, claims: ClaimStore, volumes: VolumeStore) -> None:
         self._env = env
@@ -74,25 +74,24 @@ class Measures:
     # How long things take
 
     def begin(self, operation: str, key: str, plugin: str) -> None:
-        """Somebody asked for a volume to be made or deleted, if not before."""
+        """Provisioning or deletion was requested, if not before."""
         self._begun.setdefault((operation, key), (plugin, self._env.perf_counter()))
 
     def end(self, operation: str, key: str) -> None:
-        """It is done."""
         begun = self._begun.pop((operation, key), None)
         if begun is not None:
             plugin, at = begun
             self._seconds.labels_of(plugin or "N/A", operation).observe(self._env.perf_counter() - at)
 
     def fail(self, operation: str, key: str) -> None:
-        """It failed, and may be tried again: it goes on taking its time."""
+        """It failed, and may be retried: its time continues."""
         begun = self._begun.get((operation, key))
         if begun is not None:
             for counter in self._errors:
                 counter.labels_of(begun[0] or "N/A", operation).inc()
 
     def forget(self, operation: str, key: str) -> None:
-        """Nobody waits for it any more."""
+        """It was abandoned."""
         self._begun.pop((operation, key), None)
 
     # How much there is

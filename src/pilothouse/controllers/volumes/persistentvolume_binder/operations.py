@@ -18,11 +18,11 @@ Operation = Callable[[], Awaitable[None]]
 
 
 class OperationFailed(Exception):
-    """Has been told; may be tried again after a rest."""
+    """Events have been recorded; it may be retried after a backoff."""
 
 
 class Operations:
-    """The running and the resting ones. ``pool`` must run."""
+    """Operations that run or are in backoff. ``pool`` must run."""
 
     def __init__(self, env: Env, name: str, log: Log) -> None:
         self._log = log
@@ -32,7 +32,7 @@ class Operations:
         self.pool = WorkerPool(f"{name}-operations", self._queue, self._run, workers=AT_ONCE, log=log)
 
     def begin(self, key: str, operation: Operation) -> None:
-        """Start it, unless one of that name runs or rests."""
+        """Start it, unless one of that name runs or is in backoff."""
         if key in self._begun:
             self._log.info("Operation is already running, skipping", v=4, operationName=key)
         elif self._backoff.is_in_backoff(key):

@@ -16,13 +16,13 @@ _DELETABLE = re.compile("/tmp/.+")  # noqa: S108  # compared only
 
 
 class NoPlugin(Exception):
-    """Nobody is there who could."""
+    """No plugin can do it."""
 
 
 def provisioner_of(name: str) -> str:
-    """Who makes volumes for a class with this provisioner: ``HOST_PATH``, or the external one's name.
+    """The provisioner of a class: ``HOST_PATH``, or the external one's name.
 
-    Raises ``NoPlugin``: for a plugin that is gone or makes none, and for ``kubernetes.io/no-provisioner``.
+    Raises ``NoPlugin``: for an unknown plugin, one that cannot provision, and ``kubernetes.io/no-provisioner``.
     """
     if csi_name_of(name):
         return csi_name_of(name)
@@ -34,7 +34,7 @@ def provisioner_of(name: str) -> str:
 
 
 def deleter_of(volume: PersistentVolume) -> str:
-    """Who deletes the volume: ``HOST_PATH``, or nothing where somebody else does. Raises ``NoPlugin``.
+    """``HOST_PATH``, or "" for an external deleter. Raises ``NoPlugin``.
 
     As ``findDeletablePlugin``: upstream's binder has the plugins of host paths and NFS, and only the first one deletes.
     """
@@ -57,7 +57,7 @@ def deleter_of(volume: PersistentVolume) -> str:
 
 
 def why_not_deletable(volume: PersistentVolume) -> str:
-    """Why the plugin for host paths leaves the volume alone, or nothing."""
+    """Why the host path plugin cannot delete the volume, or ""."""
     path = volume.spec.host_path.path if volume.spec.host_path is not None else ""
     if _DELETABLE.search(path):  # anywhere in it, as upstream
         return ""

@@ -37,7 +37,7 @@ FAILED = "ProvisioningFailed"
 
 
 class Provisioning:
-    """The operations that make volumes. Each tells what went wrong and raises ``OperationFailed``. ``host_paths`` is
+    """The provisioning operations. Each records its failure and raises ``OperationFailed``. ``host_paths`` is
     ``--enable-hostpath-provisioner``."""
 
     def __init__(self, env: Env, writes: Writes, nodes: Cache[Node], *, host_paths: bool) -> None:
@@ -47,7 +47,7 @@ class Provisioning:
         self._nodes = nodes
 
     async def provision_externally(self, claim: Claim, provisioner: str) -> None:
-        """Tell whoever makes volumes by this name that the claim needs one, and the user who is waited for."""
+        """Annotate the claim for the external provisioner, and record an event that it is waited for."""
         try:
             claim = await self._writes.update_claim(claim, links.claim_with_provisioner(claim, provisioner))
         except Conflict:
@@ -64,7 +64,7 @@ class Provisioning:
         self._writes.record_claim_event(claim.object, NORMAL, "ExternalProvisioning", message)
 
     async def make_host_path(self, claim: Claim, class_: StorageClass) -> None:
-        """Make a volume that is a folder of the node."""
+        """Create a volume that is a directory of the node."""
         if take_field(claim.raw, "spec.dataSource") is not None:
             why = "is not a CSI plugin. Only CSI plugin can provision a claim with a datasource"
             raise self._failed(claim, f"plugin {quote(HOST_PATH)} {why}")

@@ -25,7 +25,7 @@ from pilothouse.semantics.volumes import IN_TREE_FINALIZER, has_ended
 
 
 class Reclaiming:
-    """The operations on volumes that were let go."""
+    """The operations on released volumes."""
 
     def __init__(self, writes: Writes, claims: ClaimStore, pods: Cache[Pod], log: Log) -> None:
         self._writes = writes
@@ -34,7 +34,7 @@ class Reclaiming:
         self._log = log
 
     async def delete(self, released: Volume) -> None:
-        """Delete the volume and then its object, unless that is somebody else's task."""
+        """Delete the volume and then its object, unless that is an external provisioner's task."""
         name = released.object.metadata.name
         try:
             if not deleter_of(released.object):
@@ -65,7 +65,7 @@ class Reclaiming:
             self._log.info("Failed to delete volume from database", v=3, volumeName=name, err=str(error))
 
     async def recycle(self, name: str) -> None:
-        """Nobody here can. A volume that pods still use waits; any other one Fails."""
+        """Not supported. A volume that pods still use waits; any other one is Failed."""
         volume = await self._writes.live_volume(name)
         if volume is None or not self._is_released(volume):
             self._log.info("Volume no longer needs recycling, skipping", v=3, volumeName=name)

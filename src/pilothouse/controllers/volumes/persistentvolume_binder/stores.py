@@ -38,11 +38,10 @@ class Store(Generic[T]):
         self._known: dict[str, Known[T]] = {}
 
     def get(self, key: str) -> Known[T] | None:
-        """The newest version known."""
         return self._known.get(key)
 
     def put(self, found: Known[T]) -> bool:
-        """Remember a version, unless a newer one is known. Whether it was taken; the same one again is."""
+        """Store a version, unless a newer one is known. Whether it was stored; the same one again is."""
         key = object_key(found.object.metadata)
         old = self._known.get(key)
         if old is not None and is_newer(old.object.metadata.resource_version, found.object.metadata.resource_version):
@@ -52,38 +51,38 @@ class Store(Generic[T]):
         return True
 
     def wrote(self, written: Known[T]) -> None:
-        """Remember what we wrote, unless the object has gone since: the answer to a write may come after the event of
-        the deletion, and nothing would ever drop it again."""
+        """Store what we wrote, unless the object is gone since: the answer to a write may come after the event of the
+        deletion, and nothing would ever drop it again."""
         if not self._has_gone(written.object.metadata):
             self.put(written)
 
     def _has_gone(self, meta: ObjectMeta) -> bool:
-        """Whether the informer is past that version and shows no such object, which is then not just too new for it."""
+        """Whether the informer is newer than that version and has no such object."""
         if self._shown is None or object_key(meta) in self._shown:
             return False
         order = compare(self._shown.resource_version, meta.resource_version)
         return order is not None and order >= 0
 
     def drop(self, key: str) -> Known[T] | None:
-        """Forget an object that is gone. Returns what was known of it."""
+        """Forget a deleted object. Returns what was stored of it."""
         old = self._known.pop(key, None)
         if old is not None:
             self._moved(key, old, None)
         return old
 
     def __iter__(self) -> Iterator[T]:
-        """All objects, in no particular order: for counting."""
+        """All objects, unordered: for counting."""
         return (each.object for each in self._known.values())
 
     def _moved(self, key: str, old: Known[T] | None, new: Known[T] | None) -> None:
-        """For indexes."""
+        """Hook for indexes."""
 
 
 ClaimStore = Store[PersistentVolumeClaim]
 
 
 class Rank:
-    """Free volumes of one sort, the smallest first and by name among those of one size."""
+    """Free volumes of one kind, sorted by size, then by name."""
 
     def __init__(self) -> None:
         self._sizes: list[tuple[int, str]] = []
@@ -93,24 +92,22 @@ class Rank:
         return bool(self._sizes)
 
     def put(self, name: str, volume: PersistentVolume) -> None:
-        """Add one."""
         insort(self._sizes, (capacity_of(volume).billionths, name))
         self._volumes[name] = volume
 
     def take(self, name: str) -> None:
-        """Remove one."""
         volume = self._volumes.pop(name)
         del self._sizes[bisect_left(self._sizes, (capacity_of(volume).billionths, name))]
 
     def from_size(self, least: Quantity) -> Iterator[PersistentVolume]:
-        """Those that are at least so large. Not to be changed while somebody iterates."""
+        """Those that are at least so large. Not to be changed during iteration."""
         for place in range(bisect_left(self._sizes, (least.billionths, "")), len(self._sizes)):
             yield self._volumes[self._sizes[place][1]]
 
 
 class Shelf:
-    """The volumes with one set of access modes: those that are somebody's by whose they are, those that anybody may
-    have by what a claim must ask for to get them, and by size."""
+    """The volumes with one set of access modes: bound ones by claim, free ones by what a claim must request, and by
+    size."""
 
     def __init__(self) -> None:
         self.volumes: dict[str, PersistentVolume] = {}
@@ -118,7 +115,6 @@ class Shelf:
         self._free: dict[Sort, Rank] = {}
 
     def put(self, name: str, volume: PersistentVolume) -> None:
-        """Add one."""
         self.volumes[name] = volume
         reference = volume.spec.claim_ref
         if reference is not None:
@@ -130,7 +126,6 @@ class Shelf:
             rank.put(name, volume)
 
     def take(self, name: str) -> None:
-        """Remove one."""
         volume = self.volumes.pop(name)
         reference = volume.spec.claim_ref
         if reference is not None:
@@ -145,8 +140,8 @@ class Shelf:
                 del self._free[_sort(volume)]
 
     def candidates(self, claim: PersistentVolumeClaim, *, delayed: bool) -> Iterator[PersistentVolume]:
-        """Those of which a claim might get one: its own by name, and if its binding is not ``delayed`` what is free, of
-        its sort and large enough, the smallest first. Others are not even looked at, and there may be many."""
+        """The volumes that a claim might get: its own by name, and unless its binding is ``delayed`` the free ones of
+        its kind that are large enough, the smallest first."""
         own = self._of_claim.get(object_key(claim.metadata), {})
         yield from (own[name] for name in sorted(own))
         rank = None if delayed else self._free.get(_wanted_sort(claim))
@@ -190,22 +185,22 @@ class VolumeStore(Store[PersistentVolume]):
             found.put(key, new.object)
 
     def of_modes(self, *modes: str) -> list[PersistentVolume]:
-        """The volumes with these access modes and no others, by name."""
+        """The volumes with exactly these access modes, by name."""
         shelf = self._by_modes.get(mode_set(modes))
         return [shelf.volumes[name] for name in sorted(shelf.volumes)] if shelf is not None else []
 
     def possible_modes(self, requested: tuple[str, ...]) -> list[Modes]:
-        """The sets of modes, of those that volumes have, which have all that is asked for. The fewest modes first.
+        """The sets of modes, of those that volumes have, that include all requested ones; the fewest modes first.
 
-        Upstream leaves open which of two sets of one size is first; here their order is fixed.
+        Upstream leaves the order of sets of one size open; here it is fixed.
         """
         wanted = set(requested)
         found = [modes for modes in self._by_modes if wanted <= set(modes)]
         return sorted(found, key=lambda modes: (len(modes), [_ORDER.index(m) if m in _ORDER else 9 for m in modes]))
 
     def best_match(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
-        """The volume that serves the claim best. A set of modes in which one is found ends the search, also where a
-        set with more modes has a smaller volume. Raises ``SelectorError``."""
+        """The volume that matches the claim best. The first set of modes with a match ends the search, even if a set
+        with more modes has a smaller volume. Raises ``SelectorError``."""
         for modes in self.possible_modes(claim.spec.access_modes):
             candidates = self._by_modes[modes].candidates(claim, delayed=delayed)
             found = find_match(claim, candidates, delayed=delayed, ascending=True)
@@ -215,6 +210,6 @@ class VolumeStore(Store[PersistentVolume]):
 
 
 def mode_set(modes: tuple[str, ...]) -> Modes:
-    """The modes once each, in upstream's order (``GetAccessModesAsString``)."""
+    """The modes without duplicates, in upstream's order (``GetAccessModesAsString``)."""
     present = set(modes)
     return (*(mode for mode in _ORDER if mode in present), *sorted(present - set(_ORDER)))

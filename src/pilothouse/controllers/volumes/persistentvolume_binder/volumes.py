@@ -19,34 +19,32 @@ from pilothouse.semantics.volumes import (
 
 
 class SetPhase(msgspec.Struct, frozen=True):
-    """The phase is this one."""
-
     phase: str
 
 
 class Reclaim(msgspec.Struct, frozen=True):
-    """Nobody has a claim to the volume any more: Released, unless it is or has Failed, then what the policy says."""
+    """The volume is unclaimed: Released, unless it is or has Failed, then what the reclaim policy says."""
 
     release: bool
 
 
 class WakeClaim(msgspec.Struct, frozen=True):
-    """The claim does not know of the volume yet: its turn."""
+    """The claim does not have the volume yet: enqueue it."""
 
 
 class RecordModeMismatch(msgspec.Struct, frozen=True):
-    """One is for files, the other for blocks. Both are told."""
+    """Volume modes differ: an event on both."""
 
 
 class Unbind(msgspec.Struct, frozen=True):
-    """The claim has another volume. What the controller linked is undone; what a user did stays, less the uid."""
+    """The claim has another volume. The controller's claimRef is removed; a user's stays, without the uid."""
 
 
 VolumeStep = SetPhase | Reclaim | WakeClaim | RecordModeMismatch | Unbind
 
 
 def is_let_go(volume: PersistentVolume) -> bool:
-    """Whether its phase says that nobody has it any more, or that reclaiming it failed."""
+    """Whether its phase is Released or Failed."""
     return volume.status.phase in ("Released", "Failed")
 
 
@@ -69,7 +67,7 @@ def decide_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None)
 
 
 def is_released(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> bool:
-    """Whether the volume may be reclaimed. ``claim`` is whatever has the name now."""
+    """Whether the volume may be reclaimed. ``claim`` is the one with that name now."""
     reference = volume.spec.claim_ref
     if reference is None or not reference.uid:
         return False
@@ -94,8 +92,8 @@ def migration_of(annotations: dict[str, str], provisioner: str | None) -> dict[s
 
 
 def finalizers_of(volume: PersistentVolume) -> tuple[str, ...]:
-    """The finalizers that a volume should have. Only those that were made for a claim are protected until what they
-    stand for has been deleted: by this program, or by the external one, never by both."""
+    """The finalizers that a volume should have. Only dynamically provisioned ones are protected until the storage has
+    been deleted: by this program, or by the external provisioner, never by both."""
     provisioner = volume.metadata.annotations.get(PROVISIONED_BY)
     present = volume.metadata.finalizers
     if provisioner is None:

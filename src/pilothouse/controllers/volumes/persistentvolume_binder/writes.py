@@ -25,7 +25,7 @@ COMPONENT = "persistentvolume-controller"
 
 
 class Writes:
-    """The requests of one binder. ``recorder`` must run."""
+    """``recorder`` must run."""
 
     def __init__(self, client: Client, env: Env, claims: ClaimStore, volumes: VolumeStore, log: Log) -> None:
         self._client = client
@@ -37,24 +37,22 @@ class Writes:
     # Events
 
     def record_claim_event(self, claim: PersistentVolumeClaim, type_: str, reason: str, message: str) -> None:
-        """An event on a claim."""
         self.recorder.event(object_reference(PERSISTENT_VOLUME_CLAIMS, claim.metadata), type_, reason, message)
 
     def record_volume_event(self, volume: PersistentVolume, type_: str, reason: str, message: str) -> None:
-        """An event on a volume."""
         self.recorder.event(object_reference(PERSISTENT_VOLUMES, volume.metadata), type_, reason, message)
 
     # Reading past the caches
 
     async def live_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
-        """The claim as the server has it now, None if it is not there."""
+        """The live claim, None if it is gone."""
         try:
             return await self._client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)
         except NotFound:
             return None
 
     async def live_volume(self, name: str) -> Volume | None:
-        """The volume as the server has it now, None if it is not there."""
+        """The live volume, None if it is gone."""
         try:
             raw = await self._client.get(PERSISTENT_VOLUMES.raw, name)
         except NotFound:
@@ -64,11 +62,10 @@ class Writes:
     # Volumes
 
     async def update_volume(self, volume: Volume, body: bytes | None) -> Volume:
-        """Write a volume, unless there is nothing to write. Returns what it is then."""
+        """Write a volume, if it differs. Returns the result."""
         return await self._update(PERSISTENT_VOLUMES, self._volumes, volume, body)
 
     async def set_phase(self, volume: Volume, phase: str, message: str = "") -> Volume:
-        """Write a volume's phase, unless that is what it is."""
         body = links.volume_phase(volume, phase, message)
         written = await self._update(PERSISTENT_VOLUMES, self._volumes, volume, body, "status")
         if body is not None:
@@ -76,41 +73,38 @@ class Writes:
         return written
 
     async def fail_volume(self, volume: Volume, reason: str, message: str) -> None:
-        """The volume has Failed: its status says why, and so does an event, once."""
+        """Mark the volume Failed with a reason in its status, and record an event, once."""
         if volume.object.status.phase != "Failed":
             written = await self.set_phase(volume, "Failed", message)
             self.record_volume_event(written.object, "Warning", reason, message)
 
     async def unbind(self, volume: Volume) -> None:
-        """Take a link back and make the volume available."""
+        """Remove the claimRef and make the volume Available."""
         freed = await self.update_volume(volume, links.unbound_volume(volume))
         await self.set_phase(freed, "Available")
 
     async def create_volume(self, body: dict[str, Any]) -> None:
-        """A new volume."""
         raw = await self._client.create(PERSISTENT_VOLUMES.raw, body)
         self._volumes.wrote(known(bytes(raw), PersistentVolume))
 
     async def delete_volume(self, name: str) -> None:
-        """The volume goes as soon as its finalizers are gone."""
         await self._client.delete(PERSISTENT_VOLUMES, name)
 
     # Claims
 
     async def update_claim(self, claim: Claim, body: bytes | None) -> Claim:
-        """Write a claim, unless there is nothing to write. Returns what it is then."""
+        """Write a claim, if it differs. Returns the result."""
         return await self._update(PERSISTENT_VOLUME_CLAIMS, self._claims, claim, body)
 
     async def update_claim_status(self, claim: Claim, body: bytes | None) -> Claim:
-        """Write a claim's status, unless there is nothing to write."""
         return await self._update(PERSISTENT_VOLUME_CLAIMS, self._claims, claim, body, "status")
 
     # Both
 
     async def bind(self, volume: Volume, claim: Claim) -> None:
-        """Link the two, in four writes of which each is left out where it would change nothing.
+        """Bind the two, in four writes, each left out where nothing would change.
 
-        The volume is first: the resourceVersion in its write is what keeps two claims from getting one volume.
+        The volume is first: the resourceVersion in its write keeps two claims from getting one volume.
         """
         volume = await self.update_volume(volume, bound_volume(volume, claim.object))
         volume = await self.set_phase(volume, "Bound")

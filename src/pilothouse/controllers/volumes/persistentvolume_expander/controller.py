@@ -22,15 +22,15 @@ from pilothouse.semantics.volumes import PRE_RESIZE_CAPACITY, capacity_now, requ
 
 
 class Stay(msgspec.Struct, frozen=True):
-    """It has what it asks for."""
+    """The claim has what it requests."""
 
 
 class NotBound(msgspec.Struct, frozen=True):
-    """The volume that it names is somebody else's, or has not been told of it yet."""
+    """Volume and claim are not bound to each other, or not yet."""
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Somebody else expands it. ``resizer`` is to be written on the claim, if it is not empty."""
+    """An external controller expands it. ``resizer`` is to be annotated on the claim, if it is not empty."""
 
     message: str
     resizer: str = ""
@@ -40,12 +40,12 @@ Step = Stay | NotBound | Wait
 
 
 def has_grown(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:
-    """Whether a change is worth a sync: more is asked for, or there is more."""
+    """Whether the request or the capacity has grown."""
     return request_of(new) > request_of(old) or capacity_now(new) > capacity_now(old)
 
 
 def decide(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Step:
-    """What is to be said of a claim. ``volume`` is the one it names, as the API server knows it."""
+    """The decision for a claim. ``volume`` is the live one that it names."""
     reference, meta = volume.spec.claim_ref, claim.metadata
     if reference is None or (reference.namespace, reference.uid) != (meta.namespace, meta.uid):
         return NotBound()
@@ -64,11 +64,11 @@ WORKERS = 10
 
 
 class ExpansionFailed(Exception):
-    """It is not clear whether the claim is to be expanded, or that could not be written. It is tried again."""
+    """It is unknown whether the claim must be expanded, or that could not be written. Retried."""
 
 
 class ExpanderController(ManagedController):
-    """See the package for the promises. Keys are those of claims."""
+    """Keys are those of claims."""
 
     def __init__(self, context: ControllerContext) -> None:
         claims = context.informer(PERSISTENT_VOLUME_CLAIMS)
@@ -88,7 +88,6 @@ class ExpanderController(ManagedController):
             self._see(new)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Say who is to expand the claim, if that is to be done."""
         claim = self._claims.get(key)
         if claim is None:
             return None
@@ -113,7 +112,7 @@ class ExpanderController(ManagedController):
         return None
 
     async def _name(self, claim: PersistentVolumeClaim, key: str, resizer: str) -> None:
-        """Annotate the claim with who expands it: on the version that was read, through its status, as upstream."""
+        """Annotate the claim with its resizer: on the version that was read, through its status, as upstream."""
         meta = claim.metadata
         changes = {"annotations": {RESIZER: resizer}, "resourceVersion": meta.resource_version}
         patch = strategic_merge_patch({"metadata": changes})

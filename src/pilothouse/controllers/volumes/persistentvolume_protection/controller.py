@@ -9,14 +9,11 @@ FINALIZER = "kubernetes.io/pv-protection"
 
 
 class VolumeProtectionController(ProtectionController[PersistentVolume]):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(DESCRIPTOR.name, context, PERSISTENT_VOLUMES, FINALIZER, queue_name="pvprotection")
 
     async def is_used(self, obj: PersistentVolume) -> bool:
-        """Its phase says so, which is the binder's. A claim that the binder has just given the volume to has changed
-        the volume, so that the write which would let it go is refused."""
+        """Its phase says so. A claim that was just bound to it has changed the volume, so that our write conflicts."""
         return obj.status.phase == "Bound"
 
 

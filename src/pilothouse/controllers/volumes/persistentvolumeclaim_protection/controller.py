@@ -19,8 +19,8 @@ from pilothouse.semantics.volumes import ephemeral_claim_name, has_ended, is_mad
 def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     """Whether the pod keeps the claim. Both are of one namespace.
 
-    One without a node does not: no kubelet knows of it, and none starts a pod whose claim is being deleted. One that
-    has ended does: its volumes may still be mounted, and only its end as an object says that they are not.
+    A pod without a node does not: none is started once its claim is being deleted. One that has ended does: its volumes
+    may be mounted until the pod is gone.
     """
     if not pod.spec.node_name:
         return False
@@ -50,7 +50,7 @@ def may_let_go(pod: Pod) -> bool:
 
 
 def unused(claims: Iterable[PersistentVolumeClaim], pods: Iterable[Pod]) -> list[PersistentVolumeClaim]:
-    """Those of the claims that none of the pods uses. All are of one namespace."""
+    """The claims that none of the pods uses. All are of one namespace."""
     scheduled = [pod for pod in pods if pod.spec.node_name and pod.spec.volumes]
     return [claim for claim in claims if not any(uses(pod, claim) for pod in scheduled)]
 
@@ -59,8 +59,6 @@ FINALIZER = "kubernetes.io/pvc-protection"
 
 
 class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         pods = context.informer(PODS, indexes={CLAIM_INDEX: index_by_claim})
         super().__init__(
@@ -91,12 +89,11 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
             self.wake(key)
 
     def gone(self, obj: PersistentVolumeClaim, _unknown: bool) -> None:
-        """There is no more to be decided."""
         self._unused.pop(obj.metadata.uid, None)
 
     async def is_used(self, obj: PersistentVolumeClaim) -> bool:
-        """By a pod in the cache. If only the server knows of one, the cache is behind, and is asked again soon: should
-        the pod go before the cache has heard of it, no event would tell of that."""
+        """By a pod in the cache. If only the server has one, the cache is stale, and is read again soon: should the pod
+        go before the cache has it, no event would follow."""
         if any(uses(pod, obj) for pod in self._pods.by_index(CLAIM_INDEX, object_key(obj.metadata))):
             return True
         uid, namespace = obj.metadata.uid, obj.metadata.namespace

@@ -34,7 +34,7 @@ COMPONENT = "selinux_warning"
 
 
 class SELinuxWarningController(ManagedController):
-    """See the package for the promises. Keys are those of pods, and the names of drivers, which have no slash."""
+    """Keys are those of pods, and the names of drivers, which have no slash."""
 
     def __init__(self, context: ControllerContext) -> None:
         pods = context.informer(MOUNTING_PODS, indexes={CLAIM_INDEX: index_by_claim})
@@ -102,7 +102,7 @@ class SELinuxWarningController(ManagedController):
     # What it does
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Take down what the pod uses now, or what the driver can do, and tell of the conflicts that it brings."""
+        """Update the volume cache for the pod or the driver, and record events for new conflicts."""
         for conflict in self._sync_pod(key) if "/" in key else self._sync_csi_driver(key):
             self._record_event(conflict)
         return None
@@ -133,7 +133,7 @@ class SELinuxWarningController(ManagedController):
             self._recorder.event(about, NORMAL, reason_of(conflict), message_of(conflict))
 
     async def _measure(self) -> None:
-        """Show the conflicts that there are whenever somebody asks, as long as the controller runs."""
+        """Show the conflicts on collection, as long as the controller runs."""
         show = self._conflicts.show
         stop = self._metrics.on_collect(lambda: show(dict.fromkeys(map(_labels, self._volume_cache.conflicts()), 1.0)))
         try:

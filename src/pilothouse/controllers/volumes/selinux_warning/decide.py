@@ -22,13 +22,13 @@ _EMPTY = ":" * (_PARTS - 1)
 
 
 def label_of(options: SELinuxOptions) -> str:
-    """``user:role:type:level`` with what is said of them; nothing if nothing is."""
+    """``user:role:type:level``, or "" if all are empty."""
     label = f"{options.user}:{options.role}:{options.type}:{options.level}"
     return "" if label == _EMPTY else label
 
 
 def parts_of(label: str) -> tuple[str, ...]:
-    """User, role, type and level, empty where the label says nothing. A level has colons of its own."""
+    """User, role, type and level, empty where unset. A level has colons of its own."""
     parts = label.split(":", _PARTS - 1)
     return (*parts, *[""] * (_PARTS - len(parts)))
 
@@ -36,8 +36,8 @@ def parts_of(label: str) -> tuple[str, ...]:
 def labels_clash(one: str, other: str) -> bool:
     """Whether a volume cannot be mounted with both on one node.
 
-    User, role and type that one of them leaves out may be what the other one says. The level may not: nobody fills it
-    in, so that without one a volume is mounted differently (kubernetes#133425).
+    An unset user, role or type may be the other's, since the node fills it in. An unset level may not: nobody fills it
+    in (kubernetes#133425).
     """
     *named, level = zip(parts_of(one), parts_of(other), strict=True)
     return level[0] != level[1] or any(a != b for a, b in named if a and b)
@@ -49,16 +49,16 @@ _AFTERMATH = ". If both pods land on the same node, only one of them may access 
 
 
 class Use(msgspec.Struct, frozen=True, gc=False):
-    """How a pod uses a volume if its driver mounts with labels: mounted with one, or with each file labelled by itself,
-    and then the label is empty."""
+    """How a pod uses a volume if its driver mounts with labels: with this label, or relabelled recursively, and then
+    the label is empty."""
 
     label: str
     policy: str
 
 
 class Used(msgspec.Struct, frozen=True):
-    """What a pod makes of its volumes. By their names in the pod: those that ``waits`` are claimed and not bound, and
-    one that is ``mixed`` is wanted with different labels by the pod itself."""
+    """How a pod uses its volumes. By their names in the pod: ``waits`` are claimed and not bound, ``mixed`` have
+    different labels in one pod."""
 
     uses: dict[Place, Use]
     waits: tuple[str, ...]
@@ -66,8 +66,8 @@ class Used(msgspec.Struct, frozen=True):
 
 
 class Conflict(msgspec.Struct, frozen=True, gc=False):
-    """Why ``pod`` cannot use a volume where ``other`` does: ``about`` what they differ in. Both are keys. There is
-    always another one, for the other pod."""
+    """Why ``pod`` cannot use a volume where ``other`` does: ``about`` is the property in which they differ. Both are
+    keys. Each conflict has its reverse."""
 
     about: str
     pod: str
@@ -76,18 +76,16 @@ class Conflict(msgspec.Struct, frozen=True, gc=False):
     other_value: str
 
     def reversed(self) -> "Conflict":
-        """The same for the other pod."""
         return Conflict(self.about, self.other, self.other_value, self.pod, self.value)
 
 
 def mounts_with_label(driver: Driver | None) -> bool:
-    """Whether volumes of the driver can be mounted with a label: those of one that does not say so can't."""
     return driver is not None and driver.spec.se_linux_mount is True
 
 
 def mounted(pod: MountingPod) -> dict[str, list[str]]:
-    """The volumes that any container mounts, by their names in the pod, with the different labels that are asked for.
-    Who asks for none may use any."""
+    """The volumes that any container mounts, by their names in the pod, with the distinct labels of the containers that
+    have one."""
     spec = pod.spec
     found: dict[str, dict[str, None]] = {}
     of_pod = spec.security_context.se_linux_options if spec.security_context is not None else None
@@ -106,8 +104,8 @@ def decide(
     find_claim: Callable[[str], PersistentVolumeClaim | None],
     find_volume: Callable[[str], PersistentVolume | None],
 ) -> Used:
-    """How a pod uses those of its volumes that can be mounted with a label, if their drivers do so. Claims are found by
-    namespace and name, volumes by name."""
+    """How a pod uses those of its volumes that can be mounted with a label, if their drivers support it. Claims are
+    found by key, volumes by name."""
     uses: dict[Place, Use] = {}
     waits, mixed = [], []
     labels = mounted(pod)
@@ -129,17 +127,14 @@ def decide(
 
 
 def use_of(context: PodSecurityContext | None, label: str) -> Use:
-    """How a pod whose containers ask for that label uses a volume.
-
-    Without a label there is none to mount with, and then each file is labelled, whatever the policy says
-    (kubernetes#135629).
-    """
+    """How a pod with that label uses a volume. Without a label the volume is relabelled recursively, whatever the
+    policy says (kubernetes#135629)."""
     policy = (context.se_linux_change_policy if context is not None else None) or MOUNT_OPTION
     return Use("", RECURSIVE) if policy == RECURSIVE or not label else Use(label, policy)
 
 
 def clashes(one: Use, other: Use) -> Iterator[tuple[str, str, str]]:
-    """In what two uses of a volume clash: the property, and its two values."""
+    """The properties in which two uses of a volume conflict, with both values."""
     if one.policy != other.policy:
         yield "SELinuxChangePolicy", one.policy, other.policy
     if labels_clash(one.label, other.label):
@@ -147,12 +142,11 @@ def clashes(one: Use, other: Use) -> Iterator[tuple[str, str, str]]:
 
 
 def reason_of(conflict: Conflict) -> str:
-    """That of its event."""
     return f"{conflict.about}Conflict"
 
 
 def message_of(conflict: Conflict) -> str:
-    """What the pod is told. Of a pod in another namespace it learns neither name nor label."""
+    """The message for the pod. Name and label of a pod in another namespace are not revealed."""
     about, value = conflict.about, f'"{conflict.value}"'
     namespace, other = split_key(conflict.other)
     if split_key(conflict.pod)[0] != namespace:
@@ -164,5 +158,5 @@ def message_of(conflict: Conflict) -> str:
 
 
 def message_of_several(volume: str) -> str:
-    """What a pod is told whose containers want different labels for one volume."""
+    """The message for a pod whose containers have different labels for one volume."""
     return f"Volume {quote(volume)} is mounted twice with different SELinux labels inside this pod"

@@ -9,7 +9,7 @@ from pilothouse.api.storage import Sources
 
 
 class SELinuxOptions(View, frozen=True):
-    """The label of a container's process; what is left out is the node's."""
+    """The label of a container's process; unset parts are the node's."""
 
     user: str = ""
     role: str = ""
@@ -18,41 +18,35 @@ class SELinuxOptions(View, frozen=True):
 
 
 class SecurityContext(View, frozen=True):
-    """Of a container. What it says of SELinux replaces all that the pod says."""
+    """Of a container. Its SELinux options replace all of the pod's."""
 
     se_linux_options: SELinuxOptions | None = None
 
 
 class PodSecurityContext(View, frozen=True):
-    """Of a pod. The policy is ``MountOption``, which is the default, or ``Recursive``."""
+    """Of a pod. The policy is ``MountOption``, the default, or ``Recursive``."""
 
     se_linux_options: SELinuxOptions | None = None
     se_linux_change_policy: str | None = None
 
 
 class VolumeMount(View, frozen=True):
-    """A volume of the pod, by its name there."""
-
     name: str = ""
 
 
 class MountingContainer(View, frozen=True):
-    """A container."""
-
     volume_mounts: tuple[VolumeMount, ...] = ()
     security_context: SecurityContext | None = None
 
 
 class PodVolume(Sources, frozen=True):
-    """A volume, with where it lies if nobody claims it."""
-
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
 
 
 class MountingPodSpec(View, frozen=True):
-    """What a pod should be. Nothing of it changes, but that debug containers come."""
+    """Immutable, apart from ephemeral containers."""
 
     volumes: tuple[PodVolume, ...] = ()
     init_containers: tuple[MountingContainer, ...] = ()
@@ -62,14 +56,10 @@ class MountingPodSpec(View, frozen=True):
 
 
 class MountingPodStatus(View, frozen=True):
-    """What a pod is."""
-
     phase: str = ""
 
 
 class MountingPod(View, frozen=True):
-    """A pod and its mounts."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: MountingPodSpec = MountingPodSpec()
     status: MountingPodStatus = MountingPodStatus()

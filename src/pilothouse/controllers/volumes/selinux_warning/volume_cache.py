@@ -13,7 +13,7 @@ from pilothouse.controllers.volumes.selinux_warning.decide import Conflict, Use,
 
 
 class _Volume:
-    """The pods of a volume, by how they use it. If it is not ``mountable`` with a label all have each file labelled."""
+    """The pods of a volume, by how they use it. Unless it is ``mountable`` with a label there are no conflicts."""
 
     __slots__ = ("driver", "mountable", "users")
 
@@ -43,8 +43,8 @@ class _Volume:
 
 
 class VolumeCache:
-    """All volumes of all pods that have not ended. Pods are keys, volumes are ``Place.name``. Those that no driver
-    mounts can be mounted with labels; of drivers that has to be told."""
+    """All volumes of all pods that have not ended. Pods are keys, volumes are ``Place.name``. In-tree volumes can be
+    mounted with labels; of drivers ``let_mount`` says so."""
 
     def __init__(self) -> None:
         self._volumes: dict[str, _Volume] = {}
@@ -56,10 +56,9 @@ class VolumeCache:
         """Uid, and its volumes."""
 
     def set(self, pod: str, uid: str, uses: Mapping[Place, Use], *, complete: bool) -> list[Conflict]:
-        """Take down what a pod uses, and tell which conflicts that brings, for both sides of each.
+        """Store what a pod uses, and return the new conflicts, from both sides.
 
-        What is known already is told once only. Unless ``complete``, the pod has volumes of which nothing is known now,
-        and what was known of it before stays.
+        Unless ``complete``, some volumes of the pod are unknown, and what was stored of it before stays.
         """
         known_uid, known = self._of_pod.get(pod, (uid, {}))
         if known_uid != uid:
@@ -85,13 +84,12 @@ class VolumeCache:
         return found
 
     def forget(self, pod: str) -> None:
-        """The pod has ended, or is gone."""
         _uid, known = self._of_pod.pop(pod, ("", {}))
         for name, use in known.items():
             self._leave(pod, name, use)
 
     def uid_of(self, pod: str) -> str:
-        """Of whom the books speak by that name, or nothing."""
+        """The stored uid of that pod, or ""."""
         return self._of_pod.get(pod, ("", {}))[0]
 
     def _join(self, pod: str, place: Place, use: Use) -> list[Conflict]:
@@ -115,8 +113,8 @@ class VolumeCache:
             del self._volumes[name]
 
     def let_mount(self, driver: str, *, mounts: bool) -> list[Conflict]:
-        """The driver mounts with labels from now on, or does not. Tells which conflicts that brings, for both sides of
-        each. Drivers change rarely, so that all volumes are looked through."""
+        """The driver supports mounting with labels, or does not. Returns the new conflicts, from both sides. Drivers
+        change rarely, so all volumes are searched."""
         if mounts == (driver in self._drivers):
             return []
         (self._drivers.add if mounts else self._drivers.remove)(driver)
@@ -128,6 +126,6 @@ class VolumeCache:
         return found
 
     def conflicts(self) -> Iterator[Conflict]:
-        """All that there are, from both sides. Those of pods with several volumes come several times."""
+        """All conflicts, from both sides. Those of pods with several volumes come several times."""
         for name in self._contested:
             yield from self._volumes[name].all_conflicts()

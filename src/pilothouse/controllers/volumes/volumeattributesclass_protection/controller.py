@@ -16,7 +16,7 @@ from pilothouse.runtime import ControllerContext
 
 
 def classes_of_claim(claim: PersistentVolumeClaim) -> tuple[str, ...]:
-    """The class that a claim asks for, the one that it has, and the one that it is about to have; each once."""
+    """The classes that a claim requests, has, and is being changed to; each once."""
     status = claim.status
     target = status.modify_volume_status.target_volume_attributes_class_name if status.modify_volume_status else ""
     names = (claim.spec.volume_attributes_class_name, status.current_volume_attributes_class_name, target)
@@ -24,13 +24,11 @@ def classes_of_claim(claim: PersistentVolumeClaim) -> tuple[str, ...]:
 
 
 def classes_of_volume(volume: PersistentVolume) -> tuple[str, ...]:
-    """The class that a volume has, if any."""
     name = volume.spec.volume_attributes_class_name
     return (name,) if name else ()
 
 
 def let_go(old: Sequence[str], new: Sequence[str]) -> list[str]:
-    """The classes that were named, and are not any more."""
     return [name for name in old if name not in new]
 
 
@@ -39,8 +37,6 @@ INDEX = "volumeAttributesClassName"
 
 
 class AttributesClassProtectionController(ProtectionController[VolumeAttributesClass]):
-    """See the package for the promises."""
-
     def __init__(self, context: ControllerContext) -> None:
         claims = context.informer(PERSISTENT_VOLUME_CLAIMS, indexes={INDEX: classes_of_claim})
         volumes = context.informer(PERSISTENT_VOLUMES, indexes={INDEX: classes_of_volume})
@@ -68,7 +64,6 @@ class AttributesClassProtectionController(ProtectionController[VolumeAttributesC
             self.wake(name)
 
     async def is_used(self, obj: VolumeAttributesClass) -> bool:
-        """By a volume or a claim in the caches."""
         name = obj.metadata.name
         return bool(self._volumes.by_index(INDEX, name) or self._claims.by_index(INDEX, name))
 
