@@ -120,7 +120,7 @@ def test_a_large_expression_is_compiled_and_evaluated_there(sandbox: Sandbox) ->
                      "ERROR: <input>:-1:0: expression recursion limit exceeded: 32", id="depth"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_the_same_words_here_and_there(
+def test_each_failure_sets_its_condition_in_the_same_words_here_and_there(
     sandbox: Sandbox, expression: str, problem: str
 ) -> None:
     found = []

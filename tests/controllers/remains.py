@@ -11,12 +11,13 @@ import msgspec
 
 from pilothouse.client import Client
 from pilothouse.client.discovery import RestMapper
-from pilothouse.controllers.devices.resourceclaim.made import GonePods
+from pilothouse.controllers.devices.resourceclaim.created_claims import DeletedPods
 from pilothouse.env import Env, Log
 from pilothouse.runtime import Cache, EventRecorder, InformerFactory, PodControl, Registry, SharedInformer
 
 _ELSEWHERE = (
-    Cache, SharedInformer, InformerFactory, Client, RestMapper, EventRecorder, Registry, Env, Log, GonePods, PodControl
+    Cache, SharedInformer, InformerFactory, Client, RestMapper, EventRecorder, Registry, Env, Log, DeletedPods,
+    PodControl
 )  # fmt: skip
 _LISTS = (list, tuple, set, frozenset, collections.deque)
 

@@ -10,8 +10,8 @@ from tests.scenarios.test_volumes import CLAIMS, PODS, SETS, VOLUMES, claim, web
 from tests.scenarios.users import Restless
 
 from pilothouse.controllers.volumes.persistentvolume_attach_detach import controller as attaching
-from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual import Actual
-from pilothouse.controllers.volumes.persistentvolume_attach_detach.beginning import Beginning
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual_state_of_world import ActualStateOfWorld
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual_state_populator import ActualStatePopulator
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import Detach
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
 from pilothouse.sim.invariants.attachments import Attachments
@@ -217,11 +217,11 @@ def test_a_manager_with_old_lists_takes_over_while_a_pod_goes(
         await asyncio.sleep(120.0)
         await simulation.settle()
 
-    async def from_caches(beginning: Beginning) -> None:
+    async def from_caches(beginning: ActualStatePopulator) -> None:
         beginning.is_over = True  # the node was not told anything either, as far as they know
 
     if not guarded:
-        monkeypatch.setattr(Beginning, "learn", from_caches)
+        monkeypatch.setattr(ActualStatePopulator, "learn", from_caches)
     why = "is attached to node-1, and to" if moves else "is attached, and nobody uses it"
     with contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match=why):
         simulate(tell, options=OPTIONS, invariants=lambda: (Attachments(), Volumes()))
@@ -230,7 +230,7 @@ def test_a_manager_with_old_lists_takes_over_while_a_pod_goes(
 @pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without a look at other nodes"])
 def test_the_judge_notices_a_volume_in_two_places(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not guarded:
-        monkeypatch.setattr(Actual, "nodes_of", lambda _self, _volume: [])
+        monkeypatch.setattr(ActualStateOfWorld, "nodes_of", lambda _self, _volume: [])
     expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="is attached to node-")
     with expected:
         simulate(two_at_once, options=OPTIONS, invariants=lambda: (Attachments(),))

@@ -17,8 +17,8 @@ from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.cleanup.pod_garbage_collector import PodGarbageCollectorOptions
 from pilothouse.controllers.cleanup.pod_garbage_collector.controller import PodGarbageCollector
 from pilothouse.controllers.node.node_lifecycle.controller import NodeLifecycleController
-from pilothouse.controllers.node.taint_eviction.agenda import Agenda, Entry, State
 from pilothouse.controllers.node.taint_eviction.controller import TaintEvictionController
+from pilothouse.controllers.node.taint_eviction.timed_workers import Entry, State, TimedWorkers
 from pilothouse.nodes import Profile
 from pilothouse.runtime import Requeue
 from pilothouse.sim import Invariant, Simulation, SimulationOptions, Violation, simulate
@@ -117,21 +117,21 @@ def test_107543_the_next_pod_of_that_name(guarded: bool, monkeypatch: pytest.Mon
     """kubernetes#107543: what was done for a pod was remembered by its name; its successor was never evicted."""
     if not guarded:
         entries: dict[str, Entry] = {}
-        keep, drop = Agenda.set, Agenda.drop
+        keep, drop = TimedWorkers.set, TimedWorkers.drop
 
-        def keep_once(self: Agenda, key: str, entry: Entry, now: float) -> None:
+        def keep_once(self: TimedWorkers, key: str, entry: Entry, now: float) -> None:
             if key not in entries:
                 entries[key] = entry
                 keep(self, key, entry, now)
 
-        def drop_waiting(self: Agenda, key: str) -> bool:
+        def drop_waiting(self: TimedWorkers, key: str) -> bool:
             if key in entries and entries[key].state is State.WAITING:
                 del entries[key]
                 return drop(self, key)
             return False
 
-        monkeypatch.setattr(Agenda, "set", keep_once)
-        monkeypatch.setattr(Agenda, "drop", drop_waiting)
+        monkeypatch.setattr(TimedWorkers, "set", keep_once)
+        monkeypatch.setattr(TimedWorkers, "drop", drop_waiting)
 
     async def tell(simulation: Simulation) -> None:
         machines = Machines(simulation, {"node-0": "", "node-1": ""})

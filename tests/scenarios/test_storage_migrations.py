@@ -23,7 +23,7 @@ from tests.scenarios.users import Restless
 
 from pilothouse.api.storagemigration import GroupResource
 from pilothouse.client.interceptor import Rule, conflict, fail
-from pilothouse.controllers.cleanup.storage_version_migrator import admission, decide
+from pilothouse.controllers.cleanup.storage_version_migrator import decide, migration_runner
 from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
 from pilothouse.sim.invariants.migrations import Migrations
 
@@ -196,10 +196,10 @@ def said_again(definition: Any, *, succeeded: bool, now: Any) -> Any:
 
 def forgetful(definition: Any, *, succeeded: bool, now: Any) -> dict[str, Any]:
     """Without the look at the generation, and after failures as well, which is upstream's way."""
-    told = decide.migrated(definition, succeeded=succeeded, now=now)
-    assert told is not None
+    reported = decide.migrated(definition, succeeded=succeeded, now=now)
+    assert reported is not None
     stored = [version.name for version in definition.spec.versions if version.storage]
-    return {**told, "status": {**told["status"], "storedVersions": stored}}
+    return {**reported, "status": {**reported["status"], "storedVersions": stored}}
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_what_is_not_known_is_not_forgotten(
     story: Any, instead: Any, guarded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        monkeypatch.setattr(admission, "migrated", instead)
+        monkeypatch.setattr(migration_runner, "migrated", instead)
     expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="is forgotten, in which")
     with expected:
         simulate(story, options=OPTIONS, invariants=lambda: (judge(),))

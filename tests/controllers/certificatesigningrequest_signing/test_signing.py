@@ -83,7 +83,7 @@ SERVER = request_pem("system:node:testnode", NODES, dns=["example.com"])
 
 
 @pytest.mark.parametrize(
-    ("body", "said", "served", "problem"),
+    ("body", "said", "served", "reason"),
     [
         pytest.param(document("r", USER, API_SERVER_CLIENT, CLIENT), "Approved", True, "", id="kube-apiserver-client"),
         pytest.param(
@@ -118,12 +118,12 @@ SERVER = request_pem("system:node:testnode", NODES, dns=["example.com"])
         pytest.param(document("r", USER, "example.com/sample-name"), "Approved", False, "", id="somebody else's"),
     ],
 )
-async def test_who_is_served(world: World, body: Doc, said: str, served: bool, problem: str) -> None:
+async def test_who_is_served(world: World, body: Doc, said: str, served: bool, reason: str) -> None:
     await ask(world, body, said)
     await asyncio.sleep(3600)
     certificate, why = await end_of(world)
-    assert (certificate is not None, why) == (served, problem)
-    assert world.requests() == ([STATUS] if served or problem else []), "one write, and that is all"
+    assert (certificate is not None, why) == (served, reason)
+    assert world.requests() == ([STATUS] if served or reason else []), "one write, and that is all"
 
 
 async def test_a_condition_says_why_and_when(world: World) -> None:

@@ -18,7 +18,7 @@ from pilothouse.controllers.network.endpointslice.hints import (
     wants_topology,
     without_hints,
 )
-from pilothouse.controllers.network.endpointslice.topology import is_overloaded, shares
+from pilothouse.controllers.network.endpointslice.topology_cache import is_overloaded, shares
 
 
 def hints(slices: Sequence[EndpointSlice]) -> list[tuple[list[str], list[str]] | None]:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod
-from pilothouse.controllers.volumes.ephemeral_volume.decide import Make, Refuse, decide, has_ephemeral_volumes
+from pilothouse.controllers.volumes.ephemeral_volume.decide import Make, Reject, decide, has_ephemeral_volumes
 
 Doc = dict[str, Any]
 SPEC: Doc = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "newer": {"than": ["us"]}}
@@ -39,7 +39,7 @@ def made(volume: str = "scratch", spec: Doc = SPEC, **metadata: Any) -> Make:
     return Make(volume, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
 
 
-FOREIGN = Refuse("scratch", "PVC ns/p-scratch was not created for pod ns/p (pod is not owner)")
+FOREIGN = Reject("scratch", "PVC ns/p-scratch was not created for pod ns/p (pod is not owner)")
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ from pilothouse.controllers.cleanup.namespace.status import (
     FINALIZERS_REMAINING,
     PARSING_FAILURE,
     Outcome,
-    Verdict,
+    conditions_of,
     update_conditions,
-    verdicts,
 )
 
 THEN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -25,7 +24,7 @@ ORDER = [DISCOVERY_FAILURE, PARSING_FAILURE, CONTENT_FAILURE, CONTENT_REMAINING,
 
 
 def test_all_is_well_in_upstream_words_and_order() -> None:
-    assert [(v.type, v.status, v.reason, v.message) for v in verdicts(Outcome())] == [
+    assert [(v.type, v.status, v.reason, v.message) for v in conditions_of(Outcome(), NOW)] == [
         ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
         (
             "NamespaceDeletionGroupVersionParsingFailure",
@@ -113,8 +112,8 @@ def test_all_is_well_in_upstream_words_and_order() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(outcome: Outcome, expected: list[tuple[str, str, str]]) -> None:
-    found = verdicts(outcome)
+def test_each_failure_sets_its_condition(outcome: Outcome, expected: list[tuple[str, str, str]]) -> None:
+    found = conditions_of(outcome, NOW)
     assert [v.type for v in found] == ORDER
     assert [(v.type, v.reason, v.message) for v in found if v.status == "True"] == expected
 
@@ -135,15 +134,15 @@ def condition(kind: str, status: str = "True", reason: str = "", message: str = 
         ),
     ],
 )
-def test_conditions_keep_their_places(before: list[str], expected_order: list[str]) -> None:
-    updated = update_conditions([condition(kind) for kind in before], verdicts(Outcome()), NOW)
+def test_existing_conditions_keep_their_position(before: list[str], expected_order: list[str]) -> None:
+    updated = update_conditions([condition(kind) for kind in before], conditions_of(Outcome(), NOW))
     assert [c.type for c in updated] == expected_order
     assert {c.type: c.status for c in updated if c.type != "unknown"} == dict.fromkeys(ORDER, "False")
 
 
 def test_a_failure_overwrites_a_success() -> None:
     """TestUpdateConditions: overwrite with failure."""
-    updated = update_conditions([condition(PARSING_FAILURE, "False")], verdicts(Outcome(parsing_error="bar")), NOW)
+    updated = update_conditions([condition(PARSING_FAILURE, "False")], conditions_of(Outcome(parsing_error="bar"), NOW))
     assert updated[0] == Condition(
         type=PARSING_FAILURE,
         status="True",
@@ -155,10 +154,11 @@ def test_a_failure_overwrites_a_success() -> None:
 
 def test_a_change_of_the_message_alone_leaves_the_transition_time() -> None:
     before = [condition(CONTENT_FAILURE, "True", "ContentDeletionFailed", "one")]
-    updated = update_conditions(before, [Verdict(CONTENT_FAILURE, "True", "ContentDeletionFailed", "two")], NOW)
-    assert updated == (condition(CONTENT_FAILURE, "True", "ContentDeletionFailed", "two"),)
+    found = conditions_of(Outcome(content_errors=("two",)), NOW)
+    updated = update_conditions(before, found)[0]
+    assert (updated.message[-3:], updated.last_transition_time) == ("two", THEN)
 
 
 def test_nothing_new_changes_nothing() -> None:
-    once = update_conditions([], verdicts(Outcome()), THEN)
-    assert update_conditions(once, verdicts(Outcome()), NOW) == once
+    once = update_conditions([], conditions_of(Outcome(), THEN))
+    assert update_conditions(once, conditions_of(Outcome(), NOW)) == once

@@ -4,7 +4,7 @@ need no server, and what that one does not have."""
 import pytest
 
 from pilothouse.controllers.node.node_ipam.cidr_set import CidrSet
-from pilothouse.controllers.node.node_ipam.measures import SetMeasures
+from pilothouse.controllers.node.node_ipam.metrics import SetMetrics
 from pilothouse.controllers.node.node_ipam.range_allocator import NoneLeft, RangeAllocator, WrongRanges
 from pilothouse.machinery.cidrs import parse_cidr
 from pilothouse.runtime import Registry
@@ -14,7 +14,7 @@ def allocator(
     *clusters: tuple[str, int], services: tuple[str, ...] = (), metrics: Registry | None = None
 ) -> RangeAllocator:
     sets = [CidrSet(parse_cidr(cluster), mask) for cluster, mask in clusters]
-    measures = [SetMeasures(metrics or Registry(), str(blocks.cluster), blocks.size) for blocks in sets]
+    measures = [SetMetrics(metrics or Registry(), str(blocks.cluster), blocks.size) for blocks in sets]
     return RangeAllocator(sets, measures, [parse_cidr(service) for service in services])
 
 
@@ -30,7 +30,7 @@ V4, V6 = ("10.10.0.0/16", 24), ("ace:cab:deca::/8", 24)
 
 
 @pytest.mark.parametrize(
-    ("clusters", "ranges", "problem"),
+    ("clusters", "ranges", "error"),
     [
         pytest.param([V4], [], "", id="one family, a node without ranges (TestOccupyPreExistingCIDR)"),
         pytest.param([V4, V6], [], "", id="two families, a node without ranges"),
@@ -49,12 +49,12 @@ V4, V6 = ("10.10.0.0/16", 24), ("ace:cab:deca::/8", 24)
         pytest.param([V4], ["nonsense"], "failed to parse node node0, CIDR nonsense", id="no range at all"),
     ],
 )
-def test_what_a_node_has_fits_or_not(clusters: list[tuple[str, int]], ranges: list[str], problem: str) -> None:
+def test_what_a_node_has_fits_or_not(clusters: list[tuple[str, int]], ranges: list[str], error: str) -> None:
     books = allocator(*clusters)
-    if problem:
+    if error:
         with pytest.raises(WrongRanges) as caught:
             enter(books, "node0", *ranges)
-        assert problem in str(caught.value)
+        assert error in str(caught.value)
     else:
         assert enter(books, "node0", *ranges) == []
 
@@ -125,10 +125,10 @@ def test_when_everything_is_used_none_is_given_until_one_is_free() -> None:
         enter(books, f"old{number}", f"127.123.234.{4 * number}/30")
     with pytest.raises(NoneLeft, match="failed to allocate cidr from cluster cidr at idx:0: CIDR allocation failed"):
         give(books, "node0")
-    assert books.give_back("old1")
+    assert books.release("old1")
     assert books.free == 1
     assert give(books, "node0") == ("127.123.234.4/30",)
-    assert books.give_back("node0")
+    assert books.release("node0")
     assert give(books, "node0") == ("127.123.234.4/30",)
 
 
@@ -144,7 +144,7 @@ def test_what_was_chosen_of_the_first_family_is_free_when_the_second_has_none() 
         with pytest.raises(NoneLeft, match="idx:1"):
             give(books, "b")
     assert len(books) == 1
-    books.give_back("a")
+    books.release("a")
     assert give(books, "b")[1] == "2001:db8::/64"
 
 
@@ -153,17 +153,17 @@ def test_what_two_nodes_have_is_free_when_both_are_gone() -> None:
     assert enter(books, "a", "10.0.0.0/25") == []
     assert enter(books, "b", "10.0.0.0/25") == ["a"], "somebody wrote it so"
     assert enter(books, "c", "10.0.0.0/24") == ["a", "b"]
-    books.give_back("c")
-    books.give_back("a")
+    books.release("c")
+    books.release("a")
     assert give(books, "d") == ("10.0.0.128/25",)
-    books.give_back("b")
+    books.release("b")
     assert give(books, "e") == ("10.0.0.0/25",)
 
 
 def test_a_service_range_is_never_free() -> None:
     books = allocator(("10.0.0.0/24", 25), services=("10.0.0.0/30",))
     enter(books, "a", "10.0.0.0/25")
-    books.give_back("a")
+    books.release("a")
     assert give(books, "b") == ("10.0.0.128/25",)
     with pytest.raises(NoneLeft):
         give(books, "c")
@@ -179,8 +179,8 @@ def test_a_reservation_stays_until_the_node_is_seen_or_gone() -> None:
     held = books.get("a")
     assert held is not None
     assert held.settled
-    assert not books.give_back("a", "uid-of-another")
-    assert books.give_back("a", "uid-a")
+    assert not books.release("a", "uid-of-another")
+    assert books.release("a", "uid-a")
     books.settle("a", "uid-a", "9")
     assert books.get("a") is None, "the answer came after the node had gone"
 
@@ -188,14 +188,14 @@ def test_a_reservation_stays_until_the_node_is_seen_or_gone() -> None:
 def test_what_some_write_is_in_doubt_about_is_kept_until_the_node_is_gone() -> None:
     books = allocator(("10.0.0.0/24", 26))
     give(books, "a")
-    assert books.give_back_refused("a", "uid-a"), "it was refused, and never anything else"
+    assert books.release_rejected("a", "uid-a"), "it was refused, and never anything else"
     give(books, "a")
     books.doubt("a", "uid-of-another")
-    assert books.give_back_refused("a", "uid-a")
+    assert books.release_rejected("a", "uid-a")
     give(books, "a")
     books.doubt("a", "uid-a")
-    assert not books.give_back_refused("a", "uid-a")
-    assert books.give_back("a", "uid-a")
+    assert not books.release_rejected("a", "uid-a")
+    assert books.release("a", "uid-a")
 
 
 def test_a_node_that_somebody_else_wrote_to_keeps_that() -> None:
@@ -247,7 +247,7 @@ def test_metrics_are_counted_as_upstream_counts() -> None:
     assert 'tries_per_request_bucket{clusterCIDR="10.0.0.0/16",le="625"} 1' in metrics.exposition()
     enter(books, "b", "10.0.0.0/16", "2001:db8::/48")
     assert shown("10.0.0.0/16") == (256, 0, 1, 256, 1)
-    books.give_back("b")
-    books.give_back("a")
+    books.release("b")
+    books.release("a")
     assert shown("10.0.0.0/16") == (256, 128, 0.5, 256, 1)
     assert shown("2001:db8::/48") == (65536, 32768, 0.5, 65536, 1)

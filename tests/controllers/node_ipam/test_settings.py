@@ -133,8 +133,8 @@ def test_sizes_of_blocks(changes: dict[str, Any], clusters: list[str] | None, ma
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
-    (problem,) = validate_options(options(**changes))
-    assert message in problem
+    (error,) = validate_options(options(**changes))
+    assert message in error
 
 
 def test_an_unreadable_service_range_is_left_out_with_a_warning() -> None:

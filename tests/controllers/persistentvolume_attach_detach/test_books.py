@@ -6,8 +6,11 @@ import msgspec
 import pytest
 
 from pilothouse.api.core import Pod
-from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual import Actual
-from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired import Desired, Pair
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual_state_of_world import ActualStateOfWorld
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired_state_of_world import (
+    DesiredStateOfWorld,
+    Pair,
+)
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.operations import (
     ATTACH,
     DETACH,
@@ -39,7 +42,7 @@ class Touched(list[Pair]):
 
 def test_a_volume_is_wanted_as_long_as_a_pod_uses_it() -> None:
     touched = Touched()
-    desired = Desired(touched.append)
+    desired = DesiredStateOfWorld(touched.append)
     assert desired.manage("n1")
     assert not desired.manage("n1")
     desired.want(pod("a"), DISK)
@@ -55,7 +58,7 @@ def test_a_volume_is_wanted_as_long_as_a_pod_uses_it() -> None:
 
 
 def test_a_pod_lets_go_of_all_its_volumes() -> None:
-    desired = Desired(lambda _pair: None)
+    desired = DesiredStateOfWorld(lambda _pair: None)
     desired.manage("n1")
     desired.want(pod("a"), DISK)
     desired.want(pod("a"), OTHER)
@@ -64,7 +67,7 @@ def test_a_pod_lets_go_of_all_its_volumes() -> None:
 
 
 def test_a_node_stays_managed_while_pods_want_volumes_there() -> None:
-    desired = Desired(lambda _pair: None)
+    desired = DesiredStateOfWorld(lambda _pair: None)
     desired.manage("n1")
     desired.want(pod("a"), DISK)
     desired.abandon("n1")
@@ -77,7 +80,7 @@ def test_a_node_stays_managed_while_pods_want_volumes_there() -> None:
 
 def test_a_volume_that_needs_not_be_attached_any_more() -> None:
     touched = Touched()
-    desired = Desired(touched.append)
+    desired = DesiredStateOfWorld(touched.append)
     desired.manage("n1")
     for uid in ("a", "b"):
         desired.want(pod(uid), DISK)
@@ -90,7 +93,7 @@ def test_a_volume_that_needs_not_be_attached_any_more() -> None:
 
 
 def test_the_pods_that_use_a_volume_elsewhere() -> None:
-    desired = Desired(lambda _pair: None)
+    desired = DesiredStateOfWorld(lambda _pair: None)
     for node in ("n1", "n2", "n3"):
         desired.manage(node)
     desired.want(pod("a"), DISK)
@@ -104,7 +107,7 @@ def test_the_pods_that_use_a_volume_elsewhere() -> None:
 
 def test_what_is_attached_is_reported_and_what_may_be_is_not() -> None:
     touched = Touched()
-    actual = Actual(touched.append)
+    actual = ActualStateOfWorld(touched.append)
     actual.doubt(HERE, DISK)
     assert (actual.due(), actual.confirmed()) == ([], [])
     actual.attach(HERE, DISK)
@@ -118,7 +121,7 @@ def test_what_is_attached_is_reported_and_what_may_be_is_not() -> None:
 
 
 def test_a_detached_volume_is_taken_off_the_report() -> None:
-    actual = Actual(lambda _pair: None)
+    actual = ActualStateOfWorld(lambda _pair: None)
     actual.attach(HERE, DISK)
     actual.attach(("v2", "n1"), OTHER)
     actual.take_report("n1")
@@ -132,7 +135,7 @@ def test_a_detached_volume_is_taken_off_the_report() -> None:
 
 
 def test_a_volume_counts_as_mounted_until_its_node_says_otherwise() -> None:
-    actual = Actual(lambda _pair: None)
+    actual = ActualStateOfWorld(lambda _pair: None)
     actual.set_in_use("n1", ["v9"])
     actual.attach(HERE, DISK)
     assert actual.is_mounted(HERE)
@@ -143,7 +146,7 @@ def test_a_volume_counts_as_mounted_until_its_node_says_otherwise() -> None:
 
 
 def test_a_node_is_silent_until_it_says_anything() -> None:
-    actual = Actual(lambda _pair: None)
+    actual = ActualStateOfWorld(lambda _pair: None)
     actual.set_in_use("n1", [])
     actual.doubt(HERE, DISK)
     assert (actual.is_mounted(HERE), actual.is_silent(HERE)) == (True, True)
@@ -157,7 +160,7 @@ def test_a_node_is_silent_until_it_says_anything() -> None:
 
 
 def test_a_node_that_others_have_told_is_told_otherwise() -> None:
-    actual = Actual(lambda _pair: None)
+    actual = ActualStateOfWorld(lambda _pair: None)
     actual.attach(("v2", "n1"), OTHER)
     actual.take_report("n1")
     actual.deny(HERE)
@@ -166,7 +169,7 @@ def test_a_node_that_others_have_told_is_told_otherwise() -> None:
 
 
 def test_what_is_learned_later_of_a_volume_stays() -> None:
-    actual = Actual(lambda _pair: None)
+    actual = ActualStateOfWorld(lambda _pair: None)
     actual.attach(HERE, None)
     actual.doubt(HERE, DISK)
     actual.attach(HERE, None)
@@ -178,7 +181,7 @@ def test_what_is_learned_later_of_a_volume_stays() -> None:
 
 
 def test_a_node_is_told_again_only_of_what_it_was_told() -> None:
-    actual = Actual(lambda _pair: None)
+    actual = ActualStateOfWorld(lambda _pair: None)
     actual.repeat("n1")
     assert actual.due() == []
     actual.attach(HERE, DISK)

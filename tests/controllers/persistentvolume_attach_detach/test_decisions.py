@@ -121,5 +121,5 @@ ALONE = "Volume is already exclusively attached to one node and can't be attache
 )
 def test_what_a_pod_is_told(users: tuple[str, ...], text: str) -> None:
     disk, waiting = Disk("name", "pv", "d", "h", True), pod("ns1/a")
-    told = in_use_elsewhere(disk, [waiting], [pod(each) for each in users])
-    assert told == [(waiting, f'Multi-Attach error for volume "pv" {text}')]
+    reported = in_use_elsewhere(disk, [waiting], [pod(each) for each in users])
+    assert reported == [(waiting, f'Multi-Attach error for volume "pv" {text}')]

@@ -12,7 +12,7 @@ from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
     Bind,
     ClaimStep,
     Lose,
-    Refuse,
+    Reject,
     StayPending,
     UseClass,
     decide_claim,
@@ -165,7 +165,7 @@ class Desk:
                 if found.object.status.phase != "Lost":
                     self.told.append(f"Warning {reason}")
                     _write(self.claims, found, links.claim_phase(found, "Lost"))
-            case Refuse(note=note):
+            case Reject(note=note):
                 self.told.append(f"{note.type} {note.reason}")
         return step
 

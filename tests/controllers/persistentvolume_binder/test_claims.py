@@ -21,7 +21,7 @@ from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
     ClaimStep,
     Note,
     Provision,
-    Refuse,
+    Reject,
     StayPending,
     UseClass,
     decide_claim,
@@ -301,7 +301,7 @@ NOTHING = Note("Normal", "FailedBinding", "no persistent volumes available for t
         ),
         pytest.param(
             [volume("v", "1Gi", "x", "other", "Bound")], claim("c", "u", "1Gi", "v", "Pending", CONTROLLER), [], [],
-            Refuse(
+            Reject(
                 Note("Warning", "FailedBinding", 'volume "v" already bound to a different claim.'),
                 'invalid binding of claim "ns/c" to volume "v": volume already claimed by "ns/other"',
             ),

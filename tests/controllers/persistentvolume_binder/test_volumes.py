@@ -27,12 +27,12 @@ from pilothouse.controllers.volumes.persistentvolume_binder.plugins import (
     why_not_deletable,
 )
 from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
+    EnqueueClaim,
     Reclaim,
     RecordModeMismatch,
     SetPhase,
     Unbind,
     VolumeStep,
-    WakeClaim,
     decide_volume,
     finalizers_of,
     is_released,
@@ -56,11 +56,11 @@ from pilothouse.semantics.volumes import EXTERNAL_FINALIZER, IN_TREE_FINALIZER, 
             Reclaim(release=True), "Released c#u", id="4-4 another claim of that name",
         ),
         pytest.param(
-            volume("v", "1Gi", "u", "c", "Bound", CONTROLLER), claim("c"), WakeClaim(), "Bound c#u controller",
+            volume("v", "1Gi", "u", "c", "Bound", CONTROLLER), claim("c"), EnqueueClaim(), "Bound c#u controller",
             id="4-5 the claim does not know yet",
         ),
         pytest.param(
-            volume("v", "1Gi", "u", "c", "Bound"), claim("c"), WakeClaim(), "Bound c#u", id="4-5 nor of a user's link"
+            volume("v", "1Gi", "u", "c", "Bound"), claim("c"), EnqueueClaim(), "Bound c#u", id="4-5 nor a user's link"
         ),
         pytest.param(
             volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "v", "Bound"), SetPhase("Bound"), "Bound c#u",
@@ -119,7 +119,7 @@ def test_what_may_be_reclaimed(doc: Doc, other: Doc | None, released: bool) -> N
 
 
 def test_a_claim_that_is_not_bound_yet_keeps_its_volume() -> None:
-    assert decide_volume(as_volume(volume("v", "1Gi", "u", "c")), as_claim(claim("c"))) == WakeClaim()
+    assert decide_volume(as_volume(volume("v", "1Gi", "u", "c")), as_claim(claim("c"))) == EnqueueClaim()
 
 
 def made_by(provisioner: str, policy: str = "Delete", *finalizers: str) -> Any:

@@ -15,6 +15,7 @@ from tests.controllers.resourceclaim.builders import ENTRY, claim, owner, pod, r
 from pilothouse.api.core import Pod, PodResourceClaim
 from pilothouse.api.resource import ConsumerReference, ResourceClaim, ResourceClaimTemplate
 from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR
+from pilothouse.controllers.devices.resourceclaim.created_claims import CreatedClaims, DeletedPods
 from pilothouse.controllers.devices.resourceclaim.decide import (
     MAX_BASE,
     Owner,
@@ -31,8 +32,7 @@ from pilothouse.controllers.devices.resourceclaim.decide import (
     owner_of,
     statuses,
 )
-from pilothouse.controllers.devices.resourceclaim.made import GonePods, MadeClaims
-from pilothouse.controllers.devices.resourceclaim.measures import labels_of
+from pilothouse.controllers.devices.resourceclaim.metrics import labels_of
 from pilothouse.machinery.names import dns_label_errors
 
 NAMED = {"gpu": "claim"}
@@ -338,7 +338,7 @@ def test_as_what_a_claim_counts(
 
 def test_what_was_made_is_remembered_until_the_cache_has_come_past_it() -> None:
     read = "5"
-    made = MadeClaims(lambda: read)
+    made = CreatedClaims(lambda: read)
     first, second = claim("a", owner=MINE, resourceVersion="7"), claim("b", owner=MINE, resourceVersion="9")
     made.put(second)
     made.put(first)
@@ -353,7 +353,7 @@ def test_what_was_made_is_remembered_until_the_cache_has_come_past_it() -> None:
 
 
 def test_of_gone_pods_the_last_500_are_known() -> None:
-    gone = GonePods()
+    gone = DeletedPods()
     for number in range(501):
         gone.add(str(number))
     assert "0" not in gone

@@ -103,12 +103,12 @@ async def test_pool_name_and_limit_choose_what_is_told(world: World) -> None:
     await ask(world, "limited", limit=2)
     await ask(world, "nothing", poolName="pool-9")
     await asyncio.sleep(1)
-    told = {}
+    limited = {}
     for name in ("named", "limited", "nothing"):
         said = await status(world, name)
         assert said is not None
-        told[name] = (said["poolCount"], [pool["poolName"] for pool in said.get("pools", ())])
-    assert told == {"named": (1, ["pool-1"]), "limited": (3, ["pool-0", "pool-1"]), "nothing": (0, [])}
+        limited[name] = (said["poolCount"], [pool["poolName"] for pool in said.get("pools", ())])
+    assert limited == {"named": (1, ["pool-1"]), "limited": (3, ["pool-0", "pool-1"]), "nothing": (0, [])}
 
 
 async def test_what_was_asked_before_it_ran_is_answered_when_it_does(env: Env) -> None:
@@ -142,8 +142,8 @@ async def test_an_incomplete_pool_is_waited_for_and_then_told_as_such(world: Wor
     await asyncio.sleep(1)
     said = await status(world)
     assert said is not None
-    told, whole = said["pools"]
-    assert told == {
+    limited, whole = said["pools"]
+    assert limited == {
         "driver": DRIVER,
         "poolName": "pool-1",
         "generation": 1,

@@ -17,7 +17,7 @@ from pilothouse.api.resource import (
     ResourceSlice,
 )
 from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import Counts, Incomplete, Pool, is_over, pools_of
-from pilothouse.controllers.devices.resourcepoolstatusrequest.status import answer, has_incomplete, told
+from pilothouse.controllers.devices.resourcepoolstatusrequest.status import answer, has_incomplete, limited
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
@@ -271,15 +271,15 @@ def test_what_an_answer_says(pools: list[Pool], limit: int | None, expected: dic
 
 def test_a_hundred_pools_are_told_unless_somebody_wants_more() -> None:
     pools = [pool(f"pool-{number:03}") for number in range(120)]
-    assert len(told(pools, None)) == 100
-    assert len(told(pools, 110)) == 110
-    assert len(told(pools, 1000)) == 120
+    assert len(limited(pools, None)) == 100
+    assert len(limited(pools, 110)) == 110
+    assert len(limited(pools, 1000)) == 120
 
 
 def test_an_incomplete_pool_that_is_not_told_is_not_waited_for() -> None:
     pools = [pool("pool-1"), pool("pool-2", Incomplete(0, 1))]
-    assert has_incomplete(told(pools, None))
-    assert not has_incomplete(told(pools, 1))
+    assert has_incomplete(limited(pools, None))
+    assert not has_incomplete(limited(pools, 1))
 
 
 def test_what_is_wrong_is_told_in_no_more_bytes_than_the_api_takes() -> None:

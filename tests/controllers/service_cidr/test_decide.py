@@ -16,7 +16,7 @@ from pilothouse.controllers.network.service_cidr.decide import (
     MANAGED_BY,
     MANAGER,
     address_of,
-    giving,
+    containing,
     overlapping,
     why_not_go,
 )
@@ -153,7 +153,7 @@ def test_which_ranges_give_an_address(cidrs: Sequence[ServiceCIDR], address: str
     """``TestController_ipToCidrs``."""
     found = address_of(ip(address))
     assert found is not None
-    assert [each.metadata.name for each in giving(found, cidrs)] == expected
+    assert [each.metadata.name for each in containing(found, cidrs)] == expected
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 
 from pilothouse.api.core import Node, NodeSpec, Taint, Toleration
 from pilothouse.controllers.node.taint_eviction.decide import (
+    Decision,
     EvictAfter,
     EvictNow,
     Stay,
-    Verdict,
     began_anew,
     decide_eviction,
     no_execute_taints,
@@ -71,7 +71,7 @@ def tolerates(number: int, seconds: int | None = None) -> Toleration:
         pytest.param((1, 2), (Toleration(operator="Exists"),), Stay(), id="whoever tolerates everything stays"),
     ],
 )
-def test_what_becomes_of_a_pod(taints: tuple[int, ...], tolerations: tuple[Toleration, ...], expected: Verdict) -> None:
+def test_decision_for_a_pod(taints: tuple[int, ...], tolerations: tuple[Toleration, ...], expected: Decision) -> None:
     assert decide_eviction([taint(number) for number in taints], tolerations) == expected
 
 

@@ -36,9 +36,9 @@ COVERED: Cases = {
     "TestDeleteNode": "test_when_a_pod_is_evicted",
     "TestUpdateNode: Added taint": "test_when_a_pod_is_evicted",
     "TestUpdateNode: Added tolerated taint": "test_when_a_pod_is_evicted",
-    "TestUpdateNode: Only one added taint tolerated": "test_what_becomes_of_a_pod",
+    "TestUpdateNode: Only one added taint tolerated": "test_decision_for_a_pod",
     "TestUpdateNode: Taint removed": "test_when_a_pod_is_evicted",
-    "TestUpdateNode: Pod with multiple tolerations are evicted when first one runs out": "test_what_becomes_of_a_pod",
+    "TestUpdateNode: Pod with multiple tolerations are evicted when first one runs out": "test_decision_for_a_pod",
     "TestUpdateNodeWithMultipleTaints": "test_when_a_pod_is_evicted",
     "TestUpdateNodeWithMultiplePods: Pods with different toleration times are evicted appropriately": (
         "test_pods_of_one_node_go_each_at_its_time"
@@ -46,7 +46,7 @@ COVERED: Cases = {
     "TestUpdateNodeWithMultiplePods: Evict all pods not matching all taints instantly": (
         "test_pods_of_one_node_go_each_at_its_time"
     ),
-    "TestGetMinTolerationTime": "test_what_becomes_of_a_pod",
+    "TestGetMinTolerationTime": "test_decision_for_a_pod",
     "TestEventualConsistency: existing pod2 scheduled onto tainted Node": "test_a_pod_that_is_seen_late",
     "TestEventualConsistency: existing pod2 with taint toleration scheduled onto tainted Node": (
         "test_a_pod_that_is_seen_late"

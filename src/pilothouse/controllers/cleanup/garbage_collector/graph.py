@@ -394,14 +394,14 @@ def partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], 
         if owner.namespace and dependent.namespace != owner.namespace:
             mismatching.append(dependent)
             continue
-        verdicts = [
+        matches = [
             _matches(reference, owner.api_version, owner.kind, owner.name)
             for reference in dependent.owners
             if reference.uid == owner.uid
         ]
-        if True in verdicts:
+        if True in matches:
             matching.append(dependent)
-        if False in verdicts:
+        if False in matches:
             mismatching.append(dependent)
     return matching, mismatching
 

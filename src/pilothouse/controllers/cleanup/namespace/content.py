@@ -161,7 +161,7 @@ def describe_failures(discovery: Discovery) -> str:
     """client-go's ``ErrGroupDiscoveryFailed`` in its words; "" when nothing failed."""
     if not discovery.failures:
         return ""
-    parts = sorted(f"{name}: {problem}" for name, problem in discovery.failures.items())
+    parts = sorted(f"{name}: {error}" for name, error in discovery.failures.items())
     return f"unable to retrieve the complete list of server APIs: {', '.join(parts)}"
 
 

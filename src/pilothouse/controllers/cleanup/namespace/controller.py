@@ -14,7 +14,7 @@ from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR, NamespaceOptions
 from pilothouse.controllers.cleanup.namespace.content import Content, Pass
 from pilothouse.controllers.cleanup.namespace.decide import finalizers_left, pause_seconds
-from pilothouse.controllers.cleanup.namespace.status import update_conditions, verdicts
+from pilothouse.controllers.cleanup.namespace.status import conditions_of, update_conditions
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.machinery.times import format_time
 from pilothouse.runtime.context import ControllerContext
@@ -114,7 +114,7 @@ class NamespaceController(ManagedController):
     async def _report(self, held: _Held, found: Pass) -> _Held:
         """Write the conditions if they changed. A failure is only logged: the next sync writes them again."""
         before = held.view.status.conditions
-        after = update_conditions(before, verdicts(found.outcome), self.env.now())
+        after = update_conditions(before, conditions_of(found.outcome, self.env.now()))
         if after == before:
             return held
         old = _raw_list.decode(take_field(held.raw, "status.conditions") or b"[]")

@@ -5,7 +5,6 @@ Texts, reasons and the order are upstream's (status_condition_utils.go, v1.36): 
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -36,16 +35,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     finalizers: Mapping[str, int] = {}
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """One condition as this sync would have it, without the time."""
-
-    type: str
-    status: Literal["True", "False"]
-    reason: str
-    message: str
-
-
-def verdicts(outcome: Outcome) -> tuple[Verdict, ...]:
+def conditions_of(outcome: Outcome, now: datetime.datetime) -> tuple[Condition, ...]:
     """All five conditions, in upstream's order."""
     failing: dict[str, tuple[str, str]] = {}
     if outcome.discovery_error:
@@ -66,28 +56,23 @@ def verdicts(outcome: Outcome) -> tuple[Verdict, ...]:
             f"Some content in the namespace has finalizers remaining: {', '.join(parts)}",
         )
     return tuple(
-        Verdict(kind, "True", *failing[kind]) if kind in failing else Verdict(kind, "False", *fine)
+        Condition(
+            type=kind,
+            status="True" if kind in failing else "False",
+            reason=failing.get(kind, fine)[0],
+            message=failing.get(kind, fine)[1],
+            last_transition_time=now,
+        )
         for kind, fine in _FINE.items()
     )
 
 
-def update_conditions(
-    conditions: Sequence[Condition], found: Sequence[Verdict], now: datetime.datetime
-) -> tuple[Condition, ...]:
+def update_conditions(conditions: Sequence[Condition], found: Sequence[Condition]) -> tuple[Condition, ...]:
     """The conditions after this sync, equal to ``conditions`` when nothing changed: then nothing is written.
 
     Existing conditions keep their position, new ones are appended. ``last_transition_time`` moves with the status only.
     """
     updated = tuple(conditions)
-    for verdict in found:
-        updated = with_condition(
-            updated,
-            Condition(
-                type=verdict.type,
-                status=verdict.status,
-                reason=verdict.reason,
-                message=verdict.message,
-                last_transition_time=now,
-            ),
-        )
+    for condition in found:
+        updated = with_condition(updated, condition)
     return updated

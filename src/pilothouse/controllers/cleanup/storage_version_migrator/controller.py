@@ -1,7 +1,6 @@
-"""Writes every object of a resource as it is, so that it is stored in the storage version of today.
+"""Writes every object of a resource unchanged, so that it is stored in the current storage version.
 
-The base's queue has the migrations whose objects are to be written; ``admission`` and ``checkpoint`` work on queues of
-their own and bring them there.
+``migration_runner`` starts migrations and ``resource_version`` records where they begin, with queues of their own.
 """
 
 from typing import Any
@@ -18,8 +17,6 @@ from pilothouse.client.errors import (
     TooManyRequests,
 )
 from pilothouse.controllers.cleanup.storage_version_migrator import DESCRIPTOR
-from pilothouse.controllers.cleanup.storage_version_migrator.admission import Admission
-from pilothouse.controllers.cleanup.storage_version_migrator.checkpoint import Checkpoints, write_status
 from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     GRACE_SECONDS,
     as_failed,
@@ -31,6 +28,8 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     resource_of,
     same_again,
 )
+from pilothouse.controllers.cleanup.storage_version_migrator.migration_runner import MigrationRunner
+from pilothouse.controllers.cleanup.storage_version_migrator.resource_version import ResourceVersions, write_status
 from pilothouse.controllers.shared.monitors import shared_informer
 from pilothouse.machinery.api_resources import Resource
 from pilothouse.machinery.resource_versions import compare
@@ -63,16 +62,20 @@ class StorageVersionMigrator(ManagedController):
         self._migrations = migrations.cache
         self._missed: dict[str, float] = {}
         """Since when nobody watches the resource of a migration."""
-        self._admissions: WorkQueue[GroupResource] = WorkQueue(context.env, OTHER_QUEUES, context.metrics)
-        self._checkpoints: WorkQueue[str] = WorkQueue(context.env, OTHER_QUEUES, context.metrics)
-        admission = Admission(context.client, context.env, migrations.cache)
-        checkpoints = Checkpoints(context.client, context.env, context.rest_mapper, migrations.cache)
+        self._runs: WorkQueue[GroupResource] = WorkQueue(context.env, OTHER_QUEUES, context.metrics)
+        self._resource_versions: WorkQueue[str] = WorkQueue(context.env, OTHER_QUEUES, context.metrics)
+        runner = MigrationRunner(context.client, context.env, migrations.cache)
+        resource_versions = ResourceVersions(context.client, context.env, context.rest_mapper, migrations.cache)
         metrics, log = context.metrics, context.log
+        self.beside_pool(WorkerPool(f"{self.name}-admission", self._runs, runner.reconcile, metrics=metrics, log=log))
         self.beside_pool(
-            WorkerPool(f"{self.name}-admission", self._admissions, admission.reconcile, metrics=metrics, log=log)
-        )
-        self.beside_pool(
-            WorkerPool(f"{self.name}-checkpoints", self._checkpoints, checkpoints.reconcile, metrics=metrics, log=log)
+            WorkerPool(
+                f"{self.name}-checkpoints",
+                self._resource_versions,
+                resource_versions.reconcile,
+                metrics=metrics,
+                log=log,
+            )
         )
         migrations.add_handler(
             on_add=lambda migration, _initial: self._seen(migration),
@@ -81,12 +84,12 @@ class StorageVersionMigrator(ManagedController):
         )
 
     def _seen(self, migration: StorageVersionMigration) -> None:
-        self._admissions.add(migration.spec.resource)
-        self._checkpoints.add(migration.metadata.name)
+        self._runs.add(migration.spec.resource)
+        self._resource_versions.add(migration.metadata.name)
         self.queue.add(migration.metadata.name)
 
     def _gone(self, migration: StorageVersionMigration) -> None:
-        self._admissions.add(migration.spec.resource)
+        self._runs.add(migration.spec.resource)
         self._missed.pop(migration.metadata.name, None)
 
     async def reconcile(self, key: str) -> Requeue | None:

@@ -76,13 +76,13 @@ class NodeRouteController(ManagedController):
         await each(todo.create, create, at_once=AT_ONCE)
         named = {route.node for route in there}  # never iterated
 
-        async def tell(node: Node) -> None:
+        async def update_condition(node: Node) -> None:
             name = node.metadata.name
             if node.spec.pod_cidrs or name in named:
                 # A node that has a route and no range is not reached: nobody knows what for.
                 await self._set_condition(node, routed=bool(node.spec.pod_cidrs) and name not in missing)
 
-        await each(nodes, tell, at_once=AT_ONCE)
+        await each(nodes, update_condition, at_once=AT_ONCE)
 
     async def _delete(self, route: Route) -> None:
         try:

@@ -99,17 +99,19 @@ class DeviceTaintEvictionController(ManagedController):
             lambda each, _unknown: self._slice_changed(each, None),
         )
         claims.add_handler(
-            lambda claim, _initial: self._wake_users(claim),
+            lambda claim, _initial: self._enqueue_users(claim),
             self._claim_changed,
-            lambda claim, _unknown: self._wake_users(claim),
+            lambda claim, _unknown: self._enqueue_users(claim),
         )
         pods.add_handler(
-            lambda pod, _initial: self._wake(pod), self._pod_changed, lambda pod, _unknown: self._wake(pod)
+            lambda pod, _initial: self._enqueue_pod(pod),
+            self._pod_changed,
+            lambda pod, _unknown: self._enqueue_pod(pod),
         )
 
     # What enqueues a sync
 
-    def _wake(self, pod: Pod) -> None:
+    def _enqueue_pod(self, pod: Pod) -> None:
         if pod.spec.resource_claims:
             self.queue.add(_POD + object_key(pod.metadata))
 
@@ -120,23 +122,23 @@ class DeviceTaintEvictionController(ManagedController):
             or old.spec.node_name != new.spec.node_name
             or old.status.resource_claim_statuses != new.status.resource_claim_statuses
         ):
-            self._wake(new)
+            self._enqueue_pod(new)
 
     def _claim_changed(self, old: ResourceClaim, new: ResourceClaim) -> None:
         if old.status.reserved_for != new.status.reserved_for:
-            self._wake_users(old)
-        self._wake_users(new)
+            self._enqueue_users(old)
+        self._enqueue_users(new)
 
-    def _wake_users(self, claim: ResourceClaim) -> None:
+    def _enqueue_users(self, claim: ResourceClaim) -> None:
         for user in claim.status.reserved_for:
             pod = self._pods.get(f"{claim.metadata.namespace}/{user.name}")
             if pod is not None and pod.metadata.uid == user.uid:
-                self._wake(pod)
+                self._enqueue_pod(pod)
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         for device in self._pools.change(old, new):
             for claim in self._claims.by_index(DEVICE_INDEX, "/".join(device)):
-                self._wake_users(claim)
+                self._enqueue_users(claim)
 
     def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
         if old is not None and new is not None and old.metadata.uid == new.metadata.uid and old.spec == new.spec:
@@ -150,7 +152,7 @@ class DeviceTaintEvictionController(ManagedController):
         evicting = [each for each in (old, new) if each is not None and each.spec.taint.effect == NO_EXECUTE]
         for claim in self._claims.list() if evicting else ():
             if any(rule_matches(rule, *device) for device in _devices(claim) for rule in evicting):
-                self._wake_users(claim)
+                self._enqueue_users(claim)
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Sync a pod or a rule."""
@@ -189,7 +191,7 @@ class DeviceTaintEvictionController(ManagedController):
         if known is None or known[1] != eviction:
             self._due[key] = (uid, eviction)
             # More may be about to change: the status of rules follows a little later.
-            self._wake_rules(eviction)
+            self._enqueue_rules(eviction)
         wait = (eviction.at - self.env.now()).total_seconds()
         if wait > 0:
             return Requeue(wait)
@@ -218,7 +220,7 @@ class DeviceTaintEvictionController(ManagedController):
             rule = self._rules.get(reason.rule) if reason.rule_uid else None
             if rule is not None and rule.metadata.uid == reason.rule_uid:
                 self._evicted_by[reason.rule_uid] = self._evicted_by.get(reason.rule_uid, 0) + 1
-        self._wake_rules(eviction)
+        self._enqueue_rules(eviction)
 
     async def _delete(self, key: str, uid: str) -> bool:
         """Delete the pod (``addConditionAndDeletePod``). False: it is not deleted."""
@@ -244,7 +246,7 @@ class DeviceTaintEvictionController(ManagedController):
 
     # Rules
 
-    def _wake_rules(self, eviction: Eviction) -> None:
+    def _enqueue_rules(self, eviction: Eviction) -> None:
         for reason in eviction.reasons:
             if reason.rule:
                 self.queue.add_after(_RULE + reason.rule, PERIOD_SECONDS)

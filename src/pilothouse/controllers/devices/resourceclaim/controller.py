@@ -17,6 +17,7 @@ from pilothouse.api.resource import (
 from pilothouse.client import apply_patch
 from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.controllers.devices.resourceclaim import DESCRIPTOR, ResourceClaimOptions, has_claims
+from pilothouse.controllers.devices.resourceclaim.created_claims import CreatedClaims, DeletedPods
 from pilothouse.controllers.devices.resourceclaim.decide import (
     Reservation,
     Step,
@@ -32,8 +33,7 @@ from pilothouse.controllers.devices.resourceclaim.decide import (
     owner_of,
     statuses,
 )
-from pilothouse.controllers.devices.resourceclaim.made import GonePods, MadeClaims
-from pilothouse.controllers.devices.resourceclaim.measures import Measures
+from pilothouse.controllers.devices.resourceclaim.metrics import Metrics
 from pilothouse.controllers.shared.live_nodes import is_about
 from pilothouse.controllers.shared.own_writes import may_have_happened
 from pilothouse.machinery.splice import replace_fields, take_field
@@ -90,15 +90,15 @@ class ResourceClaimController(ManagedController):
         self._prioritized_lists = options.prioritized_lists
         self._client = context.client
         self._pods, self._claims, self._templates = pods.cache, claims.cache, templates.cache
-        self._made = MadeClaims(lambda: claims.heard_version)
-        self._gone = GonePods()
+        self._made = CreatedClaims(lambda: claims.heard_version)
+        self._gone = DeletedPods()
         self._undecided: dict[str, None] = {}
         """Uids of pods for which a claim may have been made: the answer was lost."""
         self._cleared: dict[str, str] = {}
         """By claim: its version once its allocation was cleared here, until its finalizer is off."""
         self._behind: dict[str, None] = {}
         """Claims that are reserved for a pod which the last sync did not find in the cache."""
-        self._measures = Measures(context.metrics, self._claims.list)
+        self._measures = Metrics(context.metrics, self._claims.list)
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)
         pods.add_handler(
@@ -150,16 +150,16 @@ class ResourceClaimController(ManagedController):
     def _claim_seen(self, claim: ResourceClaim) -> None:
         self._made.shown(claim)
         self.queue.add(_CLAIM + object_key(claim.metadata))
-        self._wake_users(claim)
+        self._enqueue_users(claim)
 
     def _claim_gone(self, claim: ResourceClaim, _unknown: bool) -> None:
         self._made.shown(claim)
         key = object_key(claim.metadata)
         self._cleared.pop(key, None)
         self._behind.pop(key, None)
-        self._wake_users(claim)
+        self._enqueue_users(claim)
 
-    def _wake_users(self, claim: ResourceClaim) -> None:
+    def _enqueue_users(self, claim: ResourceClaim) -> None:
         for pod in self._pods.by_index(CLAIM_INDEX, object_key(claim.metadata)):
             self._pod_seen(pod)
 

@@ -13,7 +13,7 @@ from pilothouse.api.resource import (
 from pilothouse.client.errors import ApiError, Conflict, NotFound
 from pilothouse.controllers.devices.resourcepoolstatusrequest import DESCRIPTOR
 from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import is_over, pools_of
-from pilothouse.controllers.devices.resourcepoolstatusrequest.status import answer, has_incomplete, told
+from pilothouse.controllers.devices.resourcepoolstatusrequest.status import answer, has_incomplete, limited
 from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.machinery.splice import replace_fields
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, RetryLater, WorkerPool, WorkQueue
@@ -78,7 +78,7 @@ class PoolStatusController(ManagedController):
             self._slices.by_index(DRIVER_INDEX, driver),
             self._claims.by_index(ALLOCATED_INDEX, driver),
         )
-        if has_incomplete(told(pools, limit)) and self.queue.num_requeues(key) < RETRIES:
+        if has_incomplete(limited(pools, limit)) and self.queue.num_requeues(key) < RETRIES:
             raise RetryLater("incomplete pools detected, requeueing")
         try:
             await self._write(request, raw, answer(pools, limit, self.env.now()))

@@ -15,7 +15,7 @@ REASON = "CalculationComplete"
 _ERROR_BYTES = 256
 
 
-def told(pools: Sequence[Pool], limit: int | None) -> Sequence[Pool]:
+def limited(pools: Sequence[Pool], limit: int | None) -> Sequence[Pool]:
     return pools[: DEFAULT_LIMIT if limit is None else limit]
 
 
@@ -25,7 +25,7 @@ def has_incomplete(pools: Sequence[Pool]) -> bool:
 
 def answer(pools: Sequence[Pool], limit: int | None, now: datetime.datetime) -> dict[str, object]:
     """``status`` as JSON. Without pools it has no list of them, as upstream."""
-    shown = told(pools, limit)
+    shown = limited(pools, limit)
     incomplete = sum(isinstance(pool.found, Incomplete) for pool in shown)
     message = f"Calculated status for {len(shown)} pools"
     if incomplete:

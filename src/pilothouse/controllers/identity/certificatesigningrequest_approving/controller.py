@@ -19,12 +19,12 @@ from pilothouse.runtime import ControllerContext, ManagedController, Requeue, Re
 from pilothouse.semantics.certificate_requests import parse_request, requested_names
 
 
-class _Verdict(View, frozen=True):
+class _ReviewStatus(View, frozen=True):
     allowed: bool = False
 
 
 class _Review(View, frozen=True):
-    status: _Verdict = _Verdict()
+    status: _ReviewStatus = _ReviewStatus()
 
 
 _REVIEWS = Kind("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False, _Review)

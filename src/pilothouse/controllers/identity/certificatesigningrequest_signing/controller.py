@@ -64,11 +64,11 @@ class RequestSigner(ManagedController):
         assert raw is not None, "the informer was asked to keep it"
         spec = request.spec
         parsed = parse_request(spec.request)
-        problem = VALIDATIONS[spec.signer_name](requested_names(parsed), spec.usages)
-        if problem is not None:
-            condition = failure(problem, format_time(self.env.now()))
+        reason = VALIDATIONS[spec.signer_name](requested_names(parsed), spec.usages)
+        if reason is not None:
+            condition = failure(reason, format_time(self.env.now()))
             await self._write(key, with_condition(raw, msgspec.json.encode(condition)))
-            self.log.info("Gave up a certificate request", v=2, csr=key, signer=spec.signer_name, reason=problem)
+            self.log.info("Gave up a certificate request", v=2, csr=key, signer=spec.signer_name, reason=reason)
             return None
         certificate = base64.b64encode(self._issue(request, parsed))
         await self._write(key, with_status(raw, {"certificate": msgspec.json.encode(certificate.decode())}))

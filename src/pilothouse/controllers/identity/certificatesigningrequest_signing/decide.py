@@ -53,13 +53,13 @@ VALIDATIONS: Mapping[str, Callable[[RequestedNames, Sequence[str]], str | None]]
 """The validation of each signer (``getCSRVerificationFuncForSignerName``): upstream's error, or ``None``."""
 
 
-def failure(problem: str, now: str) -> dict[str, str]:
+def failure(reason: str, now: str) -> dict[str, str]:
     """The condition of a request that fails validation."""
     return {
         "type": "Failed",
         "status": "True",
         "reason": "SignerValidationFailure",
-        "message": problem,
+        "message": reason,
         "lastUpdateTime": now,
     }
 

@@ -95,8 +95,8 @@ class LegacyTokenCleaner(ManagedController):
         self.log.info(
             "Mark the auto-generated service account token as invalid", invalidSince=today, secret=object_key(meta)
         )
-        told = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid, "labels": {INVALID_SINCE: today}}
-        patch = merge_patch({"kind": "Secret", "apiVersion": "v1", "metadata": told})
+        metadata = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid, "labels": {INVALID_SINCE: today}}
+        patch = merge_patch({"kind": "Secret", "apiVersion": "v1", "metadata": metadata})
         await self._client.patch(SECRETS.raw, meta.name, patch, meta.namespace)
 
     async def _delete(self, secret: Secret) -> None:

@@ -8,9 +8,8 @@ is older than our own writes.
 
 Not guaranteed: that slices are full. After pods went they stay half empty until others come.
 
-Files: ``desired`` what endpoints there should be, ``decide`` which slice takes them, ``hints`` and ``topology`` from
-where they should be used, ``measures`` the metrics, ``controller`` the wiring. docs/controllers/endpointslice.md has
-what enqueues it and where it differs from upstream.
+``desired`` has the endpoints, ``decide`` places them in slices, ``hints`` and ``topology_cache`` are for topology.
+docs/controllers/endpointslice.md has what enqueues it and where it differs from upstream.
 """
 
 import msgspec

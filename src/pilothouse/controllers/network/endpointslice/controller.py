@@ -21,8 +21,8 @@ from pilothouse.controllers.network.endpointslice.hints import (
     wants_topology,
     without_hints,
 )
-from pilothouse.controllers.network.endpointslice.measures import Measures
-from pilothouse.controllers.network.endpointslice.topology import Topology, matters
+from pilothouse.controllers.network.endpointslice.metrics import Metrics
+from pilothouse.controllers.network.endpointslice.topology_cache import TopologyCache, matters
 from pilothouse.controllers.shared.own_slices import OwnSlices
 from pilothouse.controllers.shared.service_pods import ServicePods
 from pilothouse.controllers.shared.slice_tracker import SliceTracker, StaleSlices
@@ -75,8 +75,8 @@ class EndpointSliceController(ManagedController):
         self.beside("events", self._recorder.run)
         self._tracker = SliceTracker(lambda: slices.heard_version)
         self._times = TriggerTimes()
-        self._topology = Topology()
-        self._measures = Measures(context.metrics, options.max_endpoints)
+        self._topology = TopologyCache()
+        self._measures = Metrics(context.metrics, options.max_endpoints)
         self._writes = SliceWrites(context.client, self._tracker, self._measures.changes)
         self._node_queue: WorkQueue[str] = WorkQueue(context.env, "endpoint_slice_topology", context.metrics)
         node_pool = WorkerPool(
@@ -147,10 +147,10 @@ class EndpointSliceController(ManagedController):
         self._tracker.check(key, slices)
         trigger_time = self._times.of(key, service, pods)
         wanted_types = address_types(service)
-        problems: list[str] = []
+        errors: list[str] = []
         for address_type in wanted_types:
             existing = [each for each in slices if each.address_type == address_type]
-            problems += await self._settle(key, service, pods, existing, raws, address_type, trigger_time)
+            errors += await self._settle(key, service, pods, existing, raws, address_type, trigger_time)
         for each in slices:
             if each.address_type not in wanted_types:
                 self._topology.took(key, each.address_type)
@@ -158,9 +158,9 @@ class EndpointSliceController(ManagedController):
                     await self._writes.delete(key, each)
                 except (ApiError, OSError) as error:
                     name = f"{each.metadata.name} EndpointSlice for Service {key}"
-                    problems.append(f"error deleting {name}: {error}")
-        if problems:
-            different = list(dict.fromkeys(problems))  # both families may say the same (``aggregate.Error``)
+                    errors.append(f"error deleting {name}: {error}")
+        if errors:
+            different = list(dict.fromkeys(errors))  # both families may say the same (``aggregate.Error``)
             said = different[0] if len(different) == 1 else f"[{', '.join(different)}]"
             message = f"Error updating Endpoint Slices for Service {key}: {said}"
             about = object_reference(SERVICES, service.metadata)
@@ -181,20 +181,20 @@ class EndpointSliceController(ManagedController):
         desired = desired_endpoints(service, pods, address_type, self._nodes.get)
         plan = decide(service, existing, desired, address_type, self._options.max_endpoints)
         self._measure(key, address_type, plan, desired, len(existing))
-        problems = [
+        errors = [
             f"skipping Pod {pod.metadata.name} for Service {key}: Node {pod.spec.node_name} Not Found"
             for pod in desired.homeless
         ]
-        plan, told = self._with_hints(key, service, plan, address_type)
+        plan, events = self._with_hints(key, service, plan, address_type)
         plan = recycled(plan, service)
         try:
             await self._apply(key, service, plan, raws, trigger_time)
         except NotWritten as failed:
-            problems.append(f"failed to {failed.doing} for Service {key}: {failed.error}")
+            errors.append(f"failed to {failed.doing} for Service {key}: {failed.error}")
         about = object_reference(SERVICES, service.metadata)
-        for kind, reason, message in told:
+        for kind, reason, message in events:
             self._recorder.event(about, kind, reason, f"{message}, addressType: {address_type}")
-        return problems
+        return errors
 
     def _with_hints(
         self, key: str, service: Service, plan: Plan, address_type: str
@@ -210,18 +210,18 @@ class EndpointSliceController(ManagedController):
                 return without_hints(plan), [("Warning", "TopologyAwareHintsDisabled", found)]
             hinted, given = found
             enabled = ("Normal", "TopologyAwareHintsEnabled", "Topology Aware Hints has been enabled")
-            told = [] if topology.has_hints(key) else [enabled]
+            events = [] if topology.has_hints(key) else [enabled]
             topology.gave(key, address_type, given)
-            return hinted, told
-        told = []
+            return hinted, events
+        events = []
         if topology.has_hints(key):
-            told.append(("Warning", "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled"))
+            events.append(("Warning", "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled"))
         topology.took(key, address_type)
         distribution = service.spec.traffic_distribution
         self._measures.is_distributed(key, distribution)
         if distribution in DISTRIBUTIONS:
-            return near(plan, distribution), told
-        return without_hints(plan), told
+            return near(plan, distribution), events
+        return without_hints(plan), events
 
     async def _apply(
         self, key: str, service: Service, plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str

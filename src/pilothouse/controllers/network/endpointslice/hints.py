@@ -1,7 +1,7 @@
 """From where an endpoint should be used: hints by ``trafficDistribution``, by the share of zones, or none. Pure.
 
 Upstream: v1.36 ``staging/src/k8s.io/endpointslice/trafficdist`` and ``topologycache/{sliceinfo,utils}.go``.
-``topology`` knows the shares.
+``topology_cache`` knows the shares.
 """
 
 import math

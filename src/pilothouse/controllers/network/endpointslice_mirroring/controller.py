@@ -15,7 +15,7 @@ from pilothouse.controllers.network.endpointslice_mirroring.decide import (
     may_be_mirrored,
     wanted_of,
 )
-from pilothouse.controllers.network.endpointslice_mirroring.measures import Measures
+from pilothouse.controllers.network.endpointslice_mirroring.metrics import Metrics
 from pilothouse.controllers.shared.own_slices import OwnSlices
 from pilothouse.controllers.shared.slice_tracker import SliceTracker
 from pilothouse.controllers.shared.slice_writes import NotWritten, SliceWrites, new_body
@@ -53,23 +53,23 @@ class EndpointSliceMirroringController(ManagedController):
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-mirroring-controller")
         self.beside("events", self._recorder.run)
         self._tracker = SliceTracker(lambda: slices.heard_version)
-        self._measures = Measures(context.metrics, options.max_endpoints)
+        self._measures = Metrics(context.metrics, options.max_endpoints)
         self._writes = SliceWrites(context.client, self._tracker, self._measures.changes)
         endpoints.add_handler(
-            lambda each, _initial: self._wake_if(may_be_mirrored(each), each),
-            lambda old, new: self._wake_if(may_be_mirrored(old) or may_be_mirrored(new), new),
-            lambda each, _unknown: self._wake_if(may_be_mirrored(each), each),
+            lambda each, _initial: self._enqueue_if(may_be_mirrored(each), each),
+            lambda old, new: self._enqueue_if(may_be_mirrored(old) or may_be_mirrored(new), new),
+            lambda each, _unknown: self._enqueue_if(may_be_mirrored(each), each),
         )
         services.add_handler(
-            lambda service, _initial: self._wake_if(not is_selected(service), service),
-            lambda old, new: self._wake_if(is_selected(old) != is_selected(new), new),
-            lambda service, _unknown: self._wake_if(not is_selected(service), service),
+            lambda service, _initial: self._enqueue_if(not is_selected(service), service),
+            lambda old, new: self._enqueue_if(is_selected(old) != is_selected(new), new),
+            lambda service, _unknown: self._enqueue_if(not is_selected(service), service),
         )
         self._slices = OwnSlices(
             slices, MANAGER, self._tracker, lambda key: self.queue.add_after(key, options.batch_seconds)
         )
 
-    def _wake_if(self, concerned: bool, each: Endpoints | Service) -> None:
+    def _enqueue_if(self, concerned: bool, each: Endpoints | Service) -> None:
         if concerned:
             self.queue.add(object_key(each.metadata))
 

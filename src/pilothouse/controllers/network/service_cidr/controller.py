@@ -15,7 +15,7 @@ from pilothouse.controllers.network.service_cidr.decide import (
     MANAGED_BY,
     MANAGER,
     address_of,
-    giving,
+    containing,
     is_covered,
     is_going,
     is_protected,
@@ -65,15 +65,15 @@ class ServiceCIDRController(ManagedController):
         self._written: dict[str, str] = {}
         """Versions of our own last writes, until the cache has read them."""
         cidrs.add_handler(
-            lambda cidr, _initial: self._wake_all_like(cidr),
+            lambda cidr, _initial: self._enqueue_overlapping(cidr),
             self._changed,
             lambda cidr, _unknown: self._forget(cidr),
         )
-        addresses.add_handler(lambda each, _initial: self._wake_giving(each), None, self._address_gone)
+        addresses.add_handler(lambda each, _initial: self._enqueue_containing(each), None, self._address_gone)
 
     # What enqueues a ServiceCIDR
 
-    def _wake_all_like(self, cidr: ServiceCIDR) -> None:
+    def _enqueue_overlapping(self, cidr: ServiceCIDR) -> None:
         """Enqueue it and those that overlap with it."""
         self.queue.add(cidr.metadata.name)
         for name in overlapping(cidr, self._cidrs.list()):
@@ -83,19 +83,19 @@ class ServiceCIDRController(ManagedController):
         if old.spec == new.spec and is_protected(old) == is_protected(new):
             self.queue.add(new.metadata.name)
         else:
-            self._wake_all_like(new)
+            self._enqueue_overlapping(new)
 
     def _forget(self, cidr: ServiceCIDR) -> None:
         self._written.pop(cidr.metadata.name, None)
 
-    def _wake_giving(self, each: IPAddress) -> None:
+    def _enqueue_containing(self, each: IPAddress) -> None:
         address = address_of(each)
         if address is not None:
-            for cidr in giving(address, self._cidrs.list()):
+            for cidr in containing(address, self._cidrs.list()):
                 self.queue.add(cidr.metadata.name)
 
     def _address_gone(self, each: IPAddress, _unknown: bool) -> None:
-        self._wake_giving(each)
+        self._enqueue_containing(each)
 
     # One sync
 

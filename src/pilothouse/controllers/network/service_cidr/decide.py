@@ -43,7 +43,7 @@ def overlapping(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[str
     ]
 
 
-def giving(address: Address, all_cidrs: Iterable[ServiceCIDR]) -> list[ServiceCIDR]:
+def containing(address: Address, all_cidrs: Iterable[ServiceCIDR]) -> list[ServiceCIDR]:
     """Those that contain the address."""
     return [each for each in all_cidrs if any(gives(network, address) for network in networks_of(each))]
 
@@ -72,7 +72,7 @@ def why_not_go(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addresses: I
         address = address_of(each)
         if address is None or each.metadata.labels.get(FAMILY) not in families:
             continue
-        if giving(address, (cidr,)) and not giving(address, others):
+        if containing(address, (cidr,)) and not containing(address, others):
             return each.metadata.name
     return ""
 

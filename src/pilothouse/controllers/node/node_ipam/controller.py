@@ -12,7 +12,7 @@ from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
 from pilothouse.controllers.node.node_ipam.cidr_set import CidrSet
-from pilothouse.controllers.node.node_ipam.measures import SetMeasures
+from pilothouse.controllers.node.node_ipam.metrics import SetMetrics
 from pilothouse.controllers.node.node_ipam.range_allocator import Holding, NoneLeft, RangeAllocator, WrongRanges
 from pilothouse.controllers.node.node_ipam.settings import settings_from
 from pilothouse.controllers.shared.live_nodes import is_about
@@ -47,7 +47,7 @@ class NodeIpamController(ManagedController):
         for warning in settings.warnings:
             self.log.warning(warning)
         sets = [CidrSet(cluster, mask) for cluster, mask in zip(settings.clusters, settings.masks, strict=True)]
-        measures = [SetMeasures(context.metrics, str(blocks.cluster), blocks.size) for blocks in sets]
+        measures = [SetMetrics(context.metrics, str(blocks.cluster), blocks.size) for blocks in sets]
         self.allocator = RangeAllocator(sets, measures, settings.services)
         self._client = context.client
         self._informer = nodes
@@ -108,11 +108,11 @@ class NodeIpamController(ManagedController):
         # A write that is under way carries the uid, so from here on it can do nothing.
         name = node.metadata.name
         self._waiting.pop(name, None)
-        if self.allocator.give_back(name, node.metadata.uid):
-            self._wake_waiting()
+        if self.allocator.release(name, node.metadata.uid):
+            self._enqueue_waiting()
         self.queue.add(name)
 
-    def _wake_waiting(self) -> None:
+    def _enqueue_waiting(self) -> None:
         for name in list(self._waiting)[: self.allocator.free]:
             del self._waiting[name]
             self.queue.add(name)
@@ -182,8 +182,8 @@ class NodeIpamController(ManagedController):
                 written = await self._client.patch(_NODE_META, name, patch)
             except (ApiError, OSError) as error:
                 if isinstance(error, NotFound) and is_about(error, name):
-                    if self.allocator.give_back(name, meta.uid):
-                        self._wake_waiting()
+                    if self.allocator.release(name, meta.uid):
+                        self._enqueue_waiting()
                     return
                 if may_have_happened(error):
                     self.allocator.doubt(name, meta.uid)
@@ -195,8 +195,8 @@ class NodeIpamController(ManagedController):
                     self._record_node_event(meta, ASSIGNMENT_FAILED)
                     # In doubt the node keeps what may be on it already, and the next try writes the same. Upstream
                     # frees it unless the server said that it ran out of time.
-                    if self.allocator.give_back_refused(name, meta.uid):
-                        self._wake_waiting()
+                    if self.allocator.release_rejected(name, meta.uid):
+                        self._enqueue_waiting()
                     raise
             else:
                 self.allocator.settle(name, meta.uid, written.metadata.resource_version)

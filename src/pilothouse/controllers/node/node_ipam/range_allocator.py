@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from pilothouse.controllers.node.node_ipam.cidr_set import CidrSet
-from pilothouse.controllers.node.node_ipam.measures import SetMeasures
+from pilothouse.controllers.node.node_ipam.metrics import SetMetrics
 from pilothouse.machinery.cidrs import Network, overlap, parse_cidr
 from pilothouse.machinery.resource_versions import is_newer
 
@@ -40,9 +40,9 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RangeAllocator:
-    """Which node has which blocks. ``sets`` and ``measures`` are one for each family."""
+    """Which node has which blocks. ``sets`` and ``metrics`` are one for each family."""
 
-    def __init__(self, sets: Sequence[CidrSet], measures: Sequence[SetMeasures], services: Sequence[Network]) -> None:
+    def __init__(self, sets: Sequence[CidrSet], measures: Sequence[SetMetrics], services: Sequence[Network]) -> None:
         self._sets = tuple(sets)
         self._measures = tuple(measures)
         self._kept: list[list[range]] = [[] for _ in sets]  # for services, never given to a node
@@ -77,12 +77,12 @@ class RangeAllocator:
             if not held.settled or is_newer(version, held.version):
                 self._holdings[name] = msgspec.structs.replace(held, settled=True, version=version)
             return []
-        self.give_back(name)
-        blocks, problem = self._blocks_of(name, ranges)
+        self.release(name)
+        blocks, error = self._blocks_of(name, ranges)
         others = self._others_with(blocks)
         self._hold(name, Holding(uid=uid, version=version, ranges=tuple(ranges), blocks=blocks, settled=True))
-        if problem:
-            raise WrongRanges(problem)
+        if error:
+            raise WrongRanges(error)
         return others
 
     def reserve(self, name: str, uid: str, version: str) -> Holding:
@@ -90,7 +90,7 @@ class RangeAllocator:
         held = self._holdings.get(name)
         if held is not None and held.uid == uid:
             return held
-        self.give_back(name)
+        self.release(name)
         chosen: list[range] = []
         for family, blocks in enumerate(self._sets):
             found = blocks.allocate()
@@ -122,13 +122,13 @@ class RangeAllocator:
         if held is not None and held.uid == uid:
             self._holdings[name] = msgspec.structs.replace(held, in_doubt=True)
 
-    def give_back_refused(self, name: str, uid: str) -> bool:
+    def release_rejected(self, name: str, uid: str) -> bool:
         """Release what was reserved and cannot be written, unless some write of it is in doubt. Whether it was
         released."""
         held = self._holdings.get(name)
-        return held is not None and not held.in_doubt and self.give_back(name, uid)
+        return held is not None and not held.in_doubt and self.release(name, uid)
 
-    def give_back(self, name: str, uid: str = "") -> bool:
+    def release(self, name: str, uid: str = "") -> bool:
         """Release all that the node has: whether it had any. With ``uid`` only if it is that node."""
         held = self._holdings.get(name)
         if held is None or (uid and held.uid != uid):
@@ -148,13 +148,13 @@ class RangeAllocator:
         """Release what deleted nodes have, as far as the caller can tell. How many there were."""
         gone = [name for name, held in self._holdings.items() if not exists(name, held)]
         for name in gone:
-            self.give_back(name)
+            self.release(name)
         return len(gone)
 
     def _blocks_of(self, name: str, ranges: Sequence[str]) -> tuple[tuple[range, ...], str]:
         """Blocks by family, empty for invalid ones, and the first error."""
         found: list[range] = []
-        problem = ""
+        first_error = ""
         for place, text in enumerate(ranges):
             wrong, blocks = "", range(0)
             if place >= len(self._sets):
@@ -173,8 +173,8 @@ class RangeAllocator:
                     except ValueError as error:
                         wrong = f"failed to mark cidr[{network}] at idx [{place}] as occupied for node: {name}: {error}"
                 found.append(blocks)
-            problem = problem or wrong
-        return tuple(found), problem
+            first_error = first_error or wrong
+        return tuple(found), first_error
 
     def _others_with(self, blocks: Sequence[range]) -> list[str]:
         """Nodes that have some of these blocks. Cheap as long as there are none."""

@@ -8,7 +8,7 @@ from pilothouse.api.coordination import LEASES
 from pilothouse.api.core import NODES, PODS, Pod
 from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR, NodeLifecycleOptions
-from pilothouse.controllers.node.node_lifecycle.measures import Measures
+from pilothouse.controllers.node.node_lifecycle.metrics import Metrics
 from pilothouse.controllers.node.node_lifecycle.monitor import NodeMonitor
 from pilothouse.controllers.node.node_lifecycle.node_writes import NodeWrites
 from pilothouse.controllers.node.node_lifecycle.pod_writes import PodWrites, needs_mark
@@ -49,7 +49,7 @@ class NodeLifecycleController(ManagedController):
         self.beside("events", self._recorder.run)
         self._writes = NodeWrites(context.client, env)
         self._pod_writes = PodWrites(context.client, env, self._recorder, self.log)
-        self._measures = Measures(metrics)
+        self._measures = Metrics(metrics)
         self._node_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_controller", metrics)
         self._pod_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_controller_pods", metrics)
         self._zone_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_zones", metrics)

@@ -14,7 +14,7 @@ from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.node.node_lifecycle import LEASE_NAMESPACE, NodeLifecycleOptions
 from pilothouse.controllers.node.node_lifecycle.calm import CalmNodes
 from pilothouse.controllers.node.node_lifecycle.health import Health, Instant, is_silent, observe, unknown_conditions
-from pilothouse.controllers.node.node_lifecycle.measures import Measures
+from pilothouse.controllers.node.node_lifecycle.metrics import Metrics
 from pilothouse.controllers.node.node_lifecycle.node_writes import NodeWrites
 from pilothouse.controllers.node.node_lifecycle.pod_writes import PodWrites
 from pilothouse.controllers.node.node_lifecycle.taint_queue import TaintQueue
@@ -49,7 +49,7 @@ class NodeMonitor:
         node_writes: NodeWrites,
         pod_writes: PodWrites,
         recorder: EventRecorder,
-        measures: Measures,
+        measures: Metrics,
         taint: Callable[[str], None],
         log: Log,
     ) -> None:
@@ -103,12 +103,12 @@ class NodeMonitor:
             self._measures.node_duration.observe((self._env.perf_counter() - began) / calm, calm)
         await self._compare(nodes, restless)
         self._conditions = {}
-        looked = 0
+        checked = 0
 
         async def monitor(node: Node) -> None:
-            nonlocal looked
-            looked += 1
-            if looked % NODES_PER_TURN == 0:
+            nonlocal checked
+            checked += 1
+            if checked % NODES_PER_TURN == 0:
                 await asyncio.sleep(0)
             at = self._env.perf_counter()
             await self._monitor_node(node)

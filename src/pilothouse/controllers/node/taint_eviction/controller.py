@@ -11,7 +11,6 @@ from pilothouse.api.meta import Object
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import NotFound
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR, TaintEvictionOptions
-from pilothouse.controllers.node.taint_eviction.agenda import Agenda, Entry, State
 from pilothouse.controllers.node.taint_eviction.decide import (
     EvictAfter,
     EvictNow,
@@ -20,6 +19,7 @@ from pilothouse.controllers.node.taint_eviction.decide import (
     decide_eviction,
     no_execute_taints,
 )
+from pilothouse.controllers.node.taint_eviction.timed_workers import Entry, State, TimedWorkers
 from pilothouse.controllers.shared.disruption import disruption_target, status_patch
 from pilothouse.controllers.shared.live_nodes import LiveNodes, is_about
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
@@ -75,7 +75,7 @@ class TaintEvictionController:
         self._node_queue: WorkQueue[str] = WorkQueue(context.env, "noexec_taint_node", metrics)
         self._pod_queue: WorkQueue[str] = WorkQueue(context.env, "noexec_taint_pod", metrics)
         limiter = ExponentialFailureLimiter[str](*RETRY_SECONDS)
-        self._agenda = Agenda(WorkQueue(context.env, "noexec_taint_eviction", metrics, limiter=limiter))
+        self._agenda = TimedWorkers(WorkQueue(context.env, "noexec_taint_eviction", metrics, limiter=limiter))
         options = context.options_as(TaintEvictionOptions)
         self._comparison_operators = options.comparison_operators
         self._pools = (

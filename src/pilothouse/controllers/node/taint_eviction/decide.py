@@ -25,7 +25,7 @@ class Stay(msgspec.Struct, frozen=True):
     """There are no such taints, or all are tolerated for ever."""
 
 
-Verdict = EvictNow | EvictAfter | Stay
+Decision = EvictNow | EvictAfter | Stay
 
 
 def no_execute_taints(node: Node) -> tuple[Taint, ...]:
@@ -34,7 +34,7 @@ def no_execute_taints(node: Node) -> tuple[Taint, ...]:
 
 def decide_eviction(
     taints: Sequence[Taint], tolerations: Sequence[Toleration], *, comparison_operators: bool = False
-) -> Verdict:
+) -> Decision:
     """The decision for a pod with these tolerations. ``taints`` are NoExecute ones.
 
     Example: taint a is tolerated for ever, taint b for 60 s by one toleration and for 300 s by another: 60 s.

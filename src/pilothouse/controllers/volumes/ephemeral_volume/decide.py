@@ -25,14 +25,14 @@ class Make(msgspec.Struct, frozen=True):
         return found
 
 
-class Refuse(msgspec.Struct, frozen=True):
+class Reject(msgspec.Struct, frozen=True):
     """The volume of that name cannot be provided."""
 
     volume: str
     why: str
 
 
-Step = Make | Refuse
+Step = Make | Reject
 
 
 def has_ephemeral_volumes(pod: Pod) -> bool:
@@ -57,7 +57,7 @@ def decide(pod: Pod, find: Callable[[str], PersistentVolumeClaim | None]) -> lis
             meta = pod.metadata
             pod_name = f"{meta.namespace}/{meta.name}"
             why = f"PVC {meta.namespace}/{name} was not created for pod {pod_name} (pod is not owner)"
-            return [*steps, Refuse(volume.name, why)]
+            return [*steps, Reject(volume.name, why)]
     return steps
 
 

@@ -12,9 +12,7 @@ an unhealthy node, or at once if the node is declared out of service, it is deta
 Not guaranteed: that a volume which was detached by force was not written to any more. Who takes that risk is
 ``--disable-force-detach-on-timeout``, and the taint.
 
-Files: ``desired`` what is wanted where, ``actual`` what is known to be where, ``decide`` when a volume is detached, and
-what pods are told, ``operations`` what is under way or rests after a failure, ``attaching`` the requests and what their
-answers mean, ``measures`` the metrics, ``controller`` the wiring and the loop.
+``decide`` says when to detach, ``operations`` has what is under way or in backoff, ``attaching`` the requests.
 docs/controllers/persistentvolume_attach_detach.md lists its triggers and its differences from upstream.
 """
 

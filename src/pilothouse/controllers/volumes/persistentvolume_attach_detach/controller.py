@@ -26,7 +26,11 @@ from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
 from pilothouse.controllers.shared.pods_by_claim import CLAIM_INDEX, index_by_claim
 from pilothouse.controllers.shared.volume_links import known
 from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR, AttachDetachOptions
-from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual import Actual, Attachment
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual_state_of_world import (
+    ActualStateOfWorld,
+    Attachment,
+)
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual_state_populator import ActualStatePopulator
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.attaching import (
     DRIVER_SECONDS,
     Done,
@@ -36,7 +40,6 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach.attaching imp
     verify_attachment_status,
     verify_detachment_status,
 )
-from pilothouse.controllers.volumes.persistentvolume_attach_detach.beginning import Beginning
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import (
     SILENCE_SECONDS,
     UNMOUNT_SECONDS,
@@ -47,8 +50,11 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import
     is_healthy,
     is_out_of_service,
 )
-from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired import Desired, Pair
-from pilothouse.controllers.volumes.persistentvolume_attach_detach.measures import Measures
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired_state_of_world import (
+    DesiredStateOfWorld,
+    Pair,
+)
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.metrics import Metrics
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.operations import (
     ATTACH,
     DETACH,
@@ -110,20 +116,20 @@ class AttachDetachController(ManagedController):
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)
         self._open: dict[Pair, None] = {}
-        self._desired = Desired(self._touch)
-        self._actual = Actual(self._touch)
+        self._desired = DesiredStateOfWorld(self._touch)
+        self._actual = ActualStateOfWorld(self._touch)
         self._operations = Operations(context.env)
         self._answers: dict[str, Operation] = {}
         """What waits for its driver, by the name of the VolumeAttachment."""
         self._users: dict[str, dict[str, None]] = {}
         """The pods with claims that have not ended, by node."""
-        self._beginning = Beginning(
+        self._populator = ActualStatePopulator(
             context.client, self._nodes, self._volumes, desired=self._desired, actual=self._actual
         )
         self._report_at = math.inf
         self._verify_at = math.inf
         self._populate_at = math.inf
-        self._measures = Measures(
+        self._measures = Metrics(
             context.metrics,
             lambda: (volume for volume, _node in self._desired.pairs()),
             lambda: (each.volume for each in self._actual.all()),
@@ -231,7 +237,7 @@ class AttachDetachController(ManagedController):
         return None
 
     def _see_volume(self, volume: PersistentVolume) -> None:
-        self._beginning.see_volume(volume)
+        self._populator.see_volume(volume)
         reference = volume.spec.claim_ref
         if reference is not None and reference.uid:
             self.queue.add(f"{reference.namespace}/{reference.name}")
@@ -287,8 +293,8 @@ class AttachDetachController(ManagedController):
 
     async def _go_round(self, _key: str) -> Requeue | None:
         """One reconcile round; returns when the next one is due without a change."""
-        if not self._beginning.is_over:
-            await self._beginning.learn()
+        if not self._populator.is_over:
+            await self._populator.learn()
             self._verify_at = self._next_verification()
             self._populate_at = self.env.monotonic() + POPULATE_SECONDS
         await self._round()
@@ -393,12 +399,12 @@ class AttachDetachController(ManagedController):
                 self._actual.deny((found.volume, node))
             else:
                 self._actual.unreport((found.volume, node))
-        told = not self._actual.is_due(node) or await self._report(node)
+        reported = not self._actual.is_due(node) or await self._report(node)
         for found, decision in going:
             pair = (found.volume, node)
             if self._actual.get(pair) is not found:
                 continue
-            if not told or self._desired.get(pair) is not None:
+            if not reported or self._desired.get(pair) is not None:
                 # It could not be told, or somebody wants the volume again by now.
                 if found.confirmed:
                     self._actual.report(pair)
@@ -422,18 +428,18 @@ class AttachDetachController(ManagedController):
             found = self._actual.get(pair)
             if found is not None and found.confirmed:
                 found.since = None
-                wanted.told = False
+                wanted.reported = False
                 del self._open[pair]
                 continue
             volume, node = pair
             if disk.exclusive:
                 others = [each for each in self._actual.nodes_of(volume) if each != node]
                 if others:
-                    if not wanted.told:
+                    if not wanted.reported:
                         users = self._desired.pods_on(others, volume)
                         for pod, message in in_use_elsewhere(disk, wanted.pods.values(), users):
                             self._record_event(pod, WARNING, "FailedAttachVolume", message)
-                        wanted.told = True
+                        wanted.reported = True
                     continue
             if self._operations.may_begin(ATTACH, pair, exclusive=disk.exclusive):
                 pods = tuple(wanted.pods.values())

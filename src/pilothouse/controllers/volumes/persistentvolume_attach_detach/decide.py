@@ -72,7 +72,7 @@ def in_use_elsewhere(disk: Disk, waiting: Iterable[Pod], users: Sequence[Pod]) -
     """The message for each of the pods that wait for a volume. ``users`` have it on other nodes; names of those in
     other namespaces are not revealed."""
     prefix = f"Multi-Attach error for volume {quote(disk.volume)} "
-    told: list[tuple[Pod, str]] = []
+    reported: list[tuple[Pod, str]] = []
     for pod in waiting:
         here = [user.metadata.name for user in users if user.metadata.namespace == pod.metadata.namespace]
         others = len(users) - len(here)
@@ -84,5 +84,5 @@ def in_use_elsewhere(disk: Disk, waiting: Iterable[Pod], users: Sequence[Pod]) -
                 text += f" and {others} pod(s) in different namespaces"
         else:
             text = f"Volume is already used by {others} pod(s) in different namespaces"
-        told.append((pod, prefix + text))
-    return told
+        reported.append((pod, prefix + text))
+    return reported

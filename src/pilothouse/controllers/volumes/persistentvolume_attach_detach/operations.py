@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pilothouse.api.core import Pod
-from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired import Pair
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired_state_of_world import Pair
 from pilothouse.env import Env
 from pilothouse.semantics.attachments import Disk
 

@@ -12,7 +12,7 @@ the plugins inside upstream's program only host paths are there; none scrubs a v
 
 Files: ``stores`` the newest known claims and volumes, ``claims`` and ``volumes`` what is to become of one, ``links``
 how that is written, ``plugins`` who makes and deletes volumes, ``operations`` what takes long and goes on beside,
-``provisioning`` and ``reclaiming`` those operations, ``writes`` the requests, ``measures`` the metrics, ``controller``
+``provisioning`` and ``reclaiming`` those operations, ``writes`` the requests, ``metrics`` the metrics, ``controller``
 the wiring. docs/controllers/persistentvolume_binder.md lists its triggers and its differences from upstream.
 """
 

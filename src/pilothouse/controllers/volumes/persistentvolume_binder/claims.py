@@ -83,14 +83,14 @@ class Lose(msgspec.Struct, frozen=True):
     message: str
 
 
-class Refuse(msgspec.Struct, frozen=True):
+class Reject(msgspec.Struct, frozen=True):
     """The binding is invalid: an event, and a retry."""
 
     note: Note
     error: str
 
 
-ClaimStep = Bind | StayPending | UseClass | Provision | Lose | Refuse
+ClaimStep = Bind | StayPending | UseClass | Provision | Lose | Reject
 
 
 def decide_claim(claim: PersistentVolumeClaim, around: Surroundings) -> ClaimStep:
@@ -148,7 +148,7 @@ def _decide_requested(claim: PersistentVolumeClaim, around: Surroundings) -> Cla
     # Somebody took the annotation off which says that the binding was complete.
     reference, meta = volume.spec.claim_ref, claim.metadata
     key, other = f"{meta.namespace}/{meta.name}", f"{reference.namespace}/{reference.name}"
-    return Refuse(
+    return Reject(
         note, f"invalid binding of claim {quote(key)} to volume {quote(name)}: volume already claimed by {quote(other)}"
     )
 

@@ -20,23 +20,23 @@ from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
     Lose,
     Note,
     Provision,
-    Refuse,
+    Reject,
     StayPending,
     UseClass,
     decide_claim,
 )
-from pilothouse.controllers.volumes.persistentvolume_binder.measures import Measures
+from pilothouse.controllers.volumes.persistentvolume_binder.metrics import Metrics
 from pilothouse.controllers.volumes.persistentvolume_binder.operations import Operation, Operations
 from pilothouse.controllers.volumes.persistentvolume_binder.plugins import NoPlugin, provisioner_of
 from pilothouse.controllers.volumes.persistentvolume_binder.provisioning import FAILED, Provisioning
 from pilothouse.controllers.volumes.persistentvolume_binder.reclaiming import Reclaiming
 from pilothouse.controllers.volumes.persistentvolume_binder.stores import ClaimStore, VolumeStore
 from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
+    EnqueueClaim,
     Reclaim,
     RecordModeMismatch,
     SetPhase,
     Unbind,
-    WakeClaim,
     decide_volume,
     finalizers_of,
     is_let_go,
@@ -83,7 +83,7 @@ class BinderController:
         self._claims = ClaimStore(self._shown_claims.cache)
         self._volumes = VolumeStore(self._shown_volumes.cache)
         self._writes = Writes(context.client, env, self._claims, self._volumes, log)
-        self._measures = Measures(metrics, env, self._claims, self._volumes)
+        self._measures = Metrics(metrics, env, self._claims, self._volumes)
         self._operations = Operations(env, self.name, log)
         self._provisioning = Provisioning(env, self._writes, nodes.cache, host_paths=self._options.hostpath_provisioner)
         self._reclaiming = Reclaiming(self._writes, self._claims, self._pods, log)
@@ -96,15 +96,15 @@ class BinderController:
         self._anything = asyncio.Event()
         """Set once there is a claim or a volume: until then there is nothing to look at again."""
         self._shown_claims.add_handler(
-            lambda claim, _initial: self._wake(self._claim_queue, claim),
-            lambda _old, claim: self._wake(self._claim_queue, claim),
-            lambda claim, _unknown: self._wake(self._claim_queue, claim),
+            lambda claim, _initial: self._enqueue(self._claim_queue, claim),
+            lambda _old, claim: self._enqueue(self._claim_queue, claim),
+            lambda claim, _unknown: self._enqueue(self._claim_queue, claim),
             resync_seconds=0.0,
         )
         self._shown_volumes.add_handler(
-            lambda volume, _initial: self._wake(self._volume_queue, volume),
-            lambda _old, volume: self._wake(self._volume_queue, volume),
-            lambda volume, _unknown: self._wake(self._volume_queue, volume),
+            lambda volume, _initial: self._enqueue(self._volume_queue, volume),
+            lambda _old, volume: self._enqueue(self._volume_queue, volume),
+            lambda volume, _unknown: self._enqueue(self._volume_queue, volume),
             resync_seconds=0.0,
         )
 
@@ -146,7 +146,7 @@ class BinderController:
                 self._anything.clear()
             await asyncio.sleep(pause(self._options.sync_period))
 
-    def _wake(self, queue: WorkQueue[str], found: PersistentVolumeClaim | PersistentVolume) -> None:
+    def _enqueue(self, queue: WorkQueue[str], found: PersistentVolumeClaim | PersistentVolume) -> None:
         self._anything.set()
         queue.add(object_key(found.metadata))
 
@@ -209,8 +209,8 @@ class BinderController:
 
     async def _sync_claim(self, key: str, claim: Claim) -> None:
         annotations = claim.object.metadata.annotations
-        told = annotations.get(STORAGE_PROVISIONER, annotations.get(BETA_STORAGE_PROVISIONER))
-        migrated = migration_of(annotations, told)
+        provisioner = annotations.get(STORAGE_PROVISIONER, annotations.get(BETA_STORAGE_PROVISIONER))
+        migrated = migration_of(annotations, provisioner)
         if migrated is not None:
             claim = await self._writes.update_claim(claim, with_annotations(claim, migrated))
         step = decide_claim(claim.object, self)
@@ -228,7 +228,7 @@ class BinderController:
                 if claim.object.status.phase != "Lost" and not await self._has_volume(claim.object):
                     lost = await self._writes.update_claim_status(claim, links.claim_phase(claim, "Lost"))
                     self._record_event(lost, Note(WARNING, reason, message))
-            case Refuse(note=note, error=error):
+            case Reject(note=note, error=error):
                 self._record_event(claim, note)
                 raise InvalidBinding(error)
 
@@ -344,7 +344,7 @@ class BinderController:
                     )  # fmt: skip
                     volume = await self._writes.set_phase(volume, "Released")
                 await self._reclaim(volume)
-            case WakeClaim():
+            case EnqueueClaim():
                 assert claim is not None, "there is one to wake"
                 self._claim_queue.add(object_key(claim.metadata))
             case RecordModeMismatch():

@@ -85,8 +85,8 @@ def claim_with_provisioner(claim: Claim, provisioner: str) -> bytes | None:
     annotations = claim.object.metadata.annotations
     if annotations.get(STORAGE_PROVISIONER) == provisioner:
         return None
-    told = {**annotations, BETA_STORAGE_PROVISIONER: provisioner, STORAGE_PROVISIONER: provisioner}
-    return with_annotations(claim, told)
+    annotated = {**annotations, BETA_STORAGE_PROVISIONER: provisioner, STORAGE_PROVISIONER: provisioner}
+    return with_annotations(claim, annotated)
 
 
 def unplaced_claim(claim: Claim) -> bytes | None:

@@ -28,7 +28,7 @@ class Reclaim(msgspec.Struct, frozen=True):
     release: bool
 
 
-class WakeClaim(msgspec.Struct, frozen=True):
+class EnqueueClaim(msgspec.Struct, frozen=True):
     """The claim does not have the volume yet: enqueue it."""
 
 
@@ -40,7 +40,7 @@ class Unbind(msgspec.Struct, frozen=True):
     """The claim has another volume. The controller's claimRef is removed; a user's stays, without the uid."""
 
 
-VolumeStep = SetPhase | Reclaim | WakeClaim | RecordModeMismatch | Unbind
+VolumeStep = SetPhase | Reclaim | EnqueueClaim | RecordModeMismatch | Unbind
 
 
 def is_let_go(volume: PersistentVolume) -> bool:
@@ -56,7 +56,7 @@ def decide_volume(volume: PersistentVolume, claim: PersistentVolumeClaim | None)
     if claim is None:
         return Reclaim(release=not is_let_go(volume))
     if not claim.spec.volume_name:
-        return RecordModeMismatch() if modes_differ(claim, volume) else WakeClaim()
+        return RecordModeMismatch() if modes_differ(claim, volume) else EnqueueClaim()
     if claim.spec.volume_name == volume.metadata.name:
         return SetPhase("Bound")
     spec = volume.spec
@@ -83,10 +83,10 @@ def migration_of(annotations: dict[str, str], provisioner: str | None) -> dict[s
     """The annotations with the right driver in ``migrated-to``, or None if it is right already."""
     if provisioner is None:
         return None
-    driver, told = csi_name_of(provisioner), annotations.get(MIGRATED_TO, "")
+    driver, migrated_to = csi_name_of(provisioner), annotations.get(MIGRATED_TO, "")
     if driver:
-        return {**annotations, MIGRATED_TO: driver} if told != driver else None
-    if told:
+        return {**annotations, MIGRATED_TO: driver} if migrated_to != driver else None
+    if migrated_to:
         return {key: value for key, value in annotations.items() if key != MIGRATED_TO}
     return None
 

@@ -72,19 +72,21 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
         self._unused: dict[str, None] = {}
         """Uids of claims of which a list has said that no pod uses them. It stays true: nobody starts to use a claim
         that is being deleted. Each is used up by the next sync, so that a failed write is preceded by a new list."""
-        pods.add_handler(lambda pod, _initial: self._pod_seen(pod), self._pod_changed, lambda pod, _: self._wake(pod))
+        pods.add_handler(
+            lambda pod, _initial: self._pod_seen(pod), self._pod_changed, lambda pod, _: self._enqueue_claims(pod)
+        )
 
     def _pod_seen(self, pod: Pod) -> None:
         if may_let_go(pod):
-            self._wake(pod)
+            self._enqueue_claims(pod)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
         self._pod_seen(new)
         if old.metadata.uid != new.metadata.uid:
             # One pod went and another one of its name came, which looks like a change: the first lets its claims go.
-            self._wake(old)
+            self._enqueue_claims(old)
 
-    def _wake(self, pod: Pod) -> None:
+    def _enqueue_claims(self, pod: Pod) -> None:
         for key in index_by_claim(pod):
             self.wake(key)
 

@@ -26,12 +26,12 @@ class _Volume:
         """Those of one pod, by the names of the others."""
         if not self.mountable:
             return
-        rivals: list[tuple[str, list[tuple[str, str, str]]]] = []
+        conflicting: list[tuple[str, list[tuple[str, str, str]]]] = []
         for used, others in self.users.items():
             differences = list(clashes(use, used))
             if differences:
-                rivals += ((other, differences) for other in others)
-        for other, differences in sorted(rivals):
+                conflicting += ((other, differences) for other in others)
+        for other, differences in sorted(conflicting):
             for about, value, other_value in differences:
                 yield Conflict(about, pod, value, other, other_value)
 

@@ -49,17 +49,17 @@ class AttributesClassProtectionController(ProtectionController[VolumeAttributesC
         )
         self._claims, self._volumes = claims.cache, volumes.cache
         claims.add_handler(
-            on_update=lambda old, new: self._wake(classes_of_claim(old), classes_of_claim(new)),
-            on_delete=lambda claim, _unknown: self._wake(classes_of_claim(claim)),
+            on_update=lambda old, new: self._enqueue_released(classes_of_claim(old), classes_of_claim(new)),
+            on_delete=lambda claim, _unknown: self._enqueue_released(classes_of_claim(claim)),
             resync_seconds=0.0,
         )
         volumes.add_handler(
-            on_update=lambda old, new: self._wake(classes_of_volume(old), classes_of_volume(new)),
-            on_delete=lambda volume, _unknown: self._wake(classes_of_volume(volume)),
+            on_update=lambda old, new: self._enqueue_released(classes_of_volume(old), classes_of_volume(new)),
+            on_delete=lambda volume, _unknown: self._enqueue_released(classes_of_volume(volume)),
             resync_seconds=0.0,
         )
 
-    def _wake(self, old: tuple[str, ...], new: tuple[str, ...] = ()) -> None:
+    def _enqueue_released(self, old: tuple[str, ...], new: tuple[str, ...] = ()) -> None:
         for name in let_go(old, new):
             self.wake(name)
 

@@ -1,8 +1,4 @@
-"""Notes the version that a resource has when its migration begins: what is newer was stored by an API server that
-already knew the storage version of today.
-
-``admission`` has let the migration run; ``controller`` waits for this note.
-"""
+"""Records the resourceVersion at which a migration begins: newer objects were stored in the current version already."""
 
 from pilothouse.api.storagemigration import STORAGE_VERSION_MIGRATIONS, StorageVersionMigration
 from pilothouse.client import Client
@@ -38,7 +34,7 @@ NOWHERE = "@fake:svm_ns!"
 """No namespace can have this name: listing there reads nothing but the version."""
 
 
-class Checkpoints:
+class ResourceVersions:
     """Keys are names of migrations."""
 
     def __init__(

@@ -1,17 +1,14 @@
-"""Lets the migrations of each resource run one after the other, and tells the definition of a custom resource.
+"""Runs the migrations of each resource one after the other, and updates the definition of a custom resource.
 
-Woken by the informer of migrations; ``checkpoint`` goes on with what was let run, ``controller`` brings it to its end.
-
-What the cache shows is confirmed by a live list before anything is said: a process that has just begun, with an older
-list than its predecessor had, would let a second migration run beside the first, or tell a definition of the end of the
-wrong one, which forgets stored versions that are in use.
+The cache is confirmed by a live list before anything is written: a new process with an older list than its predecessor
+would start a second migration beside the first, or finish the wrong one in the definition, which drops stored versions
+that are in use.
 """
 
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.storagemigration import STORAGE_VERSION_MIGRATIONS, GroupResource, StorageVersionMigration
 from pilothouse.client import Client, apply_patch
 from pilothouse.client.errors import NotFound
-from pilothouse.controllers.cleanup.storage_version_migrator.checkpoint import write_status
 from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     SUCCEEDED,
     Turn,
@@ -22,6 +19,7 @@ from pilothouse.controllers.cleanup.storage_version_migrator.decide import (
     migrating,
     turn_of,
 )
+from pilothouse.controllers.cleanup.storage_version_migrator.resource_version import write_status
 from pilothouse.controllers.shared.conflicts import RETRY, retry_on_conflict
 from pilothouse.env import Env
 from pilothouse.machinery.conditions import is_condition_true
@@ -32,7 +30,7 @@ from pilothouse.runtime.cache import Cache
 FIELD_MANAGER = "migration-runner-controller"
 
 
-class Admission:
+class MigrationRunner:
     """Keys are resources."""
 
     def __init__(self, client: Client, env: Env, migrations: Cache[StorageVersionMigration]) -> None:

@@ -16,14 +16,14 @@ Pair = tuple[str, str]
 
 
 class Wanted(msgspec.Struct):
-    """A volume on a node: for these pods, by uid. ``told``: the multi-attach event was recorded."""
+    """A volume on a node: for these pods, by uid. ``reported``: the multi-attach event was recorded."""
 
     disk: Disk
     pods: dict[str, Pod] = {}
-    told: bool = False
+    reported: bool = False
 
 
-class Desired:
+class DesiredStateOfWorld:
     """The desired state of the world. ``touched`` is called with every volume and node that changed."""
 
     def __init__(self, touched: Callable[[Pair], None]) -> None:

@@ -8,7 +8,7 @@ from pilothouse.runtime import Registry
 _PREFIX = "endpoint_slice_mirroring_controller_"
 
 
-class Measures:
+class Metrics:
     """Counters of each sync, and gauges over all Endpoints."""
 
     def __init__(self, metrics: Registry, most: int) -> None:

@@ -53,7 +53,7 @@ def is_overloaded(endpoints: Mapping[str, int], ratios: Mapping[str, float]) -> 
     )
 
 
-class Topology:
+class TopologyCache:
     """Shares, and by service and family how many endpoints each zone was given."""
 
     def __init__(self) -> None:

@@ -177,8 +177,8 @@ def test_what_a_node_was_told_long_ago_may_be_over(listed: str) -> None:
     """The manager died after it had the volume detached, and begins with a node from before that."""
 
     async def before(world: World, driver: Attacher) -> None:
-        told = [{"name": name_of(), "devicePath": ""}]
-        await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": told}})
+        reported = [{"name": name_of(), "devicePath": ""}]
+        await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": reported}})
         if listed != "nothing is attached":
             driver.idle = True
             disk = Disk(name_of(), "pv-data", DRIVER, "h-data", True)

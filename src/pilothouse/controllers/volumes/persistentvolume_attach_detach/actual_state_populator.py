@@ -12,15 +12,18 @@ from pilothouse.api.core import Node
 from pilothouse.api.storage import VOLUME_ATTACHMENTS, PersistentVolume, VolumeAttachment
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
-from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual import Actual
-from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired import Desired, Pair
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual_state_of_world import ActualStateOfWorld
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired_state_of_world import (
+    DesiredStateOfWorld,
+    Pair,
+)
 from pilothouse.runtime import RetryLater
 from pilothouse.runtime.cache import Cache
 from pilothouse.semantics.attachments import attachment_name, disk_of, driver_and_handle
 
 
-class Beginning:
-    """Fills ``actual``. Volumes known only by the name of their PersistentVolume wait for that to be observed."""
+class ActualStatePopulator:
+    """Volumes known only by the name of their PersistentVolume wait for that to be observed."""
 
     def __init__(
         self,
@@ -28,8 +31,8 @@ class Beginning:
         nodes: Cache[Node],
         volumes: Cache[PersistentVolume],
         *,
-        desired: Desired,
-        actual: Actual,
+        desired: DesiredStateOfWorld,
+        actual: ActualStateOfWorld,
     ) -> None:
         self._client = client
         self._nodes = nodes

@@ -6,7 +6,7 @@ _PREFIX = "node_ipam_controller_"
 _LABELS = ("clusterCIDR",)
 
 
-class SetMeasures:
+class SetMetrics:
     """The metrics of one range."""
 
     def __init__(self, metrics: Registry, cluster: str, size: int) -> None:

@@ -44,7 +44,7 @@ class Entry:
         self.announced = False
 
 
-class Agenda:
+class TimedWorkers:
     """Deletions by pod key. ``queue`` returns a key when its time has come, or when a failed deletion is retried; only
     the entry decides what happens then."""
 

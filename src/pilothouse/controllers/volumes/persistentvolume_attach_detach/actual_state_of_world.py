@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired import Pair
+from pilothouse.controllers.volumes.persistentvolume_attach_detach.desired_state_of_world import Pair
 from pilothouse.semantics.attachments import Disk
 
 
@@ -25,7 +25,7 @@ class Attachment(msgspec.Struct):
     since: float | None = None
 
 
-class Actual:
+class ActualStateOfWorld:
     """The actual state of the world. ``touched`` is called with every volume and node that changed."""
 
     def __init__(self, touched: Callable[[Pair], None]) -> None:

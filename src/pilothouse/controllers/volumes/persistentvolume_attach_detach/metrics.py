@@ -18,7 +18,7 @@ def plugin_of(volume: str) -> str:
     return f"{CSI}:{parts[0]}" if parts is not None else "N/A"
 
 
-class Measures:
+class Metrics:
     """``desired`` and ``actual`` give the volumes of all pairs, ``in_use`` node and volume for each volume of a pod."""
 
     def __init__(

@@ -14,7 +14,7 @@ from pilothouse.machinery.resource_versions import compare
 MAX_PODS = 500
 
 
-class MadeClaims:
+class CreatedClaims:
     """Created claims that the cache may not have yet, by the pod that they were created for.
 
     A claim is remembered until the cache is newer than its creation, even if the cache lacks it: then it was deleted
@@ -61,7 +61,7 @@ def _is_past(read: str, made: str) -> bool:
     return order is not None and order >= 0
 
 
-class GonePods:
+class DeletedPods:
     """The last pods that were deleted. Of others only a live read can prove it: the cache may not have them yet."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ _LABELS = ("plugin_name", "operation_name")
 Key = tuple[str, ...]
 
 
-class Measures:
+class Metrics:
     """Counts objects on collection, and times provisioning and deletion from the first try to the end."""
 
     def __init__(self, metrics: Registry, env: Env, claims: ClaimStore, volumes: VolumeStore) -> None:

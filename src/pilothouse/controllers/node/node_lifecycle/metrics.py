@@ -4,7 +4,7 @@ from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.runtime import Registry
 
 
-class Measures:
+class Metrics:
     """Counters and gauges by zone, durations of node updates and of passes."""
 
     def __init__(self, metrics: Registry) -> None:

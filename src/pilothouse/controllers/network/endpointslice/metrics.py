@@ -8,7 +8,7 @@ from pilothouse.runtime import Registry
 _PREFIX = "endpoint_slice_controller_"
 
 
-class Measures:
+class Metrics:
     """Counters of each sync, and gauges over all services."""
 
     def __init__(self, metrics: Registry, max_endpoints: int) -> None:

@@ -10,7 +10,7 @@ from pilothouse.semantics.devices import EXTENDED_RESOURCE_CLAIM, POD_CLAIM_NAME
 Key = tuple[str, ...]
 
 
-class Measures:
+class Metrics:
     """Counts created claims, and, on collection, existing ones."""
 
     def __init__(self, metrics: Registry, claims: Callable[[], Iterable[ResourceClaim]]) -> None:
