@@ -6,6 +6,7 @@ import pytest
 from tests.programs import ROOT
 
 from pilothouse.cli.controllers_reference import page, page_of
+from pilothouse.controllermanager.compatibility import own_controllers, upstream_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.runtime.descriptor import Descriptor
 
@@ -35,7 +36,15 @@ HERE = [fact for fact in facts() if fact.name in BY_NAME]
 
 def test_none_is_missing_but_those_that_are_known_to_be() -> None:
     assert {fact.name for fact in facts()} - BY_NAME.keys() == MISSING
-    assert BY_NAME.keys() <= {fact.name for fact in facts()}
+    assert BY_NAME.keys() - {fact.name for fact in facts()} == {one.name for one in own_controllers(DESCRIPTORS)}
+
+
+def test_controllers_that_upstream_does_not_have_take_no_name_of_upstreams() -> None:
+    """Neither as a name or alias, nor as the account, whose role has what upstream's controller does."""
+    accounts = {fact.client for fact in facts()}
+    for descriptor in own_controllers(DESCRIPTORS):
+        assert upstream_names().isdisjoint((descriptor.name, *descriptor.aliases))
+        assert descriptor.client_name not in accounts
 
 
 @pytest.mark.parametrize("fact", HERE, ids=lambda fact: fact.name)

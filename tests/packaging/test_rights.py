@@ -11,13 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllermanager.usual import SERVED
+from tests.controllers.rights import PLURALS, authorizer
 from tests.packaging.manifests import documents
 from tests.traces.audit import MANAGER
 from tests.traces.managers import start_up
 
 from pilothouse.apiserver.authentication.identity import Identity
-from pilothouse.apiserver.authorization.authorizer import Attributes, RbacAuthorizer
+from pilothouse.apiserver.authorization.authorizer import Attributes
 from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
+from pilothouse.controllermanager.compatibility import own_controllers
 from pilothouse.controllers.registry import DESCRIPTORS
 
 SYSTEM, LEASE = "kube-system", "pilothouse-manager"
@@ -28,12 +30,8 @@ ACCOUNT = Identity(
 CLIENTS = sorted({found.client_name for found in SERVED})
 ESCALATING = "clusterrole-aggregation-controller"
 """Whose token makes an administrator: not for a pod to have. ``deployment.yaml`` leaves that controller out."""
-PLURALS = {
-    "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "Role": "roles",
-    "RoleBinding": "rolebindings",
-}
+OWN_ROLES = {f"system:controller:{found.client_name}" for found in own_controllers(DESCRIPTORS)}
+"""Of controllers that upstream does not have: no API server makes them."""
 
 
 def needed() -> Iterator[Any]:
@@ -70,22 +68,13 @@ def needed() -> Iterator[Any]:
 NEEDED = list(needed())
 
 
-def judge() -> RbacAuthorizer:
-    """The roles that every API server begins with, and ours."""
-    stored: dict[str, list[bytes]] = {}
-    ours = [(PLURALS[found["kind"]], found) for found in documents("rbac.yaml") if found["kind"] in PLURALS]
-    for resource, found in itertools.chain(bootstrap_objects(), ours):
-        stored.setdefault(resource, []).append(msgspec.json.encode(found))
-    return RbacAuthorizer(lambda resource: stored.get(resource, []))
-
-
 def grants() -> Iterator[Any]:
     """Every single right that the account is given, roles that it is bound to included: one verb on one thing."""
     roles = {(kind, found["metadata"]["name"]): found for kind, found in bootstrap_objects()}
     own = documents("rbac.yaml")
     roles.update({(PLURALS[found["kind"]], found["metadata"]["name"]): found for found in own if "rules" in found})
     for binding in own:
-        if "roleRef" not in binding:
+        if "roleRef" not in binding or binding["metadata"]["name"] in OWN_ROLES:
             continue
         reference = binding["roleRef"]
         role = roles[PLURALS[reference["kind"]], reference["name"]]
@@ -101,7 +90,7 @@ def grants() -> Iterator[Any]:
 
 @pytest.mark.parametrize("asked", NEEDED)
 def test_what_the_manager_asks_for_is_allowed(asked: Attributes) -> None:
-    assert judge().decide(ACCOUNT, asked).allowed
+    assert authorizer().decide(ACCOUNT, asked).allowed
 
 
 @pytest.mark.parametrize(("group", "resource", "verb", "namespace", "name"), list(grants()))
@@ -131,15 +120,16 @@ def test_any_resource_is_there_for_the_garbage_collector_only() -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_every_controllers_account_has_its_role_from_the_start(client: str) -> None:
-    """Whoever works in one or two namespaces only has it there."""
+def test_every_controllers_account_has_its_role(client: str) -> None:
+    """From the start, because the API server makes it; for controllers that upstream does not have it is in
+    ``deploy/rbac.yaml``. Whoever works in one or two namespaces only has it there."""
     name = f"system:controller:{client}"
-    bindings = [
-        found
-        for kind, found in bootstrap_objects()
-        if kind in ("clusterrolebindings", "rolebindings") and found["metadata"]["name"] == name
-    ]
-    assert bindings
+    own = name in OWN_ROLES
+    objects = documents("rbac.yaml") if own else [found for _resource, found in bootstrap_objects()]
+    bindings = [found for found in objects if "roleRef" in found and found["metadata"]["name"] == name]
+    where = "deploy/rbac.yaml" if own else "the bootstrap policy (apiserver/data/rbac.json)"
+    assert bindings, f"{where} has no role and binding {name}: docs/controllers/adding.md, section 6"
+    assert name in {found["metadata"]["name"] for found in objects if "rules" in found}
     for binding in bindings:
         assert binding["roleRef"]["name"] == name
         assert {"kind": "ServiceAccount", "name": client, "namespace": SYSTEM} in binding["subjects"]
@@ -167,12 +157,12 @@ def test_every_controllers_account_has_its_role_from_the_start(client: str) -> N
     ],
 )
 def test_it_may_not_do_more(asked: Attributes) -> None:
-    assert not judge().decide(ACCOUNT, asked).allowed
+    assert not authorizer().decide(ACCOUNT, asked).allowed
 
 
 def test_a_whole_start_asks_for_nothing_else() -> None:
     """All controllers, with an election, for twenty seconds; the Lease has upstream's name there."""
-    roles = judge()
+    roles = authorizer()
     asked = {attributes for who, attributes, _decision in start_up().decisions if who.user == MANAGER}
     ours = {msgspec.structs.replace(one, name=LEASE) if one.resource == "leases" and one.name else one for one in asked}
     refused = [one for one in ours if not roles.decide(ACCOUNT, one).allowed]

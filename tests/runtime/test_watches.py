@@ -40,11 +40,15 @@ def test_what_is_not_declared_is_refused_and_the_error_says_what_to_do() -> None
         with pytest.raises(UndeclaredWatch) as refused:
             context.informer(SECRETS)
         assert str(refused.value) == (
-            "sleeper asks for an informer of secrets (view Secret), and its descriptor declares nodes, pods: "
-            "add Watch(kind=...) to the descriptor's watches"
+            "sleeper asks for an informer of secrets (view Secret), and its descriptor declares nodes (view Node), "
+            "pods (view Pod): add Watch(kind=...) to the descriptor's watches"
         )
-        with pytest.raises(UndeclaredWatch, match=r"pods \(view Object\)"):
+        with pytest.raises(UndeclaredWatch) as refused:
             context.informer(PODS.metadata)
+        assert str(refused.value) == (
+            "sleeper asks for an informer of pods (metadata only), and its descriptor declares nodes (view Node), "
+            "pods (view Pod): the Watch and the call must have the same kind, such as PODS or PODS.metadata"
+        )
         assert context.informers.informers == []
 
     run(main)

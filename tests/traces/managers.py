@@ -14,6 +14,7 @@ from pilothouse.api.rbac import CLUSTER_ROLES
 from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 from pilothouse.client import Client
 from pilothouse.client.interceptor import Interceptor, Rule, delay, refuse
+from pilothouse.controllermanager.compatibility import own_controllers
 from pilothouse.controllermanager.manager import Manager
 from pilothouse.controllermanager.options import LeaderElection
 from pilothouse.controllers.registry import DESCRIPTORS
@@ -21,6 +22,8 @@ from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.plane import LocalClients
 from pilothouse.storage import MemoryStore
 
+UPSTREAMS = tuple(one for one in DESCRIPTORS if one not in own_controllers(DESCRIPTORS))
+"""What the recordings can be compared with."""
 ELECTING = msgspec.structs.replace(OPTIONS, leader_election=LeaderElection())
 
 
@@ -38,7 +41,7 @@ class Process:
             return Traced(connection, server, name)
 
         clients = LocalClients(env, server, connect).manager()
-        manager = Manager(env, ELECTING, clients, DESCRIPTORS, identity=self.identity)
+        manager = Manager(env, ELECTING, clients, UPSTREAMS, identity=self.identity)
         self._task = group.start(manager.run(), name=f"manager {name}")
 
     def kill(self) -> None:

@@ -5,9 +5,11 @@ Facts: ``cmd/kube-controller-manager/names`` and ``app/controller_descriptor.go`
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
+
+from pilothouse.runtime.descriptor import Descriptor
 
 _CONTROLLERS = """
 replicaset-controller=replicaset replicationcontroller-controller=replicationcontroller
@@ -58,3 +60,9 @@ def upstream_controllers() -> Mapping[str, UpstreamController]:
 def upstream_names() -> frozenset[str]:
     """Names and aliases of all of them."""
     return frozenset(word for known in upstream_controllers().values() for word in (known.name, known.alias) if word)
+
+
+def own_controllers(descriptors: Iterable[Descriptor]) -> list[Descriptor]:
+    """Those that upstream does not have: pilothouse's own."""
+    known = upstream_controllers()
+    return [descriptor for descriptor in descriptors if descriptor.name not in known]

@@ -58,16 +58,13 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     ) -> SharedInformer[T]:
         """The informer that the descriptor declares for this kind, with these indexes besides those it has.
 
-        ``namespace`` narrows a watch that is declared for all namespaces. Raises ``UndeclaredWatch`` for a kind that is
-        not declared.
+        ``kind`` is that of the ``Watch``: where that has ``PODS.metadata``, ask for ``PODS.metadata``. The objects of a
+        namespace need no index: ``cache.list(namespace)``. ``namespace`` narrows a watch that is declared for all
+        namespaces. Raises ``UndeclaredWatch`` for a kind that is not declared.
         """
         watch = next((each for each in self.watches if each.kind == kind), None)
         if watch is None:
-            declared = ", ".join(each.kind.group_resource for each in self.watches) or "nothing"
-            raise UndeclaredWatch(
-                f"{self.name} asks for an informer of {kind.group_resource} (view {kind.view.__name__}), and its "
-                f"descriptor declares {declared}: add Watch(kind=...) to the descriptor's watches"
-            )
+            raise UndeclaredWatch(self._undeclared(kind))
         if namespace:
             watch = msgspec.structs.replace(watch, namespace=namespace)
         informer = cast("SharedInformer[T]", watch.informer(self.informers))
@@ -76,3 +73,17 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
         if watch.awaited:
             self.awaited.append(informer)
         return informer
+
+    def _undeclared(self, kind: Kind[Any]) -> str:
+        declared = ", ".join(_how_read(each.kind) for each in self.watches) or "nothing"
+        advice = "add Watch(kind=...) to the descriptor's watches"
+        if any(each.kind.group_resource == kind.group_resource for each in self.watches):
+            advice = "the Watch and the call must have the same kind, such as PODS or PODS.metadata"
+        return (
+            f"{self.name} asks for an informer of {_how_read(kind)}, and its descriptor declares {declared}: {advice}"
+        )
+
+
+def _how_read(kind: Kind[Any]) -> str:
+    """``pods (view Pod)``."""
+    return f"{kind.group_resource} ({'metadata only' if kind.metadata_only else f'view {kind.view.__name__}'})"

@@ -21,8 +21,12 @@ def metadata_of(value: bytes) -> msgspec.Raw:
 
 
 def partial_object(value: bytes, version: str = "v1") -> bytes:
-    """The object as ``PartialObjectMetadata`` of that version of meta.k8s.io."""
-    metadata = bytes(_decode(value).metadata)
+    """The object as ``PartialObjectMetadata`` of that version of meta.k8s.io. One that is nested too deeply to be read
+    stays as it is stored, which costs its reader that object and not the watch."""
+    try:
+        metadata = bytes(_decode(value).metadata)
+    except RecursionError:
+        return value
     for kind, prefix in _SHOWN_BY_CONVERSION:
         if prefix in metadata and value.startswith(kind):
             metadata = _without_annotations(metadata, prefix.decode())

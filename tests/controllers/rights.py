@@ -1,0 +1,50 @@
+"""Whether the role of a controller's account allows what the controller asked for.
+
+API servers make the roles of upstream's controllers; those of controllers that only pilothouse has are in
+``deploy/rbac.yaml``.
+"""
+
+import itertools
+
+import msgspec
+from tests.controllers.node_world import World
+from tests.packaging.manifests import documents
+
+from pilothouse.apiserver.authentication.identity import Identity
+from pilothouse.apiserver.authorization.authorizer import Attributes, RbacAuthorizer
+from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
+from pilothouse.client.request_info import RequestInfo
+from pilothouse.runtime import Descriptor
+
+PLURALS = {
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+}
+
+
+def authorizer() -> RbacAuthorizer:
+    """The roles that every API server begins with, and those of ``deploy/rbac.yaml``."""
+    stored: dict[str, list[bytes]] = {}
+    ours = [(PLURALS[found["kind"]], found) for found in documents("rbac.yaml") if found["kind"] in PLURALS]
+    for resource, found in itertools.chain(bootstrap_objects(), ours):
+        stored.setdefault(resource, []).append(msgspec.json.encode(found))
+    return RbacAuthorizer(lambda resource: stored.get(resource, []))
+
+
+def refused(world: World, descriptor: Descriptor) -> list[str]:
+    """The requests so far that the controller's account has no right to, as ``verb resource namespace/name``. Lists and
+    watches are left out: the caches use the manager's account."""
+    groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
+    account = Identity(f"system:serviceaccount:kube-system:{descriptor.client_name}", groups)
+    roles = authorizer()
+
+    def is_allowed(call: RequestInfo) -> bool:
+        asked = Attributes(
+            call.verb, call.group, call.version, call.resource, call.subresource, call.namespace, call.name
+        )
+        return roles.decide(account, asked).allowed
+
+    calls = [sent.call for sent in world.seen if sent.call.verb not in ("list", "watch")]
+    return list(dict.fromkeys(str(call) for call in calls if not is_allowed(call)))
