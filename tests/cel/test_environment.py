@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.cel.authorizers import AUTHORIZER, asking
 from pilothouse.cel.environment import CompileError, Environment
@@ -74,15 +75,15 @@ def test_expressions_have_upstreams_values(expression: str, expected: object) ->
     assert value_of(expression) == expected
 
 
-@pytest.mark.parametrize(
-    ("expression", "message"),
-    [
-        pytest.param("self.missing == 1", "no such key: missing", id="a missing key"),
-        pytest.param("self.list[9]", "index out of bounds: 9", id="an index past the end"),
-        pytest.param("1 / (self.list[0] - 1)", "division by zero", id="a division by zero"),
-        pytest.param("self.list + 1", "no such overload", id="types that do not go together"),
-        pytest.param("quantity('x')", "quantities must match the regular expression", id="a function that refuses"),
-    ],
+@cases(
+    "expression, message",
+    {
+        "a missing key": ("self.missing == 1", "no such key: missing"),
+        "an index past the end": ("self.list[9]", "index out of bounds: 9"),
+        "a division by zero": ("1 / (self.list[0] - 1)", "division by zero"),
+        "types that do not go together": ("self.list + 1", "no such overload"),
+        "a function that refuses": ("quantity('x')", "quantities must match the regular expression"),
+    },
 )
 def test_an_evaluation_that_fails_says_why(expression: str, message: str) -> None:
     with pytest.raises((EvaluationError, CompileError), match=message.replace("(", r"\(")):

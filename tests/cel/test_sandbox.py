@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.cel import sandbox as sandboxes
 from pilothouse.cel.authorizers import AUTHORIZER
@@ -32,13 +33,13 @@ def task(expression: str, **values: Any) -> Task:
     return DYNAMIC.compile(expression).task({"authorizer": AUTHORIZER, **values})
 
 
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        pytest.param(f"object.matches('{REPEATED}')", "a" * 1_000_000, id="time"),
-        pytest.param("object.map(a, object).size()", list(range(9_999)), id="memory"),
-        pytest.param("object + object", "a" * 3_000_000, id="the size of the result"),
-    ],
+@cases(
+    "expression, value",
+    {
+        "time": (f"object.matches('{REPEATED}')", "a" * 1_000_000),
+        "memory": ("object.map(a, object).size()", list(range(9_999))),
+        "the size of the result": ("object + object", "a" * 3_000_000),
+    },
 )
 def test_what_takes_too_much_is_ended_and_the_next_is_evaluated(sandbox: Sandbox, expression: str, value: Any) -> None:
     assert sandbox.evaluate(task(expression, object=value)).error == COST_EXCEEDED
@@ -106,19 +107,18 @@ def test_a_large_expression_is_compiled_and_evaluated_there(sandbox: Sandbox) ->
     assert slowest < 0.2  # compiling takes several times as long
 
 
-@pytest.mark.parametrize(
-    ("expression", "problem"),
-    [
-        pytest.param(f"object ==\n{' ' * 2000}nobody",
-                     "ERROR: <input>:2:2001: undeclared reference to 'nobody'", id="type"),
-        pytest.param("'" + "a" * 100_000 + "'",
-                     "ERROR: <input>:-1:0: expression code point size exceeds limit: size: 100002, limit 100000",
-                     id="size"),
-        pytest.param("[1].map(a, " * 20 + "a" + ")" * 20 + " " * 2000,
-                     "ERROR: <input>:-1:0: expression recursion limit exceeded", id="depth of what it comes to"),
-        pytest.param("[" * 200 + "]" * 200 + " " * 2000,
-                     "ERROR: <input>:-1:0: expression recursion limit exceeded: 32", id="depth"),
-    ],
+@cases(
+    "expression, problem",
+    {
+        "type": (f"object ==\n{' ' * 2000}nobody",
+                     "ERROR: <input>:2:2001: undeclared reference to 'nobody'"),
+        "size": ("'" + "a" * 100_000 + "'",
+                     "ERROR: <input>:-1:0: expression code point size exceeds limit: size: 100002, limit 100000"),
+        "depth of what it comes to": ("[1].map(a, " * 20 + "a" + ")" * 20 + " " * 2000,
+                     "ERROR: <input>:-1:0: expression recursion limit exceeded"),
+        "depth": ("[" * 200 + "]" * 200 + " " * 2000,
+                     "ERROR: <input>:-1:0: expression recursion limit exceeded: 32"),
+    },
 )  # fmt: skip
 def test_each_failure_sets_its_condition_in_the_same_words_here_and_there(
     sandbox: Sandbox, expression: str, problem: str

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.schema import Definition, load
 from pilothouse.machinery import bodies
@@ -84,16 +85,15 @@ def test_nulls_are_absent_and_zero_inside_lists_and_maps() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("kind", "sent", "kept"),
-    [
-        pytest.param(
+@cases(
+    "kind, sent, kept",
+    {
+        "texts, and times that are no pointers": (
             ("", "v1", "Pod"),
             {"status": {"conditions": [{"type": "Ready"}]}},
             {"conditions": [{"type": "Ready", "status": "", "lastProbeTime": None, "lastTransitionTime": None}]},
-            id="texts, and times that are no pointers",
         ),
-        pytest.param(
+        "numbers and booleans": (
             ("", "v1", "Pod"),
             {"status": {"containerStatuses": [{"name": "c", "image": None}]}},
             {
@@ -101,21 +101,18 @@ def test_nulls_are_absent_and_zero_inside_lists_and_maps() -> None:
                     {"name": "c", "image": "", "imageID": "", "ready": False, "restartCount": 0},
                 ]
             },
-            id="numbers and booleans",
         ),
-        pytest.param(
+        "a null that is printed stays": (
             ("apps", "v1", "ReplicaSet"),
             {"status": {"conditions": [{"type": "A", "status": "True", "lastTransitionTime": None}], "replicas": 1}},
             {"conditions": [{"type": "A", "status": "True", "lastTransitionTime": None}], "replicas": 1},
-            id="a null that is printed stays",
         ),
-        pytest.param(
+        "lists that are not left out": (
             ("autoscaling", "v2", "HorizontalPodAutoscaler"),
             {"status": {"desiredReplicas": 1}},
             {"desiredReplicas": 1, "currentMetrics": None},
-            id="lists that are not left out",
         ),
-    ],
+    },
 )
 def test_what_go_prints_unset_is_there(kind: tuple[str, str, str], sent: Any, kept: Any) -> None:
     body = json.dumps(sent).encode()
@@ -126,13 +123,13 @@ def test_what_go_prints_unset_is_there(kind: tuple[str, str, str], sent: Any, ke
     assert convert_document(sent, definition(*kind)).document["status"] == kept
 
 
-@pytest.mark.parametrize(
+@cases(
     "condition",
-    [
-        pytest.param('{"status":"True","status":"False"}', id="a text is lost and one comes in its place"),
-        pytest.param('{"type":"a","status":"b","lastProbeTime":null,"lastProbeTime":null}', id="a null is lost"),
-        pytest.param('{"type":null,"type":"a"}', id="a null before a value"),
-    ],
+    {
+        "a text is lost and one comes in its place": '{"status":"True","status":"False"}',
+        "a null is lost": '{"type":"a","status":"b","lastProbeTime":null,"lastProbeTime":null}',
+        "a null before a value": '{"type":null,"type":"a"}',
+    },
 )
 def test_what_is_filled_in_hides_no_duplicates(condition: str) -> None:
     body = b'{"status":{"conditions":[%s]}}' % condition.encode()
@@ -140,14 +137,14 @@ def test_what_is_filled_in_hides_no_duplicates(condition: str) -> None:
     assert found.startswith("status.conditions[0].")
 
 
-@pytest.mark.parametrize(
-    ("sent", "kept"),
-    [
-        pytest.param("2026-01-02T03:04:05.000000Z", "2026-01-02T03:04:05.000000Z", id="as it is written"),
-        pytest.param("2026-02-28T23:59:59.999999Z", "2026-02-28T23:59:59.999999Z", id="as it is written, at the end"),
-        pytest.param("2028-02-29T00:00:00.000001Z", "2028-02-29T00:00:00.000001Z", id="on a leap day"),
-        pytest.param("2026-01-02T05:04:05.678900+02:00", "2026-01-02T03:04:05.678900Z", id="elsewhere"),
-    ],
+@cases(
+    "sent, kept",
+    {
+        "as it is written": ("2026-01-02T03:04:05.000000Z", "2026-01-02T03:04:05.000000Z"),
+        "as it is written, at the end": ("2026-02-28T23:59:59.999999Z", "2026-02-28T23:59:59.999999Z"),
+        "on a leap day": ("2028-02-29T00:00:00.000001Z", "2028-02-29T00:00:00.000001Z"),
+        "elsewhere": ("2026-01-02T05:04:05.678900+02:00", "2026-01-02T03:04:05.678900Z"),
+    },
 )
 def test_micro_times_come_out_canonical(sent: str, kept: str) -> None:
     body = b'{"spec":{"renewTime":"%s"}}' % sent.encode()
@@ -195,18 +192,18 @@ def test_unknown_and_duplicate_fields_are_all_named_in_the_order_of_the_document
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     "body",
-    [
-        pytest.param(b'{"metadata":{"name":"a","name":"a"}}', id="strings"),
-        pytest.param(b'{"metadata":{"generation":1,"generation":1}}', id="numbers"),
-        pytest.param(b'{"metadata":{"name":"a","annotations":{"x":"\\"","x":"\\"\\""}}}', id="escaped quotes"),
-        pytest.param(b'{"metadata":{"name":"a\\\\","name":"\\\\"}}', id="escaped backslashes before quotes"),
-        pytest.param(b'{"spec":{"nodeName":null,"nodeName":"n"}}', id="the first is null"),
-        pytest.param(b'{"spec":{"nodeName":"n","nodeName":null}}', id="the last is null"),
-        pytest.param(b'{"spec":{"overhead":{"cpu":1,"cpu":2}}}', id="quantities written as numbers"),
-        pytest.param(b'{"spec":{"overhead":{"cpu":"1","cpu":2,"memory":1}}}', id="quantities written both ways"),
-    ],
+    {
+        "strings": b'{"metadata":{"name":"a","name":"a"}}',
+        "numbers": b'{"metadata":{"generation":1,"generation":1}}',
+        "escaped quotes": b'{"metadata":{"name":"a","annotations":{"x":"\\"","x":"\\"\\""}}}',
+        "escaped backslashes before quotes": b'{"metadata":{"name":"a\\\\","name":"\\\\"}}',
+        "the first is null": b'{"spec":{"nodeName":null,"nodeName":"n"}}',
+        "the last is null": b'{"spec":{"nodeName":"n","nodeName":null}}',
+        "quantities written as numbers": b'{"spec":{"overhead":{"cpu":1,"cpu":2}}}',
+        "quantities written both ways": b'{"spec":{"overhead":{"cpu":"1","cpu":2,"memory":1}}}',
+    },
 )
 def test_no_duplicate_escapes_the_fast_path(body: bytes) -> None:
     assert len(decode_body(body, POD).duplicates) == 1

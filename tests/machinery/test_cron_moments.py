@@ -3,6 +3,7 @@
 import datetime
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.machinery.cron import CronError, Every, parse_schedule
 from pilothouse.machinery.zones import UnknownZone, load_zone
@@ -16,37 +17,37 @@ def at(text: str) -> datetime.datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("moment", "schedule", "expected"),
-    [
-        pytest.param("2012-07-09T15:00", "0/15 * * * *", True, id="every fifteen minutes: the first"),
-        pytest.param("2012-07-09T15:45", "0/15 * * * *", True, id="every fifteen minutes: the last"),
-        pytest.param("2012-07-09T15:40", "0/15 * * * *", False, id="every fifteen minutes: none of them"),
-        pytest.param("2012-07-09T15:50", "5/15 * * * *", True, id="every fifteen minutes from the fifth"),
-        pytest.param("2012-07-15T15:00", "0/15 * * Jul *", True, id="a month by name"),
-        pytest.param("2012-07-15T15:00", "0/15 * * Jun *", False, id="another month"),
-        pytest.param("2012-07-15T08:30", "30 08 ? Jul Sun", True, id="a Sunday in July"),
-        pytest.param("2012-07-15T08:30", "30 08 15 Jul ?", True, id="a day in July"),
-        pytest.param("2012-07-16T08:30", "30 08 ? Jul Sun", False, id="no Sunday"),
-        pytest.param("2012-07-16T08:30", "30 08 15 Jul ?", False, id="another day"),
-        pytest.param("2012-07-09T15:00", "@hourly", True, id="hourly"),
-        pytest.param("2012-07-09T15:04", "@hourly", False, id="hourly, not on the hour"),
-        pytest.param("2012-07-09T00:00", "@daily", True, id="daily"),
-        pytest.param("2012-07-09T15:00", "@daily", False, id="daily, not at midnight"),
-        pytest.param("2012-07-08T00:00", "@weekly", True, id="weekly, on Sunday"),
-        pytest.param("2012-07-09T00:00", "@weekly", False, id="weekly, not on Monday"),
-        pytest.param("2012-07-01T00:00", "@monthly", True, id="monthly, on the first"),
-        pytest.param("2012-07-08T00:00", "@monthly", False, id="monthly, not on the eighth"),
-        pytest.param("2013-01-01T00:00", "@yearly", True, id="yearly"),
-        pytest.param("2012-07-15T00:00", "* * 1,15 * Sun", True, id="both days named: both fit"),
-        pytest.param("2012-06-15T00:00", "* * 1,15 * Sun", True, id="both days named: the day of the month fits"),
-        pytest.param("2012-07-08T00:00", "* * 1,15 * Sun", True, id="both days named: the day of the week fits"),
-        pytest.param("2012-07-15T00:00", "* * * * Mon", False, id="a star: the day of the week decides"),
-        pytest.param("2012-07-09T00:00", "* * 1,15 * *", False, id="a star: the day of the month decides"),
-        pytest.param("2012-07-15T00:00", "* * 1,15 * *", True, id="a star, and the day of the month fits"),
-        pytest.param("2012-07-15T00:00", "* * */10 * Sun", True, id="a star with a step is none"),
-        pytest.param("2012-07-15T00:00", "* * */2 * Sun", True, id="a star with a step, and both fit"),
-    ],
+@cases(
+    "moment, schedule, expected",
+    {
+        "every fifteen minutes: the first": ("2012-07-09T15:00", "0/15 * * * *", True),
+        "every fifteen minutes: the last": ("2012-07-09T15:45", "0/15 * * * *", True),
+        "every fifteen minutes: none of them": ("2012-07-09T15:40", "0/15 * * * *", False),
+        "every fifteen minutes from the fifth": ("2012-07-09T15:50", "5/15 * * * *", True),
+        "a month by name": ("2012-07-15T15:00", "0/15 * * Jul *", True),
+        "another month": ("2012-07-15T15:00", "0/15 * * Jun *", False),
+        "a Sunday in July": ("2012-07-15T08:30", "30 08 ? Jul Sun", True),
+        "a day in July": ("2012-07-15T08:30", "30 08 15 Jul ?", True),
+        "no Sunday": ("2012-07-16T08:30", "30 08 ? Jul Sun", False),
+        "another day": ("2012-07-16T08:30", "30 08 15 Jul ?", False),
+        "hourly": ("2012-07-09T15:00", "@hourly", True),
+        "hourly, not on the hour": ("2012-07-09T15:04", "@hourly", False),
+        "daily": ("2012-07-09T00:00", "@daily", True),
+        "daily, not at midnight": ("2012-07-09T15:00", "@daily", False),
+        "weekly, on Sunday": ("2012-07-08T00:00", "@weekly", True),
+        "weekly, not on Monday": ("2012-07-09T00:00", "@weekly", False),
+        "monthly, on the first": ("2012-07-01T00:00", "@monthly", True),
+        "monthly, not on the eighth": ("2012-07-08T00:00", "@monthly", False),
+        "yearly": ("2013-01-01T00:00", "@yearly", True),
+        "both days named: both fit": ("2012-07-15T00:00", "* * 1,15 * Sun", True),
+        "both days named: the day of the month fits": ("2012-06-15T00:00", "* * 1,15 * Sun", True),
+        "both days named: the day of the week fits": ("2012-07-08T00:00", "* * 1,15 * Sun", True),
+        "a star: the day of the week decides": ("2012-07-15T00:00", "* * * * Mon", False),
+        "a star: the day of the month decides": ("2012-07-09T00:00", "* * 1,15 * *", False),
+        "a star, and the day of the month fits": ("2012-07-15T00:00", "* * 1,15 * *", True),
+        "a star with a step is none": ("2012-07-15T00:00", "* * */10 * Sun", True),
+        "a star with a step, and both fit": ("2012-07-15T00:00", "* * */2 * Sun", True),
+    },
 )
 def test_which_moments(moment: str, schedule: str, expected: bool) -> None:
     """TestActivation."""
@@ -54,93 +55,77 @@ def test_which_moments(moment: str, schedule: str, expected: bool) -> None:
     assert (found == at(moment)) is expected
 
 
-@pytest.mark.parametrize(
-    ("zone", "after", "schedule", "expected"),
-    [
-        pytest.param("UTC", "2012-07-09T14:45", "0/15 * * * *", ["2012-07-09T15:00"], id="the next quarter"),
-        pytest.param("UTC", "2012-07-09T14:59:59", "0/15 * * * *", ["2012-07-09T15:00"], id="a second before"),
-        pytest.param("UTC", "2012-07-09T14:59:59.5", "0/15 * * * *", ["2012-07-09T15:00"], id="half a second before"),
-        pytest.param("UTC", "2012-07-09T15:45", "20-35/15 * * * *", ["2012-07-09T16:20"], id="the next hour"),
-        pytest.param("UTC", "2012-07-09T23:46", "*/15 * * * *", ["2012-07-10T00:00"], id="the next day"),
-        pytest.param("UTC", "2012-07-09T23:35:51", "20-35/15 1/2 * * *", ["2012-07-10T01:20"], id="an odd hour of it"),
-        pytest.param("UTC", "2012-07-09T23:35:51", "20-35/15 1/2 */2 * *", ["2012-07-11T01:20"], id="an odd day"),
-        pytest.param("UTC", "2012-07-09T23:35", "0 0 9 Apr-Oct ?", ["2012-08-09T00:00"], id="the next month"),
-        pytest.param("UTC", "2012-07-09T23:35", "0 0 */5 Apr,Aug,Oct Mon", ["2012-08-01T00:00"], id="a named month"),
-        pytest.param("UTC", "2012-07-09T23:35", "0 0 * Feb Mon", ["2013-02-04T00:00"], id="the next year"),
-        pytest.param("UTC", "2012-07-09T23:35", "0 0 * Feb Mon/2", ["2013-02-01T00:00"], id="from Monday on, by two"),
-        pytest.param("UTC", "2012-12-31T23:59:45", "* * * * *", ["2013-01-01T00:00"], id="all at once"),
-        pytest.param("UTC", "2012-07-09T23:35", "0 0 29 Feb ?", ["2016-02-29T00:00"], id="a leap year"),
-        pytest.param("UTC", "2012-07-09T23:35", "0 0 30 Feb ?", [], id="no such day"),
-        pytest.param("UTC", "2012-07-09T23:35", "0 0 31 Apr ?", [], id="no such day either"),
-        pytest.param("UTC", "2096-02-29T12:00", "0 0 29 Feb ?", [], id="more than five years ahead"),
-        pytest.param("UTC", "2012-07-09T00:00", ", * * * *", [], id="a field of nothing"),
-        pytest.param(
+@cases(
+    "zone, after, schedule, expected",
+    {
+        "the next quarter": ("UTC", "2012-07-09T14:45", "0/15 * * * *", ["2012-07-09T15:00"]),
+        "a second before": ("UTC", "2012-07-09T14:59:59", "0/15 * * * *", ["2012-07-09T15:00"]),
+        "half a second before": ("UTC", "2012-07-09T14:59:59.5", "0/15 * * * *", ["2012-07-09T15:00"]),
+        "the next hour": ("UTC", "2012-07-09T15:45", "20-35/15 * * * *", ["2012-07-09T16:20"]),
+        "the next day": ("UTC", "2012-07-09T23:46", "*/15 * * * *", ["2012-07-10T00:00"]),
+        "an odd hour of it": ("UTC", "2012-07-09T23:35:51", "20-35/15 1/2 * * *", ["2012-07-10T01:20"]),
+        "an odd day": ("UTC", "2012-07-09T23:35:51", "20-35/15 1/2 */2 * *", ["2012-07-11T01:20"]),
+        "the next month": ("UTC", "2012-07-09T23:35", "0 0 9 Apr-Oct ?", ["2012-08-09T00:00"]),
+        "a named month": ("UTC", "2012-07-09T23:35", "0 0 */5 Apr,Aug,Oct Mon", ["2012-08-01T00:00"]),
+        "the next year": ("UTC", "2012-07-09T23:35", "0 0 * Feb Mon", ["2013-02-04T00:00"]),
+        "from Monday on, by two": ("UTC", "2012-07-09T23:35", "0 0 * Feb Mon/2", ["2013-02-01T00:00"]),
+        "all at once": ("UTC", "2012-12-31T23:59:45", "* * * * *", ["2013-01-01T00:00"]),
+        "a leap year": ("UTC", "2012-07-09T23:35", "0 0 29 Feb ?", ["2016-02-29T00:00"]),
+        "no such day": ("UTC", "2012-07-09T23:35", "0 0 30 Feb ?", []),
+        "no such day either": ("UTC", "2012-07-09T23:35", "0 0 31 Apr ?", []),
+        "more than five years ahead": ("UTC", "2096-02-29T12:00", "0 0 29 Feb ?", []),
+        "a field of nothing": ("UTC", "2012-07-09T00:00", ", * * * *", []),
+        "set forward: a moment that does not exist": (
             NEW_YORK,
             "2012-03-11T00:00-05:00",
             "30 2 11 Mar ?",
             ["2013-03-11T02:30-04:00"],
-            id="set forward: a moment that does not exist",
         ),
-        pytest.param(
+        "set forward: hourly": (
             NEW_YORK,
             "2012-03-11T00:00-05:00",
             "0 * * * ?",
             ["2012-03-11T01:00-05:00", "2012-03-11T03:00-04:00", "2012-03-11T04:00-04:00"],
-            id="set forward: hourly",
         ),
-        pytest.param(
+        "set forward: nightly, before": (
             NEW_YORK,
             "2012-03-11T00:00-05:00",
             "0 1 * * ?",
             ["2012-03-11T01:00-05:00", "2012-03-12T01:00-04:00"],
-            id="set forward: nightly, before",
         ),
-        pytest.param(
+        "set forward: nightly, skipped once": (
             NEW_YORK,
             "2012-03-11T00:00-05:00",
             "0 2 * * ?",
             ["2012-03-12T02:00-04:00", "2012-03-13T02:00-04:00"],
-            id="set forward: nightly, skipped once",
         ),
-        pytest.param(
-            NEW_YORK,
-            "2012-11-04T00:00-04:00",
-            "30 2 04 Nov ?",
-            ["2012-11-04T02:30-05:00"],
-            id="set back: after it",
-        ),
-        pytest.param(
+        "set back: after it": (NEW_YORK, "2012-11-04T00:00-04:00", "30 2 04 Nov ?", ["2012-11-04T02:30-05:00"]),
+        "set back: the same moment again": (
             NEW_YORK,
             "2012-11-04T01:45-04:00",
             "30 1 04 Nov ?",
             ["2012-11-04T01:30-05:00"],
-            id="set back: the same moment again",
         ),
-        pytest.param(
+        "set back: hourly": (
             NEW_YORK,
             "2012-11-04T00:00-04:00",
             "0 * * * ?",
             ["2012-11-04T01:00-04:00", "2012-11-04T01:00-05:00", "2012-11-04T02:00-05:00"],
-            id="set back: hourly",
         ),
-        pytest.param(
+        "set back: nightly, twice": (
             NEW_YORK,
             "2012-11-04T00:00-04:00",
             "0 1 * * ?",
             ["2012-11-04T01:00-04:00", "2012-11-04T01:00-05:00", "2012-11-05T01:00-05:00"],
-            id="set back: nightly, twice",
         ),
-        pytest.param(
+        "a midnight that does not exist": (
             "America/Sao_Paulo",
             "2018-11-03T12:00-03:00",
             "0 0 * * *",
             ["2018-11-05T00:00-02:00"],
-            id="a midnight that does not exist",
         ),
-        pytest.param(
-            "Asia/Kolkata", "2026-01-01T00:00+05:30", "15 6 * * *", ["2026-01-01T06:15+05:30"], id="half an hour off"
-        ),
-    ],
+        "half an hour off": ("Asia/Kolkata", "2026-01-01T00:00+05:30", "15 6 * * *", ["2026-01-01T06:15+05:30"]),
+    },
 )
 def test_the_next_moments(zone: str, after: str, schedule: str, expected: list[str]) -> None:
     """TestNext, with rows for the days on which clocks are set."""
@@ -153,16 +138,16 @@ def test_the_next_moments(zone: str, after: str, schedule: str, expected: list[s
         assert parsed.next(moment) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "after", "expected"),
-    [
-        pytest.param("@every 15m", "2012-07-09T14:45", "2012-07-09T15:00", id="minutes"),
-        pytest.param("@every 2h15m", "2012-07-09T23:35:51", "2012-07-10T01:50:51", id="hours"),
-        pytest.param("@every 1500ms", "2012-07-09T14:45", "2012-07-09T14:45:01", id="whole seconds"),
-        pytest.param("@every 10ns", "2012-07-09T14:45:00.5", "2012-07-09T14:45:01", id="at least one"),
-        pytest.param("@every 15m", "2012-07-09T14:45:00.005", "2012-07-09T15:00", id="on a full second"),
-        pytest.param("@every 25h", "2012-12-31T23:59:45", "2013-01-02T00:59:45", id="more than a day"),
-    ],
+@cases(
+    "text, after, expected",
+    {
+        "minutes": ("@every 15m", "2012-07-09T14:45", "2012-07-09T15:00"),
+        "hours": ("@every 2h15m", "2012-07-09T23:35:51", "2012-07-10T01:50:51"),
+        "whole seconds": ("@every 1500ms", "2012-07-09T14:45", "2012-07-09T14:45:01"),
+        "at least one": ("@every 10ns", "2012-07-09T14:45:00.5", "2012-07-09T14:45:01"),
+        "on a full second": ("@every 15m", "2012-07-09T14:45:00.005", "2012-07-09T15:00"),
+        "more than a day": ("@every 25h", "2012-12-31T23:59:45", "2013-01-02T00:59:45"),
+    },
 )
 def test_distances(text: str, after: str, expected: str) -> None:
     """TestConstantDelayNext."""

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import cases
 
 from pilothouse.machinery import field_sets
 from pilothouse.machinery.field_sets import FieldsError, FieldSet
@@ -13,20 +14,19 @@ A, B = ("f:a",), ("f:b",)
 AB, AC = ("f:a", "f:b"), ("f:a", "f:c")
 
 
-@pytest.mark.parametrize(
-    ("paths", "written"),
-    [
-        pytest.param([A], b'{"f:a":{}}', id="a leaf"),
-        pytest.param([AB], b'{"f:a":{"f:b":{}}}', id="a field below one that is not in the set"),
-        pytest.param([A, AB], b'{"f:a":{".":{},"f:b":{}}}', id="and below one that is"),
-        pytest.param(
+@cases(
+    "paths, written",
+    {
+        "a leaf": ([A], b'{"f:a":{}}'),
+        "a field below one that is not in the set": ([AB], b'{"f:a":{"f:b":{}}}'),
+        "and below one that is": ([A, AB], b'{"f:a":{".":{},"f:b":{}}}'),
+        "numbers by their size": (
             [("f:p", 'k:{"port":443}'), ("f:p", 'k:{"port":80}')],
             b'{"f:p":{"k:{\\"port\\":80}":{},"k:{\\"port\\":443}":{}}}',
-            id="numbers by their size",
         ),
-        pytest.param([("f:s", "v:10"), ("f:s", "v:9")], b'{"f:s":{"v:9":{},"v:10":{}}}', id="in sets as well"),
-        pytest.param([], b"{}", id="nothing"),
-    ],
+        "in sets as well": ([("f:s", "v:10"), ("f:s", "v:9")], b'{"f:s":{"v:9":{},"v:10":{}}}'),
+        "nothing": ([], b"{}"),
+    },
 )
 def test_how_sets_are_written(paths: list[tuple[str, ...]], written: bytes) -> None:
     fields = field_sets.of_paths(*paths)
@@ -35,19 +35,19 @@ def test_how_sets_are_written(paths: list[tuple[str, ...]], written: bytes) -> N
     assert sorted(field_sets.paths(fields)) == sorted(paths)
 
 
-@pytest.mark.parametrize(
-    ("operation", "one", "other", "result"),
-    [
-        pytest.param("union", [A], [AB], [A, AB], id="union of a field and one below it"),
-        pytest.param("union", [AB], [AC, B], [AB, AC, B], id="union of neighbours"),
-        pytest.param("difference", [A, AB], [A], [AB], id="difference leaves what is below"),
-        pytest.param("difference", [A, AB], [AB], [A], id="and what is above"),
-        pytest.param("difference", [AB], [AB], [], id="difference with itself is empty"),
-        pytest.param("recursive_difference", [A, AB, B], [A], [B], id="recursive difference takes what is below"),
-        pytest.param("recursive_difference", [AB, AC], [AB], [AC], id="and leaves what is beside"),
-        pytest.param("intersection", [A, AB], [A, AC], [A], id="intersection of siblings"),
-        pytest.param("intersection", [AB], [A], [], id="a field is not what is above it"),
-    ],
+@cases(
+    "operation, one, other, result",
+    {
+        "union of a field and one below it": ("union", [A], [AB], [A, AB]),
+        "union of neighbours": ("union", [AB], [AC, B], [AB, AC, B]),
+        "difference leaves what is below": ("difference", [A, AB], [A], [AB]),
+        "and what is above": ("difference", [A, AB], [AB], [A]),
+        "difference with itself is empty": ("difference", [AB], [AB], []),
+        "recursive difference takes what is below": ("recursive_difference", [A, AB, B], [A], [B]),
+        "and leaves what is beside": ("recursive_difference", [AB, AC], [AB], [AC]),
+        "intersection of siblings": ("intersection", [A, AB], [A, AC], [A]),
+        "a field is not what is above it": ("intersection", [AB], [A], []),
+    },
 )
 def test_two_sets(operation: str, one: Any, other: Any, result: Any) -> None:
     combine = getattr(field_sets, operation)
@@ -74,14 +74,14 @@ def test_sets_of_fields_are_sets(one: list[tuple[str, ...]], other: list[tuple[s
     assert members(field_sets.recursive_difference(first, second)) == kept
 
 
-@pytest.mark.parametrize(
-    ("document", "fields"),
-    [
-        pytest.param({"f:a": {".": {}}}, {"f:a": {}}, id="a dot with nothing below says nothing"),
-        pytest.param({'k:{"b": 1, "a":"x"}': {}}, {'k:{"a":"x","b":1}': {}}, id="keys are sorted and compact"),
-        pytest.param({"x:new": {}, "f:a": {}}, {"f:a": {}}, id="unknown elements are left out"),
-        pytest.param(None, {}, id="null"),
-    ],
+@cases(
+    "document, fields",
+    {
+        "a dot with nothing below says nothing": ({"f:a": {".": {}}}, {"f:a": {}}),
+        "keys are sorted and compact": ({'k:{"b": 1, "a":"x"}': {}}, {'k:{"a":"x","b":1}': {}}),
+        "unknown elements are left out": ({"x:new": {}, "f:a": {}}, {"f:a": {}}),
+        "null": (None, {}),
+    },
 )
 def test_what_others_write_is_read(document: Any, fields: FieldSet) -> None:
     assert field_sets.read_fields(document) == fields

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import cases
 
 from pilothouse.machinery.fields import (
     FieldSelector,
@@ -13,18 +14,18 @@ from pilothouse.machinery.fields import (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "terms"),
-    [
-        pytest.param("", (), id="nothing said"),
-        pytest.param("a=b", (FieldTerm("a", "=", "b"),), id="equal"),
-        pytest.param("a==b", (FieldTerm("a", "=", "b"),), id="double equals is equals"),
-        pytest.param("a!=b", (FieldTerm("a", "!=", "b"),), id="not equal"),
-        pytest.param("b=1,a=2", (FieldTerm("a", "=", "2"), FieldTerm("b", "=", "1")), id="terms are sorted"),
-        pytest.param("metadata.name=x,", (FieldTerm("metadata.name", "=", "x"),), id="empty terms are skipped"),
-        pytest.param(r"a=b\,c\=d\\e", (FieldTerm("a", "=", r"b,c=d\e"),), id="escapes"),
-        pytest.param("a=", (FieldTerm("a", "=", ""),), id="the empty value"),
-    ],
+@cases(
+    "text, terms",
+    {
+        "nothing said": ("", ()),
+        "equal": ("a=b", (FieldTerm("a", "=", "b"),)),
+        "double equals is equals": ("a==b", (FieldTerm("a", "=", "b"),)),
+        "not equal": ("a!=b", (FieldTerm("a", "!=", "b"),)),
+        "terms are sorted": ("b=1,a=2", (FieldTerm("a", "=", "2"), FieldTerm("b", "=", "1"))),
+        "empty terms are skipped": ("metadata.name=x,", (FieldTerm("metadata.name", "=", "x"),)),
+        "escapes": (r"a=b\,c\=d\\e", (FieldTerm("a", "=", r"b,c=d\e"),)),
+        "the empty value": ("a=", (FieldTerm("a", "=", ""),)),
+    },
 )
 def test_parse(text: str, terms: tuple[FieldTerm, ...]) -> None:
     selector = parse_field_selector(text)

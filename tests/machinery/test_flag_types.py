@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import cases
 
 from pilothouse.machinery.flag_types import (
     FLOAT,
@@ -27,92 +28,86 @@ from pilothouse.machinery.flag_types import (
 from pilothouse.machinery.flags import BOOL, Flag, FlagError, FlagSet
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "value"),
-    [
-        pytest.param(INT32, "010", 8, id="a leading zero is octal"),
-        pytest.param(INT32, "0_7", 7, id="also with an underscore"),
-        pytest.param(INT32, "0o17", 15, id="the newer octal"),
-        pytest.param(INT32, "0x1F", 31, id="hexadecimal"),
-        pytest.param(INT32, "0b11", 3, id="binary"),
-        pytest.param(INT32, "1_0", 10, id="underscores between digits"),
-        pytest.param(INT32, "+5", 5, id="a plus"),
-        pytest.param(INT32, "-0x80000000", -(2**31), id="the least number"),
-        pytest.param(INT32, "0", 0, id="zero"),
-        pytest.param(FLOAT, "1e3", 1000.0, id="an exponent"),
-        pytest.param(FLOAT, ".5", 0.5, id="no digit in front"),
-        pytest.param(FLOAT, "5.", 5.0, id="no digit behind"),
-        pytest.param(FLOAT, "0x1p3", 8.0, id="a hexadecimal float"),
-        pytest.param(FLOAT, "inf", float("inf"), id="infinity"),
-        pytest.param(LEVEL, "10", 10, id="verbosity"),
-        pytest.param(STRINGS, "", (), id="nothing is an empty list"),
-        pytest.param(STRINGS, ",", ("", ""), id="a comma is two empty words"),
-        pytest.param(STRINGS, 'a,"b,c",d', ("a", "b,c", "d"), id="quotes keep commas"),
-        pytest.param(STRINGS, '"a""b"', ('a"b',), id="a quote within quotes is doubled"),
-        pytest.param(STRINGS, '"a",', ("a", ""), id="an empty word behind quotes"),
-        pytest.param(STRINGS, " a , b", (" a ", " b"), id="blanks stay"),
-        pytest.param(STRINGS, "a\nb", ("a",), id="one line only"),
-        pytest.param(INT32S, "29,0x17", (29, 23), id="numbers"),
-        pytest.param(PAIRS, "a=1,2", {"a": "1,2"}, id="one pair alone may hold commas"),
-        pytest.param(PAIRS, "m,l='v1,v2'", {"m,l": "'v1,v2'"}, id="and its key too"),
-        pytest.param(PAIRS, '"a=1,2",b=3', {"a": "1,2", "b": "3"}, id="several pairs are CSV"),
-        pytest.param(MULTIMAP, "A=true,b:C=false,", {"": ("A=true",), "b": ("C=false",)}, id="gates of components"),
-        pytest.param(VMODULE, "a=1,,b*=2", ("a=1", "b*=2"), id="patterns"),
-        pytest.param(QUANTITY, "64Ki", "64Ki", id="a quantity"),
-        pytest.param(IP, " ::ffff:1.2.3.4 ", "::ffff:102:304", id="an address between blanks"),
-        pytest.param(VERSION, "raw", "raw", id="every field of the version"),
-        pytest.param(VERSION, "1", "true", id="a boolean"),
-        pytest.param(VERSION, "v1.36.2-a+b", "v1.36.2-a+b", id="a version to report"),
-        pytest.param(
-            NAMED_CERTIFICATES, "a.crt, a.key:*.a, a", (("a.crt", "a.key", ("*.a", "a")),), id="a certificate for names"
-        ),
-    ],
+@cases(
+    "kind, text, value",
+    {
+        "a leading zero is octal": (INT32, "010", 8),
+        "also with an underscore": (INT32, "0_7", 7),
+        "the newer octal": (INT32, "0o17", 15),
+        "hexadecimal": (INT32, "0x1F", 31),
+        "binary": (INT32, "0b11", 3),
+        "underscores between digits": (INT32, "1_0", 10),
+        "a plus": (INT32, "+5", 5),
+        "the least number": (INT32, "-0x80000000", -(2**31)),
+        "zero": (INT32, "0", 0),
+        "an exponent": (FLOAT, "1e3", 1000.0),
+        "no digit in front": (FLOAT, ".5", 0.5),
+        "no digit behind": (FLOAT, "5.", 5.0),
+        "a hexadecimal float": (FLOAT, "0x1p3", 8.0),
+        "infinity": (FLOAT, "inf", float("inf")),
+        "verbosity": (LEVEL, "10", 10),
+        "nothing is an empty list": (STRINGS, "", ()),
+        "a comma is two empty words": (STRINGS, ",", ("", "")),
+        "quotes keep commas": (STRINGS, 'a,"b,c",d', ("a", "b,c", "d")),
+        "a quote within quotes is doubled": (STRINGS, '"a""b"', ('a"b',)),
+        "an empty word behind quotes": (STRINGS, '"a",', ("a", "")),
+        "blanks stay": (STRINGS, " a , b", (" a ", " b")),
+        "one line only": (STRINGS, "a\nb", ("a",)),
+        "numbers": (INT32S, "29,0x17", (29, 23)),
+        "one pair alone may hold commas": (PAIRS, "a=1,2", {"a": "1,2"}),
+        "and its key too": (PAIRS, "m,l='v1,v2'", {"m,l": "'v1,v2'"}),
+        "several pairs are CSV": (PAIRS, '"a=1,2",b=3', {"a": "1,2", "b": "3"}),
+        "gates of components": (MULTIMAP, "A=true,b:C=false,", {"": ("A=true",), "b": ("C=false",)}),
+        "patterns": (VMODULE, "a=1,,b*=2", ("a=1", "b*=2")),
+        "a quantity": (QUANTITY, "64Ki", "64Ki"),
+        "an address between blanks": (IP, " ::ffff:1.2.3.4 ", "::ffff:102:304"),
+        "every field of the version": (VERSION, "raw", "raw"),
+        "a boolean": (VERSION, "1", "true"),
+        "a version to report": (VERSION, "v1.36.2-a+b", "v1.36.2-a+b"),
+        "a certificate for names": (NAMED_CERTIFICATES, "a.crt, a.key:*.a, a", (("a.crt", "a.key", ("*.a", "a")),)),
+    },
 )
 def test_what_is_read(kind: FlagType, text: str, value: Any) -> None:
     assert kind.parse(text) == value
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "message"),
-    [
-        pytest.param(INT32, "1__0", 'strconv.ParseInt: parsing "1__0": invalid syntax', id="two underscores"),
-        pytest.param(INT32, " 1", 'strconv.ParseInt: parsing " 1": invalid syntax', id="a blank"),
-        pytest.param(INT32, "08", 'strconv.ParseInt: parsing "08": invalid syntax', id="no octal digit"),
-        pytest.param(INT32, "", 'strconv.ParseInt: parsing "": invalid syntax', id="nothing"),
-        pytest.param(INT32, "٣", 'strconv.ParseInt: parsing "٣": invalid syntax', id="digits of another script"),
-        pytest.param(INT32, "2147483648", "value out of range", id="one too many"),
-        pytest.param(FLOAT, "1e999", 'strconv.ParseFloat: parsing "1e999": value out of range', id="too large"),
-        pytest.param(FLOAT, "0x1", 'strconv.ParseFloat: parsing "0x1": invalid syntax', id="hexadecimal, no exponent"),
-        pytest.param(FLOAT, "x", 'strconv.ParseFloat: parsing "x": invalid syntax', id="no float"),
-        pytest.param(LEVEL, "-1", 'strconv.ParseUint: parsing "-1": invalid syntax', id="a verbosity below 0"),
-        pytest.param(LEVEL, "0x1", 'strconv.ParseUint: parsing "0x1": invalid syntax', id="a verbosity is decimal"),
-        pytest.param(STRINGS, 'a"', 'parse error on line 1, column 2: bare " in non-quoted field', id="a bare quote"),
-        pytest.param(
+@cases(
+    "kind, text, message",
+    {
+        "two underscores": (INT32, "1__0", 'strconv.ParseInt: parsing "1__0": invalid syntax'),
+        "a blank": (INT32, " 1", 'strconv.ParseInt: parsing " 1": invalid syntax'),
+        "no octal digit": (INT32, "08", 'strconv.ParseInt: parsing "08": invalid syntax'),
+        "nothing": (INT32, "", 'strconv.ParseInt: parsing "": invalid syntax'),
+        "digits of another script": (INT32, "٣", 'strconv.ParseInt: parsing "٣": invalid syntax'),
+        "one too many": (INT32, "2147483648", "value out of range"),
+        "too large": (FLOAT, "1e999", 'strconv.ParseFloat: parsing "1e999": value out of range'),
+        "hexadecimal, no exponent": (FLOAT, "0x1", 'strconv.ParseFloat: parsing "0x1": invalid syntax'),
+        "no float": (FLOAT, "x", 'strconv.ParseFloat: parsing "x": invalid syntax'),
+        "a verbosity below 0": (LEVEL, "-1", 'strconv.ParseUint: parsing "-1": invalid syntax'),
+        "a verbosity is decimal": (LEVEL, "0x1", 'strconv.ParseUint: parsing "0x1": invalid syntax'),
+        "a bare quote": (STRINGS, 'a"', 'parse error on line 1, column 2: bare " in non-quoted field'),
+        "a quote that does not end": (
             STRINGS,
             '"a',
             'parse error on line 1, column 3: extraneous or missing " in quoted-field',
-            id="a quote that does not end",
         ),
-        pytest.param(
+        "a word behind quotes": (
             STRINGS,
             '"a"b',
             'parse error on line 1, column 3: extraneous or missing " in quoted-field',
-            id="a word behind quotes",
         ),
-        pytest.param(INT32S, "1,a", 'strconv.ParseInt: parsing "a": invalid syntax', id="a word among numbers"),
-        pytest.param(PAIRS, "a", "a must be formatted as key=value", id="no pair"),
-        pytest.param(PAIRS, "a=1,b,c=2", "b must be formatted as key=value", id="no pair among pairs"),
-        pytest.param(VMODULE, "a", '"a" does not have the pattern=N format', id="a pattern without level"),
-        pytest.param(VMODULE, "a=b", 'parsing verbosity in "a=b": strconv.ParseUint', id="a level that is no number"),
-        pytest.param(IP, "::1%eth0", 'failed to parse IP: "::1%eth0"', id="an address with a zone"),
-        pytest.param(QUANTITY, "lots", "quantities must match the regular expression", id="no quantity"),
-        pytest.param(VERSION, "v1", 'illegal version string "v1"', id="half a version"),
-        pytest.param(VERSION, "x", 'strconv.ParseBool: parsing "x": invalid syntax', id="no version at all"),
-        pytest.param(NAMED_CERTIFICATES, "a,b:", "empty names list is not allowed", id="a certificate for no name"),
-        pytest.param(
-            NAMED_CERTIFICATES, "a:b", "expected comma separated certificate and key file paths", id="no key file"
-        ),
-    ],
+        "a word among numbers": (INT32S, "1,a", 'strconv.ParseInt: parsing "a": invalid syntax'),
+        "no pair": (PAIRS, "a", "a must be formatted as key=value"),
+        "no pair among pairs": (PAIRS, "a=1,b,c=2", "b must be formatted as key=value"),
+        "a pattern without level": (VMODULE, "a", '"a" does not have the pattern=N format'),
+        "a level that is no number": (VMODULE, "a=b", 'parsing verbosity in "a=b": strconv.ParseUint'),
+        "an address with a zone": (IP, "::1%eth0", 'failed to parse IP: "::1%eth0"'),
+        "no quantity": (QUANTITY, "lots", "quantities must match the regular expression"),
+        "half a version": (VERSION, "v1", 'illegal version string "v1"'),
+        "no version at all": (VERSION, "x", 'strconv.ParseBool: parsing "x": invalid syntax'),
+        "a certificate for no name": (NAMED_CERTIFICATES, "a,b:", "empty names list is not allowed"),
+        "no key file": (NAMED_CERTIFICATES, "a:b", "expected comma separated certificate and key file paths"),
+    },
 )
 def test_what_is_refused(kind: FlagType, text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
@@ -143,13 +138,13 @@ def test_csv_reads_what_it_writes(fields: list[str]) -> None:
     assert parse_csv(text) == (tuple(fields) if text else ())
 
 
-@pytest.mark.parametrize(
-    ("words", "value"),
-    [
-        pytest.param([], {"d": "0"}, id="the default"),
-        pytest.param(["--map=a=1"], {"a": "1"}, id="the first replaces the default"),
-        pytest.param(["--map=a=1", "--map=b=2", "--map=a=3"], {"a": "3", "b": "2"}, id="further ones add up"),
-    ],
+@cases(
+    "words, value",
+    {
+        "the default": ([], {"d": "0"}),
+        "the first replaces the default": (["--map=a=1"], {"a": "1"}),
+        "further ones add up": (["--map=a=1", "--map=b=2", "--map=a=3"], {"a": "3", "b": "2"}),
+    },
 )
 def test_maps_add_up(words: list[str], value: dict[str, str]) -> None:
     flags = FlagSet("")
@@ -157,19 +152,19 @@ def test_maps_add_up(words: list[str], value: dict[str, str]) -> None:
     assert flags.parse(words)["map"] == value
 
 
-@pytest.mark.parametrize(
-    ("words", "values", "arguments"),
-    [
-        pytest.param(["-hv4"], {"help": True, "v": 4}, (), id="letters that are joined"),
-        pytest.param(["-v=4", "a"], {"v": 4}, ("a",), id="a letter with its value"),
-        pytest.param(["--switch", "false"], {"switch": True}, ("false",), id="a boolean takes no word"),
-        pytest.param(["--version", "--switch=0"], {"version": "true", "switch": False}, (), id="a version takes none"),
-        pytest.param(["--version=raw"], {"version": "raw"}, (), id="but with a sign it does"),
-        pytest.param(["--gate=A=1", "--gate=b:B=0,C=1"], {"gate": {"": ("A=1", "C=1"), "b": ("B=0",)}}, (), id="gates"),
-        pytest.param(["--bind="], {"bind": "0.0.0.0"}, (), id="an empty address is none"),
-        pytest.param(["--", "-v=1"], {"v": 0}, ("-v=1",), id="behind two dashes nothing is a flag"),
-        pytest.param(["-", "--v", "2"], {"v": 2}, ("-",), id="one dash is a word"),
-    ],
+@cases(
+    "words, values, arguments",
+    {
+        "letters that are joined": (["-hv4"], {"help": True, "v": 4}, ()),
+        "a letter with its value": (["-v=4", "a"], {"v": 4}, ("a",)),
+        "a boolean takes no word": (["--switch", "false"], {"switch": True}, ("false",)),
+        "a version takes none": (["--version", "--switch=0"], {"version": "true", "switch": False}, ()),
+        "but with a sign it does": (["--version=raw"], {"version": "raw"}, ()),
+        "gates": (["--gate=A=1", "--gate=b:B=0,C=1"], {"gate": {"": ("A=1", "C=1"), "b": ("B=0",)}}, ()),
+        "an empty address is none": (["--bind="], {"bind": "0.0.0.0"}, ()),
+        "behind two dashes nothing is a flag": (["--", "-v=1"], {"v": 0}, ("-v=1",)),
+        "one dash is a word": (["-", "--v", "2"], {"v": 2}, ("-",)),
+    },
 )
 def test_command_lines(words: list[str], values: dict[str, Any], arguments: tuple[str, ...]) -> None:
     flags = FlagSet("")

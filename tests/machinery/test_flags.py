@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.machinery.flags import (
     BOOL,
@@ -36,66 +37,61 @@ def flags() -> FlagSet:
     return made
 
 
-@pytest.mark.parametrize(
-    ("argv", "name", "expected"),
-    [
-        pytest.param([], "kube-api-qps", 20.0, id="defaults hold when nothing is said"),
-        pytest.param(["--kube-api-qps=5.5"], "kube-api-qps", 5.5, id="value after an equals sign"),
-        pytest.param(["--kube-api-qps", "7"], "kube-api-qps", 7.0, id="value as the next word"),
-        pytest.param(["--leader-elect"], "leader-elect", True, id="a bare boolean is true"),
-        pytest.param(["--leader-elect=false"], "leader-elect", False, id="a boolean is switched off with ="),
-        pytest.param(["--leader_elect=F"], "leader-elect", False, id="underscores read as dashes"),
-        pytest.param(["--concurrent-rc-syncs=9"], "concurrent_rc_syncs", 9, id="and the other way round"),
-        pytest.param(["--period=1h30m"], "period", 5400.0, id="durations are Go's"),
-        pytest.param(["--controllers=a,-b"], "controllers", ("a", "-b"), id="lists split at commas"),
-        pytest.param(["--controllers=a", "--controllers=b,c"], "controllers", ("a", "b", "c"), id="lists add up"),
-        pytest.param(["-v4"], "v", 4, id="shorthand with its value attached"),
-        pytest.param(["-v=4"], "v", 4, id="shorthand with an equals sign"),
-        pytest.param(["-v", "4"], "v", 4, id="shorthand and a word"),
-        pytest.param(["--v=1", "--v=3"], "v", 3, id="the last one wins"),
-        pytest.param(["--bind-address=::1"], "bind-address", "::1", id="IPv6 addresses"),
-    ],
+@cases(
+    "argv, name, expected",
+    {
+        "defaults hold when nothing is said": ([], "kube-api-qps", 20.0),
+        "value after an equals sign": (["--kube-api-qps=5.5"], "kube-api-qps", 5.5),
+        "value as the next word": (["--kube-api-qps", "7"], "kube-api-qps", 7.0),
+        "a bare boolean is true": (["--leader-elect"], "leader-elect", True),
+        "a boolean is switched off with =": (["--leader-elect=false"], "leader-elect", False),
+        "underscores read as dashes": (["--leader_elect=F"], "leader-elect", False),
+        "and the other way round": (["--concurrent-rc-syncs=9"], "concurrent_rc_syncs", 9),
+        "durations are Go's": (["--period=1h30m"], "period", 5400.0),
+        "lists split at commas": (["--controllers=a,-b"], "controllers", ("a", "-b")),
+        "lists add up": (["--controllers=a", "--controllers=b,c"], "controllers", ("a", "b", "c")),
+        "shorthand with its value attached": (["-v4"], "v", 4),
+        "shorthand with an equals sign": (["-v=4"], "v", 4),
+        "shorthand and a word": (["-v", "4"], "v", 4),
+        "the last one wins": (["--v=1", "--v=3"], "v", 3),
+        "IPv6 addresses": (["--bind-address=::1"], "bind-address", "::1"),
+    },
 )
 def test_what_a_command_line_means(argv: list[str], name: str, expected: Any) -> None:
     assert flags().parse(argv)[name] == expected
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        pytest.param(["--nonsense"], "unknown flag: --nonsense", id="unknown flag"),
-        pytest.param(
+@cases(
+    "argv, message",
+    {
+        "unknown flag": (["--nonsense"], "unknown flag: --nonsense"),
+        "a flag that is misspelt": (
             ["--kube_api_qbs=1"],
             "unknown flag: --kube_api_qbs (did you mean --kube-api-qps?)",
-            id="a flag that is misspelt",
         ),
-        pytest.param(["--=x"], "bad flag syntax: --=x", id="a flag without a name"),
-        pytest.param(["-x"], "unknown shorthand flag: 'x' in -x", id="unknown shorthand"),
-        pytest.param(["--kube-api-qps"], "flag needs an argument: --kube-api-qps", id="value missing at the end"),
-        pytest.param(["-v"], "flag needs an argument: 'v' in -v", id="value of a shorthand missing"),
-        pytest.param(
+        "a flag without a name": (["--=x"], "bad flag syntax: --=x"),
+        "unknown shorthand": (["-x"], "unknown shorthand flag: 'x' in -x"),
+        "value missing at the end": (["--kube-api-qps"], "flag needs an argument: --kube-api-qps"),
+        "value of a shorthand missing": (["-v"], "flag needs an argument: 'v' in -v"),
+        "no number": (
             ["--kube-api-burst=many"],
             'invalid argument "many" for "--kube-api-burst" flag: strconv.ParseInt: parsing "many": invalid syntax',
-            id="no number",
         ),
-        pytest.param(
+        "a number that does not fit": (
             ["--kube-api-burst=9999999999"],
             'invalid argument "9999999999" for "--kube-api-burst" flag: strconv.ParseInt: parsing "9999999999": value '
             "out of range",
-            id="a number that does not fit",
         ),
-        pytest.param(
+        "no boolean": (
             ["--leader-elect=maybe"],
             'invalid argument "maybe" for "--leader-elect" flag: strconv.ParseBool: parsing "maybe": invalid syntax',
-            id="no boolean",
         ),
-        pytest.param(
+        "no address": (
             ["--bind-address=here"],
             'invalid argument "here" for "--bind-address" flag: failed to parse IP: "here"',
-            id="no address",
         ),
-        pytest.param(["-v=x"], 'invalid argument "x" for "-v, --v" flag', id="shorthands are named with their flag"),
-    ],
+        "shorthands are named with their flag": (["-v=x"], 'invalid argument "x" for "-v, --v" flag'),
+    },
 )
 def test_what_is_refused_and_how(argv: list[str], message: str) -> None:
     with pytest.raises(FlagError) as caught:
@@ -124,21 +120,17 @@ def test_two_flags_of_one_name_are_a_mistake_of_the_program() -> None:
         made.add("generic", Flag("concurrent-rc-syncs", INT32, 1, "again"))
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        pytest.param(["--kube-api-burst=many"], '--kube-api-burst must be a whole number, got "many"', id="no number"),
-        pytest.param(
-            ["--kube-api-burst=9999999999"], '--kube-api-burst is too large, got "9999999999"', id="too large a number"
-        ),
-        pytest.param(["--kube-api-qps=fast"], '--kube-api-qps must be a number, got "fast"', id="no rate"),
-        pytest.param(["--leader-elect=maybe"], '--leader-elect must be true or false, got "maybe"', id="no boolean"),
-        pytest.param(
-            ["--period=15"], '--period must be a duration such as 30s or 1m30s, got "15"', id="a duration without unit"
-        ),
-        pytest.param(["-v=x"], '--v must be a whole number, not negative, got "x"', id="a shorthand"),
-        pytest.param(["--bind-address=here"], '--bind-address must be an IP address, got "here"', id="no address"),
-    ],
+@cases(
+    "argv, message",
+    {
+        "no number": (["--kube-api-burst=many"], '--kube-api-burst must be a whole number, got "many"'),
+        "too large a number": (["--kube-api-burst=9999999999"], '--kube-api-burst is too large, got "9999999999"'),
+        "no rate": (["--kube-api-qps=fast"], '--kube-api-qps must be a number, got "fast"'),
+        "no boolean": (["--leader-elect=maybe"], '--leader-elect must be true or false, got "maybe"'),
+        "a duration without unit": (["--period=15"], '--period must be a duration such as 30s or 1m30s, got "15"'),
+        "a shorthand": (["-v=x"], '--v must be a whole number, not negative, got "x"'),
+        "no address": (["--bind-address=here"], '--bind-address must be an IP address, got "here"'),
+    },
 )
 def test_programs_of_our_own_say_it_in_plain_words(argv: list[str], message: str) -> None:
     known = flags()

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.schema import load
 from pilothouse.machinery.go_numbers import ConversionError, fit_numbers
@@ -10,15 +11,15 @@ from pilothouse.machinery.go_numbers import ConversionError, fit_numbers
 DEPLOYMENT = load().definition("io.k8s.api.apps.v1.Deployment")
 
 
-@pytest.mark.parametrize(
-    ("sent", "kept"),
-    [
-        pytest.param(2147483647, 2147483647, id="what fits stays"),
-        pytest.param(2147483648, -2147483648, id="one more is the least"),
-        pytest.param(9223372036854775808, 0, id="beyond 64 bits only zeros are left"),
-        pytest.param(3.0, 3, id="a whole float is a whole number"),
-        pytest.param(True, True, id="a boolean is no number"),
-    ],
+@cases(
+    "sent, kept",
+    {
+        "what fits stays": (2147483647, 2147483647),
+        "one more is the least": (2147483648, -2147483648),
+        "beyond 64 bits only zeros are left": (9223372036854775808, 0),
+        "a whole float is a whole number": (3.0, 3),
+        "a boolean is no number": (True, True),
+    },
 )
 def test_numbers_keep_their_lowest_bits(sent: Any, kept: Any) -> None:
     fitting = fit_numbers({"spec": {"replicas": sent}}, DEPLOYMENT)

@@ -14,6 +14,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from tests.tables import cases
 
 from pilothouse.machinery.jws import (
     PrivateKey,
@@ -102,29 +103,23 @@ def test_a_key_is_read_in_each_of_its_forms(algorithm: str, form: str) -> None:
 SECRET = b"dGhlIGtleSB0aGF0IG5vYm9keSBzaG91bGQgc2Vl"
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
-    [
-        pytest.param(b"", id="nothing"),
-        pytest.param(SECRET, id="no PEM"),
-        pytest.param(b"-----BEGIN PRIVATE KEY-----\n" + SECRET + b"\n-----END PRIVATE KEY-----\n", id="not a key"),
-        pytest.param(b"-----BEGIN PRIVATE KEY-----\n" + SECRET, id="cut off"),
-        pytest.param(
-            ed25519.Ed25519PrivateKey.generate().private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            ),
-            id="another kind of key",
+    {
+        "nothing": b"",
+        "no PEM": SECRET,
+        "not a key": b"-----BEGIN PRIVATE KEY-----\n" + SECRET + b"\n-----END PRIVATE KEY-----\n",
+        "cut off": b"-----BEGIN PRIVATE KEY-----\n" + SECRET,
+        "another kind of key": ed25519.Ed25519PrivateKey.generate().private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ),
-        pytest.param(pem(ec.generate_private_key(ec.SECP256K1())), id="a curve that no algorithm goes with"),
-        pytest.param(
-            KEYS["ES256"].private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.BestAvailableEncryption(b"x"),
-            ),
-            id="one with a password",
+        "a curve that no algorithm goes with": pem(ec.generate_private_key(ec.SECP256K1())),
+        "one with a password": KEYS["ES256"].private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"x"),
         ),
-    ],
+    },
 )
 def test_what_is_no_key_is_said_without_showing_it(data: bytes) -> None:
     with pytest.raises(ValueError, match="key") as caught:
@@ -160,13 +155,13 @@ CONTENT = "Hello from the other side. I must have called a thousand times."
 HEAD = "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9"
 
 
-@pytest.mark.parametrize(
-    ("content", "secret", "expected"),
-    [
-        pytest.param(CONTENT, "my voice is my passcode", "VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8", id="a text"),
-        pytest.param("", "my voice is my passcode", "7Ui1ALizW4jXphVUB7xUqC9vLYLL9RZeOFfVLoB7Tgk", id="no text"),
-        pytest.param(CONTENT, "", "UfkqvDGiIFxrMnFseDj9LYJOLNrvjW8aHhF71mvvAs8", id="no secret"),
-    ],
+@cases(
+    "content, secret, expected",
+    {
+        "a text": (CONTENT, "my voice is my passcode", "VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8"),
+        "no text": ("", "my voice is my passcode", "7Ui1ALizW4jXphVUB7xUqC9vLYLL9RZeOFfVLoB7Tgk"),
+        "no secret": (CONTENT, "", "UfkqvDGiIFxrMnFseDj9LYJOLNrvjW8aHhF71mvvAs8"),
+    },
 )
 def test_detached_signatures_are_upstreams(content: str, secret: str, expected: str) -> None:
     assert detached_hs256(content, "joshua", secret.encode()) == f"{HEAD}..{expected}"

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import cases
 
 from pilothouse.api.meta import LabelSelector, LabelSelectorRequirement
 from pilothouse.machinery.labels import (
@@ -17,26 +18,26 @@ from pilothouse.machinery.labels import (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "canonical"),
-    [
-        pytest.param("", "", id="nothing said selects everything"),
-        pytest.param("x=a,y=b,z=c", "x=a,y=b,z=c", id="equality"),
-        pytest.param("x==a", "x==a", id="double equals stays as written"),
-        pytest.param("z=1,a!=2", "a!=2,z=1", id="requirements are sorted by key"),
-        pytest.param("x in (c,a,b)", "x in (a,b,c)", id="values are sorted"),
-        pytest.param("x notin ()", "x notin ()", id="no values is the empty value"),
-        pytest.param("x in (,a)", "x in (,a)", id="an empty place is the empty value"),
-        pytest.param("x in (a,,b)", "x in (,a,b)", id="between commas too"),
-        pytest.param("x, !y", "x,!y", id="exists and does not exist"),
-        pytest.param("x>1,z <5", "x>1,z<5", id="greater and less"),
-        pytest.param("x=", "x=", id="the empty value"),
-        pytest.param("x=,z=1", "x=,z=1", id="the empty value before a comma"),
-        pytest.param("in in (in, notin)", "in in (in,notin)", id="operators are words where values stand"),
-        pytest.param("notin=in", "notin=in", id="and where keys stand"),
-        pytest.param("\tx \r\n=\n a ", "x=a", id="white space is free"),
-        pytest.param("example.com/a_b.C-d=1", "example.com/a_b.C-d=1", id="a prefixed key"),
-    ],
+@cases(
+    "text, canonical",
+    {
+        "nothing said selects everything": ("", ""),
+        "equality": ("x=a,y=b,z=c", "x=a,y=b,z=c"),
+        "double equals stays as written": ("x==a", "x==a"),
+        "requirements are sorted by key": ("z=1,a!=2", "a!=2,z=1"),
+        "values are sorted": ("x in (c,a,b)", "x in (a,b,c)"),
+        "no values is the empty value": ("x notin ()", "x notin ()"),
+        "an empty place is the empty value": ("x in (,a)", "x in (,a)"),
+        "between commas too": ("x in (a,,b)", "x in (,a,b)"),
+        "exists and does not exist": ("x, !y", "x,!y"),
+        "greater and less": ("x>1,z <5", "x>1,z<5"),
+        "the empty value": ("x=", "x="),
+        "the empty value before a comma": ("x=,z=1", "x=,z=1"),
+        "operators are words where values stand": ("in in (in, notin)", "in in (in,notin)"),
+        "and where keys stand": ("notin=in", "notin=in"),
+        "white space is free": ("\tx \r\n=\n a ", "x=a"),
+        "a prefixed key": ("example.com/a_b.C-d=1", "example.com/a_b.C-d=1"),
+    },
 )
 def test_parse_selector_gives_the_canonical_text(text: str, canonical: str) -> None:
     selector = parse_selector(text)
@@ -93,32 +94,32 @@ def test_a_selector_that_upstream_refuses_is_refused_in_its_words(text: str, mes
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(
-    ("text", "labels", "expected"),
-    [
-        pytest.param("x=a", {"x": "a"}, True, id="equal"),
-        pytest.param("x=a", {"x": "b"}, False, id="another value"),
-        pytest.param("x=", {}, False, id="the empty value is not a missing label"),
-        pytest.param("x=a,y=b", {"x": "a", "y": "b", "z": "c"}, True, id="more labels do not matter"),
-        pytest.param("x=a,y=b", {"x": "a"}, False, id="every requirement must hold"),
-        pytest.param("a=1,b=2,c=3", {"a": "1", "b": "2", "c": "3"}, True, id="three equalities"),
-        pytest.param("a=1,b=2,c=3", {"a": "1", "b": "2", "c": "4"}, False, id="three equalities, the last fails"),
-        pytest.param("x!=a", {}, True, id="not equal where the label is missing"),
-        pytest.param("x!=a", {"x": "a"}, False, id="not not equal"),
-        pytest.param("x notin (a,b)", {}, True, id="not in where the label is missing"),
-        pytest.param("x notin (a,b)", {"x": "b"}, False, id="in, so not notin"),
-        pytest.param("x in (a,b)", {"x": "b"}, True, id="in"),
-        pytest.param("x in (a,b)", {}, False, id="in needs the label"),
-        pytest.param("x", {"x": ""}, True, id="exists"),
-        pytest.param("!x", {"x": ""}, False, id="exists, so not absent"),
-        pytest.param("x>5", {"x": "6"}, True, id="greater"),
-        pytest.param("x>5", {"x": "5"}, False, id="equal is not greater"),
-        pytest.param("x<5", {"x": "-6"}, True, id="less"),
-        pytest.param("x<5", {"x": "a"}, False, id="no number is not less"),
-        pytest.param("x<5", {}, False, id="missing is not less"),
-        pytest.param("x<5", {"x": "99999999999999999999"}, False, id="beyond 64 bits is no number"),
-        pytest.param("x,y=b", {"x": "1", "y": "b"}, True, id="mixed operators"),
-    ],
+@cases(
+    "text, labels, expected",
+    {
+        "equal": ("x=a", {"x": "a"}, True),
+        "another value": ("x=a", {"x": "b"}, False),
+        "the empty value is not a missing label": ("x=", {}, False),
+        "more labels do not matter": ("x=a,y=b", {"x": "a", "y": "b", "z": "c"}, True),
+        "every requirement must hold": ("x=a,y=b", {"x": "a"}, False),
+        "three equalities": ("a=1,b=2,c=3", {"a": "1", "b": "2", "c": "3"}, True),
+        "three equalities, the last fails": ("a=1,b=2,c=3", {"a": "1", "b": "2", "c": "4"}, False),
+        "not equal where the label is missing": ("x!=a", {}, True),
+        "not not equal": ("x!=a", {"x": "a"}, False),
+        "not in where the label is missing": ("x notin (a,b)", {}, True),
+        "in, so not notin": ("x notin (a,b)", {"x": "b"}, False),
+        "in": ("x in (a,b)", {"x": "b"}, True),
+        "in needs the label": ("x in (a,b)", {}, False),
+        "exists": ("x", {"x": ""}, True),
+        "exists, so not absent": ("!x", {"x": ""}, False),
+        "greater": ("x>5", {"x": "6"}, True),
+        "equal is not greater": ("x>5", {"x": "5"}, False),
+        "less": ("x<5", {"x": "-6"}, True),
+        "no number is not less": ("x<5", {"x": "a"}, False),
+        "missing is not less": ("x<5", {}, False),
+        "beyond 64 bits is no number": ("x<5", {"x": "99999999999999999999"}, False),
+        "mixed operators": ("x,y=b", {"x": "1", "y": "b"}, True),
+    },
 )
 def test_matches(text: str, labels: dict[str, str], expected: bool) -> None:
     assert parse_selector(text).matches(labels) is expected

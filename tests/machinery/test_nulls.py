@@ -2,19 +2,19 @@
 
 from typing import Any
 
-import pytest
+from tests.tables import cases
 
 from pilothouse.machinery.nulls import without_nulls
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        pytest.param(None, None, id="a null by itself stays"),
-        pytest.param({"a": None, "b": 0, "c": ""}, {"b": 0, "c": ""}, id="zeros are no nulls"),
-        pytest.param({"a": {"b": {"c": None}}}, {"a": {"b": {}}}, id="what becomes empty stays"),
-        pytest.param([{"a": None}, None, [None]], [{}, None, [None]], id="nulls in lists stay"),
-    ],
+@cases(
+    "value, expected",
+    {
+        "a null by itself stays": (None, None),
+        "zeros are no nulls": ({"a": None, "b": 0, "c": ""}, {"b": 0, "c": ""}),
+        "what becomes empty stays": ({"a": {"b": {"c": None}}}, {"a": {"b": {}}}),
+        "nulls in lists stay": ([{"a": None}, None, [None]], [{}, None, [None]]),
+    },
 )
 def test_members_that_are_null_are_left_out(value: Any, expected: Any) -> None:
     assert without_nulls(value) == expected

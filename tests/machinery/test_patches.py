@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.machinery.json_patch import MAX_OPERATIONS, apply_json_patch
 from pilothouse.machinery.merge_patch import apply_merge_patch
@@ -14,27 +15,27 @@ def op(name: str, path: str, **more: Any) -> dict[str, Any]:
     return {"op": name, "path": path, **more}
 
 
-@pytest.mark.parametrize(
-    ("document", "operations", "expected"),
-    [
-        pytest.param({"a": 1}, [], {"a": 1}, id="no operations"),
-        pytest.param({}, [op("add", "/a", value=1)], {"a": 1}, id="add a member"),
-        pytest.param({"a": [1]}, [op("add", "/a/-", value=2)], {"a": [1, 2]}, id="append"),
-        pytest.param({"a": [1, 3]}, [op("add", "/a/1", value=2)], {"a": [1, 2, 3]}, id="insert"),
-        pytest.param({"a": [1]}, [op("add", "/a/1", value=2)], {"a": [1, 2]}, id="insert at the end"),
-        pytest.param({"a": [1, 2]}, [op("remove", "/a/0")], {"a": [2]}, id="remove an item"),
-        pytest.param({"a": [1, 2]}, [op("remove", "/a/-1")], {"a": [1]}, id="count from the end"),
-        pytest.param({"a": 1}, [op("remove", "/a")], {}, id="remove a member"),
-        pytest.param({"a": 1}, [op("replace", "/a", value=2)], {"a": 2}, id="replace"),
-        pytest.param({}, [op("replace", "/a", value=2)], {"a": 2}, id="replace what is missing sets it"),
-        pytest.param({"a": 1}, [op("replace", "", value={"b": 2})], {"b": 2}, id="replace everything"),
-        pytest.param({"a": 1}, [op("move", "/b", **{"from": "/a"})], {"b": 1}, id="move"),
-        pytest.param({"a": {"x": 1}}, [op("copy", "/b", **{"from": "/a"})], {"a": {"x": 1}, "b": {"x": 1}}, id="copy"),
-        pytest.param({"a~/b": 1}, [op("remove", "/a~0~1b")], {}, id="escapes"),
-        pytest.param({"a": 1}, [op("test", "/a", value=1), op("add", "/b", value=2)], {"a": 1, "b": 2}, id="test"),
-        pytest.param({}, [op("test", "/a", value=None)], {}, id="what is missing is null"),
-        pytest.param({"a": {"b": [1]}}, [op("add", "/a/b/0", value=0)], {"a": {"b": [0, 1]}}, id="deep"),
-    ],
+@cases(
+    "document, operations, expected",
+    {
+        "no operations": ({"a": 1}, [], {"a": 1}),
+        "add a member": ({}, [op("add", "/a", value=1)], {"a": 1}),
+        "append": ({"a": [1]}, [op("add", "/a/-", value=2)], {"a": [1, 2]}),
+        "insert": ({"a": [1, 3]}, [op("add", "/a/1", value=2)], {"a": [1, 2, 3]}),
+        "insert at the end": ({"a": [1]}, [op("add", "/a/1", value=2)], {"a": [1, 2]}),
+        "remove an item": ({"a": [1, 2]}, [op("remove", "/a/0")], {"a": [2]}),
+        "count from the end": ({"a": [1, 2]}, [op("remove", "/a/-1")], {"a": [1]}),
+        "remove a member": ({"a": 1}, [op("remove", "/a")], {}),
+        "replace": ({"a": 1}, [op("replace", "/a", value=2)], {"a": 2}),
+        "replace what is missing sets it": ({}, [op("replace", "/a", value=2)], {"a": 2}),
+        "replace everything": ({"a": 1}, [op("replace", "", value={"b": 2})], {"b": 2}),
+        "move": ({"a": 1}, [op("move", "/b", **{"from": "/a"})], {"b": 1}),
+        "copy": ({"a": {"x": 1}}, [op("copy", "/b", **{"from": "/a"})], {"a": {"x": 1}, "b": {"x": 1}}),
+        "escapes": ({"a~/b": 1}, [op("remove", "/a~0~1b")], {}),
+        "test": ({"a": 1}, [op("test", "/a", value=1), op("add", "/b", value=2)], {"a": 1, "b": 2}),
+        "what is missing is null": ({}, [op("test", "/a", value=None)], {}),
+        "deep": ({"a": {"b": [1]}}, [op("add", "/a/b/0", value=0)], {"a": {"b": [0, 1]}}),
+    },
 )
 def test_json_patch(document: Any, operations: list[dict[str, Any]], expected: Any) -> None:
     before = copy.deepcopy(document)
@@ -42,21 +43,21 @@ def test_json_patch(document: Any, operations: list[dict[str, Any]], expected: A
     assert document == before, "what is handed in stays as it is"
 
 
-@pytest.mark.parametrize(
+@cases(
     "operations",
-    [
-        pytest.param([op("test", "/metadata/resourceVersion", value="2")], id="a failing test"),
-        pytest.param([op("test", "/n", value=True)], id="true is not 1"),
-        pytest.param([op("remove", "/missing")], id="remove what is missing"),
-        pytest.param([op("add", "/missing/a", value=1)], id="add below what is missing"),
-        pytest.param([op("add", "/list/5", value=1)], id="beyond the end"),
-        pytest.param([op("add", "/list/x", value=1)], id="not an index"),
-        pytest.param([op("add", "/n/x", value=1)], id="below a number"),
-        pytest.param([op("add", "", value=1)], id="only replace may address everything"),
-        pytest.param([op("upsert", "/a")], id="an unknown operation"),
-        pytest.param([op("move", "/a")], id="move without from"),
-        pytest.param([{"op": "remove"}], id="no path"),
-    ],
+    {
+        "a failing test": [op("test", "/metadata/resourceVersion", value="2")],
+        "true is not 1": [op("test", "/n", value=True)],
+        "remove what is missing": [op("remove", "/missing")],
+        "add below what is missing": [op("add", "/missing/a", value=1)],
+        "beyond the end": [op("add", "/list/5", value=1)],
+        "not an index": [op("add", "/list/x", value=1)],
+        "below a number": [op("add", "/n/x", value=1)],
+        "only replace may address everything": [op("add", "", value=1)],
+        "an unknown operation": [op("upsert", "/a")],
+        "move without from": [op("move", "/a")],
+        "no path": [{"op": "remove"}],
+    },
 )
 def test_a_json_patch_that_does_not_fit_is_unprocessable(operations: list[dict[str, Any]]) -> None:
     document = {"metadata": {"resourceVersion": "1"}, "n": 1, "list": [1]}
@@ -88,19 +89,19 @@ def test_a_copy_is_not_tied_to_its_source() -> None:
     assert patched == {"a": {"x": 1}, "b": {"x": 2}}
 
 
-@pytest.mark.parametrize(
-    ("document", "patch", "expected"),
-    [
-        pytest.param({"a": "b"}, {"a": "c"}, {"a": "c"}, id="replace"),
-        pytest.param({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}, id="add"),
-        pytest.param({"a": "b"}, {"a": None}, {}, id="null deletes"),
-        pytest.param({"a": ["b"]}, {"a": ["c"]}, {"a": ["c"]}, id="lists are replaced"),
-        pytest.param({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}, id="objects merge"),
-        pytest.param({"a": [1]}, {"a": {"b": 1}}, {"a": {"b": 1}}, id="an object replaces a list"),
-        pytest.param({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}, id="nulls of new objects are left out"),
-        pytest.param({}, {"a": [{"b": None}]}, {"a": [{}]}, id="in new lists too, as upstream's library does"),
-        pytest.param({"a": 1}, ["c"], ["c"], id="what is no object replaces everything"),
-    ],
+@cases(
+    "document, patch, expected",
+    {
+        "replace": ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        "add": ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        "null deletes": ({"a": "b"}, {"a": None}, {}),
+        "lists are replaced": ({"a": ["b"]}, {"a": ["c"]}, {"a": ["c"]}),
+        "objects merge": ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        "an object replaces a list": ({"a": [1]}, {"a": {"b": 1}}, {"a": {"b": 1}}),
+        "nulls of new objects are left out": ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+        "in new lists too, as upstream's library does": ({}, {"a": [{"b": None}]}, {"a": [{}]}),
+        "what is no object replaces everything": ({"a": 1}, ["c"], ["c"]),
+    },
 )
 def test_merge_patch(document: Any, patch: Any, expected: Any) -> None:
     before = copy.deepcopy(document)

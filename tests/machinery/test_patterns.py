@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.machinery.patterns import PatternError, compiled
 
@@ -13,15 +14,15 @@ def test_no_expression_takes_longer_than_its_text_is_long() -> None:
     assert time.process_time() - began < 2
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text", "found"),
-    [
-        pytest.param(r"^[a-z]+$", "web", True, id="a simple one"),
-        pytest.param(r"[[:digit:]]{2}", "a17", True, id="a class by its POSIX name"),
-        pytest.param(r"^\pL+$", "Käse", True, id="letters beyond ASCII"),
-        pytest.param(r"^\d+$", "٣", False, id="digits are ASCII's, as in Go"),
-        pytest.param(r"a\z", "b\na", True, id="the end of the text"),
-    ],
+@cases(
+    "pattern, text, found",
+    {
+        "a simple one": (r"^[a-z]+$", "web", True),
+        "a class by its POSIX name": (r"[[:digit:]]{2}", "a17", True),
+        "letters beyond ASCII": (r"^\pL+$", "Käse", True),
+        "digits are ASCII's, as in Go": (r"^\d+$", "٣", False),
+        "the end of the text": (r"a\z", "b\na", True),
+    },
 )
 def test_they_are_gos(pattern: str, text: str, found: bool) -> None:
     assert (compiled(pattern).search(text) is not None) is found

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.machinery.quantities import PATTERN, Quantity, QuantityError, canonical, canonicalize, parse_quantity
 
@@ -73,14 +74,14 @@ def test_canonical_text(text: str, expected: str) -> None:
     assert parse_quantity(expected) == parse_quantity(text)
 
 
-@pytest.mark.parametrize(
-    ("sent", "stored"),
-    [
-        pytest.param(None, None, id="nothing stays nothing"),
-        pytest.param({"b": "1000m", "a": "1024Mi"}, {"b": "1", "a": "1Gi"}, id="each in its canonical form, in order"),
-        pytest.param({"cpu": "1u"}, {"cpu": "1m"}, id="nothing is finer than a thousandth"),
-        pytest.param({"cpu": 2, "memory": 1.5}, {"cpu": "2", "memory": "1500m"}, id="numbers become text"),
-    ],
+@cases(
+    "sent, stored",
+    {
+        "nothing stays nothing": (None, None),
+        "each in its canonical form, in order": ({"b": "1000m", "a": "1024Mi"}, {"b": "1", "a": "1Gi"}),
+        "nothing is finer than a thousandth": ({"cpu": "1u"}, {"cpu": "1m"}),
+        "numbers become text": ({"cpu": 2, "memory": 1.5}, {"cpu": "2", "memory": "1500m"}),
+    },
 )
 def test_amounts_are_written_as_they_are_stored(sent: dict[str, Any] | None, stored: dict[str, Any] | None) -> None:
     canonicalize(sent)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-import pytest
+from tests.tables import cases
 
 from pilothouse.machinery.go_dump import dump_for_hash
 from pilothouse.machinery.template_hash import fnv32a, safe_text, template_hash
@@ -40,16 +40,16 @@ def daemon(pool: str, image: str) -> bytes:
     return template("agent", image, nodeSelector={pool: "yes"}, tolerations=tolerations)
 
 
-@pytest.mark.parametrize(
-    ("stored", "expected"),
-    [
-        pytest.param(daemon("poola", "registry.k8s.io/pause:3.10"), "f5dc55c7", id="04a: a DaemonSet"),
-        pytest.param(daemon("poolb", "registry.k8s.io/pause:3.10"), "98445bc9d", id="04b: another node selector"),
-        pytest.param(daemon("poolb", "registry.k8s.io/pause:3.11"), "bf5b6c989", id="04b: another image"),
-        pytest.param(daemon("poolc", "registry.k8s.io/pause:3.10"), "74bff888c5", id="04c: ten digits"),
-        pytest.param(daemon("poolc", "registry.k8s.io/pause:3.11"), "c9c9749bd", id="04c: nine digits"),
-        pytest.param(template("web", "registry.k8s.io/pause:3.10"), "6fffd974d5", id="05a: a Deployment"),
-    ],
+@cases(
+    "stored, expected",
+    {
+        "04a: a DaemonSet": (daemon("poola", "registry.k8s.io/pause:3.10"), "f5dc55c7"),
+        "04b: another node selector": (daemon("poolb", "registry.k8s.io/pause:3.10"), "98445bc9d"),
+        "04b: another image": (daemon("poolb", "registry.k8s.io/pause:3.11"), "bf5b6c989"),
+        "04c: ten digits": (daemon("poolc", "registry.k8s.io/pause:3.10"), "74bff888c5"),
+        "04c: nine digits": (daemon("poolc", "registry.k8s.io/pause:3.11"), "c9c9749bd"),
+        "05a: a Deployment": (template("web", "registry.k8s.io/pause:3.10"), "6fffd974d5"),
+    },
 )
 def test_the_hash_is_what_the_real_controller_gave(stored: bytes, expected: str) -> None:
     """Recorded from kube-controller-manager v1.36.2."""
@@ -67,15 +67,15 @@ def test_the_spelling_of_the_json_does_not_matter() -> None:
     assert template_hash(msgspec.json.encode(turned)) == template_hash(daemon("poola", "x"))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("100m", (100, -3, "100m", "DecimalSI"), id="thousandths"),
-        pytest.param("2", (2, 0, "2", "DecimalSI"), id="a plain number"),
-        pytest.param("1500Mi", (1500 << 20, 0, "1500Mi", "BinarySI"), id="binary, as it would be printed"),
-        pytest.param("512Mi", (512 << 20, 0, "", "BinarySI"), id="binary, divisible by eight: the text is not kept"),
-        pytest.param("5k", (5, 3, "5k", "DecimalSI"), id="thousands"),
-    ],
+@cases(
+    "text, expected",
+    {
+        "thousandths": ("100m", (100, -3, "100m", "DecimalSI")),
+        "a plain number": ("2", (2, 0, "2", "DecimalSI")),
+        "binary, as it would be printed": ("1500Mi", (1500 << 20, 0, "1500Mi", "BinarySI")),
+        "binary, divisible by eight: the text is not kept": ("512Mi", (512 << 20, 0, "", "BinarySI")),
+        "thousands": ("5k", (5, 3, "5k", "DecimalSI")),
+    },
 )
 def test_quantities_are_printed_as_parsed(text: str, expected: tuple[int, int, str, str]) -> None:
     """By reading v0.36 ``ParseQuantity``."""

@@ -9,7 +9,7 @@ import hashlib
 from typing import Any
 
 import msgspec
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod
 from pilothouse.api.storage import Driver, PersistentVolume
@@ -56,16 +56,16 @@ def test_names() -> None:
     assert attachment_name("d.example.com", "h", "node-1") == f"csi-{hashlib.sha256(text).hexdigest()}"
 
 
-@pytest.mark.parametrize(
-    ("modes", "exclusive"),
-    [
-        pytest.param((), False, id="nothing is said: the driver knows"),
-        pytest.param(("ReadWriteOnce",), True, id="one node"),
-        pytest.param(("ReadWriteOncePod",), True, id="one pod"),
-        pytest.param(("ReadWriteMany",), False, id="many nodes"),
-        pytest.param(("ReadOnlyMany",), False, id="many nodes that read"),
-        pytest.param(("ReadWriteOnce", "ReadOnlyMany"), False, id="one way of many is enough"),
-    ],
+@cases(
+    "modes, exclusive",
+    {
+        "nothing is said: the driver knows": ((), False),
+        "one node": (("ReadWriteOnce",), True),
+        "one pod": (("ReadWriteOncePod",), True),
+        "many nodes": (("ReadWriteMany",), False),
+        "many nodes that read": (("ReadOnlyMany",), False),
+        "one way of many is enough": (("ReadWriteOnce", "ReadOnlyMany"), False),
+    },
 )
 def test_who_may_have_it(modes: tuple[str, ...], exclusive: bool) -> None:
     disk = disk_of(volume("u", *modes))
@@ -85,23 +85,23 @@ BY_CLAIM: Doc = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
 EPHEMERAL: Doc = {"name": "c", "ephemeral": {}}
 
 
-@pytest.mark.parametrize(
-    ("wish", "claims", "found", "of", "attached"),
-    [
-        pytest.param(BY_CLAIM, [claim()], volume(), None, True, id="a claim and its volume"),
-        pytest.param(BY_CLAIM, [claim()], volume(), driver(True), True, id="a driver that wants it"),
-        pytest.param(BY_CLAIM, [claim()], volume(), driver(False), False, id="a driver that does not"),
-        pytest.param(BY_CLAIM, [], volume(), None, False, id="the claim is not known"),
-        pytest.param(BY_CLAIM, [claim(phase="Pending")], volume(), None, False, id="the claim is not bound"),
-        pytest.param(BY_CLAIM, [claim(volume_name="")], volume(), None, False, id="the claim names no volume"),
-        pytest.param(BY_CLAIM, [claim(volume_name="x")], volume(), None, False, id="the volume is not known"),
-        pytest.param(BY_CLAIM, [claim()], volume(None), None, False, id="the volume is nobody's"),
-        pytest.param(BY_CLAIM, [claim()], volume("other"), None, False, id="the volume is another claim's"),
-        pytest.param(BY_CLAIM, [claim()], volume(nfs={}), None, False, id="nothing that is attached"),
-        pytest.param({"name": "v", "emptyDir": {}}, [claim()], volume(), None, False, id="no claim at all"),
-        pytest.param(EPHEMERAL, [claim("p-c", owner="pod")], volume(), None, True, id="an ephemeral volume"),
-        pytest.param(EPHEMERAL, [claim("p-c")], volume(), None, False, id="a claim that was not made for the pod"),
-    ],
+@cases(
+    "wish, claims, found, of, attached",
+    {
+        "a claim and its volume": (BY_CLAIM, [claim()], volume(), None, True),
+        "a driver that wants it": (BY_CLAIM, [claim()], volume(), driver(True), True),
+        "a driver that does not": (BY_CLAIM, [claim()], volume(), driver(False), False),
+        "the claim is not known": (BY_CLAIM, [], volume(), None, False),
+        "the claim is not bound": (BY_CLAIM, [claim(phase="Pending")], volume(), None, False),
+        "the claim names no volume": (BY_CLAIM, [claim(volume_name="")], volume(), None, False),
+        "the volume is not known": (BY_CLAIM, [claim(volume_name="x")], volume(), None, False),
+        "the volume is nobody's": (BY_CLAIM, [claim()], volume(None), None, False),
+        "the volume is another claim's": (BY_CLAIM, [claim()], volume("other"), None, False),
+        "nothing that is attached": (BY_CLAIM, [claim()], volume(nfs={}), None, False),
+        "no claim at all": ({"name": "v", "emptyDir": {}}, [claim()], volume(), None, False),
+        "an ephemeral volume": (EPHEMERAL, [claim("p-c", owner="pod")], volume(), None, True),
+        "a claim that was not made for the pod": (EPHEMERAL, [claim("p-c")], volume(), None, False),
+    },
 )
 def test_what_a_pods_volume_is(
     wish: Doc, claims: list[PersistentVolumeClaim], found: PersistentVolume, of: Driver | None, attached: bool

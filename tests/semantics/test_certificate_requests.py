@@ -8,6 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 from tests.certificate_requests import CLIENT, SERVING, request_pem
+from tests.tables import cases
 
 from pilothouse.api.certificates import (
     CertificateSigningRequest,
@@ -32,20 +33,20 @@ def saying(*conditions: tuple[str, str]) -> CertificateSigningRequest:
     return CertificateSigningRequest(status=CertificateSigningRequestStatus(conditions=listed))
 
 
-@pytest.mark.parametrize(
-    ("request_", "approved", "decision", "failed"),
-    [
-        pytest.param(saying(), False, False, False, id="nobody has said anything"),
-        pytest.param(saying(("Approved", "True")), True, True, False, id="approved"),
-        pytest.param(saying(("Approved", "")), True, True, False, id="approved by a client that wrote no status"),
-        pytest.param(saying(("Denied", "True")), False, True, False, id="denied"),
-        pytest.param(saying(("Approved", "True"), ("Denied", "True")), False, True, False, id="both: denied"),
-        pytest.param(saying(("Failed", "True")), False, False, True, id="failed"),
-        pytest.param(saying(("Failed", "")), False, False, True, id="failed, no status"),
-        pytest.param(saying(("Failed", "False")), False, False, False, id="it has not failed"),
-        pytest.param(saying(("Approved", "True"), ("Failed", "True")), True, True, True, id="approved and failed"),
-        pytest.param(saying(("approved", "True")), False, False, False, id="another word"),
-    ],
+@cases(
+    "request_, approved, decision, failed",
+    {
+        "nobody has said anything": (saying(), False, False, False),
+        "approved": (saying(("Approved", "True")), True, True, False),
+        "approved by a client that wrote no status": (saying(("Approved", "")), True, True, False),
+        "denied": (saying(("Denied", "True")), False, True, False),
+        "both: denied": (saying(("Approved", "True"), ("Denied", "True")), False, True, False),
+        "failed": (saying(("Failed", "True")), False, False, True),
+        "failed, no status": (saying(("Failed", "")), False, False, True),
+        "it has not failed": (saying(("Failed", "False")), False, False, False),
+        "approved and failed": (saying(("Approved", "True"), ("Failed", "True")), True, True, True),
+        "another word": (saying(("approved", "True")), False, False, False),
+    },
 )
 def test_what_was_said_about_a_request(
     request_: CertificateSigningRequest, approved: bool, decision: bool, failed: bool
@@ -71,20 +72,17 @@ def test_of_two_common_names_the_last_counts() -> None:
     assert requested_names(parse_request(pem)).common_name == "last"
 
 
-@pytest.mark.parametrize(
-    ("pem", "text"),
-    [
-        pytest.param(b"", "PEM block type must be CERTIFICATE REQUEST", id="nothing"),
-        pytest.param(b"secret", "PEM block type must be CERTIFICATE REQUEST", id="no PEM"),
-        pytest.param(
+@cases(
+    "pem, text",
+    {
+        "nothing": (b"", "PEM block type must be CERTIFICATE REQUEST"),
+        "no PEM": (b"secret", "PEM block type must be CERTIFICATE REQUEST"),
+        "another kind": (
             request_pem().replace(b"CERTIFICATE REQUEST", b"CERTIFICATE"),
             "PEM block type must be CERTIFICATE REQUEST",
-            id="another kind",
         ),
-        pytest.param(
-            b"-----BEGIN CERTIFICATE REQUEST-----\nc2VjcmV0\n-----END CERTIFICATE REQUEST-----\n", "", id="no request"
-        ),
-    ],
+        "no request": (b"-----BEGIN CERTIFICATE REQUEST-----\nc2VjcmV0\n-----END CERTIFICATE REQUEST-----\n", ""),
+    },
 )
 def test_what_is_no_request_is_refused_without_repeating_it(pem: bytes, text: str) -> None:
     with pytest.raises(UnreadableRequest) as caught:
@@ -123,36 +121,25 @@ CLIENT_USAGES = "usages did not match [client auth digital signature key enciphe
 SERVING_USAGES = "usages did not match [digital signature key encipherment server auth]"
 
 
-@pytest.mark.parametrize(
-    ("requested", "usages", "expected"),
-    [
-        pytest.param(NODE, CLIENT, None, id="a kubelet's"),
-        pytest.param(NODE, ("client auth", "digital signature"), None, id="one that has no RSA key"),
-        pytest.param(NODE, (*CLIENT, "client auth"), None, id="a usage twice is one usage"),
-        pytest.param(changed(NODE, common_name="mike"), CLIENT, NO_NODE, id="no node"),
-        pytest.param(changed(NODE, organizations=()), CLIENT, NOT_NODES, id="no organization"),
-        pytest.param(changed(NODE, organizations=("system:master",)), CLIENT, NOT_NODES, id="another organization"),
-        pytest.param(
-            changed(NODE, organizations=("system:nodes", "system:masters")),
-            CLIENT,
-            NOT_NODES,
-            id="one organization more",
-        ),
-        pytest.param(
-            changed(NODE, dns_names=("foo",)), CLIENT, "DNS subjectAltNames are not allowed", id="a name of a host"
-        ),
-        pytest.param(
-            changed(NODE, email_addresses=("a@b",)), CLIENT, "Email subjectAltNames are not allowed", id="an address"
-        ),
-        pytest.param(
-            changed(NODE, ip_addresses=("1.2.3.4",)), CLIENT, "IP subjectAltNames are not allowed", id="an IP address"
-        ),
-        pytest.param(changed(NODE, uris=("u://v",)), CLIENT, "URI subjectAltNames are not allowed", id="a URI"),
-        pytest.param(NODE, (*CLIENT, "server auth"), CLIENT_USAGES, id="a usage too many"),
-        pytest.param(NODE, ("key encipherment", "client auth"), CLIENT_USAGES, id="a usage too few"),
-        pytest.param(NODE, SERVING, CLIENT_USAGES, id="usages of a server"),
-        pytest.param(NODE, (), CLIENT_USAGES, id="no usages"),
-    ],
+@cases(
+    "requested, usages, expected",
+    {
+        "a kubelet's": (NODE, CLIENT, None),
+        "one that has no RSA key": (NODE, ("client auth", "digital signature"), None),
+        "a usage twice is one usage": (NODE, (*CLIENT, "client auth"), None),
+        "no node": (changed(NODE, common_name="mike"), CLIENT, NO_NODE),
+        "no organization": (changed(NODE, organizations=()), CLIENT, NOT_NODES),
+        "another organization": (changed(NODE, organizations=("system:master",)), CLIENT, NOT_NODES),
+        "one organization more": (changed(NODE, organizations=("system:nodes", "system:masters")), CLIENT, NOT_NODES),
+        "a name of a host": (changed(NODE, dns_names=("foo",)), CLIENT, "DNS subjectAltNames are not allowed"),
+        "an address": (changed(NODE, email_addresses=("a@b",)), CLIENT, "Email subjectAltNames are not allowed"),
+        "an IP address": (changed(NODE, ip_addresses=("1.2.3.4",)), CLIENT, "IP subjectAltNames are not allowed"),
+        "a URI": (changed(NODE, uris=("u://v",)), CLIENT, "URI subjectAltNames are not allowed"),
+        "a usage too many": (NODE, (*CLIENT, "server auth"), CLIENT_USAGES),
+        "a usage too few": (NODE, ("key encipherment", "client auth"), CLIENT_USAGES),
+        "usages of a server": (NODE, SERVING, CLIENT_USAGES),
+        "no usages": (NODE, (), CLIENT_USAGES),
+    },
 )
 def test_what_a_kubelet_may_log_in_with(
     requested: RequestedNames, usages: tuple[str, ...], expected: str | None
@@ -160,22 +147,20 @@ def test_what_a_kubelet_may_log_in_with(
     assert validate_kubelet_client_csr(requested, usages) == expected
 
 
-@pytest.mark.parametrize(
-    ("requested", "usages", "expected"),
-    [
-        pytest.param(SERVER, SERVING, None, id="a kubelet's, by name"),
-        pytest.param(changed(NODE, ip_addresses=("1.2.3.4",)), SERVING, None, id="by address"),
-        pytest.param(SERVER, ("server auth", "digital signature"), None, id="one that has no RSA key"),
-        pytest.param(NODE, SERVING, "DNS or IP subjectAltName is required", id="neither name nor address"),
-        pytest.param(changed(SERVER, common_name="mike"), SERVING, NO_NODE, id="no node"),
-        pytest.param(changed(SERVER, organizations=("a",)), SERVING, NOT_NODES, id="another organization"),
-        pytest.param(
-            changed(SERVER, email_addresses=("a@b",)), SERVING, "Email subjectAltNames are not allowed", id="an address"
-        ),
-        pytest.param(changed(SERVER, uris=("u://v",)), SERVING, "URI subjectAltNames are not allowed", id="a URI"),
-        pytest.param(SERVER, CLIENT, SERVING_USAGES, id="usages of a client"),
-        pytest.param(changed(SERVER, common_name="mike"), (), SERVING_USAGES, id="usages are judged before the name"),
-    ],
+@cases(
+    "requested, usages, expected",
+    {
+        "a kubelet's, by name": (SERVER, SERVING, None),
+        "by address": (changed(NODE, ip_addresses=("1.2.3.4",)), SERVING, None),
+        "one that has no RSA key": (SERVER, ("server auth", "digital signature"), None),
+        "neither name nor address": (NODE, SERVING, "DNS or IP subjectAltName is required"),
+        "no node": (changed(SERVER, common_name="mike"), SERVING, NO_NODE),
+        "another organization": (changed(SERVER, organizations=("a",)), SERVING, NOT_NODES),
+        "an address": (changed(SERVER, email_addresses=("a@b",)), SERVING, "Email subjectAltNames are not allowed"),
+        "a URI": (changed(SERVER, uris=("u://v",)), SERVING, "URI subjectAltNames are not allowed"),
+        "usages of a client": (SERVER, CLIENT, SERVING_USAGES),
+        "usages are judged before the name": (changed(SERVER, common_name="mike"), (), SERVING_USAGES),
+    },
 )
 def test_what_a_kubelet_may_serve_with(
     requested: RequestedNames, usages: tuple[str, ...], expected: str | None

@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import Node, NodeSelector, PodSpec
 from pilothouse.semantics.node_affinity import matches_node_selection, matches_node_selector, selects_labels
@@ -20,32 +20,30 @@ def term(*expressions: tuple[Any, ...], fields: tuple[tuple[Any, ...], ...] = ()
     return {"matchExpressions": listed(expressions), "matchFields": listed(fields)}
 
 
-@pytest.mark.parametrize(
-    ("terms", "where", "fits"),
-    [
-        pytest.param([], node(), False, id="no terms fit nothing"),
-        pytest.param([term()], node(), False, id="an empty term fits nothing"),
-        pytest.param([term(), term(("a", "Exists"))], node(a="1"), True, id="one term is enough"),
-        pytest.param([term(("a", "Exists"), ("b", "Exists"))], node(a="1"), False, id="all of a term must hold"),
-        pytest.param([term(("a", "In", "1", "2"))], node(a="2"), True, id="in"),
-        pytest.param([term(("a", "In", "1"))], node(), False, id="in, without the label"),
-        pytest.param([term(("a", "NotIn", "1"))], node(), True, id="not in, without the label"),
-        pytest.param([term(("a", "NotIn", "1"))], node(a="1"), False, id="not in, but it is"),
-        pytest.param([term(("a", "Exists"))], node(a=""), True, id="exists, though empty"),
-        pytest.param([term(("a", "DoesNotExist"))], node(a=""), False, id="does not exist, but does"),
-        pytest.param([term(("a", "Gt", "8"))], node(a="9"), True, id="greater"),
-        pytest.param([term(("a", "Gt", "8"))], node(a="8"), False, id="not greater when equal"),
-        pytest.param([term(("a", "Lt", "8"))], node(a="-1"), True, id="less, below zero"),
-        pytest.param([term(("a", "Gt", "8"))], node(a="1_0"), False, id="only what Go reads is a number"),
-        pytest.param([term(("a", "Gt", "8"))], node(a="9" * 30), False, id="a number of more than 64 bits is none"),
-        pytest.param([term(("a", "Gt", "8", "9"))], node(a="10"), False, id="greater than two values means nothing"),
-        pytest.param([term(("a", "Near", "8"))], node(a="8"), False, id="an unknown operator fits nothing"),
-        pytest.param([term(fields=(("metadata.name", "In", "n"),))], node("n"), True, id="the node's name"),
-        pytest.param([term(fields=(("metadata.name", "NotIn", "n"),))], node("n"), False, id="any name but this"),
-        pytest.param(
-            [term(("a", "Exists"), fields=(("metadata.name", "In", "n"),))], node("n"), False, id="name and labels"
-        ),
-    ],
+@cases(
+    "terms, where, fits",
+    {
+        "no terms fit nothing": ([], node(), False),
+        "an empty term fits nothing": ([term()], node(), False),
+        "one term is enough": ([term(), term(("a", "Exists"))], node(a="1"), True),
+        "all of a term must hold": ([term(("a", "Exists"), ("b", "Exists"))], node(a="1"), False),
+        "in": ([term(("a", "In", "1", "2"))], node(a="2"), True),
+        "in, without the label": ([term(("a", "In", "1"))], node(), False),
+        "not in, without the label": ([term(("a", "NotIn", "1"))], node(), True),
+        "not in, but it is": ([term(("a", "NotIn", "1"))], node(a="1"), False),
+        "exists, though empty": ([term(("a", "Exists"))], node(a=""), True),
+        "does not exist, but does": ([term(("a", "DoesNotExist"))], node(a=""), False),
+        "greater": ([term(("a", "Gt", "8"))], node(a="9"), True),
+        "not greater when equal": ([term(("a", "Gt", "8"))], node(a="8"), False),
+        "less, below zero": ([term(("a", "Lt", "8"))], node(a="-1"), True),
+        "only what Go reads is a number": ([term(("a", "Gt", "8"))], node(a="1_0"), False),
+        "a number of more than 64 bits is none": ([term(("a", "Gt", "8"))], node(a="9" * 30), False),
+        "greater than two values means nothing": ([term(("a", "Gt", "8", "9"))], node(a="10"), False),
+        "an unknown operator fits nothing": ([term(("a", "Near", "8"))], node(a="8"), False),
+        "the node's name": ([term(fields=(("metadata.name", "In", "n"),))], node("n"), True),
+        "any name but this": ([term(fields=(("metadata.name", "NotIn", "n"),))], node("n"), False),
+        "name and labels": ([term(("a", "Exists"), fields=(("metadata.name", "In", "n"),))], node("n"), False),
+    },
 )
 def test_required_terms(terms: list[dict[str, Any]], where: Node, fits: bool) -> None:
     selector = msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector)
@@ -54,13 +52,13 @@ def test_required_terms(terms: list[dict[str, Any]], where: Node, fits: bool) ->
         assert selects_labels(selector, where.metadata.labels) is fits
 
 
-@pytest.mark.parametrize(
-    ("operator", "fits"),
-    [
-        pytest.param("In", False, id="it is none of any names"),
-        pytest.param("NotIn", True, id="and so it is not that one"),
-        pytest.param("Exists", True, id="but it has a name, an empty one"),
-    ],
+@cases(
+    "operator, fits",
+    {
+        "it is none of any names": ("In", False),
+        "and so it is not that one": ("NotIn", True),
+        "but it has a name, an empty one": ("Exists", True),
+    },
 )
 def test_a_node_of_which_only_labels_are_known_has_no_name(operator: str, fits: bool) -> None:
     values = () if operator == "Exists" else ("n",)
@@ -68,14 +66,14 @@ def test_a_node_of_which_only_labels_are_known_has_no_name(operator: str, fits: 
     assert selects_labels(msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector), {"a": "1"}) is fits
 
 
-@pytest.mark.parametrize(
-    ("spec", "fits"),
-    [
-        pytest.param({}, True, id="nothing asked"),
-        pytest.param({"affinity": {"nodeAffinity": {}}}, True, id="nothing required"),
-        pytest.param({"nodeSelector": {"a": "1"}}, True, id="selector"),
-        pytest.param({"nodeSelector": {"a": "1", "b": "2"}}, False, id="one label is missing"),
-    ],
+@cases(
+    "spec, fits",
+    {
+        "nothing asked": ({}, True),
+        "nothing required": ({"affinity": {"nodeAffinity": {}}}, True),
+        "selector": ({"nodeSelector": {"a": "1"}}, True),
+        "one label is missing": ({"nodeSelector": {"a": "1", "b": "2"}}, False),
+    },
 )
 def test_selector_and_affinity_must_both_fit(spec: dict[str, Any], fits: bool) -> None:
     assert matches_node_selection(msgspec.convert(spec, PodSpec), node(a="1")) is fits

@@ -1,6 +1,7 @@
 """What a node's fields say."""
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import Node, NodeCondition, NodeStatus, Taint, Toleration
 from pilothouse.semantics import nodes
@@ -20,16 +21,16 @@ def test_a_node_is_ready_when_its_condition_says_so() -> None:
 TAINT = Taint(key="k", value="v", effect="NoSchedule")
 
 
-@pytest.mark.parametrize(
-    ("toleration", "expected"),
-    [
-        pytest.param(Toleration(key="k", value="v", effect="NoSchedule"), True, id="equal is the default operator"),
-        pytest.param(Toleration(key="k", operator="Equal", value="x"), False, id="another value"),
-        pytest.param(Toleration(key="k", operator="Exists"), True, id="any value, any effect"),
-        pytest.param(Toleration(key="x", operator="Exists"), False, id="another key"),
-        pytest.param(Toleration(key="k", operator="Exists", effect="NoExecute"), False, id="another effect"),
-        pytest.param(Toleration(operator="Exists"), True, id="everything"),
-    ],
+@cases(
+    "toleration, expected",
+    {
+        "equal is the default operator": (Toleration(key="k", value="v", effect="NoSchedule"), True),
+        "another value": (Toleration(key="k", operator="Equal", value="x"), False),
+        "any value, any effect": (Toleration(key="k", operator="Exists"), True),
+        "another key": (Toleration(key="x", operator="Exists"), False),
+        "another effect": (Toleration(key="k", operator="Exists", effect="NoExecute"), False),
+        "everything": (Toleration(operator="Exists"), True),
+    },
 )
 def test_tolerates(toleration: Toleration, expected: bool) -> None:
     assert nodes.tolerates(toleration, TAINT) is expected

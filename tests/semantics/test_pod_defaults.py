@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tests.tables import cases
 
 from pilothouse.semantics.pod_defaults import default_pod
 
@@ -14,45 +14,40 @@ def _container(requests: Object | None = None, limits: Object | None = None, **f
     return {"name": "c", "image": "x", "resources": resources, **fields}
 
 
-@pytest.mark.parametrize(
-    ("whole", "containers", "init", "expected"),
-    [
-        pytest.param(
+@cases(
+    "whole, containers, init, expected",
+    {
+        "requests are the limits where no container asks": (
             {"limits": {"cpu": "2", "memory": "1Gi"}},
             [_container()],
             [],
             {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}},
-            id="requests are the limits where no container asks",
         ),
-        pytest.param(
+        "or what the containers ask for together": (
             {"limits": {"cpu": "2", "memory": "1Gi"}},
             [_container({"cpu": "100m"}), _container(limits={"cpu": "200m"})],
             [],
             {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "300m", "memory": "1Gi"}},
-            id="or what the containers ask for together",
         ),
-        pytest.param(
+        "or one that initializes with the sidecars before it": (
             {"limits": {"cpu": "2"}},
             [_container({"cpu": "100m"})],
             [_container({"cpu": "200m"}, restartPolicy="Always"), _container({"cpu": "500m"})],
             {"limits": {"cpu": "2"}, "requests": {"cpu": "700m"}},
-            id="or one that initializes with the sidecars before it",
         ),
-        pytest.param(
+        "nothing without limits": (
             {"requests": {"cpu": "2"}},
             [_container({"cpu": "100m", "memory": "1Gi"})],
             [],
             {"requests": {"cpu": "2"}},
-            id="nothing without limits",
         ),
-        pytest.param(
+        "nothing that pods as a whole cannot have": (
             {"limits": {"example.com/gpu": "1"}},
             [_container({"ephemeral-storage": "1Gi"})],
             [],
             {"limits": {"example.com/gpu": "1"}},
-            id="nothing that pods as a whole cannot have",
         ),
-        pytest.param(
+        "huge pages of the containers are limits": (
             {"requests": {"cpu": "1"}},
             [_container(limits={"hugepages-2Mi": "2Mi"}), _container(limits={"hugepages-2Mi": "4Mi"})],
             [],
@@ -60,16 +55,14 @@ def _container(requests: Object | None = None, limits: Object | None = None, **f
                 "limits": {"hugepages-2Mi": "6Mi"},
                 "requests": {"cpu": "1", "hugepages-2Mi": "6Mi"},
             },
-            id="huge pages of the containers are limits",
         ),
-        pytest.param(
+        "but not where the pod requests some": (
             {"requests": {"hugepages-2Mi": "2Mi"}},
             [_container(limits={"hugepages-2Mi": "2Mi"})],
             [],
             {"requests": {"hugepages-2Mi": "2Mi"}},
-            id="but not where the pod requests some",
         ),
-    ],
+    },
 )
 def test_resources_of_a_pod(whole: Object, containers: list[Object], init: list[Object], expected: Object) -> None:
     made = {"spec": {"resources": whole, "containers": containers, "initContainers": init}}

@@ -3,6 +3,7 @@
 import datetime
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import (
     Container,
@@ -28,33 +29,33 @@ def pod(phase: str = "Running", *, deleted: bool = False, ready: str = "", since
     )
 
 
-@pytest.mark.parametrize(
-    ("seen", "active", "terminal", "terminating"),
-    [
-        pytest.param(pod("Pending"), True, False, False, id="pending"),
-        pytest.param(pod("Running"), True, False, False, id="running"),
-        pytest.param(pod(""), True, False, False, id="no phase yet"),
-        pytest.param(pod("Succeeded"), False, True, False, id="succeeded"),
-        pytest.param(pod("Failed"), False, True, False, id="failed"),
-        pytest.param(pod("Running", deleted=True), False, False, True, id="being deleted"),
-        pytest.param(pod("Failed", deleted=True), False, True, False, id="failed and being deleted"),
-    ],
+@cases(
+    "seen, active, terminal, terminating",
+    {
+        "pending": (pod("Pending"), True, False, False),
+        "running": (pod("Running"), True, False, False),
+        "no phase yet": (pod(""), True, False, False),
+        "succeeded": (pod("Succeeded"), False, True, False),
+        "failed": (pod("Failed"), False, True, False),
+        "being deleted": (pod("Running", deleted=True), False, False, True),
+        "failed and being deleted": (pod("Failed", deleted=True), False, True, False),
+    },
 )
 def test_life(seen: Pod, active: bool, terminal: bool, terminating: bool) -> None:
     assert (pods.is_active(seen), pods.is_terminal(seen), pods.is_terminating(seen)) == (active, terminal, terminating)
 
 
-@pytest.mark.parametrize(
-    ("seen", "min_ready_seconds", "left"),
-    [
-        pytest.param(pod(), 0, None, id="not ready"),
-        pytest.param(pod(ready="False", since=60), 0, None, id="ready is False"),
-        pytest.param(pod(ready="True"), 0, 0, id="ready is enough when nothing is asked for"),
-        pytest.param(pod(ready="True"), 5, None, id="ready since nobody knows when"),
-        pytest.param(pod(ready="True", since=5), 5, 0, id="exactly long enough"),
-        pytest.param(pod(ready="True", since=3), 5, 2, id="two seconds left"),
-        pytest.param(pod(ready="True", since=-10), 5, 15, id="ready in the future: clocks differ"),
-    ],
+@cases(
+    "seen, min_ready_seconds, left",
+    {
+        "not ready": (pod(), 0, None),
+        "ready is False": (pod(ready="False", since=60), 0, None),
+        "ready is enough when nothing is asked for": (pod(ready="True"), 0, 0),
+        "ready since nobody knows when": (pod(ready="True"), 5, None),
+        "exactly long enough": (pod(ready="True", since=5), 5, 0),
+        "two seconds left": (pod(ready="True", since=3), 5, 2),
+        "ready in the future: clocks differ": (pod(ready="True", since=-10), 5, 15),
+    },
 )
 def test_availability(seen: Pod, min_ready_seconds: int, left: float | None) -> None:
     assert pods.time_until_available(seen, min_ready_seconds, NOW) == left
@@ -102,36 +103,32 @@ def container(cpu: str, *, sidecar: bool = False) -> Container:
     return Container(resources=ResourceRequirements(requests={"cpu": cpu}), restart_policy="Always" if sidecar else "")
 
 
-@pytest.mark.parametrize(
-    ("spec", "cpu"),
-    [
-        pytest.param(PodSpec(containers=(container("1"), container("500m"))), 1500, id="containers add up"),
-        pytest.param(
+@cases(
+    "spec, cpu",
+    {
+        "containers add up": (PodSpec(containers=(container("1"), container("500m"))), 1500),
+        "init containers run one after the other": (
             PodSpec(containers=(container("1"),), init_containers=(container("2"), container("3"))),
             3000,
-            id="init containers run one after the other",
         ),
-        pytest.param(
+        "an init container runs beside the sidecars before it": (
             PodSpec(containers=(container("1"),), init_containers=(container("1", sidecar=True), container("3"))),
             4000,
-            id="an init container runs beside the sidecars before it",
         ),
-        pytest.param(
+        "sidecars run beside the containers": (
             PodSpec(containers=(container("3"),), init_containers=(container("3"), container("1", sidecar=True))),
             4000,
-            id="sidecars run beside the containers",
         ),
-        pytest.param(PodSpec(containers=(container("1"),), overhead={"cpu": "250m"}), 1250, id="overhead is added"),
-        pytest.param(
+        "overhead is added": (PodSpec(containers=(container("1"),), overhead={"cpu": "250m"}), 1250),
+        "the pod's own request takes the place of the sum": (
             PodSpec(
                 containers=(container("1"),),
                 resources=ResourceRequirements(requests={"cpu": "2"}),
                 overhead={"cpu": "1"},
             ),
             3000,
-            id="the pod's own request takes the place of the sum",
         ),
-    ],
+    },
 )
 def test_effective_requests(spec: PodSpec, cpu: int) -> None:
     assert pods.effective_requests(Pod(spec=spec)) == {"cpu": cpu}

@@ -1,7 +1,7 @@
 """Whose a token Secret is: ``IsServiceAccountToken``, apiserver library ``authentication/serviceaccount/util_test.go``
 (v1.36), and what the token in it says: ``pkg/serviceaccount/legacy.go``."""
 
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import Secret
 from pilothouse.api.meta import ObjectMeta
@@ -15,18 +15,18 @@ def secret(name: str | None = "bot", uid: str | None = "1", *, kind: str = SECRE
     return Secret(metadata=ObjectMeta(name="s", namespace=space, annotations=annotations), type=kind)
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        pytest.param(secret(), True, id="name and uid"),
-        pytest.param(secret(uid=None), True, id="a name will do"),
-        pytest.param(secret(uid=""), True, id="an empty uid is none"),
-        pytest.param(secret(uid="2"), False, id="an account of that name that was"),
-        pytest.param(secret("other"), False, id="another name"),
-        pytest.param(secret(None), False, id="no name"),
-        pytest.param(secret(kind="Opaque"), False, id="another type"),
-        pytest.param(secret(space="other"), False, id="another namespace"),
-    ],
+@cases(
+    "found, expected",
+    {
+        "name and uid": (secret(), True),
+        "a name will do": (secret(uid=None), True),
+        "an empty uid is none": (secret(uid=""), True),
+        "an account of that name that was": (secret(uid="2"), False),
+        "another name": (secret("other"), False),
+        "no name": (secret(None), False),
+        "another type": (secret(kind="Opaque"), False),
+        "another namespace": (secret(space="other"), False),
+    },
 )
 def test_whose_a_secret_is(found: Secret, expected: bool) -> None:
     assert belongs_to(found, "ns", "bot", "1") is expected

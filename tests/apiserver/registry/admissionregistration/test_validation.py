@@ -3,8 +3,8 @@
 
 from typing import Any
 
-import pytest
 from tests.apiserver.api import Api, Object, told
+from tests.tables import cases
 
 GROUP = "/apis/admissionregistration.k8s.io/v1/"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -39,10 +39,10 @@ def _resources(*names: str) -> Object:
     return {**RULE, "resources": list(names)}
 
 
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        pytest.param(
+@cases(
+    "rule, expected",
+    {
+        "operations come first": (
             {**RULE, "operations": ["CREATE", "*", "READ"], "scope": "Odd", "apiGroups": ["a", "*"]},
             [
                 'operations: Invalid value: ["CREATE","*","READ"]: if \'*\' is present, must not specify other '
@@ -52,36 +52,31 @@ def _resources(*names: str) -> Object:
                 'apiGroups: Invalid value: ["a","*"]: if \'*\' is present, must not specify other API groups',
                 'scope: Unsupported value: "Odd": supported values: "*", "Cluster", "Namespaced"',
             ],
-            id="operations come first",
         ),
-        pytest.param(_resources(""), ["resources[0]: Required value"], id="a resource has a name"),
-        pytest.param(
+        "a resource has a name": (_resources(""), ["resources[0]: Required value"]),
+        "all subresources of one": (
             _resources("pods/*", "pods/status"),
             ["resources[1]: Invalid value: \"pods/status\": if 'pods/*' is present, must not specify pods/status"],
-            id="all subresources of one",
         ),
-        pytest.param(
+        "one subresource of all": (
             _resources("*/scale", "pods/scale"),
             ["resources[1]: Invalid value: \"pods/scale\": if '*/scale' is present, must not specify pods/scale"],
-            id="one subresource of all",
         ),
-        pytest.param(
+        "all of all": (
             _resources("*/*", "pods/status"),
             [
                 'resources: Invalid value: ["*/*","pods/status"]: if \'*/*\' is present, must not specify other '
                 "resources"
             ],
-            id="all of all",
         ),
-        pytest.param(
+        "all resources": (
             _resources("*", "pods"),
             [
                 'resources: Invalid value: ["*","pods"]: if \'*\' is present, must not specify other resources '
                 "without subresources"
             ],
-            id="all resources",
         ),
-    ],
+    },
 )
 async def test_rules(api: Api, rule: Object, expected: list[str]) -> None:
     webhooks = {"webhooks": [{**WEBHOOK, "rules": [rule]}]}
@@ -89,11 +84,11 @@ async def test_rules(api: Api, rule: Object, expected: list[str]) -> None:
     assert found == [f"webhooks[0].rules[0].{text}" for text in expected]
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        pytest.param({"name": ""}, ["name: Required value"], id="no name"),
-        pytest.param(
+@cases(
+    "change, expected",
+    {
+        "no name": ({"name": ""}, ["name: Required value"]),
+        "conditions have names that are qualified": (
             {"matchConditions": [{"name": "a b", "expression": " "}, {"expression": "true"}]},
             [
                 "matchConditions[0].expression: Required value",
@@ -102,14 +97,12 @@ async def test_rules(api: Api, rule: Object, expected: list[str]) -> None:
                 "'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
                 "matchConditions[1].name: Required value",
             ],
-            id="conditions have names that are qualified",
         ),
-        pytest.param(
+        "not too many conditions": (
             {"matchConditions": [{"name": f"n{number}", "expression": "true"} for number in range(65)]},
             ["matchConditions: Too many: 65: must have at most 64 items"],
-            id="not too many conditions",
         ),
-        pytest.param(
+        "in upstream's order": (
             {
                 "timeoutSeconds": 31,
                 "objectSelector": {"matchExpressions": [{"key": "a", "operator": "Odd"}]},
@@ -122,43 +115,39 @@ async def test_rules(api: Api, rule: Object, expected: list[str]) -> None:
                 'matchConditions[0].expression: Invalid value: "1": must evaluate to bool',
                 'admissionReviewVersions: Invalid value: ["v2"]: must include at least one of v1, v1beta1',
             ],
-            id="in upstream's order",
         ),
-    ],
+    },
 )
 async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
     found = await refused(api, GROUP + "mutatingwebhookconfigurations", {"webhooks": [{**WEBHOOK, **change}]})
     assert found == [f"webhooks[0].{text}" for text in expected]
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        pytest.param(
+@cases(
+    "change, expected",
+    {
+        "nothing to say": (
             {"validations": []},
             [
                 f"{field}: Required value: validations or auditAnnotations must contain at least one item"
                 for field in ("validations", "auditAnnotations")
             ],
-            id="nothing to say",
         ),
-        pytest.param(
+        "parameters of no version": (
             {"paramKind": {"apiVersion": "a/b/c"}},
             [
                 'paramKind.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
                 "paramKind.kind: Required value",
             ],
-            id="parameters of no version",
         ),
-        pytest.param(
+        "parameters of odd versions and kinds": (
             {"paramKind": {"apiVersion": "g/1", "kind": "A_b"}},
             [
                 f'paramKind.apiVersion: Invalid value: "1": {LABEL}',
                 'paramKind.kind: Invalid value: "A_b": may have mixed case, but should otherwise match: ' + LABEL,
             ],
-            id="parameters of odd versions and kinds",
         ),
-        pytest.param(
+        "what is matched": (
             {
                 "matchConstraints": {
                     "matchPolicy": "Odd",
@@ -176,18 +165,16 @@ async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
                 'matchConstraints.resourceRules[0].resourceNames[1]: Duplicate value: "a/b"',
                 "matchConstraints.excludeResourceRules[0].operations: Required value",
             ],
-            id="what is matched",
         ),
-        pytest.param(
+        "names of variables": (
             {"variables": [{"name": "if", "expression": "1"}, {"name": " ", "expression": ""}]},
             [
                 'variables[0].name: Invalid value: "if": must be a valid CEL identifier',
                 "variables[1].name: Required value: name is not specified",
                 "variables[1].expression: Required value: expression is not specified",
             ],
-            id="names of variables",
         ),
-        pytest.param(
+        "validations are judged whatever the variables are": (
             {
                 "variables": [{"name": "a", "expression": "b"}],
                 "validations": [
@@ -205,9 +192,8 @@ async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
                 '"RequestEntityTooLarge"',
                 'validations[1].message: Invalid value: "a\\rb": must not contain line breaks',
             ],
-            id="validations are judged whatever the variables are",
         ),
-        pytest.param(
+        "annotations of audits": (
             {
                 "auditAnnotations": [
                     {"key": "k", "valueExpression": ""},
@@ -219,9 +205,8 @@ async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
                 "auditAnnotations[1].valueExpression: Required value: must not exceed 5120 bytes in length",
                 'auditAnnotations[1].key: Duplicate value: "k"',
             ],
-            id="annotations of audits",
         ),
-    ],
+    },
 )
 async def test_validating_policies(api: Api, change: Object, expected: list[str]) -> None:
     assert await refused(api, POLICIES, {"spec": {**POLICY, **change}}) == [f"spec.{text}" for text in expected]
@@ -232,27 +217,25 @@ async def test_expressions_of_many_lines_need_no_message(api: Api) -> None:
     assert (await api.post(POLICIES, {"metadata": {"name": "x"}, "spec": spec})).status == 201
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        pytest.param(
+@cases(
+    "change, expected",
+    {
+        "nothing to do": (
             {"mutations": [], "reinvocationPolicy": ""},
             [
                 "mutations: Required value: mutations must contain at least one item",
                 "reinvocationPolicy: Required value",
             ],
-            id="nothing to do",
         ),
-        pytest.param(
+        "what is deleted is not mutated": (
             {"matchConstraints": {"resourceRules": [{**RULE, "operations": ["DELETE"]}]}, "reinvocationPolicy": "Odd"},
             [
                 'matchConstraints.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", '
                 '"CONNECT", "CREATE", "UPDATE"',
                 'reinvocationPolicy: Unsupported value: "Odd": supported values: "IfNeeded", "Never"',
             ],
-            id="what is deleted is not mutated",
         ),
-        pytest.param(
+        "one kind of patch": (
             {
                 "mutations": [
                     {"patchType": "JSONPatch", "applyConfiguration": {"expression": "Object{}"}},
@@ -265,9 +248,8 @@ async def test_expressions_of_many_lines_need_no_message(api: Api) -> None:
                 "patchType is JSONPatch",
                 "mutations[1].applyConfiguration.expression: Required value",
             ],
-            id="one kind of patch",
         ),
-    ],
+    },
 )
 async def test_mutating_policies(api: Api, change: Object, expected: list[str]) -> None:
     assert await refused(api, MUTATING, {"spec": {**MUTATING_POLICY, **change}}) == [
@@ -275,10 +257,10 @@ async def test_mutating_policies(api: Api, change: Object, expected: list[str]) 
     ]
 
 
-@pytest.mark.parametrize(
-    ("path", "spec", "expected"),
-    [
-        pytest.param(
+@cases(
+    "path, spec, expected",
+    {
+        "parameters and actions": (
             BINDINGS,
             {"policyName": "p", "paramRef": {"name": "a/b", "selector": {}}, "validationActions": ["Odd", "Odd"]},
             [
@@ -290,9 +272,8 @@ async def test_mutating_policies(api: Api, change: Object, expected: list[str]) 
                 'validationActions[1]: Unsupported value: "Odd": supported values: "Audit", "Deny", "Warn"',
                 'validationActions[1]: Duplicate value: "Odd"',
             ],
-            id="parameters and actions",
         ),
-        pytest.param(
+        "bindings of mutating policies": (
             MUTATING_BINDINGS,
             {
                 "policyName": "p",
@@ -305,9 +286,8 @@ async def test_mutating_policies(api: Api, change: Object, expected: list[str]) 
                 'matchResources.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", '
                 '"CONNECT", "CREATE", "UPDATE"',
             ],
-            id="bindings of mutating policies",
         ),
-    ],
+    },
 )
 async def test_bindings(api: Api, path: str, spec: Object, expected: list[str]) -> None:
     assert await refused(api, path, {"spec": spec}) == [f"spec.{text}" for text in expected]
@@ -325,31 +305,26 @@ async def test_the_status_of_a_policy(api: Api) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "expected"),
-    [
-        pytest.param(
+@cases(
+    "name, change, expected",
+    {
+        "the group without a name": (
             "v2.",
             {"group": "", "version": "v2"},
             ["group: Required value: only v1 may have an empty group and it better be legacy kube"],
-            id="the group without a name",
         ),
-        pytest.param(
-            "V1.g.example.com", {"version": "V1"}, [f'version: Invalid value: "V1": {LABEL}'], id="versions are labels"
-        ),
-        pytest.param(
+        "versions are labels": ("V1.g.example.com", {"version": "V1"}, [f'version: Invalid value: "V1": {LABEL}']),
+        "no certificates for this server": (
             "v1.g.example.com",
             {"caBundle": "YWI="},
             ['caBundle: Invalid value: "2 bytes": local APIServices may not have a caBundle'],
-            id="no certificates for this server",
         ),
-        pytest.param(
+        "ports": (
             "v1.g.example.com",
             {"service": {"namespace": "n", "name": "n", "port": 70000}},
             ["service.port: Invalid value: 70000: port is not valid: must be between 1 and 65535, inclusive"],
-            id="ports",
         ),
-    ],
+    },
 )
 async def test_aggregated_servers(api: Api, name: str, change: Object, expected: list[str]) -> None:
     found = await refused(api, SERVICES, {"metadata": {"name": name}, "spec": {**SERVICE, **change}})

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import Answer, Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver.apiextensions.controller import CustomResources
 from pilothouse.apiserver.apiextensions.structural import validate_schema
@@ -91,25 +92,22 @@ _WITH_DEFAULT = {"openAPIV3Schema": {"type": "object", "properties": {"a": {"typ
 _SELECTED = {"selectableFields": [{"jsonPath": ".a"}]}
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param(
+@cases(
+    "spec, expected",
+    {
+        "defaults and unknown fields": (
             {"versions": [{**V1, "schema": _WITH_DEFAULT}], "preserveUnknownFields": True},
             [("spec.preserveUnknownFields", "true: must be false in order to use defaults in the schema")],
-            id="defaults and unknown fields",
         ),
-        pytest.param(
+        "conversion and unknown fields": (
             {"preserveUnknownFields": True, "conversion": {"strategy": "Webhook"}},
             [("spec.conversion.strategy", '"Webhook": must be None if spec.preserveUnknownFields is true')],
-            id="conversion and unknown fields",
         ),
-        pytest.param(
+        "selectable fields without a schema": (
             {"versions": [{**V1, **_SELECTED, "schema": None}]},
             [("spec.selectableFields", '"": may only be set when validations.schema is included')],
-            id="selectable fields without a schema",
         ),
-        pytest.param(
+        "selectable fields of one version, whose schema is that of all": (
             {"versions": [{**V1, **_SELECTED}, {**V1, "name": "v2", "storage": False}]},
             [
                 (
@@ -117,9 +115,8 @@ _SELECTED = {"selectableFields": [{"jsonPath": ".a"}]}
                     '"": may only be set when `version.schema.openAPIV3Schema` is not included',
                 )
             ],
-            id="selectable fields of one version, whose schema is that of all",
         ),
-    ],
+    },
 )
 async def test_what_does_not_go_together(api: Api, spec: Any, expected: list[tuple[str, str]]) -> None:
     found = causes(await api.post(DEFINITIONS, definition(**spec)))
@@ -177,13 +174,13 @@ async def test_what_is_false_of_a_schema_is_not_stored(api: Api) -> None:
     assert answer.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"] == {"type": "object"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "unsupported",
-    [
-        pytest.param({"patternProperties": {"^a": {"type": "string"}}}, id="at the root"),
-        pytest.param({"properties": {"a": {"type": "array", "items": [{"type": "string"}]}}}, id="a list of items"),
-        pytest.param({"anyOf": [{"dependencies": {"a": ["b"]}}]}, id="in a branch"),
-    ],
+    {
+        "at the root": {"patternProperties": {"^a": {"type": "string"}}},
+        "a list of items": {"properties": {"a": {"type": "array", "items": [{"type": "string"}]}}},
+        "in a branch": {"anyOf": [{"dependencies": {"a": ["b"]}}]},
+    },
 )
 def test_the_structure_is_judged_of_what_can_have_one(unsupported: Object) -> None:
     shapeless = {"properties": {"metadata": {"type": "array", "items": {"type": "string"}}}}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import Api, Object
+from tests.tables import cases
 
 from pilothouse.env import virtual
 from pilothouse.serving.certificates import make_authority
@@ -67,28 +68,25 @@ async def test_approval_stamps_its_condition_and_changes_nothing_else(api: Api) 
     assert answer.body["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client"
 
 
-@pytest.mark.parametrize(
-    ("target", "conditions", "message"),
-    [
-        pytest.param(
+@cases(
+    "target, conditions, message",
+    {
+        "both at once": (
             "approval",
             [_condition(), _condition("Denied")],
             'status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive',
-            id="both at once",
         ),
-        pytest.param(
+        "not really approved": (
             "approval",
             [_condition(status="False")],
             'status.conditions[0].status: Unsupported value: "False": supported values: "True"',
-            id="not really approved",
         ),
-        pytest.param(
+        "approved through status": (
             "status",
             [_condition()],
             'status.conditions: Forbidden: updates may not add a condition of type "Approved"',
-            id="approved through status",
         ),
-    ],
+    },
 )
 async def test_approvals_that_are_refused(api: Api, target: str, conditions: list[Object], message: str) -> None:
     await api.made(REQUESTS, _request())
@@ -141,51 +139,44 @@ async def test_the_signer_adds_the_certificate_once(api: Api) -> None:
     assert gone.message.endswith('status.conditions: Forbidden: updates may not remove a condition of type "Approved"')
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        pytest.param(
+@cases(
+    "spec, message",
+    {
+        "a signer without a domain": (
             {"signerName": "nonsense"},
             'spec.signerName: Invalid value: "nonsense": must be a fully qualified domain and path of the form '
             "'example.com/signer-name'",
-            id="a signer without a domain",
         ),
-        pytest.param({"usages": []}, "invalid: spec.usages: Required value", id="no usages"),
-        pytest.param({"signerName": ""}, "invalid: spec.signerName: Required value", id="no signer"),
-        pytest.param(
+        "no usages": ({"usages": []}, "invalid: spec.usages: Required value"),
+        "no signer": ({"signerName": ""}, "invalid: spec.signerName: Required value"),
+        "a signer of old": (
             {"signerName": "kubernetes.io/legacy-unknown"},
             'spec.signerName: Invalid value: "kubernetes.io/legacy-unknown": the legacy signerName is not allowed via '
             "this API version",
-            id="a signer of old",
         ),
-        pytest.param(
+        "a signer with a long path": (
             {"signerName": "A/b/c"},
             'spec.signerName: Invalid value: "A/b/c": must be a fully qualified domain and path of the form '
             "'example.com/signer-name'",
-            id="a signer with a long path",
         ),
-        pytest.param(
+        "a signer with odd names": (
             {"signerName": "example/B"},
             '[spec.signerName: Invalid value: "example": should be a domain with at least two segments separated by '
             'dots, spec.signerName: Invalid value: "B": validating label "B": a lowercase RFC 1123 subdomain must',
-            id="a signer with odd names",
         ),
-        pytest.param(
+        "a signer with a long name": (
             {"signerName": f"example.com/{'.'.join(['a' * 250] * 3)}"},
             "invalid: spec.signerName: Too long: may not be more than 571 bytes",
-            id="a signer with a long name",
         ),
-        pytest.param(
+        "usages that are none, and some twice": (
             {"usages": ["client auth", "x", "client auth", "x"]},
             '"timestamping", spec.usages[2]: Duplicate value: "client auth", spec.usages[3]: Duplicate value: "x"]',
-            id="usages that are none, and some twice",
         ),
-        pytest.param(
+        "no request": (
             {"request": "eA=="},
             'spec.request: Invalid value: "eA==": PEM block type must be CERTIFICATE REQUEST',
-            id="no request",
         ),
-    ],
+    },
 )
 async def test_requests_that_are_refused(api: Api, spec: Object, message: str) -> None:
     answer = await api.post(REQUESTS, _request(**spec))
@@ -222,13 +213,13 @@ KEY = b"-----BEGIN EC PRIVATE KEY-----\neA==\n-----END EC PRIVATE KEY-----\n"
 BROKEN = b"-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n"
 
 
-@pytest.mark.parametrize(
-    ("pem", "why"),
-    [
-        pytest.param(b"x", "must contain at least one CERTIFICATE PEM block", id="no PEM"),
-        pytest.param(KEY, 'only CERTIFICATE PEM blocks are allowed, found "EC PRIVATE KEY"', id="a key"),
-        pytest.param(BROKEN, "x509: malformed certificate", id="nonsense"),
-    ],
+@cases(
+    "pem, why",
+    {
+        "no PEM": (b"x", "must contain at least one CERTIFICATE PEM block"),
+        "a key": (KEY, 'only CERTIFICATE PEM blocks are allowed, found "EC PRIVATE KEY"'),
+        "nonsense": (BROKEN, "x509: malformed certificate"),
+    },
 )
 async def test_what_is_signed_is_a_certificate(api: Api, pem: bytes, why: str) -> None:
     await api.made(REQUESTS, _request())

@@ -11,6 +11,7 @@ import pytest
 from tests.apiserver.api import PODS, Answer, Api, Object, pod
 from tests.apiserver.test_refusals import words
 from tests.golden import Golden
+from tests.tables import cases
 
 VOLUMES = "/api/v1/persistentvolumes"
 REQUIRED, INVALID, UNSUPPORTED, FORBIDDEN, NOT_FOUND = (
@@ -208,27 +209,21 @@ async def test_what_a_pod_asks_about_itself(api: Api, given: Any, expected: Caus
 MOUNT = "spec.containers[0].volumeMounts"
 
 
-@pytest.mark.parametrize(
-    ("mount", "expected"),
-    [
-        pytest.param(
+@cases(
+    "mount, expected",
+    {
+        "nothing": (
             {},
             [(f"{MOUNT}[0].name", REQUIRED), (f"{MOUNT}[0].name", NOT_FOUND), (f"{MOUNT}[0].mountPath", REQUIRED)],
-            id="nothing",
         ),
-        pytest.param({"subPath": "/x"}, [(f"{MOUNT}.subPath", INVALID)], id="a part of the volume by an absolute path"),
-        pytest.param(
+        "a part of the volume by an absolute path": ({"subPath": "/x"}, [(f"{MOUNT}.subPath", INVALID)]),
+        "a part of the volume in two ways": (
             {"subPath": "x", "subPathExpr": "y/.."},
             [(f"{MOUNT}[0].subPathExpr", INVALID), (f"{MOUNT}.subPathExpr", INVALID)],
-            id="a part of the volume in two ways",
         ),
-        pytest.param(
-            {"mountPropagation": "Up"}, [(f"{MOUNT}.mountPropagation", UNSUPPORTED)], id="no way to propagate"
-        ),
-        pytest.param(
-            {"mountPropagation": "Bidirectional"}, [(f"{MOUNT}.mountPropagation", FORBIDDEN)], id="propagation for all"
-        ),
-    ],
+        "no way to propagate": ({"mountPropagation": "Up"}, [(f"{MOUNT}.mountPropagation", UNSUPPORTED)]),
+        "propagation for all": ({"mountPropagation": "Bidirectional"}, [(f"{MOUNT}.mountPropagation", FORBIDDEN)]),
+    },
 )
 async def test_mounts(api: Api, mount: Object, expected: Causes) -> None:
     whole = {"name": "v", "mountPath": "/v", **mount} if mount else {}

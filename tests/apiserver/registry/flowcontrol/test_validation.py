@@ -3,8 +3,8 @@ v1.36)."""
 
 import asyncio
 
-import pytest
 from tests.apiserver.api import Answer, Api, Object, told
+from tests.tables import cases
 
 GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1/"
 SCHEMAS, LEVELS = GROUP + "flowschemas", GROUP + "prioritylevelconfigurations"
@@ -23,10 +23,10 @@ async def refused(api: Api, path: str, spec: Object, **metadata: Object) -> list
     return told(await api.post(path, {"metadata": {"name": "x", **metadata}, "spec": spec}))
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param(
+@cases(
+    "spec, expected",
+    {
+        "no level": (
             {"matchingPrecedence": -1, "priorityLevelConfiguration": {}, "distinguisherMethod": {"type": "Odd"}},
             [
                 "matchingPrecedence: Invalid value: -1: must be a positive value",
@@ -34,23 +34,20 @@ async def refused(api: Api, path: str, spec: Object, **metadata: Object) -> list
                 '"ByUser"',
                 "priorityLevelConfiguration.name: Required value: must reference a priority level",
             ],
-            id="no level",
         ),
-        pytest.param(
+        "rules about nothing": (
             {**LEVEL, "matchingPrecedence": 10001, "rules": [{}]},
             [
                 "matchingPrecedence: Invalid value: 10001: must not be greater than 10000",
                 "rules[0].subjects: Required value: subjects must contain at least one value",
                 "rules[0]: Required value: at least one of resourceRules and nonResourceRules has to be non-empty",
             ],
-            id="rules about nothing",
         ),
-        pytest.param(
+        "the first": (
             {**LEVEL, "matchingPrecedence": 1},
             ["matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have matchingPrecedence 1"],
-            id="the first",
         ),
-        pytest.param(
+        "subjects": (
             {
                 **LEVEL,
                 "rules": [
@@ -74,9 +71,8 @@ async def refused(api: Api, path: str, spec: Object, **metadata: Object) -> list
                 "rules[0].subjects[3].serviceAccount.namespace: Required value: must specify namespace for service "
                 "account",
             ],
-            id="subjects",
         ),
-        pytest.param(
+        "rules": (
             {
                 **LEVEL,
                 "rules": [
@@ -115,9 +111,8 @@ async def refused(api: Api, path: str, spec: Object, **metadata: Object) -> list
                 'rules[0].nonResourceRules[1].nonResourceURLs: Invalid value: ["*","/a"]: if \'*\' is present, must '
                 "not specify other non-resource URLs",
             ],
-            id="rules",
         ),
-    ],
+    },
 )
 async def test_schemas(api: Api, spec: Object, expected: list[str]) -> None:
     assert await refused(api, SCHEMAS, spec) == [f"spec.{text}" for text in expected]
@@ -131,63 +126,54 @@ def _queued(**queuing: int) -> Object:
     return _limited(limitResponse={"type": "Queue", "queuing": queuing})
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param({}, ["type: Required value"], id="no type"),
-        pytest.param(
+@cases(
+    "spec, expected",
+    {
+        "no type": ({}, ["type: Required value"]),
+        "one is exempt": (
             {"type": "Exempt"},
             ["type: Invalid value: \"Exempt\": must be 'Exempt' if and only if `name` is 'exempt'"],
-            id="one is exempt",
         ),
-        pytest.param(
+        "limits that are none": (
             {"type": "Limited", "exempt": {}},
             [
                 "exempt: Forbidden: must be nil if the type is Limited",
                 "limited: Required value: must not be empty when type is Limited",
             ],
-            id="limits that are none",
         ),
-        pytest.param(
+        "shares": (
             _limited(nominalConcurrencyShares=-1, lendablePercent=101, borrowingLimitPercent=-1),
             [
                 "limited.nominalConcurrencyShares: Invalid value: -1: must be a non-negative integer",
                 "limited.lendablePercent: Invalid value: 101: must be between 0 and 100, inclusive",
                 "limited.borrowingLimitPercent: Invalid value: -1: if specified, must be a non-negative integer",
             ],
-            id="shares",
         ),
-        pytest.param(
+        "nobody queues": (
             _limited(limitResponse={"type": "Reject", "queuing": {}}),
             ["limited.limitResponse.queuing: Forbidden: must be nil if limited.limitResponse.type is not Limited"],
-            id="nobody queues",
         ),
-        pytest.param(
-            _limited(limitResponse={}), ["limited.limitResponse.type: Required value"], id="an answer of no type"
-        ),
-        pytest.param(
+        "an answer of no type": (_limited(limitResponse={}), ["limited.limitResponse.type: Required value"]),
+        "queues": (
             _queued(queues=10000001, handSize=-1, queueLengthLimit=-1),
             [
                 "limited.limitResponse.queuing.queueLengthLimit: Invalid value: -1: must be positive",
                 "limited.limitResponse.queuing.queues: Invalid value: 10000001: must not be greater than 10000000",
                 "limited.limitResponse.queuing.handSize: Invalid value: -1: must be positive",
             ],
-            id="queues",
         ),
-        pytest.param(
+        "a hand of more than all": (
             _queued(queues=2, handSize=3),
             ["limited.limitResponse.queuing.handSize: Invalid value: 3: should not be greater than queues (2)"],
-            id="a hand of more than all",
         ),
-        pytest.param(
+        "too many hands": (
             _queued(queues=512, handSize=7),
             [
                 "limited.limitResponse.queuing.handSize: Invalid value: 7: required entropy bits of deckSize 512 and "
                 "handSize 7 should not be greater than 60"
             ],
-            id="too many hands",
         ),
-    ],
+    },
 )
 async def test_levels(api: Api, spec: Object, expected: list[str]) -> None:
     assert await refused(api, LEVELS, spec) == [f"spec.{text}" for text in expected]
@@ -203,17 +189,16 @@ async def patched_after_start(api: Api, path: str, change: Object) -> Answer:
         running.cancel()
 
 
-@pytest.mark.parametrize(
-    ("path", "change", "problem"),
-    [
-        pytest.param(
+@cases(
+    "path, change, problem",
+    {
+        "the level of the rest": (
             LEVELS + "/catch-all",
             {"limited": {"nominalConcurrencyShares": 9}},
             "spec of 'catch-all' must equal the fixed value",
-            id="the level of the rest",
         ),
-        pytest.param(SCHEMAS + "/exempt", {"rules": []}, "spec of 'exempt' must equal the fixed value", id="a schema"),
-    ],
+        "a schema": (SCHEMAS + "/exempt", {"rules": []}, "spec of 'exempt' must equal the fixed value"),
+    },
 )
 async def test_what_is_mandatory_stays(api: Api, path: str, change: Object, problem: str) -> None:
     (found,) = told(await patched_after_start(api, path, change))

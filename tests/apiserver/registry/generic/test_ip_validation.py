@@ -3,8 +3,8 @@
 
 from typing import Any
 
-import pytest
 from tests.apiserver.api import Api, Object, told
+from tests.tables import cases
 
 from pilothouse.apiserver.registry.generic.ip_validation import cidr_errors, ip_errors
 
@@ -38,30 +38,30 @@ async def refused(api: Api, path: str, obj: Object) -> list[str]:
     return told(await api.post(path, {"metadata": {"name": "x"}, **obj}))
 
 
-@pytest.mark.parametrize(
-    ("text", "faults"),
-    [
-        pytest.param("10.0.0.1", [], id="an address"),
-        pytest.param("FE80:0:0:0:0:0:0:0abc", [], id="in another form"),
-        pytest.param("10.0.0", [ADDRESS], id="none"),
-        pytest.param("010.000.0.1", ["must not have leading 0s"], id="zeros"),
-        pytest.param("::ffff:1.2.3.4", ["must not be an IPv4-mapped IPv6 address"], id="one in the other"),
-    ],
+@cases(
+    "text, faults",
+    {
+        "an address": ("10.0.0.1", []),
+        "in another form": ("FE80:0:0:0:0:0:0:0abc", []),
+        "none": ("10.0.0", [ADDRESS]),
+        "zeros": ("010.000.0.1", ["must not have leading 0s"]),
+        "one in the other": ("::ffff:1.2.3.4", ["must not be an IPv4-mapped IPv6 address"]),
+    },
 )
 def test_addresses(text: str, faults: list[str]) -> None:
     assert list(ip_errors(text)) == faults
 
 
-@pytest.mark.parametrize(
-    ("text", "faults"),
-    [
-        pytest.param("10.0.0.0/8", [], id="a range"),
-        pytest.param("10.0.0.0", [RANGE], id="no size"),
-        pytest.param("10.0.0.0/33", [RANGE], id="too small"),
-        pytest.param("10.0.0.0/08", ["must not have leading 0s in IP or prefix length"], id="zeros"),
-        pytest.param("10.0.0.1/8", ["must not have bits set beyond the prefix length"], id="more than a range"),
-        pytest.param("::ffff:1.2.3.0/120", ["must not have an IPv4-mapped IPv6 address"], id="one in the other"),
-    ],
+@cases(
+    "text, faults",
+    {
+        "a range": ("10.0.0.0/8", []),
+        "no size": ("10.0.0.0", [RANGE]),
+        "too small": ("10.0.0.0/33", [RANGE]),
+        "zeros": ("10.0.0.0/08", ["must not have leading 0s in IP or prefix length"]),
+        "more than a range": ("10.0.0.1/8", ["must not have bits set beyond the prefix length"]),
+        "one in the other": ("::ffff:1.2.3.0/120", ["must not have an IPv4-mapped IPv6 address"]),
+    },
 )
 def test_ranges(text: str, faults: list[str]) -> None:
     assert list(cidr_errors(text)) == faults
@@ -71,10 +71,10 @@ def _slice(kind: str = "IPv4", **endpoint: Any) -> Object:
     return {"addressType": kind, "endpoints": [{"addresses": ["10.0.0.1"], **endpoint}]}
 
 
-@pytest.mark.parametrize(
-    ("obj", "expected"),
-    [
-        pytest.param(
+@cases(
+    "obj, expected",
+    {
+        "addresses": (
             _slice(addresses=["2001:db8::1", "010.0.0.1", "127.0.0.1"]),
             [
                 'endpoints[0].addresses: Invalid value: "2001:db8::1": must be an IPv4 address',
@@ -82,9 +82,8 @@ def _slice(kind: str = "IPv4", **endpoint: Any) -> Object:
                 'endpoints[0].addresses[2]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, '
                 "::1/128)",
             ],
-            id="addresses",
         ),
-        pytest.param(
+        "names": (
             _slice("FQDN", addresses=["a.example.com.", "a", "a..b", "a." + "b" * 64]),
             [
                 'endpoints[0].addresses[1]: Invalid value: "a": should be a domain with at least two segments '
@@ -92,35 +91,30 @@ def _slice(kind: str = "IPv4", **endpoint: Any) -> Object:
                 f'endpoints[0].addresses[2]: Invalid value: "a..b": {SUBDOMAIN}',
                 f'endpoints[0].addresses[3]: Invalid value: "{"b" * 64}": must be no more than 63 characters',
             ],
-            id="names",
         ),
-        pytest.param(
+        "many addresses": (
             _slice(addresses=["10.0.0.1"] * 101),
             ["endpoints[0].addresses: Too many: 101: must have at most 100 items"],
-            id="many addresses",
         ),
-        pytest.param(
+        "names of nodes and hosts": (
             _slice(nodeName="A", hostname="a.b"),
             [
                 f'endpoints[0].nodeName: Invalid value: "A": {SUBDOMAIN}',
                 'endpoints[0].hostname: Invalid value: "a.b": must not contain dots',
             ],
-            id="names of nodes and hosts",
         ),
-        pytest.param(
+        "hints": (
             _slice(hints={"forZones": [{"name": "a"}, {"name": "a"}], "forNodes": [{"name": "A"}]}),
             [
                 'endpoints[0].hints.forZones[1].name: Duplicate value: "a"',
                 f'endpoints[0].hints.forNodes[0].name: Invalid value: "A": {SUBDOMAIN}',
             ],
-            id="hints",
         ),
-        pytest.param(
+        "many hints": (
             _slice(hints={"forZones": [{"name": f"z{number}"} for number in range(9)]}),
             ["endpoints[0].hints.forZones: Too many: 9: must have at most 8 items"],
-            id="many hints",
         ),
-        pytest.param(
+        "ports": (
             {"addressType": "Odd", "ports": [{"name": "a"}, {"name": "a", "protocol": "Odd"}, {"name": "A"}]},
             [
                 'addressType: Unsupported value: "Odd": supported values: "FQDN", "IPv4", "IPv6"',
@@ -128,9 +122,8 @@ def _slice(kind: str = "IPv4", **endpoint: Any) -> Object:
                 'ports[1].protocol: Unsupported value: "Odd": supported values: "SCTP", "TCP", "UDP"',
                 f'ports[2].name: Invalid value: "A": {LABEL}',
             ],
-            id="ports",
         ),
-    ],
+    },
 )
 async def test_slices(api: Api, obj: Object, expected: list[str]) -> None:
     assert await refused(api, SLICES, obj) == expected
@@ -147,15 +140,14 @@ def _ingress(*paths: Object, host: str = "", **more: Any) -> Object:
     return {"spec": {"rules": [{"host": host, "http": {"paths": list(paths or (PATH,))}}], **more}}
 
 
-@pytest.mark.parametrize(
-    ("obj", "expected"),
-    [
-        pytest.param(
+@cases(
+    "obj, expected",
+    {
+        "paths are absolute": (
             _ingress({**PATH, "pathType": "ImplementationSpecific", "path": "a"}),
             ['spec.rules[0].http.paths[0].path: Invalid value: "a": must be an absolute path'],
-            id="paths are absolute",
         ),
-        pytest.param(
+        "names, in upstream's order": (
             _ingress(host="*.A", tls=[{"secretName": "S", "hosts": ["a*"]}], ingressClassName="C"),
             [
                 f'spec.rules[0].host: Invalid value: "*.A": {WILDCARD}',
@@ -163,9 +155,8 @@ def _ingress(*paths: Object, host: str = "", **more: Any) -> Object:
                 f'spec.tls[0].secretName: Invalid value: "S": {SUBDOMAIN}',
                 f'spec.ingressClassName: Invalid value: "C": {SUBDOMAIN}',
             ],
-            id="names, in upstream's order",
         ),
-        pytest.param(
+        "two classes": (
             {
                 **_ingress(ingressClassName="a"),
                 "metadata": {"name": "x", "annotations": {"kubernetes.io/ingress.class": "b"}},
@@ -174,9 +165,8 @@ def _ingress(*paths: Object, host: str = "", **more: Any) -> Object:
                 'annotations.kubernetes.io/ingress.class: Invalid value: "b": must match `ingressClassName` when both '
                 "are specified"
             ],
-            id="two classes",
         ),
-    ],
+    },
 )
 async def test_ingresses(api: Api, obj: Object, expected: list[str]) -> None:
     assert await refused(api, INGRESSES, obj) == expected
@@ -192,47 +182,43 @@ async def test_the_status_of_an_ingress(api: Api) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param(
+@cases(
+    "spec, expected",
+    {
+        "controllers": (
             {"controller": "A/b c"},
             [
                 f'controller: Invalid value: "A": {SUBDOMAIN}',
                 'controller: Invalid value: "b c": Invalid path (regex used for validation is '
                 "'[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')",
             ],
-            id="controllers",
         ),
-        pytest.param(
+        "parameters": (
             {"controller": "a/b", "parameters": {"apiGroup": "A", "kind": "a/b", "name": "n", "scope": "Odd"}},
             [
                 f'parameters.apiGroup: Invalid value: "A": {SUBDOMAIN}',
                 "parameters.kind: Invalid value: \"a/b\": may not contain '/'",
                 'parameters.scope: Unsupported value: "Odd": supported values: "Cluster", "Namespace"',
             ],
-            id="parameters",
         ),
-        pytest.param(
+        "parameters in no namespace": (
             {"controller": "a/b", "parameters": {"kind": "k", "name": "n", "scope": "Namespace"}},
             ["parameters.namespace: Required value: `parameters.scope` is set to 'Namespace'"],
-            id="parameters in no namespace",
         ),
-        pytest.param(
+        "parameters in one": (
             {"controller": "a/b", "parameters": {"kind": "k", "name": "n", "namespace": "n"}},
             ["parameters.namespace: Forbidden: `parameters.scope` is set to 'Cluster'"],
-            id="parameters in one",
         ),
-    ],
+    },
 )
 async def test_ingress_classes(api: Api, spec: Object, expected: list[str]) -> None:
     assert await refused(api, CLASSES, {"spec": spec}) == [f"spec.{text}" for text in expected]
 
 
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        pytest.param(
+@cases(
+    "rule, expected",
+    {
+        "ports": (
             {"ports": [{"port": 80, "endPort": 70000}, {"port": "A_", "endPort": 1}, {"port": 80, "endPort": 79}]},
             [
                 "ports[0].endPort: Invalid value: 70000: must be between 1 and 65535, inclusive",
@@ -242,9 +228,8 @@ async def test_ingress_classes(api: Api, spec: Object, expected: list[str]) -> N
                 'ports[1].port: Invalid value: "A_": must contain at least one letter (a-z)',
                 "ports[2].endPort: Invalid value: 80: must be greater than or equal to `port`",
             ],
-            id="ports",
         ),
-        pytest.param(
+        "peers": (
             {"from": [{"podSelector": {}, "ipBlock": {"cidr": "10.0.0.1/8", "except": ["x", "10.0.0.0/8"]}}]},
             [
                 'from[0].ipBlock.cidr: Invalid value: "10.0.0.1/8": must not have bits set beyond the prefix length',
@@ -252,9 +237,8 @@ async def test_ingress_classes(api: Api, spec: Object, expected: list[str]) -> N
                 'from[0].ipBlock.except[1]: Invalid value: "10.0.0.0/8": must be a strict subset of `cidr`',
                 "from[0]: Forbidden: may not specify both ipBlock and another peer",
             ],
-            id="peers",
         ),
-    ],
+    },
 )
 async def test_network_policies(api: Api, rule: Object, expected: list[str]) -> None:
     found = await refused(api, POLICIES, {"spec": {"podSelector": {}, "ingress": [rule]}})
@@ -268,28 +252,25 @@ async def test_ranges_that_were_there_before_stay(api: Api) -> None:
     assert (await api.patch(POLICIES + "/x", {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}})).status == 200
 
 
-@pytest.mark.parametrize(
-    ("cidrs", "expected"),
-    [
-        pytest.param(
+@cases(
+    "cidrs, expected",
+    {
+        "one family twice": (
             ["10.0.0.0/8", "11.0.0.0/8"],
             [
                 'spec.cidrs: Invalid value: ["10.0.0.0/8","11.0.0.0/8"]: may specify no more than one IP for each IP '
                 "family, i.e 192.168.0.0/24 and 2001:db8::/64"
             ],
-            id="one family twice",
         ),
-        pytest.param(
+        "three": (
             ["a", "b", "c"],
             ['spec.cidrs: Invalid value: {"CIDRs":["a","b","c"]}: may only hold up to 2 values'],
-            id="three",
         ),
-        pytest.param(
+        "in another form": (
             ["2001:DB8::/64"],
             ['spec.cidrs[0]: Invalid value: "2001:DB8::/64": must be in canonical form ("2001:db8::/64")'],
-            id="in another form",
         ),
-    ],
+    },
 )
 async def test_service_ranges(api: Api, cidrs: list[str], expected: list[str]) -> None:
     assert await refused(api, RANGES, {"spec": {"cidrs": cidrs}}) == expected

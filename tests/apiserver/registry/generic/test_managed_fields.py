@@ -4,8 +4,8 @@ import asyncio
 import json
 from typing import Any
 
-import pytest
 from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, LEASES, MERGE, PODS, REPLICA_SETS, STRATEGIC, Answer, Api
+from tests.tables import cases
 
 from pilothouse.apiserver.registry.generic.managed_fields import split
 
@@ -132,7 +132,7 @@ async def test_status_and_spec_have_owners_of_their_own(api: Api) -> None:
     assert found["test/Update"]["f:spec"]["f:replicas"] == {}
 
 
-@pytest.mark.parametrize("empty", [pytest.param([], id="no entries"), pytest.param([{}], id="one empty entry")])
+@cases("empty", {"no entries": [], "one empty entry": [{}]})
 async def test_an_empty_list_makes_everybody_own_nothing(api: Api, empty: Any) -> None:
     made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     obj = made.body
@@ -152,27 +152,22 @@ async def test_a_client_may_change_what_others_own(api: Api) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     "bad",
-    [
-        pytest.param(
-            [{"manager": "x", "operation": "Own", "apiVersion": "v1", "fieldsType": "FieldsV1"}], id="operation"
-        ),
-        pytest.param([{"manager": "x", "operation": "Update", "fieldsType": "FieldsV1"}], id="no version"),
-        pytest.param([{"manager": "x", "operation": "Update", "apiVersion": "v1"}], id="no type"),
-        pytest.param(
-            [
-                {
-                    "manager": "x",
-                    "operation": "Update",
-                    "apiVersion": "v1",
-                    "fieldsType": "FieldsV1",
-                    "fieldsV1": {"nonsense": {}},
-                }
-            ],
-            id="no path element",
-        ),
-    ],
+    {
+        "operation": [{"manager": "x", "operation": "Own", "apiVersion": "v1", "fieldsType": "FieldsV1"}],
+        "no version": [{"manager": "x", "operation": "Update", "fieldsType": "FieldsV1"}],
+        "no type": [{"manager": "x", "operation": "Update", "apiVersion": "v1"}],
+        "no path element": [
+            {
+                "manager": "x",
+                "operation": "Update",
+                "apiVersion": "v1",
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {"nonsense": {}},
+            }
+        ],
+    },
 )
 async def test_entries_that_cannot_be_read_are_as_if_they_were_not_sent(api: Api, bad: Any) -> None:
     made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
@@ -27,13 +28,13 @@ async def api(env: Env) -> Api:
     return Api(env, ON)
 
 
-@pytest.mark.parametrize(
-    ("gates", "expected"),
-    [
-        pytest.param((GATE,), True, id="with its gate"),
-        pytest.param((), False, id="by default"),
-        pytest.param(("GenericWorkload",), False, id="with another gate"),
-    ],
+@cases(
+    "gates, expected",
+    {
+        "with its gate": ((GATE,), True),
+        "by default": ((), False),
+        "with another gate": (("GenericWorkload",), False),
+    },
 )
 async def test_where_it_is_served(env: Env, gates: tuple[str, ...], expected: bool) -> None:
     api = Api(env, ServerOptions(gates=gates))
@@ -73,35 +74,25 @@ async def test_a_new_one_has_a_limit_and_no_status(api: Api) -> None:
 _SUBDOMAIN = "must start and end with an alphanumeric character (e.g. "
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        pytest.param({"driver": ""}, "spec.driver: Required value", id="no driver"),
-        pytest.param(
+@cases(
+    "spec, message",
+    {
+        "no driver": ({"driver": ""}, "spec.driver: Required value"),
+        "a driver that is no domain": (
             {"driver": "invalid driver!"},
             'spec.driver: Invalid value: "invalid driver!": an RFC 1123 subdomain must consist of alphanumeric '
             f"characters, '-' or '.', and {_SUBDOMAIN}'Example.com'",
-            id="a driver that is no domain",
         ),
-        pytest.param({"poolName": ""}, 'spec.poolName: Invalid value: "": segment 0: must not be empty', id="no pool"),
-        pytest.param(
-            {"poolName": "a//b"}, 'spec.poolName: Invalid value: "a//b": segment 1: must not be empty', id="half a pool"
-        ),
-        pytest.param(
+        "no pool": ({"poolName": ""}, 'spec.poolName: Invalid value: "": segment 0: must not be empty'),
+        "half a pool": ({"poolName": "a//b"}, 'spec.poolName: Invalid value: "a//b": segment 1: must not be empty'),
+        "a pool with a part that is no domain": (
             {"poolName": "a/B"},
             'spec.poolName: Invalid value: "B": segment 1: a lowercase RFC 1123 subdomain must consist of lower case',
-            id="a pool with a part that is no domain",
         ),
-        pytest.param(
-            {"poolName": "p" * 254}, "spec.poolName: Too long: may not be more than 253 bytes", id="a long pool"
-        ),
-        pytest.param(
-            {"limit": 0}, "spec.limit: Invalid value: 0: must be greater than or equal to 1", id="less than one"
-        ),
-        pytest.param(
-            {"limit": 1001}, "spec.limit: Invalid value: 1001: must be less than or equal to 1000", id="too many"
-        ),
-    ],
+        "a long pool": ({"poolName": "p" * 254}, "spec.poolName: Too long: may not be more than 253 bytes"),
+        "less than one": ({"limit": 0}, "spec.limit: Invalid value: 0: must be greater than or equal to 1"),
+        "too many": ({"limit": 1001}, "spec.limit: Invalid value: 1001: must be less than or equal to 1000"),
+    },
 )
 async def test_what_cannot_be_asked(api: Api, spec: Object, message: str) -> None:
     answer = await api.post(REQUESTS, request(**spec))
@@ -158,60 +149,48 @@ def _pool(**more: Any) -> Object:
     return {"poolCount": 1, "pools": [{**POOL, **more}]}
 
 
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        pytest.param({"pools": [POOL]}, "status.poolCount: Required value", id="no number of pools"),
-        pytest.param(
-            {"poolCount": -1}, "status.poolCount: Invalid value: -1: must be greater than or equal to 0", id="negative"
-        ),
-        pytest.param(_pool(driver=""), "status.pools[0].driver: Required value", id="a pool of no driver"),
-        pytest.param(_pool(poolName=""), "status.pools[0].poolName: Required value", id="a pool without a name"),
-        pytest.param(_pool(poolName="P"), 'status.pools[0].poolName: Invalid value: "P": segment 0: ', id="a bad name"),
-        pytest.param(
-            _pool(nodeName="no node!"), 'status.pools[0].nodeName: Invalid value: "no node!"', id="a bad node"
-        ),
-        pytest.param(
+@cases(
+    "status, message",
+    {
+        "no number of pools": ({"pools": [POOL]}, "status.poolCount: Required value"),
+        "negative": ({"poolCount": -1}, "status.poolCount: Invalid value: -1: must be greater than or equal to 0"),
+        "a pool of no driver": (_pool(driver=""), "status.pools[0].driver: Required value"),
+        "a pool without a name": (_pool(poolName=""), "status.pools[0].poolName: Required value"),
+        "a bad name": (_pool(poolName="P"), 'status.pools[0].poolName: Invalid value: "P": segment 0: '),
+        "a bad node": (_pool(nodeName="no node!"), 'status.pools[0].nodeName: Invalid value: "no node!"'),
+        "a pool of no slices": (
             _pool(resourceSliceCount=0),
             "status.pools[0].resourceSliceCount: Invalid value: 0: must be greater than or equal to 1",
-            id="a pool of no slices",
         ),
-        pytest.param(
+        "less than no devices": (
             _pool(totalDevices=-1),
             "status.pools[0].totalDevices: Invalid value: -1: must be greater than or equal to 0",
-            id="less than no devices",
         ),
-        pytest.param(
+        "too many words": (
             _pool(validationError="x" * 257),
             "status.pools[0].validationError: Too long: may not be more than 256 bytes",
-            id="too many words",
         ),
-        pytest.param(
+        "too many pools": (
             {"poolCount": 1001, "pools": [POOL] * 1001},
             "status.pools: Too many: 1001: must have at most 1000 items",
-            id="too many pools",
         ),
-        pytest.param(
+        "too many conditions": (
             {"poolCount": 0, "conditions": [{**CONDITION, "type": f"T{number}"} for number in range(11)]},
             "status.conditions: Too many: 11: must have at most 10 items",
-            id="too many conditions",
         ),
-        pytest.param(
+        "neither true nor false": (
             {"poolCount": 0, "conditions": [{**CONDITION, "status": "Yes"}]},
             'status.conditions[0].status: Unsupported value: "Yes"',
-            id="neither true nor false",
         ),
-        pytest.param(
+        "the same twice": (
             {"poolCount": 0, "conditions": [CONDITION, CONDITION]},
             'status.conditions[1].type: Duplicate value: "Complete"',
-            id="the same twice",
         ),
-        pytest.param(
+        "a reason in words": (
             {"poolCount": 0, "conditions": [{**CONDITION, "reason": "all is counted"}]},
             "a condition reason must start with alphabetic character",
-            id="a reason in words",
         ),
-    ],
+    },
 )
 async def test_what_cannot_be_answered(api: Api, status: Object, message: str) -> None:
     await api.made(REQUESTS, request())
@@ -223,26 +202,23 @@ async def test_what_cannot_be_answered(api: Api, status: Object, message: str) -
 _COUNTS = {"totalDevices": 4, "availableDevices": 1, "allocatedDevices": 2, "unavailableDevices": 1}
 
 
-@pytest.mark.parametrize(
-    ("status", "cells"),
-    [
-        pytest.param(None, ["-", "-", "-", "-", "-", "-", "Pending", "-"], id="not answered yet"),
-        pytest.param(
+@cases(
+    "status, cells",
+    {
+        "not answered yet": (None, ["-", "-", "-", "-", "-", "-", "Pending", "-"]),
+        "sums over the pools": (
             {"poolCount": 2, "pools": [{**POOL, **_COUNTS}, {**POOL, **_COUNTS}], "conditions": [CONDITION]},
             ["8", "2", "4", "2", "0", "2", "Complete"],
-            id="sums over the pools",
         ),
-        pytest.param(
+        "some of the pools, one incomplete": (
             {"poolCount": 3, "pools": [{**POOL, "validationError": "x"}], "conditions": [CONDITION]},
             ["0", "0", "0", "0", "1", "3", "Complete (1/3 pools)"],
-            id="some of the pools, one incomplete",
         ),
-        pytest.param(
+        "given up": (
             {"poolCount": 0, "conditions": [{**CONDITION, "type": "Failed"}]},
             ["0", "0", "0", "0", "0", "0", "Failed"],
-            id="given up",
         ),
-    ],
+    },
 )
 async def test_what_kubectl_get_shows(api: Api, status: Object | None, cells: list[str]) -> None:
     await api.made(REQUESTS, request())

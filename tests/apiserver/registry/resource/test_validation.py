@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import Answer, Api, Object, told
+from tests.tables import cases
 
 GROUP = "/apis/resource.k8s.io/v1/"
 CLAIMS, TEMPLATES = GROUP + "namespaces/default/resourceclaims", GROUP + "namespaces/default/resourceclaimtemplates"
@@ -39,52 +40,44 @@ def _wish(**wish: Any) -> Object:
     return _claim({"name": "a", "exactly": {**WISH, **wish}})
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param(
-            _claim({"name": "", "exactly": WISH}), [f'requests[0].name: Invalid value: "": {LABEL}'], id="no name"
-        ),
-        pytest.param(_claim(REQUEST, REQUEST), ['requests[1]: Duplicate value: "a"'], id="twice"),
-        pytest.param(
+@cases(
+    "spec, expected",
+    {
+        "no name": (_claim({"name": "", "exactly": WISH}), [f'requests[0].name: Invalid value: "": {LABEL}']),
+        "twice": (_claim(REQUEST, REQUEST), ['requests[1]: Duplicate value: "a"']),
+        "many": (
             _claim(*({"name": f"n{number}", "exactly": WISH} for number in range(33))),
             ["requests: Too many: 33: must have at most 32 items"],
-            id="many",
         ),
-        pytest.param(
+        "nothing is wished for": (
             _claim({"name": "a"}),
             ["requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"],
-            id="nothing is wished for",
         ),
-        pytest.param(
+        "both are": (
             _claim({**REQUEST, "firstAvailable": [{"name": "b", **WISH}]}),
             [
                 "requests[0]: Invalid value: null: exactly one of `exactly` or `firstAvailable` is required, but "
                 "multiple fields are set"
             ],
-            id="both are",
         ),
-        pytest.param(
+        "two of all": (
             _wish(deviceClassName="", allocationMode="All", count=2),
             [
                 "requests[0].exactly.deviceClassName: Required value",
                 "requests[0].exactly.count: Invalid value: 2: must not be specified when allocationMode is 'All'",
             ],
-            id="two of all",
         ),
-        pytest.param(
+        "less than none": (
             _wish(count=-1),
             ["requests[0].exactly.count: Invalid value: -1: must be greater than zero"],
-            id="less than none",
         ),
-        pytest.param(
+        "an odd mode": (
             _wish(allocationMode="Odd"),
             [
                 'requests[0].exactly.allocationMode: Unsupported value: "Odd": supported values: "All", "ExactCount"',
             ],
-            id="an odd mode",
         ),
-        pytest.param(
+        "tolerations": (
             _wish(
                 tolerations=[
                     {"key": "k", "operator": "Exists", "value": "v", "effect": "Odd"},
@@ -98,9 +91,8 @@ def _wish(**wish: Any) -> Object:
                 'requests[0].exactly.tolerations[1].operator: Unsupported value: "Odd": supported values: "Equal", '
                 '"Exists"',
             ],
-            id="tolerations",
         ),
-        pytest.param(
+        "selectors": (
             _wish(selectors=[{}, {"cel": {"expression": "x" * 10241}}, {"cel": {"expression": "1"}}]),
             [
                 "requests[0].exactly.selectors[0].cel: Required value",
@@ -108,9 +100,8 @@ def _wish(**wish: Any) -> Object:
                 'requests[0].exactly.selectors[2].cel.expression: Invalid value: "1": must evaluate to bool or the '
                 "unknown type, not int",
             ],
-            id="selectors",
         ),
-        pytest.param(
+        "choices": (
             _claim({"name": "a", "firstAvailable": [{"name": "b", **WISH}, {"name": "b", "deviceClassName": "A"}]}),
             [
                 'requests[0].firstAvailable[1].deviceClassName: Invalid value: "A": a lowercase RFC 1123 subdomain '
@@ -119,9 +110,8 @@ def _wish(**wish: Any) -> Object:
                 "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
                 'requests[0].firstAvailable[1]: Duplicate value: "b"',
             ],
-            id="choices",
         ),
-        pytest.param(
+        "constraints": (
             _claim(
                 REQUEST,
                 constraints=[
@@ -139,9 +129,8 @@ def _wish(**wish: Any) -> Object:
                 'constraints[2]: Required value: exactly one of "matchAttribute" or "distinctAttribute" is required, '
                 "but multiple fields are set",
             ],
-            id="constraints",
         ),
-        pytest.param(
+        "configuration": (
             _claim(
                 REQUEST,
                 config=[
@@ -156,9 +145,8 @@ def _wish(**wish: Any) -> Object:
                 f'config[2].requests[0]: Invalid value: "b": {REFERENCE}',
                 "config[2].opaque.parameters: Too long: may not be more than 10240 bytes",
             ],
-            id="configuration",
         ),
-    ],
+    },
 )
 async def test_claims(api: Api, spec: Object, expected: list[str]) -> None:
     assert await refused(api, CLAIMS, spec) == [f"spec.devices.{text}" for text in expected]
@@ -192,17 +180,16 @@ async def test_selectors_that_are_taken(api: Api, text: str) -> None:
     assert answer.status == 201, answer.text
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        pytest.param("device.odd", "Invalid value", id="nothing that devices have"),
-        pytest.param(
+@cases(
+    "text, problem",
+    {
+        "nothing that devices have": ("device.odd", "Invalid value"),
+        "too complex": (
             "device.attributes.all(a, device.attributes.all(b, device.attributes.all(c, device.attributes.all(d, "
             "a + b + c + d != ''))))",
             "Forbidden: too complex, exceeds cost limit",
-            id="too complex",
         ),
-    ],
+    },
 )
 async def test_selectors_that_are_not(api: Api, text: str, problem: str) -> None:
     (found,) = await refused(api, CLASSES, {"selectors": [{"cel": {"expression": text}}]})
@@ -228,10 +215,10 @@ def _capacity(**policy: Any) -> Object:
 POLICY = "devices[0].capacity[m].requestPolicy"
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param(
+@cases(
+    "spec, expected",
+    {
+        "nowhere, and of nobody": (
             {"driver": "", "pool": {"name": "p//q", "generation": -1}, "nodeName": ""},
             [
                 "driver: Required value",
@@ -241,18 +228,16 @@ POLICY = "devices[0].capacity[m].requestPolicy"
                 "Required value: exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is "
                 "required",
             ],
-            id="nowhere, and of nobody",
         ),
-        pytest.param(
+        "in two places": (
             {**SLICE, "allNodes": True, "perDeviceNodeSelection": False},
             [
                 "perDeviceNodeSelection: Invalid value: false: must be either unset or set to true",
                 'Invalid value: "{`nodeName`, `allNodes`}": exactly one of `nodeName`, `nodeSelector`, `allNodes`, '
                 "`perDeviceNodeSelection` is required, but multiple fields are set",
             ],
-            id="in two places",
         ),
-        pytest.param(
+        "one term only": (
             {
                 **SLICE,
                 "nodeName": None,
@@ -263,27 +248,23 @@ POLICY = "devices[0].capacity[m].requestPolicy"
                 '"Values":null}],"MatchFields":null},{"MatchExpressions":null,"MatchFields":null}]: must have exactly '
                 "one node selector term"
             ],
-            id="one term only",
         ),
-        pytest.param(
+        "names of devices": (
             {**SLICE, "devices": [{"name": "x"}, {"name": "x"}, {"name": "A"}]},
             [f'devices[2].name: Invalid value: "A": {LABEL}', 'devices[1]: Duplicate value: "x"'],
-            id="names of devices",
         ),
-        pytest.param(
+        "many devices": (
             {**SLICE, "devices": [{"name": f"n{number}"} for number in range(129)]},
             ["devices: Too many: 129: must have at most 128 items"],
-            id="many devices",
         ),
-        pytest.param(
+        "fewer with taints": (
             {
                 **SLICE,
                 "devices": [{"name": f"n{number}", "taints": [{"key": "k", "effect": "None"}]} for number in range(65)],
             },
             ["devices: Too many: 65: must have at most 64 items"],
-            id="fewer with taints",
         ),
-        pytest.param(
+        "attributes; lists are behind a gate": (
             _device(
                 attributes={
                     "a-b": {"int": 1},
@@ -308,24 +289,20 @@ POLICY = "devices[0].capacity[m].requestPolicy"
                 "exactly one value must be specified",
                 'devices[0].attributes[list]: Invalid value: "": exactly one value must be specified',
             ],
-            id="attributes; lists are behind a gate",
         ),
-        pytest.param(
+        "many attributes": (
             _device(attributes={f"n{number}": {"int": number} for number in range(33)}),
             ["devices[0]: Invalid value: 33: the total number of attributes and capacities must not exceed 32"],
-            id="many attributes",
         ),
-        pytest.param(
+        "nothing to share": (
             _device(capacity={"m": {"value": "1", "requestPolicy": {"default": "1"}}}),
             ["devices[0].capacity[m].requestPolicy: Forbidden: allowMultipleAllocations must be true"],
-            id="nothing to share",
         ),
-        pytest.param(
+        "values without a default": (
             _capacity(validValues=["2", "1", "11", "1"]),
             [f"{POLICY}.default: Required value: required when validValues is defined"],
-            id="values without a default",
         ),
-        pytest.param(
+        "values": (
             _capacity(default="3", validValues=["2", "1", "11", "1"]),
             [
                 f'{POLICY}.validValues[1]: Invalid value: "1": values must be sorted in ascending order',
@@ -334,9 +311,8 @@ POLICY = "devices[0].capacity[m].requestPolicy"
                 f'{POLICY}.validValues[3]: Duplicate value: "1"',
                 f'{POLICY}.validValues: Invalid value: "3": default value is not valid according to the requestPolicy',
             ],
-            id="values",
         ),
-        pytest.param(
+        "a range": (
             _capacity(default="9", validRange={"min": "2", "max": "8", "step": "9"}),
             [
                 f'{POLICY}.validRange.default: Invalid value: "9": default is more than max: 8',
@@ -344,47 +320,41 @@ POLICY = "devices[0].capacity[m].requestPolicy"
                 f'{POLICY}.validRange.step: Invalid value: "9": value is not a multiple of a given step (9) from (2)',
                 f'{POLICY}.validRange.step: Invalid value: "8": value is not a multiple of a given step (9) from (2)',
             ],
-            id="a range",
         ),
-        pytest.param(
+        "taints": (
             _device(taints=[{"key": "", "value": "a b"}]),
             ["taints[0].key", "taints[0].key", "taints[0].value", "devices[0].taints[0].effect: Required value"],
-            id="taints",
         ),
-        pytest.param(
+        "a device is where all are": (
             _device(nodeName="n"),
             [
                 "devices[0]: Invalid value: null: `nodeName`, `nodeSelector` and `allNodes` can only be set if "
                 "`perDeviceNodeSelection` is set to true in the ResourceSlice spec"
             ],
-            id="a device is where all are",
         ),
-        pytest.param(
+        "or somewhere of its own": (
             {"driver": DRIVER, "pool": POOL, "perDeviceNodeSelection": True, "devices": [{"name": "x"}]},
             [
                 "devices[0]: Required value: exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when "
                 "`perDeviceNodeSelection` is set to true in the ResourceSlice spec"
             ],
-            id="or somewhere of its own",
         ),
-        pytest.param(
+        "conditions of bindings": (
             _device(bindingConditions=["a", "a"], bindingFailureConditions=["a"]),
             [
                 'devices[0].bindingConditions[1]: Duplicate value: "a"',
                 'devices[0].bindingFailureConditions[0]: Invalid value: "a": bindingFailureConditions must not overlap '
                 "with bindingConditions",
             ],
-            id="conditions of bindings",
         ),
-        pytest.param(
+        "conditions of one kind": (
             _device(bindingConditions=["a"]),
             [
                 "devices[0].bindingFailureConditions: Invalid value: null: bindingFailureConditions are required to "
                 "use bindingConditions"
             ],
-            id="conditions of one kind",
         ),
-        pytest.param(
+        "counters": (
             {**SLICE, "devices": [{"name": "x", "consumesCounters": [{}]}], "sharedCounters": [{"name": "c"}]},
             [
                 'Invalid value: "": only one of `sharedCounters` or `devices` is allowed',
@@ -392,9 +362,8 @@ POLICY = "devices[0].capacity[m].requestPolicy"
                 "devices[0].consumesCounters[0].counters: Required value",
                 "sharedCounters[0].counters: Required value",
             ],
-            id="counters",
         ),
-    ],
+    },
 )
 async def test_slices(api: Api, spec: Object, expected: list[str]) -> None:
     found = await refused(api, SLICES, {name: value for name, value in spec.items() if value is not None})
@@ -439,24 +408,22 @@ def _allocation(*results: Object, **more: Any) -> Object:
 CONDITION = {"type": "A", "status": "True", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        pytest.param(
+@cases(
+    "status, expected",
+    {
+        "users of nothing": (
             {"reservedFor": [USER]},
             ["reservedFor: Forbidden: may not be specified when `allocated` is not set"],
-            id="users of nothing",
         ),
-        pytest.param(
+        "users": (
             {"allocation": _allocation(RESULT), "reservedFor": [{"uid": "u"}, USER]},
             [
                 "reservedFor[0].resource: Required value",
                 "reservedFor[0].name: Required value",
                 'reservedFor[1]: Duplicate value: "u"',
             ],
-            id="users",
         ),
-        pytest.param(
+        "an allocation": (
             {
                 "allocation": _allocation(
                     {**RESULT, "request": "b", "driver": "d" * 64, "shareID": "x"},
@@ -472,9 +439,8 @@ CONDITION = {"type": "A", "status": "True", "reason": "R", "lastTransitionTime":
                 '"FromClass"',
                 "allocation.devices.config[1].source: Required value",
             ],
-            id="an allocation",
         ),
-        pytest.param(
+        "what drivers say": (
             {
                 "allocation": _allocation(RESULT),
                 "devices": [
@@ -497,9 +463,8 @@ CONDITION = {"type": "A", "status": "True", "reason": "R", "lastTransitionTime":
                 '("2001:db8::1/64")',
                 f'devices[2]: Duplicate value: {{"Driver":"{DRIVER}","Pool":"p","Device":"x","ShareID":""}}',
             ],
-            id="what drivers say",
         ),
-    ],
+    },
 )
 async def test_the_status_of_a_claim(api: Api, status: Object, expected: list[str]) -> None:
     for device in status.get("devices") or ():
@@ -535,12 +500,12 @@ ADMIN = (
 )
 
 
-@pytest.mark.parametrize(
-    ("path", "spec"),
-    [
-        pytest.param(CLAIMS, _wish(adminAccess=True), id="claims"),
-        pytest.param(TEMPLATES, {"spec": _wish(adminAccess=True)}, id="templates, by the path of claims"),
-    ],
+@cases(
+    "path, spec",
+    {
+        "claims": (CLAIMS, _wish(adminAccess=True)),
+        "templates, by the path of claims": (TEMPLATES, {"spec": _wish(adminAccess=True)}),
+    },
 )
 async def test_administrators_ask_in_their_namespaces(api: Api, path: str, spec: Object) -> None:
     wanted = {"metadata": {"name": "x"}, "spec": spec}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import PODS, REPLICA_SETS, Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.apiserver.admission.names import DEFAULT
@@ -149,13 +150,13 @@ async def test_with_the_gate_pods_and_templates_name_their_group(env: Env) -> No
     assert 'spec.template.spec.schedulingGroup.podGroupName: Invalid value: "a/b": ' + SUBDOMAIN in refused.message
 
 
-@pytest.mark.parametrize(
-    ("named", "message"),
-    [
-        pytest.param({}, "podGroupName: Invalid value: null: must specify one of: `podGroupName`", id="no name"),
-        pytest.param({"podGroupName": ""}, f'podGroupName: Invalid value: "": {SUBDOMAIN}', id="an empty name"),
-        pytest.param({"podGroupName": "a_b"}, f'podGroupName: Invalid value: "a_b": {SUBDOMAIN}', id="no domain"),
-    ],
+@cases(
+    "named, message",
+    {
+        "no name": ({}, "podGroupName: Invalid value: null: must specify one of: `podGroupName`"),
+        "an empty name": ({"podGroupName": ""}, f'podGroupName: Invalid value: "": {SUBDOMAIN}'),
+        "no domain": ({"podGroupName": "a_b"}, f'podGroupName: Invalid value: "a_b": {SUBDOMAIN}'),
+    },
 )
 async def test_groups_that_no_pod_can_have(env: Env, named: Object, message: str) -> None:
     api = Api(env, WITH)
@@ -169,51 +170,36 @@ async def test_groups_that_no_pod_can_have(env: Env, named: Object, message: str
 REF, POLICY = "spec.podGroupTemplateRef", "spec.schedulingPolicy"
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        pytest.param({}, "", id="a usual one"),
-        pytest.param({"schedulingPolicy": GANG}, "", id="all or nothing"),
-        pytest.param(
-            {"podGroupTemplateRef": {}}, f'{REF}: Invalid value: "": must specify one of: `workload`', id="no"
-        ),
-        pytest.param(
-            {"podGroupTemplateRef": template_of("")}, f"{REF}.workload.workloadName: Required value", id="of no"
-        ),
-        pytest.param(
+@cases(
+    "spec, message",
+    {
+        "a usual one": ({}, ""),
+        "all or nothing": ({"schedulingPolicy": GANG}, ""),
+        "no": ({"podGroupTemplateRef": {}}, f'{REF}: Invalid value: "": must specify one of: `workload`'),
+        "of no": ({"podGroupTemplateRef": template_of("")}, f"{REF}.workload.workloadName: Required value"),
+        "of what is no name": (
             {"podGroupTemplateRef": template_of("work/load")},
             f'{REF}.workload.workloadName: Invalid value: "work/load": {SUBDOMAIN}',
-            id="of what is no name",
         ),
-        pytest.param(
+        "of no template": (
             {"podGroupTemplateRef": template_of(template="")},
             f"{REF}.workload.podGroupTemplateName: Required value",
-            id="of no template",
         ),
-        pytest.param(
+        "of a template that is no label": (
             {"podGroupTemplateRef": template_of(template="a.b")},
             f'{REF}.workload.podGroupTemplateName: Invalid value: "a.b": {LABEL}',
-            id="of a template that is no label",
         ),
-        pytest.param(
-            {"schedulingPolicy": {}},
-            f'{POLICY}: Invalid value: "": must specify one of: `basic`, `gang`',
-            id="no policy",
-        ),
-        pytest.param(
+        "no policy": ({"schedulingPolicy": {}}, f'{POLICY}: Invalid value: "": must specify one of: `basic`, `gang`'),
+        "two policies": (
             {"schedulingPolicy": {"basic": {}, **GANG}},
             f'{POLICY}: Invalid value: "{{basic, gang}}": must specify exactly one of: `basic`, `gang`',
-            id="two policies",
         ),
-        pytest.param(
-            {"schedulingPolicy": {"gang": {}}}, f"{POLICY}.gang.minCount: Required value", id="a gang of none"
-        ),
-        pytest.param(
+        "a gang of none": ({"schedulingPolicy": {"gang": {}}}, f"{POLICY}.gang.minCount: Required value"),
+        "a gang of less than none": (
             {"schedulingPolicy": {"gang": {"minCount": -1}}},
             f"{POLICY}.gang.minCount: Invalid value: -1: must be greater than or equal to 1",
-            id="a gang of less than none",
         ),
-    ],
+    },
 )
 async def test_what_a_group_must_be(env: Env, spec: Object, message: str) -> None:
     api = Api(env, WITH)
@@ -241,16 +227,16 @@ async def test_what_other_gates_keep_is_dropped(env: Env) -> None:
     assert made["spec"] == {"podGroupTemplates": [{**template(), "schedulingConstraints": None}]}
 
 
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        pytest.param({"podGroupTemplateRef": None}, REF, id="its template is forgotten"),
-        pytest.param({"podGroupTemplateRef": {"workload": {"workloadName": "v"}}}, REF, id="another workload"),
-        pytest.param({"podGroupTemplateRef": {"workload": {"podGroupTemplateName": "v"}}}, REF, id="another template"),
-        pytest.param({"schedulingPolicy": {"basic": None}}, POLICY, id="no policy"),
-        pytest.param({"schedulingPolicy": GANG}, POLICY, id="two policies"),
-        pytest.param({"schedulingPolicy": {"basic": None, **GANG}}, POLICY, id="the other policy"),
-    ],
+@cases(
+    "changes, field",
+    {
+        "its template is forgotten": ({"podGroupTemplateRef": None}, REF),
+        "another workload": ({"podGroupTemplateRef": {"workload": {"workloadName": "v"}}}, REF),
+        "another template": ({"podGroupTemplateRef": {"workload": {"podGroupTemplateName": "v"}}}, REF),
+        "no policy": ({"schedulingPolicy": {"basic": None}}, POLICY),
+        "two policies": ({"schedulingPolicy": GANG}, POLICY),
+        "the other policy": ({"schedulingPolicy": {"basic": None, **GANG}}, POLICY),
+    },
 )
 async def test_a_group_does_not_change(env: Env, changes: Object, field: str) -> None:
     api = Api(env, without("PodGroupWorkloadExists"))
@@ -281,64 +267,47 @@ CONTROLLER, TEMPLATES = "spec.controllerRef", "spec.podGroupTemplates"
 JOB = {"apiGroup": "batch", "kind": "Job", "name": "j"}
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        pytest.param(workload(template(), template("u")), "", id="a usual one"),
-        pytest.param(workload(template(), controllerRef=JOB), "", id="of a controller"),
-        pytest.param(workload(template(), controllerRef={**JOB, "apiGroup": ""}), "", id="of one of the core group"),
-        pytest.param(
+@cases(
+    "body, message",
+    {
+        "a usual one": (workload(template(), template("u")), ""),
+        "of a controller": (workload(template(), controllerRef=JOB), ""),
+        "of one of the core group": (workload(template(), controllerRef={**JOB, "apiGroup": ""}), ""),
+        "of no group": (
             workload(template(), controllerRef={**JOB, "apiGroup": "a_b"}),
             f'{CONTROLLER}.apiGroup: Invalid value: "a_b": {SUBDOMAIN}',
-            id="of no group",
         ),
-        pytest.param(
-            workload(template(), controllerRef={**JOB, "kind": ""}),
-            f"{CONTROLLER}.kind: Required value",
-            id="of no kind",
-        ),
-        pytest.param(
+        "of no kind": (workload(template(), controllerRef={**JOB, "kind": ""}), f"{CONTROLLER}.kind: Required value"),
+        "of a kind that is no part of a path": (
             workload(template(), controllerRef={**JOB, "kind": "a/b"}),
             f"{CONTROLLER}.kind: Invalid value: \"a/b\": may not contain '/'",
-            id="of a kind that is no part of a path",
         ),
-        pytest.param(
-            workload(template(), controllerRef={**JOB, "name": ""}), f"{CONTROLLER}.name: Required value", id="nobody's"
-        ),
-        pytest.param(
+        "nobody's": (workload(template(), controllerRef={**JOB, "name": ""}), f"{CONTROLLER}.name: Required value"),
+        "of a name that is no part of a path": (
             workload(template(), controllerRef={**JOB, "name": "a%b"}),
             f"{CONTROLLER}.name: Invalid value: \"a%b\": may not contain '%'",
-            id="of a name that is no part of a path",
         ),
-        pytest.param(workload(), f"{TEMPLATES}: Required value", id="no templates"),
-        pytest.param(
+        "no templates": (workload(), f"{TEMPLATES}: Required value"),
+        "too many templates": (
             workload(*(template(f"t{number}") for number in range(9))),
             f"{TEMPLATES}: Too many: 9: must have at most 8 items",
-            id="too many templates",
         ),
-        pytest.param(
+        "one name twice": (
             workload(template(), template()),
             f'{TEMPLATES}[1]: Duplicate value: {{"name":"t","schedulingPolicy":{{"gang":{{"minCount":2}}}},'
             '"schedulingConstraints":null}',
-            id="one name twice",
         ),
-        pytest.param(workload(template("")), f"{TEMPLATES}[0].name: Required value", id="a template without a name"),
-        pytest.param(
-            workload(template("a.b")),
-            f'{TEMPLATES}[0].name: Invalid value: "a.b": {LABEL}',
-            id="whose name is no label",
-        ),
-        pytest.param(
+        "a template without a name": (workload(template("")), f"{TEMPLATES}[0].name: Required value"),
+        "whose name is no label": (workload(template("a.b")), f'{TEMPLATES}[0].name: Invalid value: "a.b": {LABEL}'),
+        "without a policy": (
             workload(template(schedulingPolicy={})),
             f'{TEMPLATES}[0].schedulingPolicy: Invalid value: "": must specify one of: `basic`, `gang`',
-            id="without a policy",
         ),
-        pytest.param(
+        "for a gang of none": (
             workload(template(schedulingPolicy={"gang": {}})),
             f"{TEMPLATES}[0].schedulingPolicy.gang.minCount: Required value",
-            id="for a gang of none",
         ),
-    ],
+    },
 )
 async def test_what_a_workload_must_be(env: Env, body: Object, message: str) -> None:
     api = Api(env, WITH)
@@ -347,23 +316,19 @@ async def test_what_a_workload_must_be(env: Env, body: Object, message: str) -> 
     assert message in answer.message
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        pytest.param(
-            workload(template("other")), f"{TEMPLATES}: Invalid value: null: field is immutable", id="another template"
-        ),
-        pytest.param(
+@cases(
+    "body, expected",
+    {
+        "another template": (workload(template("other")), f"{TEMPLATES}: Invalid value: null: field is immutable"),
+        "another controller": (
             workload(template(), controllerRef=JOB),
             f"{CONTROLLER}: Invalid value: null: field is immutable",
-            id="another controller",
         ),
-        pytest.param(
+        "no templates": (
             workload(),
             f"[{TEMPLATES}: Invalid value: null: field is immutable, {TEMPLATES}: Required value]",
-            id="no templates",
         ),
-    ],
+    },
 )
 async def test_a_workload_does_not_change(env: Env, body: Object, expected: str) -> None:
     api = Api(env, WITH)
@@ -373,13 +338,13 @@ async def test_a_workload_does_not_change(env: Env, body: Object, expected: str)
     assert answer.message.endswith(f"is invalid: {expected}")
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        pytest.param([], [FINALIZER], id="a new one"),
-        pytest.param([FINALIZER], [FINALIZER], id="it has it already"),
-        pytest.param(["example.com/mine"], ["example.com/mine", FINALIZER], id="it has others"),
-    ],
+@cases(
+    "before, after",
+    {
+        "a new one": ([], [FINALIZER]),
+        "it has it already": ([FINALIZER], [FINALIZER]),
+        "it has others": (["example.com/mine"], ["example.com/mine", FINALIZER]),
+    },
 )
 async def test_admission_protects_new_groups(env: Env, before: list[str], after: list[str]) -> None:
     api = Api(env, WITH)
@@ -395,19 +360,18 @@ async def test_without_the_plugin_nothing_is_protected(env: Env) -> None:
     assert "finalizers" not in (await api.made(GROUPS, group()))["metadata"]
 
 
-@pytest.mark.parametrize(
-    ("reference", "message"),
-    [
-        pytest.param(None, "", id="it names none"),
-        pytest.param(template_of(), "", id="it is there"),
-        pytest.param(template_of("missing"), 'Workload "missing" not found', id="there is no such workload"),
-        pytest.param(template_of("going"), 'Workload "going" is being deleted', id="which is being deleted"),
-        pytest.param(
+@cases(
+    "reference, message",
+    {
+        "it names none": (None, ""),
+        "it is there": (template_of(), ""),
+        "there is no such workload": (template_of("missing"), 'Workload "missing" not found'),
+        "which is being deleted": (template_of("going"), 'Workload "going" is being deleted'),
+        "which has no such template": (
             template_of(template="missing"),
             'PodGroupTemplate "missing" not found in Workload "w"',
-            id="which has no such template",
         ),
-    ],
+    },
 )
 async def test_admission_wants_the_workload_of_a_group(env: Env, reference: Object | None, message: str) -> None:
     api = Api(env, WITH)
@@ -450,24 +414,22 @@ def test_who_may_do_what_with_them() -> None:
         assert rules(role) == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "conditions", "cells"),
-    [
-        pytest.param({}, [], ["Basic", "<none>", "Pending"], id="new"),
-        pytest.param(
+@cases(
+    "spec, conditions, cells",
+    {
+        "new": ({}, [], ["Basic", "<none>", "Pending"]),
+        "scheduled": (
             {"schedulingPolicy": GANG, "podGroupTemplateRef": template_of()},
             [CONDITION],
             ["Gang", "w", "Scheduled"],
-            id="scheduled",
         ),
-        pytest.param({}, [{**CONDITION, "status": "False"}], ["Basic", "<none>", "Unschedulable"], id="without room"),
-        pytest.param(
+        "without room": ({}, [{**CONDITION, "status": "False"}], ["Basic", "<none>", "Unschedulable"]),
+        "it must go": (
             {},
             [CONDITION, {**CONDITION, "type": "DisruptionTarget", "reason": "PreemptionByScheduler"}],
             ["Basic", "<none>", "PreemptionByScheduler"],
-            id="it must go",
         ),
-    ],
+    },
 )
 async def test_how_a_group_is_printed(env: Env, spec: Object, conditions: list[Object], cells: list[str]) -> None:
     api = Api(env, WITH)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from tests.apiserver.api import Api, Object, told
+from tests.tables import cases
 
 STORAGE = "/apis/storage.k8s.io/v1/"
 ATTACHMENT: Object = {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "p"}}
@@ -22,49 +22,43 @@ def _inline(**spec: Any) -> Object:
     return {"spec": {**ATTACHMENT, "source": source}}
 
 
-@pytest.mark.parametrize(
-    ("resource", "obj", "expected"),
-    [
-        pytest.param(
+@cases(
+    "resource, obj, expected",
+    {
+        "names of drivers have an end": (
             "csinodes",
             _node(name="a" * 64),
             ["spec.drivers[0].name: Too long: may not be more than 63 bytes"],
-            id="names of drivers have an end",
         ),
-        pytest.param(
+        "so has what a driver calls its node": (
             "csinodes",
             _node(nodeID="n" * 257),
             [f'spec.drivers[0].nodeID: Invalid value: "{"n" * 257}": must be 256 characters or less'],
-            id="so has what a driver calls its node",
         ),
-        pytest.param(
+        "no node has less than no volumes": (
             "csinodes",
             _node(allocatable={"count": -1}),
             ["spec.drivers[0].allocatable.count: Invalid value: -1: must be greater than or equal to 0"],
-            id="no node has less than no volumes",
         ),
-        pytest.param(
+        "parameters are counted": (
             "storageclasses",
             {"provisioner": "p", "parameters": {str(number): "" for number in range(513)}},
             ["parameters: Too long: may not be more than 512 bytes"],
-            id="parameters are counted",
         ),
-        pytest.param(
+        "parameters have names, and a size": (
             "storageclasses",
             {"provisioner": "p", "parameters": {"": "x" * 262145}},
             [
                 'parameters: Invalid value: "": field can not be empty.',
                 "parameters: Too long: may not be more than 262144 bytes",
             ],
-            id="parameters have names, and a size",
         ),
-        pytest.param(
+        "a class of attributes without one": (
             "volumeattributesclasses",
             {"driverName": "d", "parameters": {}},
             ["parameters: Required value: must contain at least one key/value pair"],
-            id="a class of attributes without one",
         ),
-        pytest.param(
+        "what drivers want": (
             "csidrivers",
             {
                 "spec": {
@@ -85,18 +79,16 @@ def _inline(**spec: Any) -> Object:
                 "spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 9: must be greater than or equal to 10 "
                 "seconds",
             ],
-            id="what drivers want",
         ),
-        pytest.param(
+        "no tokens to be put anywhere": (
             "csidrivers",
             {"spec": {"serviceAccountTokenInSecrets": True}},
             [
                 "spec.serviceAccountTokenInSecrets: Invalid value: true: serviceAccountTokenInSecrets is set but no "
                 "tokenRequests are specified"
             ],
-            id="no tokens to be put anywhere",
         ),
-        pytest.param(
+        "less than no capacity, nowhere": (
             "namespaces/default/csistoragecapacities",
             {
                 "storageClassName": "c",
@@ -108,9 +100,8 @@ def _inline(**spec: Any) -> Object:
                 "'NotIn'",
                 'capacity: Invalid value: "-1": must be greater than or equal to 0',
             ],
-            id="less than no capacity, nowhere",
         ),
-        pytest.param(
+        "inline volumes are of CSI, and nobody's": (
             "volumeattachments",
             _inline(csi=None, nfs={"server": "s", "path": "/"}, capacity={"storage": "1"}, storageClassName="c"),
             [
@@ -118,9 +109,8 @@ def _inline(**spec: Any) -> Object:
                 f"{SPEC}.csi: Required value: has to be specified in the context of inline volumes",
                 f"{SPEC}.storageClassName: Forbidden: {INLINE}",
             ],
-            id="inline volumes are of CSI, and nobody's",
         ),
-        pytest.param(
+        "inline volumes stay, and hold files": (
             "volumeattachments",
             _inline(persistentVolumeReclaimPolicy="Delete", volumeMode="Block", accessModes=None),
             [
@@ -129,31 +119,28 @@ def _inline(**spec: Any) -> Object:
                 f"{SPEC}.volumeMode: Forbidden: may not specify volumeMode other than Filesystem in "
                 "the context of inline volumes",
             ],
-            id="inline volumes stay, and hold files",
         ),
-    ],
+    },
 )
 async def test_what_is_refused(api: Api, resource: str, obj: Object, expected: list[str]) -> None:
     assert told(await api.post(STORAGE + resource, {"metadata": {"name": "x"}, **obj})) == expected
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        pytest.param(
+@cases(
+    "status, expected",
+    {
+        "much metadata": (
             {"attachmentMetadata": {"k": "x" * 262145}},
             ["status.attachmentMetadata: Too long: may not be more than 262144 bytes"],
-            id="much metadata",
         ),
-        pytest.param(
+        "long messages, and odd codes": (
             {"attachError": {"message": "x" * 1025}, "detachError": {"errorCode": -1}},
             [
                 "status.attachError.message: Too long: may not be more than 262144 bytes",
                 "status.detachError.errorCode: Invalid value: -1: must be between 0 and 2147483647, inclusive",
             ],
-            id="long messages, and odd codes",
         ),
-    ],
+    },
 )
 async def test_what_is_refused_of_the_status_of_an_attachment(api: Api, status: Object, expected: list[str]) -> None:
     await api.made(STORAGE + "volumeattachments", {"metadata": {"name": "x"}, "spec": ATTACHMENT})

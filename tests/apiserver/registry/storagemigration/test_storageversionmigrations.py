@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-import pytest
 from tests.apiserver.api import Api, Object
 from tests.controllers.storage_version_migrator.widgets import (
     DEFINITION,
@@ -15,6 +14,7 @@ from tests.controllers.storage_version_migrator.widgets import (
     widget,
     widgets,
 )
+from tests.tables import cases
 
 from pilothouse.api.wire import Request
 from pilothouse.apiserver import ApiServer, ServerOptions
@@ -63,23 +63,16 @@ async def test_with_the_gate_they_are_served_and_shown(env: Env) -> None:
     assert (made["kind"], made["spec"], made["status"]) == ("StorageVersionMigration", migration()["spec"], {})
 
 
-@pytest.mark.parametrize(
-    ("resource", "group", "expected"),
-    [
-        pytest.param("non-empty", "non-empty", "", id="both are there"),
-        pytest.param("secrets", "", "", id="of the core group"),
-        pytest.param(
-            "", "", "spec.resource.resource: Required value: resource is required to be set", id="both are empty"
-        ),
-        pytest.param(
-            "",
-            "example.com",
-            "spec.resource.resource: Required value: resource is required to be set",
-            id="no resource",
-        ),
-        pytest.param(".", "example.com", f'spec.resource.resource: Invalid value: ".": {LABEL}', id="an odd resource"),
-        pytest.param("widgets", "-", f'spec.resource.group: Invalid value: "-": {DOMAIN}', id="an odd group"),
-    ],
+@cases(
+    "resource, group, expected",
+    {
+        "both are there": ("non-empty", "non-empty", ""),
+        "of the core group": ("secrets", "", ""),
+        "both are empty": ("", "", "spec.resource.resource: Required value: resource is required to be set"),
+        "no resource": ("", "example.com", "spec.resource.resource: Required value: resource is required to be set"),
+        "an odd resource": (".", "example.com", f'spec.resource.resource: Invalid value: ".": {LABEL}'),
+        "an odd group": ("widgets", "-", f'spec.resource.group: Invalid value: "-": {DOMAIN}'),
+    },
 )
 async def test_what_can_be_asked_for(env: Env, resource: str, group: str, expected: str) -> None:
     api = Api(env, WITH)
@@ -120,77 +113,59 @@ RUNNING, SUCCEEDED, FAILED = condition("Running"), condition("Succeeded"), condi
 ENDED = condition("Running", "False")
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        pytest.param(("", []), ("123", [RUNNING]), "", id="the first status"),
-        pytest.param(("", []), ("", [RUNNING]), "", id="let run before its version is known"),
-        pytest.param(("123", [RUNNING]), ("123", [ENDED, SUCCEEDED]), "", id="from running to succeeded"),
-        pytest.param(("123", [RUNNING]), ("123", [RUNNING, SUCCEEDED]), "", id="over, and no note taken of that"),
-        pytest.param(("123", [RUNNING]), ("123", [ENDED, FAILED]), "", id="from running to failed"),
-        pytest.param(("123", [SUCCEEDED]), ("123", [SUCCEEDED]), "", id="what succeeded stays so"),
-        pytest.param(("123", [FAILED]), ("123", [FAILED]), "", id="what failed stays so"),
-        pytest.param(
+@cases(
+    "before, after, expected",
+    {
+        "the first status": (("", []), ("123", [RUNNING]), ""),
+        "let run before its version is known": (("", []), ("", [RUNNING]), ""),
+        "from running to succeeded": (("123", [RUNNING]), ("123", [ENDED, SUCCEEDED]), ""),
+        "over, and no note taken of that": (("123", [RUNNING]), ("123", [RUNNING, SUCCEEDED]), ""),
+        "from running to failed": (("123", [RUNNING]), ("123", [ENDED, FAILED]), ""),
+        "what succeeded stays so": (("123", [SUCCEEDED]), ("123", [SUCCEEDED]), ""),
+        "what failed stays so": (("123", [FAILED]), ("123", [FAILED]), ""),
+        "another version": (
             ("123", [RUNNING]),
             ("456", [RUNNING]),
             'status.resourceVersion: Invalid value: "456": field is immutable',
-            id="another version",
         ),
-        pytest.param(
+        "no version": (
             ("", []),
             ("abc", [RUNNING]),
             'status.resourceVersion: Invalid value: "abc": resource version is not well formed: abc',
-            id="no version",
         ),
-        pytest.param(
+        "succeeded and failed": (
             ("123", [RUNNING]),
             ("123", [SUCCEEDED, FAILED]),
             "Both success and failed conditions cannot be true at the same time",
-            id="succeeded and failed",
         ),
-        pytest.param(
+        "no longer succeeded": (
             ("123", [SUCCEEDED]),
             ("123", [condition("Succeeded", "False")]),
             "Success condition cannot be set to false once it is true",
-            id="no longer succeeded",
         ),
-        pytest.param(
-            ("123", [FAILED]),
-            ("123", []),
-            "Failed condition cannot be set to false once it is true",
-            id="no longer failed",
-        ),
-        pytest.param(
+        "no longer failed": (("123", [FAILED]), ("123", []), "Failed condition cannot be set to false once it is true"),
+        "a status that is none": (
             ("", []),
             ("", [condition("Running", "Perhaps")]),
             'status.conditions[0].status: Unsupported value: "Perhaps": supported values: "False", "True", "Unknown"',
-            id="a status that is none",
         ),
-        pytest.param(
-            ("", []),
-            ("", [condition("Running", reason="")]),
-            "status.conditions[0].reason: Required value",
-            id="no reason",
-        ),
-        pytest.param(
+        "no reason": (("", []), ("", [condition("Running", reason="")]), "status.conditions[0].reason: Required value"),
+        "a reason that is a sentence": (
             ("", []),
             ("", [condition("Running", reason="in progress")]),
             "a condition reason must start with alphabetic character",
-            id="a reason that is a sentence",
         ),
-        pytest.param(
+        "no time": (
             ("", []),
             ("", [condition("Running", lastTransitionTime=None)]),
             "status.conditions[0].lastTransitionTime: Required value",
-            id="no time",
         ),
-        pytest.param(
+        "a book": (
             ("", []),
             ("", [condition("Running", message="m" * 32769)]),
             "status.conditions[0].message: Too long: may not be more than 32768 bytes",
-            id="a book",
         ),
-    ],
+    },
 )
 async def test_what_is_said_only_goes_forward(env: Env, before: Any, after: Any, expected: str) -> None:
     api = Api(env, WITH)

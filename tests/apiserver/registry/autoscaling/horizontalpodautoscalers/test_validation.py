@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from tests.apiserver.api import Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver.registry.autoscaling.horizontalpodautoscalers.validation import (
     validate_horizontal_pod_autoscaler_spec,
@@ -34,40 +34,33 @@ def _up(**rules: Any) -> Object:
     return {"behavior": {"scaleUp": {"policies": policies, "stabilizationWindowSeconds": 3600, **rules}}}
 
 
-@pytest.mark.parametrize(
-    ("spec", "before"),
-    [
-        pytest.param(_metric("Resource", resource={"name": "cpu", "target": SHARE}), None, id="resources of pods"),
-        pytest.param(
+@cases(
+    "spec, before",
+    {
+        "resources of pods": (_metric("Resource", resource={"name": "cpu", "target": SHARE}), None),
+        "resources of containers": (
             _metric("ContainerResource", containerResource={"name": "cpu", "container": "c", "target": AVERAGE}),
             None,
-            id="resources of containers",
         ),
-        pytest.param(_metric("Pods", pods={"metric": NAMED, "target": AVERAGE}), None, id="pods"),
-        pytest.param(
+        "pods": (_metric("Pods", pods={"metric": NAMED, "target": AVERAGE}), None),
+        "other objects": (
             _metric(
                 "Object", object={"describedObject": ABOUT, "metric": NAMED, "target": {"type": "Value", "value": "1m"}}
             ),
             None,
-            id="other objects",
         ),
-        pytest.param(_metric("External", external={"metric": NAMED, "target": AVERAGE}), None, id="something else"),
-        pytest.param(_up(tolerance="0", selectPolicy="Disabled"), None, id="rules"),
-        pytest.param({"scaleTargetRef": {"kind": "ReplicationController", "name": "r"}}, None, id="of the core group"),
-        pytest.param(
-            {"scaleTargetRef": {"kind": "D", "name": "r"}},
-            {"scaleTargetRef": {"kind": "D", "name": "d"}},
-            id="as it was",
-        ),
-        pytest.param(
+        "something else": (_metric("External", external={"metric": NAMED, "target": AVERAGE}), None),
+        "rules": (_up(tolerance="0", selectPolicy="Disabled"), None),
+        "of the core group": ({"scaleTargetRef": {"kind": "ReplicationController", "name": "r"}}, None),
+        "as it was": ({"scaleTargetRef": {"kind": "D", "name": "r"}}, {"scaleTargetRef": {"kind": "D", "name": "d"}}),
+        "to nothing, as before": (
             {
                 **_metric("External", external={"metric": NAMED, "target": AVERAGE}),
                 "minReplicas": 0,
             },
             {"minReplicas": 0},
-            id="to nothing, as before",
         ),
-    ],
+    },
 )
 def test_what_autoscalers_may_be_told(spec: Object, before: Object | None) -> None:
     assert _told(spec, before) == []
@@ -77,10 +70,10 @@ NEEDED = "Required value: must populate information for the given metric source"
 KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "Resource"'
 
 
-@pytest.mark.parametrize(
-    ("spec", "told"),
-    [
-        pytest.param(
+@cases(
+    "spec, told",
+    {
+        "some pods": (
             {"minReplicas": 0, "maxReplicas": -1},
             [
                 "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
@@ -89,42 +82,35 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
                 "spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to "
                 "zero replicas",
             ],
-            id="some pods",
         ),
-        pytest.param(
+        "not more than none": (
             {"maxReplicas": 0},
             [
                 "spec.maxReplicas: Required value: must be set and greater than 0",
                 "spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`",
             ],
-            id="not more than none",
         ),
-        pytest.param(
+        "of another group": (
             {"scaleTargetRef": {"kind": "ReplicaSet", "name": "r", "apiVersion": "v1"}},
             [f'spec.scaleTargetRef.apiVersion: Invalid value: "v1": {NO_GROUP}'],
-            id="of another group",
         ),
-        pytest.param(
+        "of no group": (
             {"scaleTargetRef": {"kind": "ReplicationController", "name": "", "apiVersion": "a/b/c"}},
             [
                 "spec.scaleTargetRef.name: Required value",
                 'spec.scaleTargetRef.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
             ],
-            id="of no group",
         ),
-        pytest.param(
+        "no kind": (
             _metric(""),
             [
                 f"{M}.type: Required value: must specify a metric source type",
                 f'{M}.type: Unsupported value: "": {KINDS}',
                 f'{M}.type: Unsupported value: "": {KINDS}',
             ],
-            id="no kind",
         ),
-        pytest.param(
-            _metric("Pods", resource={"name": "cpu", "target": SHARE}), [f"{M}.pods: {NEEDED}"], id="no source"
-        ),
-        pytest.param(
+        "no source": (_metric("Pods", resource={"name": "cpu", "target": SHARE}), [f"{M}.pods: {NEEDED}"]),
+        "several sources": (
             _metric("Resource", resource={"name": "cpu", "target": SHARE}, pods={}, external={}),
             [
                 f"{M}.external.metric.name: Required value: must specify a metric name",
@@ -135,51 +121,45 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
                 f"{M}.external: Forbidden: must populate the given metric source only",
                 f"{M}.pods: Forbidden: must populate the given metric source only",
             ],
-            id="several sources",
         ),
-        pytest.param(
+        "a resource has a name": (
             _metric("Resource", resource={"target": {"type": "Value", "value": "0", "averageValue": "-1"}}),
             [
                 f"{M}.resource.name: Required value: must specify a resource name",
                 f'{M}.resource.target.value: Invalid value: "0": must be positive',
                 f'{M}.resource.target.averageValue: Invalid value: "-1": must be positive',
             ],
-            id="a resource has a name",
         ),
-        pytest.param(
+        "a target of nothing": (
             _metric("Resource", resource={"name": "cpu", "target": {"type": "Utilization"}}),
             [
                 f"{M}.resource.target.averageUtilization: Required value: must set either a target raw value or a "
                 "target utilization"
             ],
-            id="a target of nothing",
         ),
-        pytest.param(
+        "two targets": (
             _metric("Resource", resource={"name": "cpu", "target": {**AVERAGE, "averageUtilization": 0}}),
             [
                 f"{M}.resource.target.averageUtilization: Invalid value: 0: must be greater than 0",
                 f"{M}.resource.target.averageValue: Forbidden: may not set both a target raw value and a target "
                 "utilization",
             ],
-            id="two targets",
         ),
-        pytest.param(
+        "a container": (
             _metric("ContainerResource", containerResource={"name": "pods", "target": SHARE}),
             [
                 f'{M}.containerResource.name: Invalid value: "pods": must be a standard resource for containers',
                 f"{M}.containerResource.container: Required value: must specify a container",
             ],
-            id="a container",
         ),
-        pytest.param(
+        "a metric of pods": (
             _metric("Pods", pods={"metric": {"name": "a/b"}, "target": {"type": "Value", "value": "1"}}),
             [
                 f"{M}.pods.metric.name: Invalid value: \"a/b\": may not contain '/'",
                 f"{M}.pods.target.averageValue: Required value: must specify a positive target averageValue",
             ],
-            id="a metric of pods",
         ),
-        pytest.param(
+        "a metric of an object": (
             _metric(
                 "Object",
                 object={"describedObject": {"name": "a", "apiVersion": "a/b/c"}, "metric": NAMED, "target": SHARE},
@@ -189,14 +169,12 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
                 f'{M}.object.describedObject.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
                 f"{M}.object.target.averageValue: Required value: must set either a target value or averageValue",
             ],
-            id="a metric of an object",
         ),
-        pytest.param(
+        "a metric of something else": (
             _metric("External", external={"metric": NAMED, "target": {**AVERAGE, "value": "1"}}),
             [f"{M}.external.target.value: Forbidden: may not set both a target value for metric and a per-pod target"],
-            id="a metric of something else",
         ),
-        pytest.param(
+        "no rules": (
             _up(stabilizationWindowSeconds=-1, selectPolicy="X", policies=[], tolerance="-0.1"),
             [
                 "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to "
@@ -206,9 +184,8 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
                 "spec.behavior.scaleUp.policies: Required value: must specify at least one Policy",
                 'spec.behavior.scaleUp.tolerance: Invalid value: "-0.1": must be greater than or equal to 0',
             ],
-            id="no rules",
         ),
-        pytest.param(
+        "too long": (
             _up(stabilizationWindowSeconds=3601, policies=[{"type": "X"}, {"type": "Pods", "periodSeconds": 1801}]),
             [
                 "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to "
@@ -220,9 +197,8 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
                 "spec.behavior.scaleUp.policies[1].periodSeconds: Invalid value: 1801: must be less than or equal to "
                 "1800",
             ],
-            id="too long",
         ),
-    ],
+    },
 )
 def test_what_autoscalers_may_not_be_told(spec: Object, told: list[str]) -> None:
     assert _told(spec) == told

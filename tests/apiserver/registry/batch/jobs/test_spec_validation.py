@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from tests.apiserver.api import Answer, Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver.registry.batch.jobs.spec_validation import validate_job_spec
 
@@ -38,73 +38,60 @@ ENOUGH = "spec.successPolicy.rules"
 MANY = "when completions are above 100000 and used with backoff limit per index"
 
 
-@pytest.mark.parametrize(
+@cases(
     "spec",
-    [
-        pytest.param({**INDEXED, "parallelism": 100_000}, id="many pods"),
-        pytest.param(
-            {
-                **INDEXED,
-                "completions": 1_000_000_000,
-                "parallelism": 10_000,
-                "maxFailedIndexes": 10_000,
-                "backoffLimitPerIndex": 1,
-            },
-            id="very many indexes",
+    {
+        "many pods": {**INDEXED, "parallelism": 100_000},
+        "very many indexes": {
+            **INDEXED,
+            "completions": 1_000_000_000,
+            "parallelism": 10_000,
+            "maxFailedIndexes": 10_000,
+            "backoffLimitPerIndex": 1,
+        },
+        "another manager": {"managedBy": "example.com/foo"},
+        "what counts as a failure": _failing(
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            {"action": "Count", "onExitCodes": {"operator": "NotIn", "values": [0, 1, 2], "containerName": "c"}},
         ),
-        pytest.param({"managedBy": "example.com/foo"}, id="another manager"),
-        pytest.param(
-            _failing(
-                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                {"action": "Count", "onExitCodes": {"operator": "NotIn", "values": [0, 1, 2], "containerName": "c"}},
-            ),
-            id="what counts as a failure",
-        ),
-        pytest.param(
-            _enough({"succeededIndexes": "0,2-4", "succeededCount": 4}, {"succeededCount": 5}), id="what is enough"
-        ),
-    ],
+        "what is enough": _enough({"succeededIndexes": "0,2-4", "succeededCount": 4}, {"succeededCount": 5}),
+    },
 )
 def test_what_jobs_may_be(spec: Object) -> None:
     assert _told(**spec) == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "told"),
-    [
-        pytest.param({"managedBy": ""}, ["spec.managedBy: Required value"], id="a manager has a name"),
-        pytest.param(
+@cases(
+    "spec, told",
+    {
+        "a manager has a name": ({"managedBy": ""}, ["spec.managedBy: Required value"]),
+        "a manager has a domain": (
             {"managedBy": "foo"},
             ['spec.managedBy: Invalid value: "foo": must be a domain-prefixed path (such as "acme.io/foo")'],
-            id="a manager has a domain",
         ),
-        pytest.param(
+        "names of managers are short": (
             {"managedBy": f"example.com/{'x' * 60}"},
             ["spec.managedBy: Too long: may not be more than 63 bytes"],
-            id="names of managers are short",
         ),
-        pytest.param(
+        "names of managers are paths": (
             {"managedBy": "example.com/a b"},
             [
                 'spec.managedBy: Invalid value: "a b": Invalid path (regex used for validation is '
                 "'[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"
             ],
-            id="names of managers are paths",
         ),
-        pytest.param(
+        "there are two modes": (
             {"completionMode": "Other", "backoffLimitPerIndex": 1},
             ['spec.completionMode: Unsupported value: "Other": supported values: "NonIndexed", "Indexed"'],
-            id="there are two modes",
         ),
-        pytest.param(
+        "limits of indexes need indexes": (
             {"backoffLimitPerIndex": 1, "maxFailedIndexes": 1},
             [
                 "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode",
                 "spec.maxFailedIndexes: Invalid value: 1: requires indexed completion mode",
             ],
-            id="limits of indexes need indexes",
         ),
-        pytest.param(
+        "indexes have bounds": (
             {"completionMode": "Indexed", "parallelism": 100_001, "maxFailedIndexes": 100_001},
             [
                 "spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified",
@@ -113,37 +100,31 @@ def test_what_jobs_may_be(spec: Object) -> None:
                 "Indexed",
                 "spec.maxFailedIndexes: Invalid value: 100001: must be less than or equal to 100000",
             ],
-            id="indexes have bounds",
         ),
-        pytest.param(
+        "no more can fail than there are": (
             {**INDEXED, "maxFailedIndexes": 6, "backoffLimitPerIndex": 1},
             ["spec.maxFailedIndexes: Invalid value: 6: must be less than or equal to completions"],
-            id="no more can fail than there are",
         ),
-        pytest.param(
+        "of very many indexes few run at once": (
             {**INDEXED, "completions": 100_001, "parallelism": 10_001, "backoffLimitPerIndex": 1},
             [
                 "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000",
                 f"spec.parallelism: Invalid value: 10001: must be less than or equal to 10000 {MANY}",
             ],
-            id="of very many indexes few run at once",
         ),
-        pytest.param(
+        "of very many indexes few fail": (
             {**INDEXED, "completions": 100_001, "maxFailedIndexes": 10_001, "backoffLimitPerIndex": 1},
             [f"spec.maxFailedIndexes: Invalid value: 10001: must be less than or equal to 10000 {MANY}"],
-            id="of very many indexes few fail",
         ),
-        pytest.param(
+        "a rule says what to do": (
             _failing({"onExitCodes": EXIT}),
             [f'{RULE}.action: Required value: valid values: ["Count" "FailIndex" "FailJob" "Ignore"]'],
-            id="a rule says what to do",
         ),
-        pytest.param(
+        "only an index fails as one": (
             _failing({"action": "FailIndex", "onExitCodes": EXIT}),
             [f'{RULE}.action: Invalid value: "FailIndex": requires the backoffLimitPerIndex to be set'],
-            id="only an index fails as one",
         ),
-        pytest.param(
+        "a rule is about one thing": (
             _failing({"action": "Other", "onExitCodes": EXIT, "onPodConditions": [{"type": "a b", "status": "X"}]}),
             [
                 f'{RULE}.action: Unsupported value: "Other": supported values: "Count", "FailIndex", "FailJob", '
@@ -155,14 +136,12 @@ def test_what_jobs_may_be(spec: Object) -> None:
                 '"Unknown"',
                 f"{RULE}: Invalid value: specifying both OnExitCodes and OnPodConditions is not supported",
             ],
-            id="a rule is about one thing",
         ),
-        pytest.param(
+        "a rule is about something": (
             _failing({"action": "Count"}),
             [f"{RULE}: Invalid value: specifying one of OnExitCodes and OnPodConditions is required"],
-            id="a rule is about something",
         ),
-        pytest.param(
+        "codes of containers that there are": (
             _failing({"action": "Count", "onExitCodes": {"containerName": "d"}}),
             [
                 f'{RULE}.onExitCodes.operator: Required value: valid values: ["In" "NotIn"]',
@@ -170,52 +149,45 @@ def test_what_jobs_may_be(spec: Object) -> None:
                 "names in the pod template",
                 f"{RULE}.onExitCodes.values: Invalid value: null: at least one value is required",
             ],
-            id="codes of containers that there are",
         ),
-        pytest.param(
+        "codes ascend": (
             _failing({"action": "Count", "onExitCodes": {"operator": "In", "values": [2, 0, 2]}}),
             [
                 f"{RULE}.onExitCodes.values[1]: Invalid value: 0: must not be 0 for the In operator",
                 f"{RULE}.onExitCodes.values[2]: Duplicate value: 2",
                 f"{RULE}.onExitCodes.values: Invalid value: [2,0,2]: must be ordered",
             ],
-            id="codes ascend",
         ),
-        pytest.param(
+        "there are not so many codes": (
             _failing({"action": "Count", "onExitCodes": {"operator": "In", "values": list(range(1, 257))}}),
             [f"{RULE}.onExitCodes.values: Too many: 256: must have at most 255 items"],
-            id="there are not so many codes",
         ),
-        pytest.param(
+        "not so many rules": (
             _failing(*[{"action": "Count", "onExitCodes": EXIT}] * 21),
             ["spec.podFailurePolicy.rules: Too many: 21: must have at most 20 items"],
-            id="not so many rules",
         ),
-        pytest.param(
+        "pods that are judged end": (
             {"podFailurePolicy": {}, "podReplacementPolicy": "TerminatingOrFailed", "template": ON_FAILURE},
             [
                 'spec.podReplacementPolicy: Unsupported value: "TerminatingOrFailed": supported values: "Failed"',
                 'spec.template.spec.restartPolicy: Invalid value: "OnFailure": only "Never" is supported when '
                 "podFailurePolicy is specified",
             ],
-            id="pods that are judged end",
         ),
-        pytest.param(
+        "what is enough is said of indexes": (
             {"successPolicy": {"rules": [{"succeededCount": 1}]}},
             [
                 'spec.successPolicy: Invalid value: {"Rules":[{"SucceededIndexes":null,"SucceededCount":1}]}: requires '
                 "indexed completion mode"
             ],
-            id="what is enough is said of indexes",
         ),
-        pytest.param(
+        "something is enough": (
             _enough(),
             [
                 f"{ENOUGH}: Required value: at least one rules must be specified when the successPolicy is specified",
             ],
-            id="something is enough",
         ),
-        pytest.param(
+        "so many can succeed": (
             _enough({}, {"succeededIndexes": "0-1", "succeededCount": 6}, {"succeededCount": -1}),
             [
                 f"{ENOUGH}[0]: Required value: at least one of succeededCount or succeededIndexes must be specified",
@@ -225,23 +197,20 @@ def test_what_jobs_may_be(spec: Object) -> None:
                 "in the specified succeededIndexes field)",
                 f"{ENOUGH}[2].succeededCount: Invalid value: -1: must be greater than or equal to 0",
             ],
-            id="so many can succeed",
         ),
-        pytest.param(
+        "indexes that there are": (
             _enough({"succeededIndexes": "0,5"}, *[{"succeededCount": 1}] * 20),
             [
                 f"{ENOUGH}: Too many: 21: must have at most 20 items",
                 f'{ENOUGH}[0].succeededIndexes: Invalid value: "0,5": error parsing succeededIndexes: too large index: '
                 '"5"',
             ],
-            id="indexes that there are",
         ),
-        pytest.param(
+        "pods of a job end": (
             {"template": {"spec": {**TEMPLATE["spec"], "restartPolicy": "Always"}}},
             ['spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'],
-            id="pods of a job end",
         ),
-    ],
+    },
 )
 def test_what_jobs_may_not_be(spec: Object, told: list[str]) -> None:
     assert _told(**spec) == told
@@ -267,30 +236,27 @@ STEERED: Object = {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": 
 HALTED = {"startTime": "2026-01-01T00:00:00Z", "conditions": [{"type": "Suspended", "status": "True"}]}
 
 
-@pytest.mark.parametrize(
-    ("spec", "changes"),
-    [
-        pytest.param(SUSPENDED, [("", {"spec": {"template": STEERED}})], id="before it ever began"),
-        pytest.param(
+@cases(
+    "spec, changes",
+    {
+        "before it ever began": (SUSPENDED, [("", {"spec": {"template": STEERED}})]),
+        "when it has come to a halt": (
             SUSPENDED,
             [("/status", {"status": HALTED}), ("", {"spec": {"template": STEERED}})],
-            id="when it has come to a halt",
         ),
-        pytest.param(
-            {**JOB, **INDEXED}, [("", {"spec": {"completions": 3, "parallelism": 3}})], id="in size, when it is elastic"
-        ),
-    ],
+        "in size, when it is elastic": ({**JOB, **INDEXED}, [("", {"spec": {"completions": 3, "parallelism": 3}})]),
+    },
 )
 async def test_when_a_job_may_change(api: Api, spec: Object, changes: list[tuple[str, Object]]) -> None:
     answer = await _changed(api, JOBS, spec, *changes)
     assert answer.status == 200, answer.text
 
 
-@pytest.mark.parametrize(
-    ("spec", "changes", "field", "text"),
-    [
-        pytest.param(JOB, [("", {"spec": {"template": STEERED}})], "spec.template", FIXED, id="it runs"),
-        pytest.param(
+@cases(
+    "spec, changes, field, text",
+    {
+        "it runs": (JOB, [("", {"spec": {"template": STEERED}})], "spec.template", FIXED),
+        "it is about to come to a halt": (
             SUSPENDED,
             [
                 ("/status", {"status": {"startTime": "2026-01-01T00:00:00Z"}}),
@@ -298,31 +264,27 @@ async def test_when_a_job_may_change(api: Api, spec: Object, changes: list[tuple
             ],
             "spec.template",
             FIXED,
-            id="it is about to come to a halt",
         ),
-        pytest.param(
+        "it has pods still": (
             SUSPENDED,
             [("/status", {"status": {**HALTED, "active": 1}}), ("", {"spec": {"template": STEERED}})],
             "spec.template",
             FIXED,
-            id="it has pods still",
         ),
-        pytest.param(
+        "its pods would be others": (
             SUSPENDED,
             [("", {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "y"}]}}}})],
             "spec.template.spec",
             FIXED,
-            id="its pods would be others",
         ),
-        pytest.param(JOB, [("", {"spec": {"managedBy": "a.com/b"}})], "spec.managedBy", FIXED, id="its manager"),
-        pytest.param(
+        "its manager": (JOB, [("", {"spec": {"managedBy": "a.com/b"}})], "spec.managedBy", FIXED),
+        "its completions alone": (
             {**JOB, **INDEXED},
             [("", {"spec": {"completions": 3}})],
             "spec.completions",
             "Invalid value: 3: can only be modified in tandem with spec.parallelism",
-            id="its completions alone",
         ),
-    ],
+    },
 )
 async def test_when_a_job_may_not_change(
     api: Api, spec: Object, changes: list[tuple[str, Object]], field: str, text: str
@@ -352,44 +314,35 @@ NO_ZONE = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
 EXPLICIT = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
 
 
-@pytest.mark.parametrize(
-    ("spec", "told"),
-    [
-        pytest.param({"schedule": ""}, [("spec.schedule", "Required value")], id="a schedule is needed"),
-        pytest.param(
+@cases(
+    "spec, told",
+    {
+        "a schedule is needed": ({"schedule": ""}, [("spec.schedule", "Required value")]),
+        "a zone has a field": (
             {"schedule": "TZ=UTC 0 * * * *"},
             [("spec.schedule", f'Invalid value: "TZ=UTC 0 * * * *": {NO_ZONE}')],
-            id="a zone has a field",
         ),
-        pytest.param(
+        "no zone": (
             {"timeZone": ""},
             [("spec.timeZone", 'Invalid value: "": timeZone must be nil or non-empty string')],
-            id="no zone",
         ),
-        pytest.param(
-            {"timeZone": "Local"},
-            [("spec.timeZone", f'Invalid value: "Local": {EXPLICIT}')],
-            id="the zone of the server",
-        ),
-        pytest.param(
+        "the zone of the server": ({"timeZone": "Local"}, [("spec.timeZone", f'Invalid value: "Local": {EXPLICIT}')]),
+        "the zone of the server, or one that has such a name": (
             {"timeZone": "LOCAL"},
             [
                 ("spec.timeZone", f'Invalid value: "LOCAL": {EXPLICIT}'),
                 ("spec.timeZone", 'Invalid value: "LOCAL": unknown time zone LOCAL'),
             ],
-            id="the zone of the server, or one that has such a name",
         ),
-        pytest.param(
+        "a path": (
             {"timeZone": "Europe/../Rome"},
             [("spec.timeZone", 'Invalid value: "Europe/../Rome": unknown time zone Europe/../Rome')],
-            id="a path",
         ),
-        pytest.param(
+        "a space": (
             {"timeZone": " Europe/Rome"},
             [("spec.timeZone", 'Invalid value: " Europe/Rome": unknown time zone  Europe/Rome')],
-            id="a space",
         ),
-        pytest.param(
+        "one after the other": (
             {"startingDeadlineSeconds": -1, "timeZone": "X", "concurrencyPolicy": "Y", "failedJobsHistoryLimit": -1},
             [
                 ("spec.startingDeadlineSeconds", "Invalid value: -1: must be greater than or equal to 0"),
@@ -397,9 +350,8 @@ EXPLICIT = "timeZone must be an explicit time zone as defined in https://www.ian
                 ("spec.concurrencyPolicy", 'Unsupported value: "Y": supported values: "Allow", "Forbid", "Replace"'),
                 ("spec.failedJobsHistoryLimit", "Invalid value: -1: must be greater than or equal to 0"),
             ],
-            id="one after the other",
         ),
-        pytest.param(
+        "its jobs": (
             {"jobTemplate": {"spec": {**JOB, "manualSelector": True, "maxFailedIndexes": 1}}},
             [
                 (
@@ -415,9 +367,8 @@ EXPLICIT = "timeZone must be an explicit time zone as defined in https://www.ian
                     'Unsupported value: true: supported values: "nil", "false"',
                 ),
             ],
-            id="its jobs",
         ),
-    ],
+    },
 )
 async def test_what_cron_jobs_may_not_be(api: Api, spec: Object, told: list[tuple[str, str]]) -> None:
     assert _causes(await api.post(CRON_JOBS, {"metadata": {"name": "c"}, "spec": {**CRON, **spec}})) == told

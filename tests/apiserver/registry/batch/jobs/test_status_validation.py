@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver.registry.batch.jobs.status_validation import validate_job_status
 
@@ -41,51 +42,31 @@ def test_what_an_old_manager_says_of_its_jobs_is_taken(manager: str | None) -> N
     assert [each.field for each in validate_job_status(spec, {"failed": -1}, {})] == ["status.failed"]
 
 
-@pytest.mark.parametrize(
-    ("spec", "before", "after"),
-    [
-        pytest.param({}, {}, {"startTime": NOW, "active": 1, "ready": 1, "terminating": 0}, id="a job begins"),
-        pytest.param({}, {"startTime": NOW, "active": 1}, {"startTime": NOW, "succeeded": 1}, id="a pod succeeds"),
-        pytest.param({}, _are("SuccessCriteriaMet", startTime=NOW), COMPLETE, id="a job completes"),
-        pytest.param({}, _are("FailureTarget", startTime=NOW, active=1), FAILED, id="a job fails"),
-        pytest.param(
-            {"suspend": True}, {"startTime": NOW, "active": 2}, _are("Suspended"), id="a suspended job has not started"
-        ),
-        pytest.param(
-            {},
-            _are("Suspended", startTime=NOW),
-            _are("-Suspended", startTime=LATER),
-            id="a job that goes on starts anew",
-        ),
-        pytest.param(
+@cases(
+    "spec, before, after",
+    {
+        "a job begins": ({}, {}, {"startTime": NOW, "active": 1, "ready": 1, "terminating": 0}),
+        "a pod succeeds": ({}, {"startTime": NOW, "active": 1}, {"startTime": NOW, "succeeded": 1}),
+        "a job completes": ({}, _are("SuccessCriteriaMet", startTime=NOW), COMPLETE),
+        "a job fails": ({}, _are("FailureTarget", startTime=NOW, active=1), FAILED),
+        "a suspended job has not started": ({"suspend": True}, {"startTime": NOW, "active": 2}, _are("Suspended")),
+        "a job that goes on starts anew": ({}, _are("Suspended", startTime=NOW), _are("-Suspended", startTime=LATER)),
+        "a suspended job with nothing to do never starts": (
             {"suspend": True, "completions": 0},
             {},
             _are("SuccessCriteriaMet", "Complete", completionTime=NOW),
-            id="a suspended job with nothing to do never starts",
         ),
-        pytest.param({}, {}, _are("SuccessCriteriaMet"), id="any job may say that it has done enough"),
-        pytest.param(
-            {}, {"completionTime": NOW}, {"completionTime": NOW, "active": 1}, id="what was wrong before may stay"
-        ),
-        pytest.param(
-            INDEXED,
-            {"completedIndexes": "x"},
-            {"completedIndexes": "x", "active": 1},
-            id="indexes that were wrong stay",
-        ),
-        pytest.param(
+        "any job may say that it has done enough": ({}, {}, _are("SuccessCriteriaMet")),
+        "what was wrong before may stay": ({}, {"completionTime": NOW}, {"completionTime": NOW, "active": 1}),
+        "indexes that were wrong stay": (INDEXED, {"completedIndexes": "x"}, {"completedIndexes": "x", "active": 1}),
+        "indexes that were twice may stay": (
             PER_INDEX,
             {"failedIndexes": "0,2", "completedIndexes": "2-4"},
             {"failedIndexes": "0,2", "completedIndexes": "2-4", "active": 1},
-            id="indexes that were twice may stay",
         ),
-        pytest.param(
-            {"completions": 5}, {"active": 1, "ready": 2}, {"active": 1, "ready": 2, "succeeded": 1}, id="ready pods"
-        ),
-        pytest.param(
-            {**INDEXED, "parallelism": 5}, {"succeeded": 3}, {"succeeded": 1}, id="an elastic job may become smaller"
-        ),
-    ],
+        "ready pods": ({"completions": 5}, {"active": 1, "ready": 2}, {"active": 1, "ready": 2, "succeeded": 1}),
+        "an elastic job may become smaller": ({**INDEXED, "parallelism": 5}, {"succeeded": 3}, {"succeeded": 1}),
+    },
 )
 def test_what_may_be_said_of_a_job(spec: Object, before: Object, after: Object) -> None:
     assert _told(spec, before, after) == []
@@ -94,10 +75,10 @@ def test_what_may_be_said_of_a_job(spec: Object, before: Object, after: Object) 
 NEGATIVE = "must be greater than or equal to 0"
 
 
-@pytest.mark.parametrize(
-    ("spec", "before", "after", "told"),
-    [
-        pytest.param(
+@cases(
+    "spec, before, after, told",
+    {
+        "counts are not negative": (
             {},
             {},
             {"active": -1, "succeeded": -2, "failed": -3, "ready": -4, "terminating": -5},
@@ -110,9 +91,8 @@ NEGATIVE = "must be greater than or equal to 0"
                 "status.failed: Invalid value: -3: cannot decrease the failed counter",
                 "status.succeeded: Invalid value: -2: cannot decrease the succeeded counter",
             ],
-            id="counts are not negative",
         ),
-        pytest.param(
+        "each uncounted pod is there once": (
             {},
             {},
             {"uncountedTerminatedPods": {"succeeded": ["a", "b", "a"], "failed": ["", "b"]}},
@@ -121,9 +101,8 @@ NEGATIVE = "must be greater than or equal to 0"
                 'status.uncountedTerminatedPods.failed[0]: Invalid value: "": must not be empty',
                 'status.uncountedTerminatedPods.failed[1]: Duplicate value: "b"',
             ],
-            id="each uncounted pod is there once",
         ),
-        pytest.param(
+        "a job ends in one way": (
             {},
             {},
             _are("SuccessCriteriaMet", "Complete", "FailureTarget", "Failed", startTime=NOW, completionTime=NOW),
@@ -133,9 +112,8 @@ NEGATIVE = "must be greater than or equal to 0"
                 f"{C}: Invalid value: cannot set SuccessCriteriaMet=True and Failed=true conditions",
                 f"{C}: Invalid value: cannot set SuccessCriteriaMet=True and FailureTarget=true conditions",
             ],
-            id="a job ends in one way",
         ),
-        pytest.param(
+        "a job that is to fail does not complete": (
             {},
             {},
             _are("Complete", "FailureTarget", startTime=NOW, completionTime=NOW),
@@ -143,37 +121,32 @@ NEGATIVE = "must be greater than or equal to 0"
                 f"{C}: Invalid value: cannot set Complete=True and FailureTarget=true conditions",
                 f"{C}: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
             ],
-            id="a job that is to fail does not complete",
         ),
-        pytest.param(
+        "only what is complete has a time of completion": (
             {},
             {},
             {"completionTime": NOW},
             [f'{END}: Invalid value: "{NOW}": cannot set completionTime when there is no Complete=True condition'],
-            id="only what is complete has a time of completion",
         ),
-        pytest.param(
+        "what is complete has a time of completion": (
             {},
             _are("SuccessCriteriaMet", startTime=NOW),
             _are("SuccessCriteriaMet", "Complete", startTime=NOW),
             [f"{END}: Required value: completionTime is required for Complete jobs"],
-            id="what is complete has a time of completion",
         ),
-        pytest.param(
+        "a job starts before it completes": (
             {},
             _are("SuccessCriteriaMet", startTime=LATER),
             _are("SuccessCriteriaMet", "Complete", startTime=LATER, completionTime=NOW),
             [f'{END}: Invalid value: "{NOW}": must be equal to or after `startTime`'],
-            id="a job starts before it completes",
         ),
-        pytest.param(
+        "a job is to fail before it fails": (
             {},
             {"startTime": NOW},
             _are("Failed", startTime=NOW),
             [f"{C}: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition"],
-            id="a job is to fail before it fails",
         ),
-        pytest.param(
+        "nothing of a job is left when it has ended": (
             {},
             {},
             _are("FailureTarget", "Failed", active=1, terminating=2, uncountedTerminatedPods={"failed": ["a"]}),
@@ -184,9 +157,8 @@ NEGATIVE = "must be greater than or equal to 0"
                 "finished job",
                 "status.terminating: Invalid value: 2: terminating>0 is invalid for finished job",
             ],
-            id="nothing of a job is left when it has ended",
         ),
-        pytest.param(
+        "an end is an end": (
             {},
             COMPLETE,
             {**COMPLETE, "active": 1, "completionTime": "2026-01-01T00:02:00Z"},
@@ -194,9 +166,8 @@ NEGATIVE = "must be greater than or equal to 0"
                 "status.active: Invalid value: 1: active>0 is invalid for finished job",
                 f'{END}: Invalid value: "2026-01-01T00:02:00Z": field is immutable',
             ],
-            id="an end is an end",
         ),
-        pytest.param(
+        "a job that has failed has failed": (
             {},
             FAILED,
             {"startTime": NOW},
@@ -204,9 +175,8 @@ NEGATIVE = "must be greater than or equal to 0"
                 f"{C}: Invalid value: cannot disable the terminal Failed=True condition",
                 f"{C}: Invalid value: cannot disable the terminal FailureTarget=True condition",
             ],
-            id="a job that has failed has failed",
         ),
-        pytest.param(
+        "a job that has completed has completed": (
             {},
             COMPLETE,
             _are("-SuccessCriteriaMet", "-Complete", startTime=NOW),
@@ -214,16 +184,14 @@ NEGATIVE = "must be greater than or equal to 0"
                 f"{C}: Invalid value: cannot disable the terminal Complete=True condition",
                 f"{C}: Invalid value: cannot disable the SuccessCriteriaMet=True condition",
             ],
-            id="a job that has completed has completed",
         ),
-        pytest.param(
+        "a job does enough before it completes": (
             {},
             _are("Complete", startTime=NOW, completionTime=NOW),
             COMPLETE | {"completionTime": NOW},
             [f"{C}: Invalid value: cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"],
-            id="a job does enough before it completes",
         ),
-        pytest.param(
+        "a policy says what is enough": (
             SUCCESS,
             {},
             _are("Complete", startTime=NOW, completionTime=NOW),
@@ -232,9 +200,8 @@ NEGATIVE = "must be greater than or equal to 0"
                 f"{C}: Invalid value: cannot set Complete=True for Job with SuccessPolicy unless "
                 "SuccessCriteriaMet=True",
             ],
-            id="a policy says what is enough",
         ),
-        pytest.param(
+        "what has ended stays so": (
             {"completions": 5},
             {"failed": 3, "succeeded": 3},
             {"failed": 1, "succeeded": 1},
@@ -242,30 +209,26 @@ NEGATIVE = "must be greater than or equal to 0"
                 "status.failed: Invalid value: 1: cannot decrease the failed counter",
                 "status.succeeded: Invalid value: 1: cannot decrease the succeeded counter",
             ],
-            id="what has ended stays so",
         ),
-        pytest.param(
+        "a job that runs has started": (
             {},
             {"startTime": NOW},
             {},
             [f"{START}: Invalid value: null: field is immutable for unsuspended job once set"],
-            id="a job that runs has started",
         ),
-        pytest.param(
+        "a job starts once": (
             {},
             {"startTime": NOW},
             {"startTime": LATER},
             [f'{START}: Invalid value: "{LATER}": field is immutable for unsuspended job once set'],
-            id="a job starts once",
         ),
-        pytest.param(
+        "what is ready is active": (
             {"completions": 5},
             {},
             {"active": 1, "ready": 2},
             ["status.ready: Invalid value: 2: cannot set more ready pods than active"],
-            id="what is ready is active",
         ),
-        pytest.param(
+        "only some jobs have indexes": (
             {"completions": 5},
             {},
             {"completedIndexes": "0", "failedIndexes": ""},
@@ -275,9 +238,8 @@ NEGATIVE = "must be greater than or equal to 0"
                 'status.failedIndexes: Invalid value: "": cannot set non-null failedIndexes when backoffLimitPerIndex '
                 "is null",
             ],
-            id="only some jobs have indexes",
         ),
-        pytest.param(
+        "indexes can be read": (
             PER_INDEX,
             {},
             {"completedIndexes": "3,1", "failedIndexes": "x"},
@@ -287,16 +249,14 @@ NEGATIVE = "must be greater than or equal to 0"
                 'status.failedIndexes: Invalid value: "x": error parsing failedIndexes: cannot convert string to '
                 'integer for index: "x"',
             ],
-            id="indexes can be read",
         ),
-        pytest.param(
+        "an index ends in one way": (
             PER_INDEX,
             {"failedIndexes": "0,2", "completedIndexes": "3-4"},
             {"failedIndexes": "0,2", "completedIndexes": "1-4"},
             ['status.failedIndexes: Invalid value: "0,2": failedIndexes and completedIndexes overlap at index: 2'],
-            id="an index ends in one way",
         ),
-    ],
+    },
 )
 def test_what_may_not_be_said_of_a_job(spec: Object, before: Object, after: Object, told: list[str]) -> None:
     assert _told(spec, before, after) == told

@@ -2,14 +2,13 @@
 
 # ruff: noqa: E501  # messages are left whole
 
-import pytest
 from tests.apiserver.api import PODS, Api, Object, all_told, pod
 from tests.apiserver.pod_bodies import C0, container, context
+from tests.tables import cases
 
 _KEY = "container.apparmor.security.beta.kubernetes.io/"
-_NOTES: list[tuple[str, dict[str, str], Object, list[str]]] = [
-    (
-        "a mirror of a pod on no node",
+_NOTES: dict[str, tuple[dict[str, str], Object, list[str]]] = {
+    "a mirror of a pod on no node": (
         {"kubernetes.io/config.mirror": "x"},
         {},
         [
@@ -17,8 +16,7 @@ _NOTES: list[tuple[str, dict[str, str], Object, list[str]]] = [
             "annotation is set"
         ],
     ),
-    (
-        "a cost that is no number",
+    "a cost that is no number": (
         {"controller.kubernetes.io/pod-deletion-cost": "+1"},
         {},
         [
@@ -26,8 +24,7 @@ _NOTES: list[tuple[str, dict[str, str], Object, list[str]]] = [
             "integer"
         ],
     ),
-    (
-        "profiles that are none",
+    "profiles that are none": (
         {"seccomp.security.alpha.kubernetes.io/pod": "x", f"{_KEY}d": "x"},
         {},
         [
@@ -37,8 +34,7 @@ _NOTES: list[tuple[str, dict[str, str], Object, list[str]]] = [
             f'metadata.annotations[{_KEY}d]: Invalid value: "x": invalid AppArmor profile name: "x"',
         ],
     ),
-    (
-        "tolerations that are none",
+    "tolerations that are none": (
         {"scheduler.alpha.kubernetes.io/tolerations": '[{"operator": "Exists", "value": "v"}]'},
         {},
         [
@@ -46,8 +42,7 @@ _NOTES: list[tuple[str, dict[str, str], Object, list[str]]] = [
             "be empty when `operator` is 'Exists'"
         ],
     ),
-    (
-        "profiles that the fields have otherwise",
+    "profiles that the fields have otherwise": (
         {f"{_KEY}c": "unconfined", "container.seccomp.security.alpha.kubernetes.io/c": "localhost/a"},
         {
             **context(appArmorProfile={"type": "RuntimeDefault"}),
@@ -59,10 +54,10 @@ _NOTES: list[tuple[str, dict[str, str], Object, list[str]]] = [
             f"{C0}.securityContext.appArmorProfile.type: Forbidden: apparmor type in annotation and field must match",
         ],
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("notes", "spec", "told"), [row[1:] for row in _NOTES], ids=[row[0] for row in _NOTES])
+@cases("notes, spec, told", _NOTES)
 async def test_annotations_that_are_refused(api: Api, notes: dict[str, str], spec: Object, told: list[str]) -> None:
     alone = await api.post(PODS, pod(metadata={"annotations": notes}, **spec))
     body = pod(**spec)["spec"]

@@ -5,9 +5,9 @@
 
 from typing import Any
 
-import pytest
 from tests.apiserver.api import PODS, Api, Object, all_told, pod
 from tests.apiserver.pod_bodies import C0, HARD, SUBDOMAIN, claim, container, context
+from tests.tables import cases
 
 WINDOWS = "Forbidden: cannot be set for a windows pod"
 PROFILES = 'supported values: "Localhost", "RuntimeDefault", "Unconfined"'
@@ -37,16 +37,14 @@ def _volume(**more: Any) -> Object:
 
 _IMAGES = "spec.volumes[0].image"
 _TEMPLATE = "spec.volumes[0].ephemeral.volumeClaimTemplate"
-_ROWS: list[tuple[str, Object, list[str]]] = [
+_ROWS: dict[str, tuple[Object, list[str]]] = {
     # Operating systems and the host
-    ("a system of no name", {"os": {"name": ""}}, ["spec.os.name: Required value"]),
-    (
-        "a system that nobody knows",
+    "a system of no name": ({"os": {"name": ""}}, ["spec.os.name: Required value"]),
+    "a system that nobody knows": (
         {"os": {"name": "plan9"}},
         ['spec.os: Unsupported value: "plan9": supported values: "linux", "windows"'],
     ),
-    (
-        "options of Windows on Linux",
+    "options of Windows on Linux": (
         {
             "os": {"name": "linux"},
             **context(windowsOptions={}),
@@ -57,8 +55,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f"{C0}.securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod",
         ],
     ),
-    (
-        "everything of Linux on Windows",
+    "everything of Linux on Windows": (
         {
             "os": {"name": "windows"},
             "hostPID": True,
@@ -78,8 +75,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f"{C0}.securityContext.privileged: {WINDOWS}",
         ],
     ),
-    (
-        "other users in the host's namespaces",
+    "other users in the host's namespaces": (
         {
             "hostUsers": False,
             "hostNetwork": True,
@@ -93,8 +89,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f"{C0}.volumeDevices: Forbidden: when `hostUsers` is false",
         ],
     ),
-    (
-        "a process of the host that is not in its network, beside one that is none",
+    "a process of the host that is not in its network, beside one that is none": (
         {
             "containers": [
                 {"name": "a", "image": "i", "securityContext": {"windowsOptions": {"hostProcess": True}}},
@@ -108,8 +103,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             "containers",
         ],
     ),
-    (
-        "a process of the host and not",
+    "a process of the host and not": (
         {
             "hostNetwork": True,
             **context(windowsOptions={"hostProcess": False}),
@@ -120,16 +114,14 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             "identical if both are specified, was false"
         ],
     ),
-    (
-        "a port of the host that is another",
+    "a port of the host that is another": (
         {"hostNetwork": True, **container(ports=[{"containerPort": 80, "hostPort": 81}])},
         [
             f"{C0}.ports[0].hostPort: Invalid value: 81: must match `containerPort` when `hostNetwork` is true",
         ],
     ),
     # Names
-    (
-        "a host name of its own and another",
+    "a host name of its own and another": (
         {"hostnameOverride": "A", "setHostnameAsFQDN": True, "hostNetwork": True},
         [
             "spec.hostnameOverride: Forbidden: may not be specified when setHostnameAsFQDN is true",
@@ -137,19 +129,16 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f'spec.hostnameOverride: Invalid value: "A": {SUBDOMAIN}',
         ],
     ),
-    (
-        "a host name that is too long",
+    "a host name that is too long": (
         {"hostnameOverride": "a" * 65},
         ["spec.hostnameOverride: Too long: may not be more than 64 bytes"],
     ),
-    (
-        "a gate of no name, twice",
+    "a gate of no name, twice": (
         {"schedulingGates": [{"name": "a"}, {"name": "a"}]},
         ['spec.schedulingGates[1]: Duplicate value: "a"'],
     ),
     # Security
-    (
-        "settings of the kernel that are none",
+    "settings of the kernel that are none": (
         {
             "hostNetwork": True,
             **context(sysctls=[{"value": "1"}, {"name": "A"}, {"name": "net.a"}, {"name": "net.a"}]),
@@ -165,8 +154,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             "true",
         ],
     ),
-    (
-        "policies that are none",
+    "policies that are none": (
         context(supplementalGroupsPolicy="X", seLinuxChangePolicy="X"),
         [
             'spec.securityContext.supplementalGroupsPolicy: Unsupported value: "X": supported values: "Merge", "Strict"',
@@ -174,8 +162,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             '"Recursive"',
         ],
     ),
-    (
-        "profiles that are none",
+    "profiles that are none": (
         {
             **context(seccompProfile={"type": "X"}, appArmorProfile={"type": "X"}),
             **container(
@@ -196,8 +183,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f'spec.securityContext.appArmorProfile.type: Unsupported value: "X": {PROFILES}',
         ],
     ),
-    (
-        "a file for a profile that is none",
+    "a file for a profile that is none": (
         context(
             seccompProfile={"type": "RuntimeDefault", "localhostProfile": "a"},
             appArmorProfile={"type": "Unconfined", "localhostProfile": "a"},
@@ -209,13 +195,11 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             "type is Localhost",
         ],
     ),
-    (
-        "all of /proc with the host's users",
+    "all of /proc with the host's users": (
         container(securityContext={"procMount": "Unmasked"}),
         [f'{C0}.securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be false to use `Unmasked`'],
     ),
-    (
-        "users of Windows that are none",
+    "users of Windows that are none": (
         context(windowsOptions={"gmsaCredentialSpecName": "A", "gmsaCredentialSpec": "", "runAsUserName": "a\\b\\c"}),
         [
             f'spec.securityContext.windowsOptions.gmsaCredentialSpecName: Invalid value: "A": {SUBDOMAIN}',
@@ -225,8 +209,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             "contain more than one backslash",
         ],
     ),
-    (
-        "a user of a domain that has odd letters",
+    "a user of a domain that has odd letters": (
         context(windowsOptions={"runAsUserName": "a?\\b*"}),
         [
             'spec.securityContext.windowsOptions.runAsUserName: Invalid value: "a?\\\\b*": runAsUserName\'s Domain '
@@ -236,8 +219,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
         ],
     ),
     # Containers
-    (
-        "rules without a policy",
+    "rules without a policy": (
         container(restartPolicyRules=[{"action": "X"}]),
         [
             f"{C0}.restartPolicy: Required value: must specify restartPolicy when restart rules are used",
@@ -246,8 +228,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f"{C0}.restartPolicyRules[0].exitCodes: Required value: must be specified",
         ],
     ),
-    (
-        "a policy and an operator that are none",
+    "a policy and an operator that are none": (
         container(
             restartPolicy="X",
             restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "X", "values": [1] * 256}}],
@@ -258,15 +239,13 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f"{C0}.restartPolicyRules[0].exitCodes.values: Too many: 256: must have at most 255 items",
         ],
     ),
-    (
-        "too many rules",
+    "too many rules": (
         container(
             restartPolicy="Never", restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In"}}] * 21
         ),
         [f"{C0}.restartPolicyRules: Too many: 21: must have at most 20 items"],
     ),
-    (
-        "resizes of nothing",
+    "resizes of nothing": (
         {
             "restartPolicy": "Never",
             **container(
@@ -284,16 +263,14 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f'{C0}.resizePolicy: Unsupported value: "x": supported values: "cpu", "memory"',
         ],
     ),
-    (
-        "an init container that is to be restarted for its resources",
+    "an init container that is to be restarted for its resources": (
         _init(resizePolicy=[{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]),
         [
             'spec.initContainers[0].resizePolicy[0].restartPolicy: Invalid value: "RestartContainer": must not be set to '
             "'RestartContainer' for non-sidecar initContainers"
         ],
     ),
-    (
-        "a mount that is read-only all the way down, and is not",
+    "a mount that is read-only all the way down, and is not": (
         _mount(recursiveReadOnly="Enabled", mountPropagation="HostToContainer"),
         [
             f"{C0}.volumeMounts.recursiveReadOnly: Forbidden: may only be specified when readOnly is true",
@@ -301,16 +278,14 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             "specified",
         ],
     ),
-    (
-        "a mount that is read-only when it likes",
+    "a mount that is read-only when it likes": (
         _mount(recursiveReadOnly="X", readOnly=True),
         [
             f'{C0}.volumeMounts.recursiveReadOnly: Unsupported value: "X": supported values: "Disabled", "Enabled", '
             '"IfPossible"'
         ],
     ),
-    (
-        "a variable from a file of nothing",
+    "a variable from a file of nothing": (
         container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "../x", "key": "a=b"}}}]),
         [
             f'{C0}.env[0].valueFrom.fileKeyRef.key: Invalid value: "a=b": a valid environment variable name must consist '
@@ -320,8 +295,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f'{C0}.env[0].valueFrom.fileKeyRef.volumeName: Not found: ""',
         ],
     ),
-    (
-        "a variable from a file in a volume that is not empty at first",
+    "a variable from a file in a volume that is not empty at first": (
         {
             **_volume(configMap={"name": "m"}),
             **container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "x", "key": "a", "volumeName": "v"}}}]),
@@ -330,8 +304,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f'{C0}.env[0].valueFrom.fileKeyRef.volumeName: Invalid value: "v": referenced volume must be of type emptyDir'
         ],
     ),
-    (
-        "variables from where nothing can be",
+    "variables from where nothing can be": (
         container(
             env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "A", "key": "a b"}}}],
             envFrom=[{"prefix": "=", "configMapRef": {"name": "A"}}],
@@ -346,14 +319,12 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f'{C0}.envFrom[0].configMapRef.name: Invalid value: "A": {SUBDOMAIN}',
         ],
     ),
-    (
-        "a port that nobody can call",
+    "a port that nobody can call": (
         container(startupProbe={"grpc": {"port": 0}}),
         [f"{C0}.startupProbe.grpc.port: Invalid value: 0: must be between 1 and 65535, inclusive"],
     ),
     # Devices and resources of the pod
-    (
-        "a claim of nothing, and one of two things",
+    "a claim of nothing, and one of two things": (
         {
             "resourceClaims": [
                 {"name": "a"},
@@ -369,8 +340,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f'spec.resourceClaims[1].resourceClaimName: Invalid value: "X": {SUBDOMAIN}',
         ],
     ),
-    (
-        "claims that the pod has not",
+    "claims that the pod has not": (
         {
             **claim(resourceClaimName="x"),
             **container(resources={"claims": [{"name": "a", "request": "r"}, {"name": "a"}, {"name": "b"}]}),
@@ -380,16 +350,14 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f'{C0}.resources.claims[2]: Not found: "b": must be one of the names in pod.spec.resourceClaims: a',
         ],
     ),
-    (
-        "a claim where there are none",
+    "a claim where there are none": (
         container(resources={"claims": [{"name": "b"}]}),
         [
             f'{C0}.resources.claims[0]: Not found: "b": must be one of the names in pod.spec.resourceClaims which is '
             "empty"
         ],
     ),
-    (
-        "a pod that asks for less than its containers",
+    "a pod that asks for less than its containers": (
         {
             "resources": {"requests": {"cpu": "1", "pods": "1"}, "limits": {"cpu": "2"}},
             **container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}),
@@ -401,8 +369,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             'spec.resources.containers[0][cpu].limits: Invalid value: "3": must be less than or equal to pod limits of 2',
         ],
     ),
-    (
-        "an overhead of nothing",
+    "an overhead of nothing": (
         {"overhead": {"foo": "1"}},
         [
             'spec.overhead.limits[foo]: Invalid value: "foo": must be a standard resource type or fully qualified',
@@ -410,21 +377,18 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
         ],
     ),
     # Where to run
-    (
-        "a policy for nodes that is none",
+    "a policy for nodes that is none": (
         _spread(nodeAffinityPolicy="X", nodeTaintsPolicy="X"),
         [
             f'spec.topologySpreadConstraints[0].{field}: Unsupported value: "X": supported values: "Honor", "Ignore"'
             for field in ("nodeAffinityPolicy", "nodeTaintsPolicy")
         ],
     ),
-    (
-        "two constraints of one kind",
+    "two constraints of one kind": (
         {"topologySpreadConstraints": [_spread()["topologySpreadConstraints"][0]] * 2},
         ['spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}: Duplicate value: "{z, DoNotSchedule}"'],
     ),
-    (
-        "keys of labels without a selector",
+    "keys of labels without a selector": (
         {**_spread(matchLabelKeys=["a"]), **_near(mismatchLabelKeys=["a"])},
         [
             f"spec.affinity.podAffinity.{HARD}[0].mismatchLabelKeys: Forbidden: must not be specified when labelSelector "
@@ -433,8 +397,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             "not set",
         ],
     ),
-    (
-        "keys of labels that are there twice",
+    "keys of labels that are there twice": (
         {
             **_near(labelSelector={"matchLabels": {"a": "x"}}, matchLabelKeys=["b", "a"], mismatchLabelKeys=["b"]),
             "labels": {"a": "x"},
@@ -446,8 +409,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             "and mismatchLabelKeys",
         ],
     ),
-    (
-        "tolerations that compare, and one that says too much",
+    "tolerations that compare, and one that says too much": (
         {
             "tolerations": [
                 {"key": "a", "operator": "Lt", "value": "1"},
@@ -461,8 +423,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             'spec.tolerations[2].operator: Unsupported value: "X": supported values: "Equal", "Exists"',
         ],
     ),
-    (
-        "addresses that programs read differently",
+    "addresses that programs read differently": (
         {"hostAliases": [{"ip": "010.0.0.1"}], "dnsConfig": {"nameservers": ["::ffff:1.2.3.4"]}},
         [
             'spec.dnsConfig.nameservers[0]: Invalid value: "::ffff:1.2.3.4": must not be an IPv4-mapped IPv6 address',
@@ -470,14 +431,12 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
         ],
     ),
     # Volumes
-    ("an image of no name", _volume(image={}), [f"{_IMAGES}.reference: Required value"]),
-    (
-        "an image that is pulled when it likes",
+    "an image of no name": (_volume(image={}), [f"{_IMAGES}.reference: Required value"]),
+    "an image that is pulled when it likes": (
         _volume(image={"reference": "i", "pullPolicy": "X"}),
         [f'{_IMAGES}.pullPolicy: Unsupported value: "X": supported values: "Always", "IfNotPresent", "Never"'],
     ),
-    (
-        "a claim that is to be made of nothing",
+    "a claim that is to be made of nothing": (
         _volume(ephemeral={"volumeClaimTemplate": {"metadata": {"name": "n", "labels": {"a": "a b"}}, "spec": {}}}),
         [
             f'{_TEMPLATE}.metadata.labels: Invalid value: "a b": a valid label must be an empty string or consist of '
@@ -489,8 +448,7 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             f"{_TEMPLATE}.spec.resources[storage]: Required value",
         ],
     ),
-    (
-        "a claim that is to be made, and is mounted, too",
+    "a claim that is to be made, and is mounted, too": (
         {
             "volumes": [
                 {"name": "o", "persistentVolumeClaim": {"claimName": "p-v"}},
@@ -512,78 +470,63 @@ _ROWS: list[tuple[str, Object, list[str]]] = [
             "created for an ephemeral volume"
         ],
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("spec", "told"), [row[1:] for row in _ROWS], ids=[row[0] for row in _ROWS])
+@cases("spec, told", _ROWS)
 async def test_pods_that_are_refused(api: Api, spec: Object, told: list[str]) -> None:
     assert all_told(await api.post(PODS, pod(**spec))) == told
 
 
-_TAKEN: list[tuple[str, Object]] = [
-    ("a pod of Windows", {"os": {"name": "windows"}, **context(windowsOptions={"runAsUserName": "D\\u"})}),
-    ("processes of the host", {"hostNetwork": True, **context(windowsOptions={"hostProcess": True})}),
-    ("other users", {"hostUsers": False, **container(securityContext={"procMount": "Unmasked"})}),
-    ("a host name of its own", {"hostnameOverride": "a.b"}),
-    (
-        "profiles",
-        context(
-            seccompProfile={"type": "Localhost", "localhostProfile": "a/b"},
-            appArmorProfile={"type": "Localhost", "localhostProfile": "a"},
-            sysctls=[{"name": "kernel.shm_rmid_forced", "value": "1"}],
+_TAKEN: dict[str, Object] = {
+    "a pod of Windows": {"os": {"name": "windows"}, **context(windowsOptions={"runAsUserName": "D\\u"})},
+    "processes of the host": {"hostNetwork": True, **context(windowsOptions={"hostProcess": True})},
+    "other users": {"hostUsers": False, **container(securityContext={"procMount": "Unmasked"})},
+    "a host name of its own": {"hostnameOverride": "a.b"},
+    "profiles": context(
+        seccompProfile={"type": "Localhost", "localhostProfile": "a/b"},
+        appArmorProfile={"type": "Localhost", "localhostProfile": "a"},
+        sysctls=[{"name": "kernel.shm_rmid_forced", "value": "1"}],
+    ),
+    "policies of containers": {
+        **container(
+            restartPolicy="Never",
+            restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}],
+            resizePolicy=[{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
         ),
-    ),
-    (
-        "policies of containers",
-        {
-            **container(
-                restartPolicy="Never",
-                restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}],
-                resizePolicy=[{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
-            ),
-            "initContainers": [
-                {
-                    "name": "i",
-                    "image": "i",
-                    "restartPolicy": "Always",
-                    "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn"}}],
-                    "resizePolicy": [{"resourceName": "memory", "restartPolicy": "RestartContainer"}],
-                }
-            ],
-        },
-    ),
-    (
-        "variables from a file",
-        {
-            **_volume(emptyDir={}),
-            **container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "x", "key": "a", "volumeName": "v"}}}]),
-        },
-    ),
-    (
-        "devices",
-        {
-            **claim(resourceClaimTemplateName="t"),
-            **container(resources={"claims": [{"name": "a", "request": "r"}, {"name": "a", "request": "s"}]}),
-        },
-    ),
-    (
-        "resources of the pod as a whole",
-        {
-            "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "3", "memory": "2Gi"}},
-            **container(resources={"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}),
-            "initContainers": [
-                {"name": "a", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
-                {"name": "b", "image": "i", "resources": {"requests": {"cpu": "2"}}},
-            ],
-        },
-    ),
-    ("an image", _volume(image={"reference": "i"})),
-    ("a place with a key that is no label", _spread(topologyKey="a b")),
-    ("read-only all the way down", _mount(readOnly=True, recursiveReadOnly="IfPossible")),
-]
+        "initContainers": [
+            {
+                "name": "i",
+                "image": "i",
+                "restartPolicy": "Always",
+                "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn"}}],
+                "resizePolicy": [{"resourceName": "memory", "restartPolicy": "RestartContainer"}],
+            }
+        ],
+    },
+    "variables from a file": {
+        **_volume(emptyDir={}),
+        **container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "x", "key": "a", "volumeName": "v"}}}]),
+    },
+    "devices": {
+        **claim(resourceClaimTemplateName="t"),
+        **container(resources={"claims": [{"name": "a", "request": "r"}, {"name": "a", "request": "s"}]}),
+    },
+    "resources of the pod as a whole": {
+        "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "3", "memory": "2Gi"}},
+        **container(resources={"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}),
+        "initContainers": [
+            {"name": "a", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
+            {"name": "b", "image": "i", "resources": {"requests": {"cpu": "2"}}},
+        ],
+    },
+    "an image": _volume(image={"reference": "i"}),
+    "a place with a key that is no label": _spread(topologyKey="a b"),
+    "read-only all the way down": _mount(readOnly=True, recursiveReadOnly="IfPossible"),
+}
 
 
-@pytest.mark.parametrize("spec", [row[1] for row in _TAKEN], ids=[row[0] for row in _TAKEN])
+@cases("spec", _TAKEN)
 async def test_pods_that_are_taken(api: Api, spec: Object) -> None:
     answer = await api.post(PODS, pod(**spec))
     assert answer.status == 201, answer.text

@@ -2,27 +2,24 @@
 
 # ruff: noqa: E501  # messages are left whole
 
-import pytest
 from tests.apiserver.api import PODS, Api, Object, all_told, pod
 from tests.apiserver.pod_bodies import IDS, LABEL, SUBDOMAIN, claim
+from tests.tables import cases
 
 _ONCE = {"terminated": {"exitCode": 42}}
-_STATUSES: list[tuple[str, Object, list[str]]] = [
-    (
-        "a node for a pod that has one",
+_STATUSES: dict[str, tuple[Object, list[str]]] = {
+    "a node for a pod that has one": (
         {"nominatedNodeName": "m"},
         ["status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node"],
     ),
-    (
-        "a generation that cannot be",
+    "a generation that cannot be": (
         {"observedGeneration": -1, "conditions": [{"type": "Ready", "status": "True", "observedGeneration": -1}]},
         [
             "status.conditions[0].observedGeneration: Invalid value: -1: must be a non-negative integer",
             "status.observedGeneration: Invalid value: -1: must be a non-negative integer",
         ],
     ),
-    (
-        "containers that run again: one by its rule, one by its policy, and one that must not",
+    "containers that run again: one by its rule, one by its policy, and one that must not": (
         {
             "containerStatuses": [
                 {"name": name, "image": "i", "state": {"running": {}}} for name in ("c", "rule", "policy")
@@ -30,8 +27,7 @@ _STATUSES: list[tuple[str, Object, list[str]]] = [
         },
         ["status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"],
     ),
-    (
-        "claims that the pod has not",
+    "claims that the pod has not": (
         {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "X"}, {"name": "a"}, {"name": "b"}]},
         [
             f'status.resourceClaimStatuses[0].resourceClaimName: Invalid value: "X": {SUBDOMAIN}',
@@ -40,8 +36,7 @@ _STATUSES: list[tuple[str, Object, list[str]]] = [
             "`spec.resourceClaims`",
         ],
     ),
-    (
-        "a claim for resources that nobody asked for",
+    "a claim for resources that nobody asked for": (
         {
             "extendedResourceClaimStatus": {
                 "resourceClaimName": "",
@@ -61,8 +56,7 @@ _STATUSES: list[tuple[str, Object, list[str]]] = [
             "status.extendedResourceClaimStatus.resourceClaimName: Required value",
         ],
     ),
-    (
-        "addresses that do not go together",
+    "addresses that do not go together": (
         {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.2"}, {"ip": "01.2.3.4"}], "podIPs": [{"ip": "x"}]},
         [
             'status.podIPs[0]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
@@ -72,8 +66,7 @@ _STATUSES: list[tuple[str, Object, list[str]]] = [
             "each IP family",
         ],
     ),
-    (
-        "users and devices of containers",
+    "users and devices of containers": (
         {
             "containerStatuses": [
                 {
@@ -109,10 +102,10 @@ _STATUSES: list[tuple[str, Object, list[str]]] = [
             "container status",
         ],
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("status", "told"), [row[1:] for row in _STATUSES], ids=[row[0] for row in _STATUSES])
+@cases("status, told", _STATUSES)
 async def test_statuses_that_are_refused(api: Api, status: Object, told: list[str]) -> None:
     rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}
     containers: list[Object] = [

@@ -3,9 +3,9 @@
 
 # ruff: noqa: E501  # messages are left whole
 
-import pytest
 from tests.apiserver.api import PODS, STRATEGIC, Api, Object, all_told, pod
 from tests.apiserver.pod_bodies import HARD
+from tests.tables import cases
 
 _GATED: Object = {
     "schedulingGates": [{"name": "g"}],
@@ -25,18 +25,16 @@ def _nodes(*terms: Object) -> Object:
     return {"affinity": {"nodeAffinity": {HARD: {"nodeSelectorTerms": list(terms)}}}}
 
 
-_CHANGES: list[tuple[str, Object, list[str]]] = [
-    ("a choice of fewer nodes", {"nodeSelector": {"c": "d"}, **_nodes({"matchExpressions": [_K, _MORE]})}, []),
-    (
-        "a choice of other nodes",
+_CHANGES: dict[str, tuple[Object, list[str]]] = {
+    "a choice of fewer nodes": ({"nodeSelector": {"c": "d"}, **_nodes({"matchExpressions": [_K, _MORE]})}, []),
+    "a choice of other nodes": (
         {"nodeSelector": {"a": "c"}},
         [
             'spec.nodeSelector: Invalid value: {"a":"c"}: only additions to spec.nodeSelector are allowed (no mutations '
             "or deletions)"
         ],
     ),
-    (
-        "another term",
+    "another term": (
         _nodes({"matchExpressions": [_K]}, {"matchExpressions": [_MORE]}),
         [
             f'{_TERMS}: Invalid value: [{{"MatchExpressions":[{{"Key":"k","Operator":"Exists","Values":null}}],'
@@ -44,23 +42,21 @@ _CHANGES: list[tuple[str, Object, list[str]]] = [
             " no additions/deletions to non-empty NodeSelectorTerms list are allowed"
         ],
     ),
-    (
-        "a term that asks for something else",
+    "a term that asks for something else": (
         _nodes({"matchExpressions": [_MORE]}),
         [
             f'{_TERMS}[0]: Invalid value: {{"MatchExpressions":[{{"Key":"l","Operator":"Exists","Values":null}}],'
             '"MatchFields":null}: only additions are allowed (no mutations or deletions)'
         ],
     ),
-    (
-        "another gate",
+    "another gate": (
         {"schedulingGates": [{"name": "g"}, {"name": "h"}]},
         ["spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'h'"],
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("change", "told"), [row[1:] for row in _CHANGES], ids=[row[0] for row in _CHANGES])
+@cases("change, told", _CHANGES)
 async def test_changes_while_there_are_gates(api: Api, change: Object, told: list[str]) -> None:
     made = await api.post(PODS, pod(**_GATED))
     assert made.status == 201, made.text

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from tests.apiserver.api import PODS, Api, Object, pod
+from tests.tables import cases
 
 REQUIRED, INVALID, UNSUPPORTED = "FieldValueRequired", "FieldValueInvalid", "FieldValueNotSupported"
 FORBIDDEN, DUPLICATE = "FieldValueForbidden", "FieldValueDuplicate"
@@ -19,44 +19,37 @@ def _affinity(**more: Any) -> Object:
 
 
 _HARD = "requiredDuringSchedulingIgnoredDuringExecution"
-_ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
-    ("a probe of nothing", _c(livenessProbe={}), [("spec.containers[0].livenessProbe", REQUIRED)]),
-    ("a hook of nothing", _c(lifecycle={"postStart": {}}), [("spec.containers[0].lifecycle.postStart", REQUIRED)]),
-    ("variables from nowhere", _c(envFrom=[{}]), [("spec.containers[0].envFrom", INVALID)]),
-    (
-        "a variable from nowhere",
+_ROWS: dict[str, tuple[Object, list[tuple[str, str]]]] = {
+    "a probe of nothing": (_c(livenessProbe={}), [("spec.containers[0].livenessProbe", REQUIRED)]),
+    "a hook of nothing": (_c(lifecycle={"postStart": {}}), [("spec.containers[0].lifecycle.postStart", REQUIRED)]),
+    "variables from nowhere": (_c(envFrom=[{}]), [("spec.containers[0].envFrom", INVALID)]),
+    "a variable from nowhere": (
         _c(env=[{"name": "A", "valueFrom": {}}]),
         [("spec.containers[0].env[0].valueFrom", INVALID)],
     ),
-    (
-        "a negative user",
+    "a negative user": (
         _c(securityContext={"runAsUser": -1}),
         [("spec.containers[0].securityContext.runAsUser", INVALID)],
     ),
-    ("a negative user for all", {"securityContext": {"runAsUser": -1}}, [("spec.securityContext.runAsUser", INVALID)]),
-    (
-        "a resource of no name",
+    "a negative user for all": ({"securityContext": {"runAsUser": -1}}, [("spec.securityContext.runAsUser", INVALID)]),
+    "a resource of no name": (
         _c(resources={"requests": {"foo": "1"}}),
         [("spec.containers[0].resources.requests[foo]", INVALID)] * 2,
     ),
-    (
-        "a resource that cannot be shared",
+    "a resource that cannot be shared": (
         _c(resources={"requests": {"a.b/c": "1"}}),
         [("spec.containers[0].resources.limits", REQUIRED)],
     ),
-    (
-        "a device that is not there",
+    "a device that is not there": (
         _c(volumeDevices=[{"name": "x", "devicePath": "/x"}]),
         [("spec.containers[0].volumeDevices[0].name", "FieldValueNotFound")],
     ),
-    (
-        "a message policy that is none",
+    "a message policy that is none": (
         _c(terminationMessagePolicy="X"),
         # v1.20 calls it invalid; releases since list what is supported.
         [("spec.containers[0].terminationMessagePolicy", UNSUPPORTED)],
     ),
-    (
-        "several things in one container",
+    "several things in one container": (
         _c(imagePullPolicy="X", ports=[{"containerPort": 0}], livenessProbe={}),
         [
             ("spec.containers[0].ports[0].containerPort", REQUIRED),
@@ -64,13 +57,11 @@ _ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
             ("spec.containers[0].livenessProbe", REQUIRED),
         ],
     ),
-    (
-        "nodes that match no term",
+    "nodes that match no term": (
         _affinity(nodeAffinity={_HARD: {"nodeSelectorTerms": []}}),
         [(f"spec.affinity.nodeAffinity.{_HARD}.nodeSelectorTerms", REQUIRED)],
     ),
-    (
-        "pods of no place",
+    "pods of no place": (
         _affinity(podAntiAffinity={_HARD: [{"topologyKey": ""}]}),
         [
             (f"spec.affinity.podAntiAffinity.{_HARD}[0].topologyKey", REQUIRED),
@@ -78,8 +69,7 @@ _ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
             (f"spec.affinity.podAntiAffinity.{_HARD}[0].topologyKey", INVALID),
         ],
     ),
-    (
-        "spread over nothing",
+    "spread over nothing": (
         {"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": "X"}]},
         [
             ("spec.topologySpreadConstraints[0].maxSkew", INVALID),
@@ -87,8 +77,7 @@ _ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
             ("spec.topologySpreadConstraints[0].whenUnsatisfiable", UNSUPPORTED),
         ],
     ),
-    (
-        "handlers that lead nowhere",
+    "handlers that lead nowhere": (
         _c(
             livenessProbe={"httpGet": {"port": 0}},
             readinessProbe={"tcpSocket": {"port": "a--b"}, "terminationGracePeriodSeconds": 0},
@@ -104,21 +93,18 @@ _ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
             ("spec.containers[0].startupProbe.grpc.port", INVALID),
         ],
     ),
-    (
-        "a page that is asked for in an odd way",
+    "a page that is asked for in an odd way": (
         _c(livenessProbe={"httpGet": {"port": "http", "scheme": "FTP", "httpHeaders": [{"name": "a b", "value": ""}]}}),
         [
             ("spec.containers[0].livenessProbe.httpGet.scheme", UNSUPPORTED),
             ("spec.containers[0].livenessProbe.httpGet.httpHeaders", INVALID),
         ],
     ),
-    (
-        "a hook that sleeps longer than the pod has",
+    "a hook that sleeps longer than the pod has": (
         _c(lifecycle={"preStop": {"sleep": {"seconds": 31}}}),
         [("spec.containers[0].lifecycle.preStop.sleep", INVALID)],
     ),
-    (
-        "two containers of no name",
+    "two containers of no name": (
         {"containers": [{"image": "i"}, {"image": "i"}], "initContainers": [{"image": "i"}]},
         [
             ("spec.containers[0].name", REQUIRED),
@@ -128,22 +114,19 @@ _ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
             ("spec.initContainers[0].name", DUPLICATE),
         ],
     ),
-    (
-        "two init containers of no name",
+    "two init containers of no name": (
         {"containers": [{"name": "c", "image": "i"}], "initContainers": [{"image": "i"}, {"image": "i"}]},
         [("spec.initContainers[0].name", REQUIRED), ("spec.initContainers[1].name", REQUIRED)],
     ),
-    (
-        "a port of the host that two containers want",
+    "a port of the host that two containers want": (
         {
             "containers": [{"name": name, "image": "i", "ports": [_PORT]} for name in "ab"],
             "initContainers": [{"name": name, "image": "i", "ports": [_PORT]} for name in "cd"],
         },
         [("spec.containers[1].ports[0].hostPort", DUPLICATE)],
     ),
-    ("an image with spaces", _c(image=" i"), [("spec.containers[0].image", INVALID)]),
-    (
-        "devices that are no blocks, and where something is",
+    "an image with spaces": (_c(image=" i"), [("spec.containers[0].image", INVALID)]),
+    "devices that are no blocks, and where something is": (
         {
             "volumes": [{"name": "v", "emptyDir": {}}],
             "containers": [
@@ -165,18 +148,15 @@ _ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
             ("spec.containers[0].volumeDevices[1].name", INVALID),
         ],
     ),
-    (
-        "groups that are changed when somebody likes",
+    "groups that are changed when somebody likes": (
         {"securityContext": {"fsGroupChangePolicy": "X"}},
         [("spec.securityContext.fsGroupChangePolicy", UNSUPPORTED)],
     ),
-    (
-        "an alias and a domain that are none",
+    "an alias and a domain that are none": (
         {"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a b"]}], "dnsConfig": {"searches": [".", "_a.b.", "A"]}},
         [("spec.dnsConfig.searches[2]", INVALID), ("spec.hostAliases[0].hostnames[0]", INVALID)],
     ),
-    (
-        "nodes by what they have no field for",
+    "nodes by what they have no field for": (
         _affinity(
             nodeAffinity={_HARD: {"nodeSelectorTerms": [{"matchFields": [{"key": "a", "operator": "In"}]}]}},
             podAffinity={_HARD: [{"topologyKey": "a", "namespaces": ["A"]}]},
@@ -187,30 +167,25 @@ _ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
             (f"spec.affinity.podAffinity.{_HARD}[0].namespace", INVALID),
         ],
     ),
-    (
-        "a node for one that still has gates",
+    "a node for one that still has gates": (
         {"nodeName": "n", "schedulingGates": [{"name": "g"}]},
         [("spec.nodeName", FORBIDDEN)],
     ),
-    ("no DNS at all", {"dnsPolicy": "None"}, [("spec.dnsConfig", REQUIRED)]),
-    (
-        "a server without an address",
+    "no DNS at all": ({"dnsPolicy": "None"}, [("spec.dnsConfig", REQUIRED)]),
+    "a server without an address": (
         {"dnsConfig": {"nameservers": ["x"]}},
         [("spec.dnsConfig.nameservers[0]", INVALID)],
     ),
-    (
-        "a gate of no name",
+    "a gate of no name": (
         {"readinessGates": [{"conditionType": "a b"}]},
         [("spec.readinessGates[0].conditionType", INVALID)],
     ),
-    (
-        "processes shared twice",
+    "processes shared twice": (
         {"shareProcessNamespace": True, "hostPID": True},
         [("spec.securityContext.shareProcessNamespace", INVALID)],
     ),
-    *(
-        (
-            f"a {source} of no name",
+    **{
+        f"a {source} of no name": (
             {"volumes": [{"name": "v", source: {}}]},
             [(f"spec.volumes[0].{source}.{field}", REQUIRED)],
         )
@@ -220,11 +195,11 @@ _ROWS: list[tuple[str, Object, list[tuple[str, str]]]] = [
             ("persistentVolumeClaim", "claimName"),
             ("hostPath", "path"),
         )
-    ),
-]
+    },
+}
 
 
-@pytest.mark.parametrize(("spec", "causes"), [row[1:] for row in _ROWS], ids=[row[0] for row in _ROWS])
+@cases("spec, causes", _ROWS)
 async def test_pods_that_are_refused(api: Api, spec: Object, causes: list[tuple[str, str]]) -> None:
     answer = await api.post(PODS, pod(**spec))
     assert answer.status == 422, answer.text
@@ -277,26 +252,24 @@ def _state(name: str, state: Object) -> Object:
     return {"name": name, "image": "i", "state": state}
 
 
-_STATUSES: list[tuple[str, Object, list[tuple[str, str]]]] = [
-    ("a node of no name", {"nominatedNodeName": "Bad Value!"}, [("status.nominatedNodeName", INVALID)]),
-    ("another class of service", {"qosClass": "Guaranteed"}, [("status.qosClass", INVALID)]),
-    (
-        "a condition that is no name",
+_STATUSES: dict[str, tuple[Object, list[tuple[str, str]]]] = {
+    "a node of no name": ({"nominatedNodeName": "Bad Value!"}, [("status.nominatedNodeName", INVALID)]),
+    "another class of service": ({"qosClass": "Guaranteed"}, [("status.qosClass", INVALID)]),
+    "a condition that is no name": (
         {"conditions": [{"type": "a b", "status": "True"}, {"type": "Ready", "status": "True"}]},
         [("status.conditions[0].Type", INVALID)],
     ),
-    (
-        "containers that run again although they have ended, but for one that goes on",
+    "containers that run again although they have ended, but for one that goes on": (
         {
             "containerStatuses": [_state("c", {"running": {}})],
             "initContainerStatuses": [_state("on", {"running": {}}), _state("i", {"running": {}})],
         },
         [("status.containerStatuses[0].state", FORBIDDEN), ("status.initContainerStatuses[0].state", FORBIDDEN)],
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("status", "causes"), [row[1:] for row in _STATUSES], ids=[row[0] for row in _STATUSES])
+@cases("status, causes", _STATUSES)
 async def test_statuses_that_are_refused(api: Api, status: Object, causes: list[tuple[str, str]]) -> None:
     going_on = {"name": "on", "image": "i", "restartPolicy": "Always"}
     first = [{"name": "i", "image": "i"}, going_on]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import MERGE, Answer, Api, Object
+from tests.tables import cases
 
 from pilothouse.apiserver import ApiServer, ServerOptions
 from pilothouse.env import Env
@@ -160,34 +161,28 @@ async def test_a_dry_run_takes_nothing(api: Api) -> None:
     assert (await api.post(SERVICES, _service("b", clusterIP="10.0.0.7"))).status == 201
 
 
-@pytest.mark.parametrize(
-    ("spec", "families", "policy", "count"),
-    [
-        pytest.param({}, ["IPv4"], "SingleStack", 1, id="one family by default"),
-        pytest.param({"ipFamilyPolicy": "PreferDualStack"}, ["IPv4", "IPv6"], "PreferDualStack", 2, id="two preferred"),
-        pytest.param(
-            {"ipFamilyPolicy": "RequireDualStack"}, ["IPv4", "IPv6"], "RequireDualStack", 2, id="two demanded"
-        ),
-        pytest.param({"ipFamilies": ["IPv6"]}, ["IPv6"], "SingleStack", 1, id="the other one"),
-        pytest.param(
+@cases(
+    "spec, families, policy, count",
+    {
+        "one family by default": ({}, ["IPv4"], "SingleStack", 1),
+        "two preferred": ({"ipFamilyPolicy": "PreferDualStack"}, ["IPv4", "IPv6"], "PreferDualStack", 2),
+        "two demanded": ({"ipFamilyPolicy": "RequireDualStack"}, ["IPv4", "IPv6"], "RequireDualStack", 2),
+        "the other one": ({"ipFamilies": ["IPv6"]}, ["IPv6"], "SingleStack", 1),
+        "in the order that was asked for": (
             {"ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "RequireDualStack"},
             ["IPv6", "IPv4"],
             "RequireDualStack",
             2,
-            id="in the order that was asked for",
         ),
-        pytest.param(
+        "addresses say of which families they are": (
             {"clusterIP": "fd00::5", "clusterIPs": ["fd00::5", "10.0.0.5"], "ipFamilyPolicy": "PreferDualStack"},
             ["IPv6", "IPv4"],
             "PreferDualStack",
             2,
-            id="addresses say of which families they are",
         ),
-        pytest.param({"clusterIP": "None"}, ["IPv4", "IPv6"], "RequireDualStack", 1, id="headless, no selector"),
-        pytest.param(
-            {"clusterIP": "None", "selector": {"a": "b"}}, ["IPv4"], "SingleStack", 1, id="headless with a selector"
-        ),
-    ],
+        "headless, no selector": ({"clusterIP": "None"}, ["IPv4", "IPv6"], "RequireDualStack", 1),
+        "headless with a selector": ({"clusterIP": "None", "selector": {"a": "b"}}, ["IPv4"], "SingleStack", 1),
+    },
 )
 async def test_families_of_a_cluster_with_two(
     env: Env, spec: Object, families: list[str], policy: str, count: int
@@ -215,81 +210,68 @@ async def test_a_second_family_is_added_and_taken_away(env: Env) -> None:
     assert count == 2, "that of kubernetes, and the first of the service"
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        pytest.param(
+@cases(
+    "spec, message",
+    {
+        "two families where there is one": (
             {"ipFamilyPolicy": "RequireDualStack"},
             'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack '
             "services",
-            id="two families where there is one",
         ),
-        pytest.param(
+        "a family that is not there": (
             {"ipFamilies": ["IPv6"]},
             'spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster',
-            id="a family that is not there",
         ),
-        pytest.param(
+        "an address of a family that is not there": (
             {"clusterIP": "fd00::1"},
             'spec.clusterIPs[0]: Invalid value: ["fd00::1"]: IPv6 is not configured on this cluster',
-            id="an address of a family that is not there",
         ),
-        pytest.param(
+        "no address": (
             {"clusterIP": "nonsense"},
             'spec.clusterIPs[0]: Invalid value: "nonsense": must be a valid IP address, (e.g. 10.9.8.7 or '
             "2001:db8::ffff)",
-            id="no address",
         ),
-        pytest.param(
+        "only the plural": (
             {"clusterIPs": ["10.0.0.5"]},
             'spec.clusterIPs: Invalid value: ["10.0.0.5"]: must be empty when `clusterIP` is not specified',
-            id="only the plural",
         ),
-        pytest.param(
+        "headless and reachable from outside": (
             {"clusterIP": "None", "type": "NodePort"},
             "spec.clusterIPs[0]: Invalid value: \"None\": may not be set to 'None' for NodePort services",
-            id="headless and reachable from outside",
         ),
-        pytest.param(
+        "a node port without being reachable": (
             {"ports": [{"port": 80, "nodePort": 30080}]},
             "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'",
-            id="a node port without being reachable",
         ),
-        pytest.param({"type": "ExternalName"}, "spec.externalName: Required value", id="an alias for nothing"),
-        pytest.param(
+        "an alias for nothing": ({"type": "ExternalName"}, "spec.externalName: Required value"),
+        "no type": (
             {"type": "Other"},
             'spec.type: Unsupported value: "Other": supported values: "ClusterIP", "ExternalName", "LoadBalancer", '
             '"NodePort"',
-            id="no type",
         ),
-        pytest.param(
+        "a policy for traffic that does not come": (
             {"externalTrafficPolicy": "Local"},
             'spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services',
-            id="a policy for traffic that does not come",
         ),
-        pytest.param(
+        "a health check of nothing": (
             {"healthCheckNodePort": 31000},
             "spec.healthCheckNodePort: Invalid value: 31000: may only be set when `type` is 'LoadBalancer' and "
             "`externalTrafficPolicy` is 'Local'",
-            id="a health check of nothing",
         ),
-        pytest.param(
+        "a class of load balancer for none": (
             {"loadBalancerClass": "a.b/c"},
             "spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'",
-            id="a class of load balancer for none",
         ),
-        pytest.param(
+        "a distribution that is none": (
             {"trafficDistribution": "Far"},
             'spec.trafficDistribution: Unsupported value: "Far": supported values: "PreferClose", "PreferSameZone", '
             '"PreferSameNode"',
-            id="a distribution that is none",
         ),
-        pytest.param(
+        "an affinity that is none": (
             {"sessionAffinity": "Cookie"},
             'spec.sessionAffinity: Unsupported value: "Cookie": supported values: "ClientIP", "None"',
-            id="an affinity that is none",
         ),
-    ],
+    },
 )
 async def test_services_that_are_refused(api: Api, spec: Object, message: str) -> None:
     answer = await api.post(SERVICES, _service(**spec))
@@ -383,20 +365,18 @@ async def test_a_load_balancer_that_becomes_internal_keeps_nothing_of_it(api: Ap
     assert after["spec"]["clusterIP"] == before["clusterIP"]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        pytest.param(
+@cases(
+    "change, message",
+    {
+        "another address": (
             {"clusterIP": "10.0.0.77", "clusterIPs": ["10.0.0.77"]},
             'spec.clusterIPs[0]: Invalid value: ["10.0.0.77"]: may not change once set',
-            id="another address",
         ),
-        pytest.param(
+        "headless": (
             {"clusterIP": "None", "clusterIPs": ["None"]},
             'spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set',
-            id="headless",
         ),
-    ],
+    },
 )
 async def test_what_stays(api: Api, change: Object, message: str) -> None:
     await api.made(SERVICES, _service())

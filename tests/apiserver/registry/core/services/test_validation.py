@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import Answer, Api, Object
+from tests.tables import cases
 
 SERVICES = "/api/v1/namespaces/default/services"
 LB: Object = {"type": "LoadBalancer"}
@@ -114,22 +115,20 @@ async def test_services_that_are_refused(api: Api, service: Object, told: list[s
     assert _told(await api.post(SERVICES, service)) == told
 
 
-@pytest.mark.parametrize(
-    ("made", "change", "told"),
-    [
-        pytest.param(
+@cases(
+    "made, change, told",
+    {
+        "the port of health checks": (
             {**LB, "externalTrafficPolicy": "Local"},
             {"healthCheckNodePort": 30999},
             ["spec.healthCheckNodePort: Forbidden: field is immutable"],
-            id="the port of health checks",
         ),
-        pytest.param(
+        "the class": (
             {**LB, "loadBalancerClass": "a.b/c"},
             {"loadBalancerClass": "a.b/d"},
             ['spec.loadBalancerClass: Invalid value: "a.b/d": may not change once set'],
-            id="the class",
         ),
-    ],
+    },
 )
 async def test_what_stays(api: Api, made: Object, change: Object, told: list[str]) -> None:
     await api.made(SERVICES, _service(**made))
@@ -139,17 +138,16 @@ async def test_what_stays(api: Api, made: Object, change: Object, told: list[str
 BALANCER = "status.loadBalancer.ingress"
 
 
-@pytest.mark.parametrize(
-    ("kind", "ingress", "told"),
-    [
-        pytest.param("LoadBalancer", [{"ip": "10.0.0.1"}, {"hostname": "a.b"}], [], id="right"),
-        pytest.param(
+@cases(
+    "kind, ingress, told",
+    {
+        "right": ("LoadBalancer", [{"ip": "10.0.0.1"}, {"hostname": "a.b"}], []),
+        "of no load balancer": (
             "ClusterIP",
             [{"ip": "x"}],
             [f"{BALANCER}: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"],
-            id="of no load balancer",
         ),
-        pytest.param(
+        "wrong": (
             "LoadBalancer",
             [
                 {"ip": "x"},
@@ -165,9 +163,8 @@ BALANCER = "status.loadBalancer.ingress"
                 f'{BALANCER}[2].hostname: Invalid value: "10.0.0.1": must be a DNS name, not an IP address',
                 f"{BALANCER}[3].hostname: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
             ],
-            id="wrong",
         ),
-    ],
+    },
 )
 async def test_what_load_balancers_say(api: Api, kind: str, ingress: list[Object], told: list[str]) -> None:
     await api.made(SERVICES, _service(type=kind))
