@@ -1,27 +1,27 @@
-"""What is stored of a minimal object, against what kube-apiserver v1.36.2 stored (data/defaults.json), every kind.
+"""What is stored of an object: for every kind as kube-apiserver v1.36.2 stored it (data/defaults.json).
 
-The real server's admission plugins had their say in that data. Which of them are here is asked elsewhere: what they
-add is taken out on both sides before comparing.
+Admission plugins changed those objects, too. What they add is removed on both sides before comparing.
 """
 
+import copy
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apiserver.api import Answer, Api
+from tests.apiserver.api import NAMESPACES, PODS, Answer, Api, Object
+from tests.apiserver.samples import ROWS, collection, kind_id, make_namespace
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.handler_chain import HandlerChain
+from pilothouse.apiserver.resources import built_in
 
-_ROWS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "defaults.json").read_text())
 _ADMIN = Identity("admin", ("system:masters", "system:authenticated"), "admin")
 _PROTECTION = ("kubernetes.io/pv-protection", "kubernetes.io/pvc-protection", "kubernetes.io/vac-protection")
 
 
-def _without_admission(stored: dict[str, Any]) -> dict[str, Any]:
+def _without_admission(stored: Object) -> Object:
     meta = stored["metadata"]
     kept = [finalizer for finalizer in meta.pop("finalizers", ()) if finalizer not in _PROTECTION]
     if kept:
@@ -37,7 +37,7 @@ def _without_admission(stored: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def _drop_tokens(holder: dict[str, Any], field: str) -> None:
+def _drop_tokens(holder: Object, field: str) -> None:
     kept = [entry for entry in holder.pop(field, ()) if not entry["name"].startswith(("kube-api-access", "<"))]
     if kept:
         holder[field] = kept
@@ -54,32 +54,24 @@ def _masked(value: Any, pattern: Any) -> Any:
     return value
 
 
-def _collection(api: Api, sent: dict[str, Any]) -> str:
-    group, _slash, version = sent["apiVersion"].rpartition("/")
+def _collection(sent: Object) -> str:
     if sent["kind"] == "TokenRequest":
         return "/api/v1/namespaces/d1/serviceaccounts/x/token"
-    info = next(
-        info
-        for info in api.server.core.table
-        if (info.group, info.version, info.kind) == (group, version, sent["kind"])
-    )
-    root = f"/apis/{sent['apiVersion']}" if group else f"/api/{version}"
-    scope = "/namespaces/d1" if info.namespaced else ""
-    return f"{root}{scope}/{info.resource}"
+    return collection(next(info for info in built_in() if kind_id(info) == f"{sent['apiVersion']} {sent['kind']}"))
 
 
-@pytest.mark.parametrize("row", list(_ROWS))
+@pytest.mark.parametrize("row", list(ROWS))
 async def test_stored_as_upstream_stores_it(api: Api, row: str) -> None:
-    sent, stored = _ROWS[row]["sent"], _ROWS[row]["stored"]
+    sent, stored = copy.deepcopy((ROWS[row]["sent"], ROWS[row]["stored"]))
     HandlerChain(api.server, address="127.0.0.1:6443", issuer="https://kubernetes.default.svc")
-    await api.made("/api/v1/namespaces", {"metadata": {"name": "d1"}})
+    await make_namespace(api)
     if sent["kind"] == "TokenRequest":
         await api.made("/api/v1/namespaces/d1/serviceaccounts", {"metadata": {"name": "x"}})
     if sent["kind"] == "Pod":
         # Admission gives it an account, without which it may have no token.
         sent["spec"]["serviceAccountName"] = "default"
     body = json.dumps(sent).encode()
-    request = Request("POST", _collection(api, sent), {"content-type": "application/json"}, body)
+    request = Request("POST", _collection(sent), {"content-type": "application/json"}, body)
     response = await api.server.handle(request, _ADMIN)
     assert isinstance(response, Response)
     answer = Answer(response.status, response.headers, response.body)
@@ -88,4 +80,113 @@ async def test_stored_as_upstream_stores_it(api: Api, row: str) -> None:
     answer.body.get("metadata", {}).pop("managedFields", None)
     expected = _without_admission(stored)
     assert _masked(_without_admission(answer.body), expected) == expected
-    assert answer.headers.get("warning", "") == _ROWS[row].get("warning", "")
+    assert answer.headers.get("warning", "") == ROWS[row].get("warning", "")
+
+
+NODES = "/api/v1/nodes"
+GROUPS = {
+    "accounts": "/api/v1/namespaces/default/serviceaccounts",
+    "limits": "/api/v1/namespaces/default/limitranges",
+    "policies": "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
+    "revisions": "/apis/apps/v1/namespaces/default/controllerrevisions",
+    "leases": "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+    "ingresses": "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "obj", "field", "stored"),
+    [
+        pytest.param(NODES, {"spec": {"podCIDR": "10.1.0.0/24"}}, "spec.podCIDRs", ["10.1.0.0/24"], id="podCIDR"),
+        pytest.param(NODES, {"spec": {"podCIDRs": ["10.1.0.0/24"]}}, "spec.podCIDR", "10.1.0.0/24", id="podCIDRs"),
+        pytest.param(
+            GROUPS["accounts"],
+            {"secrets": [{"name": "x", "namespace": "y", "uid": "z"}]},
+            "secrets",
+            [{"name": "x"}],
+            id="secrets of an account by name alone",
+        ),
+        pytest.param(GROUPS["revisions"], {"data": {"a": 1}}, "revision", 0, id="revision"),
+        pytest.param(
+            GROUPS["leases"],
+            {"spec": {"strategy": "X", "preferredHolder": "b", "holderIdentity": "a"}},
+            "spec",
+            {"holderIdentity": "a"},
+            id="coordinated leader election is behind a gate that is off",
+        ),
+        pytest.param(
+            GROUPS["ingresses"],
+            {"spec": {"defaultBackend": {"resource": {"kind": "K", "name": "n"}}}},
+            "spec.defaultBackend.resource",
+            {"apiGroup": None, "kind": "K", "name": "n"},
+            id="the group of a backend is shown even if it is absent",
+        ),
+    ],
+)
+async def test_defaults_and_conversions(api: Api, path: str, obj: Object, field: str, stored: Any) -> None:
+    found = await api.made(path, {"metadata": {"name": "x"}, **obj})
+    for name in field.split("."):
+        found = found[name]
+    assert found == stored
+
+
+async def test_a_patch_of_a_lease_drops_the_fields_of_coordinated_leader_election(api: Api) -> None:
+    await api.made(GROUPS["leases"], {"metadata": {"name": "x"}, "spec": {"holderIdentity": "a"}})
+    answer = await api.patch(f"{GROUPS['leases']}/x", {"spec": {"preferredHolder": "c"}})
+    assert answer.body["spec"] == {"holderIdentity": "a"}
+
+
+async def test_a_limit_range_without_a_name_gets_one(api: Api) -> None:
+    answer = await api.post(GROUPS["limits"], {"spec": {"limits": [{"type": "Pod", "min": {"cpu": "1"}}]}})
+    assert (answer.status, len(answer.meta["name"])) == (201, 36)
+
+
+async def test_the_phase_of_a_namespace_is_defaulted(api: Api) -> None:
+    made = await api.made(NAMESPACES, {"metadata": {"name": "n"}})
+    answer = await api.put(f"{NAMESPACES}/n/status", {**made, "status": {}})
+    assert (answer.status, answer.body["status"]) == (200, {"phase": "Active"})
+
+
+@pytest.mark.parametrize("endpoints", [None, {}, {"kubeletEndpoint": None}, {"kubeletEndpoint": {"Port": None}}])
+async def test_the_kubelet_port_of_a_node_is_always_shown(api: Api, endpoints: Object | None) -> None:
+    await api.made(NODES, {"metadata": {"name": "n"}})
+    answer = await api.patch(f"{NODES}/n", {"status": {"daemonEndpoints": endpoints}})
+    assert answer.body["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
+
+
+async def test_a_network_policy_without_a_pod_selector_has_an_empty_one(api: Api) -> None:
+    await api.made(GROUPS["policies"], {"metadata": {"name": "p"}, "spec": {"podSelector": {}}})
+    answer = await api.put(f"{GROUPS['policies']}/p", {"metadata": {"name": "p"}, "spec": {}})
+    assert (answer.status, answer.body["spec"]["podSelector"]) == (200, {})
+    assert answer.meta["generation"] == 1
+
+
+async def test_divisors_of_resource_field_selectors_are_defaulted(api: Api) -> None:
+    cpu = {"containerName": "c", "resource": "limits.cpu"}
+    projected = {"sources": [{"downwardAPI": {"items": [{"path": "p", "resourceFieldRef": cpu}]}}]}
+    spec = {
+        "containers": [{"name": "c", "image": "i", "env": [{"name": "E", "valueFrom": {"resourceFieldRef": cpu}}]}],
+        "volumes": [
+            {"name": "v", "downwardAPI": {"items": [{"path": "p", "resourceFieldRef": {**cpu, "divisor": "1000m"}}]}},
+            {"name": "w", "projected": projected},
+        ],
+    }
+    made = (await api.made(PODS, {"metadata": {"name": "p"}, "spec": spec}))["spec"]
+    variable = made["containers"][0]["env"][0]["valueFrom"]
+    volume = made["volumes"][0]["downwardAPI"]["items"][0]
+    source = made["volumes"][1]["projected"]["sources"][0]["downwardAPI"]["items"][0]
+    assert [each["resourceFieldRef"]["divisor"] for each in (variable, volume, source)] == ["0", "1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "stored"),
+    [
+        pytest.param({"hostNetwork": False}, {}, id="false"),
+        pytest.param({"hostname": ""}, {}, id="an empty string"),
+        pytest.param({"enableServiceLinks": False}, {"enableServiceLinks": False}, id="false behind a pointer"),
+    ],
+)
+async def test_zero_values_are_stored_where_go_has_a_pointer(api: Api, spec: Object, stored: Object) -> None:
+    containers = {"containers": [{"name": "c", "image": "i"}]}
+    made = (await api.made(PODS, {"metadata": {"name": "p"}, "spec": {**containers, **spec}}))["spec"]
+    assert {name: value for name, value in made.items() if name in spec} == stored

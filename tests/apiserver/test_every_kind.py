@@ -1,80 +1,31 @@
-"""Every verb of every built-in kind, through the one generic path.
-
-The objects are those that were sent to kube-apiserver v1.36.2 for ``data/defaults.json``; a kind that has no row there
-has one here.
-"""
+"""Every verb of every built-in kind, through the one generic path."""
 
 import asyncio
 import copy
-import json
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.apiserver.api import JSON_PATCH, MERGE, STRATEGIC, Api, Object
+from tests.apiserver.samples import KINDS, collection, create, every_kind, kind_id, make_namespace, sample
 
-from pilothouse.apiserver import field_errors
+from pilothouse.apiserver import field_errors, internal_types
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.resources import STANDARD_VERBS, ResourceInfo, built_in
 from pilothouse.machinery.go_text import Shown
 
-_ROWS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "defaults.json").read_text())
-_MORE: dict[str, Object] = {
-    "networking.k8s.io/v1 IPAddress": {
-        "metadata": {"name": "10.0.0.200"},
-        "spec": {"parentRef": {"resource": "services", "namespace": "d1", "name": "x"}},
-    },
-}
 _NAMED_BY_CONTENT = {"IPAddress", "APIService", "CustomResourceDefinition"}
-"""Kinds whose name says something, so that the server cannot make one up."""
-_KINDS = [info for info in built_in() if "create" in info.verbs and "get" in info.verbs]
-
-
-def _id(info: ResourceInfo) -> str:
-    return f"{info.api_version} {info.kind}"
-
-
-def _sent(info: ResourceInfo) -> Object:
-    known = _ROWS.get(_id(info)) or next((row for name, row in _ROWS.items() if name.startswith(_id(info) + " ")), None)
-    obj = copy.deepcopy(known["sent"] if known is not None else _MORE[_id(info)])
-    obj["metadata"].pop("namespace", None)
-    obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), "of": "test"}
-    if info.kind == "Event":
-        for field in ("involvedObject", "regarding"):
-            if field in obj:
-                obj[field]["namespace"] = "d1"
-    return {**obj, "kind": info.kind, "apiVersion": info.api_version}
-
-
-def _root(info: ResourceInfo) -> str:
-    root = f"/apis/{info.api_version}" if info.group else f"/api/{info.version}"
-    return f"{root}/namespaces/d1/{info.resource}" if info.namespaced else f"{root}/{info.resource}"
-
-
-async def _start(api: Api) -> None:
-    await api.made("/api/v1/namespaces", {"metadata": {"name": "d1"}})
-
-
-async def _made(api: Api, info: ResourceInfo, sent: Object) -> Object:
-    """Create, and let the server do what it does of its own accord: it accepts the names of a definition."""
-    made = await api.made(_root(info), sent)
-    if info.kind == "CustomResourceDefinition":
-        await asyncio.sleep(1)
-        return (await api.get(f"{_root(info)}/{made['metadata']['name']}")).body
-    return made
+"""Kinds whose names the server cannot generate, since they say something."""
 
 
 def _changed(obj: Object, value: str) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "labels": {**obj["metadata"]["labels"], "changed": value}}}
 
 
-every_kind = pytest.mark.parametrize("info", _KINDS, ids=_id)
-
-
 @every_kind
 async def test_create_get_list_and_watch(api: Api, info: ResourceInfo) -> None:
-    await _start(api)
-    root, sent = _root(info), _sent(info)
+    await make_namespace(api)
+    root, sent = collection(info), sample(info)
     name = sent["metadata"]["name"]
     events = await api.watch(f"{root}?resourceVersion={api.store.revision}&fieldSelector=metadata.name%3D{name}")
     tried = await api.post(root + "?dryRun=All", copy.deepcopy(sent))
@@ -82,7 +33,7 @@ async def test_create_get_list_and_watch(api: Api, info: ResourceInfo) -> None:
     assert "resourceVersion" not in tried.meta
     assert tried.meta["uid"]
     assert (await api.get(f"{root}/{name}")).status == 404
-    made = await _made(api, info, sent)
+    made = await create(api, info, sent)
     assert (made["kind"], made["apiVersion"]) == (info.kind, info.api_version)
     found = await api.get(f"{root}/{name}")
     assert found.body == made
@@ -96,19 +47,23 @@ async def test_create_get_list_and_watch(api: Api, info: ResourceInfo) -> None:
 
 
 @every_kind
-async def test_what_is_granted_shows_no_value_of_an_internal_type(
+async def test_accepted_requests_format_no_value_of_an_internal_type(
     api: Api, info: ResourceInfo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That is for refusals, and costs something."""
+    """Only errors show them, and formatting them takes time."""
 
-    def shown(*_arguments: object) -> Shown:
-        raise AssertionError("there is nothing to be shown")
+    def formatted(*_arguments: object) -> Shown:
+        raise AssertionError("no error shows a value")
 
-    for name in ("internal_value", "internal_diff", "named"):
-        monkeypatch.setattr(field_errors, name, shown)
-    await _start(api)
-    made = await _made(api, info, _sent(info))
-    one = f"{_root(info)}/{made['metadata']['name']}"
+    for module, name in (
+        (internal_types, "internal_value"),
+        (internal_types, "internal_diff"),
+        (field_errors, "compact_json"),
+    ):
+        monkeypatch.setattr(module, name, formatted)
+    await make_namespace(api)
+    made = await create(api, info, sample(info))
+    one = f"{collection(info)}/{made['metadata']['name']}"
     put = await api.put(one, _changed(made, "put"))
     assert put.status == 200, put.text
     status = await api.put(f"{one}/status", {**put.body, "status": put.body.get("status") or {}})
@@ -117,9 +72,9 @@ async def test_what_is_granted_shows_no_value_of_an_internal_type(
 
 @every_kind
 async def test_update_and_patch(api: Api, info: ResourceInfo) -> None:
-    await _start(api)
-    root = _root(info)
-    made = await _made(api, info, _sent(info))
+    await make_namespace(api)
+    root = collection(info)
+    made = await create(api, info, sample(info))
     one = f"{root}/{made['metadata']['name']}"
     same = await api.put(one, made)
     assert same.status == 200, same.text
@@ -152,10 +107,10 @@ async def test_update_and_patch(api: Api, info: ResourceInfo) -> None:
 
 @every_kind
 async def test_delete_and_deletecollection(api: Api, info: ResourceInfo) -> None:
-    await _start(api)
-    root, sent = _root(info), _sent(info)
+    await make_namespace(api)
+    root, sent = collection(info), sample(info)
     sent["metadata"]["finalizers"] = ["example.com/wait"]
-    made = await _made(api, info, sent)
+    made = await create(api, info, sent)
     one = f"{root}/{made['metadata']['name']}"
     tried = await api.delete(one + "?dryRun=All")
     assert tried.status == 200, tried.text
@@ -169,7 +124,7 @@ async def test_delete_and_deletecollection(api: Api, info: ResourceInfo) -> None
     assert (await api.get(one)).status == 404
     if "deletecollection" not in info.verbs:
         return
-    await api.made(root, _sent(info))
+    await api.made(root, sample(info))
     gone = await api.delete(root + "?propagationPolicy=Background&labelSelector=of%3Dtest")
     assert gone.status == 200, gone.text
     assert gone.body["kind"] == info.list_kind
@@ -180,26 +135,26 @@ async def test_delete_and_deletecollection(api: Api, info: ResourceInfo) -> None
         assert (await api.get(one)).status == 404
 
 
-@pytest.mark.parametrize("info", [info for info in _KINDS if info.kind not in _NAMED_BY_CONTENT], ids=_id)
+@pytest.mark.parametrize("info", [info for info in KINDS if info.kind not in _NAMED_BY_CONTENT], ids=kind_id)
 async def test_names_can_be_generated(api: Api, info: ResourceInfo) -> None:
-    await _start(api)
+    await make_namespace(api)
     names = set()
     for _ in range(2):
-        sent = _sent(info)
+        sent = sample(info)
         del sent["metadata"]["name"]
         sent["metadata"]["generateName"] = "made-"
         if info.kind == "Service":
             sent["spec"].pop("clusterIP", None)
-        names.add((await api.made(_root(info), sent))["metadata"]["name"])
+        names.add((await api.made(collection(info), sent))["metadata"]["name"])
     assert len(names) == 2
     assert all(name.startswith("made-") and len(name) == 10 for name in names)
 
 
-@pytest.mark.parametrize("info", [info for info in _KINDS if "status" in info.subresources], ids=_id)
+@pytest.mark.parametrize("info", [info for info in KINDS if "status" in info.subresources], ids=kind_id)
 async def test_status_is_apart(api: Api, info: ResourceInfo) -> None:
-    await _start(api)
-    root = _root(info)
-    made = await _made(api, info, _sent(info))
+    await make_namespace(api)
+    root = collection(info)
+    made = await create(api, info, sample(info))
     one = f"{root}/{made['metadata']['name']}"
     shown = await api.get(one + "/status")
     assert shown.body == made
@@ -222,8 +177,8 @@ async def test_status_is_apart(api: Api, info: ResourceInfo) -> None:
 
 
 def test_every_verb_of_every_resource_is_one_that_is_tested_here() -> None:
-    """What is served without being stored has tests of its own."""
-    short = {info.resource: set(STANDARD_VERBS) - set(info.verbs) for info in built_in() if info not in _KINDS}
+    """Resources that are served but not stored have tests of their own."""
+    short = {info.resource: set(STANDARD_VERBS) - set(info.verbs) for info in built_in() if info not in KINDS}
     assert set(short) == {
         "bindings",
         "componentstatuses",
@@ -234,4 +189,56 @@ def test_every_verb_of_every_resource_is_one_that_is_tested_here() -> None:
         "subjectaccessreviews",
         "tokenreviews",
     }
-    assert {info.resource for info in _KINDS if set(info.verbs) != set(STANDARD_VERBS)} == {"namespaces"}
+    assert {info.resource for info in KINDS if set(info.verbs) != set(STANDARD_VERBS)} == {"namespaces"}
+
+
+# Invalid bodies
+
+_GONE = object()
+_Path = tuple[str | int, ...]
+
+
+def _paths(value: Any, at: _Path = ()) -> Iterator[tuple[_Path, Any]]:
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, member in members:
+        yield (*at, key), member
+        yield from _paths(member, (*at, key))
+
+
+def _variants(value: Any) -> Iterator[Any]:
+    yield from (_GONE, None)
+    match value:
+        case dict():
+            yield {}
+        case list():
+            yield from ([], [{}])
+        case bool():
+            yield not value
+        case int():
+            yield from (-1, 2**31 - 1)
+        case str():
+            yield from ("", "x y")
+
+
+def _with(obj: Object, path: _Path, value: Any) -> Object:
+    changed = copy.deepcopy(obj)
+    node: Any = changed
+    for part in path[:-1]:
+        node = node[part]
+    if value is _GONE:
+        del node[path[-1]]
+    else:
+        node[path[-1]] = value
+    return changed
+
+
+@every_kind
+async def test_no_absent_empty_or_out_of_range_field_is_an_internal_error(api: Api, info: ResourceInfo) -> None:
+    await make_namespace(api)
+    target, sent = collection(info) + "?dryRun=All", sample(info)
+    for path, value in _paths(sent):
+        if path[0] in ("kind", "apiVersion"):
+            continue
+        for variant in _variants(value):
+            answer = await api.post(target, _with(sent, path, variant))
+            assert answer.status in (201, 400, 403, 404, 409, 422), (path, variant, answer.text)

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.apiserver.api import Api
-from tests.apiserver.test_every_kind import _KINDS, _id
+from tests.apiserver.samples import collection, every_kind, kind_id
 
 from pilothouse.apiserver.resources import ResourceInfo
 
@@ -56,13 +56,9 @@ _OWN = "field label not supported: {}"
 _OTHERS = '"{}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
-def _collection(info: ResourceInfo) -> str:
-    return f"/apis/{info.api_version}/{info.resource}" if info.group else f"/api/{info.version}/{info.resource}"
-
-
-@pytest.mark.parametrize("info", _KINDS, ids=_id)
+@every_kind
 async def test_fields(api: Api, info: ResourceInfo) -> None:
-    name = _id(info)
+    name = kind_id(info)
     known = {"metadata.name", "metadata.namespace", *_FIELDS.get(name, ())}
     if name in _NO_NAMESPACE:
         known.discard("metadata.namespace")
@@ -70,7 +66,7 @@ async def test_fields(api: Api, info: ResourceInfo) -> None:
     refusal = _REFUSALS.get(name, _OWN if name in _FIELDS else _OTHERS)
     asked = sorted({*known, "metadata.namespace", "spec.foo"})
     for field, answer in {
-        field: await api.get(f"{_collection(info)}?fieldSelector={field}%3Dx") for field in asked
+        field: await api.get(f"{collection(info, '')}?fieldSelector={field}%3Dx") for field in asked
     }.items():
         if field in known:
             assert answer.status == 200, answer.text

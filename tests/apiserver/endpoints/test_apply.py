@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, MERGE, PODS, Answer, Api
-from tests.apiserver.endpoints.apply_story import APPLY, CRD, config_map, crontab, deployment, service
+from tests.apiserver.endpoints.apply_scenarios import APPLY, CRD, config_map, crontab, deployment, service
 from tests.apiserver.registry.generic.test_managed_fields import DEPLOYMENTS, owners
 
 C = CONFIG_MAPS + "/c"
@@ -198,103 +198,6 @@ async def test_a_uid_where_nothing_is_is_a_conflict(api: Api) -> None:
     assert "uid mismatch: the provided object specified uid u, and no existing object was found" in answer.message
 
 
-TYPED = "failed to create typed patch object "
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "code", "message"),
-    [
-        pytest.param(C, {"kind": "ConfigMap"}, 400, "invalid object type: /, Kind=ConfigMap", id="no version"),
-        pytest.param(C, b"null", 400, "invalid object type: /, Kind=", id="nothing"),
-        pytest.param(C, deployment(), 400, "invalid object type: apps/v1, Kind=Deployment", id="another kind"),
-        pytest.param(C, config_map(meta={"managedFields": []}), 400, "metadata.managedFields must be nil", id="owners"),
-        pytest.param(
-            C,
-            config_map("other"),
-            400,
-            "the name of the object (other) does not match the name on the URL (c)",
-            id="another name",
-        ),
-        pytest.param(
-            C,
-            config_map(a=1),
-            500,
-            TYPED + "(/c; /v1, Kind=ConfigMap): .data.a: expected string, got &value.valueUnstructured{Value:1}",
-            id="a number for a text",
-        ),
-        pytest.param(
-            D,
-            deployment(foo=1),
-            500,
-            TYPED + "(/d; apps/v1, Kind=Deployment): .spec.foo: field not declared in schema",
-            id="an unknown field",
-        ),
-        pytest.param(
-            D,
-            deployment(replicas="x"),
-            500,
-            TYPED + "(/d; apps/v1, Kind=Deployment): .spec.replicas: expected numeric (int or float), got string",
-            id="a text for a number",
-        ),
-        pytest.param(
-            D,
-            deployment([{"name": "c", "image": "i"}] * 2),
-            500,
-            TYPED
-            + '(/d; apps/v1, Kind=Deployment): .spec.template.spec.containers: duplicate entries for key [name="c"]',
-            id="a container twice",
-        ),
-        pytest.param(
-            T,
-            crontab({"tags": ["a", "a"]}),
-            500,
-            TYPED + '(/t; story.example.com/v1, Kind=CronTab): .spec.tags: duplicate entries for key [="a"]',
-            id="a member of a set twice",
-        ),
-        pytest.param(
-            S,
-            service({"name": "x"}),
-            422,
-            'Service "s" is invalid: [spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive, '
-            "spec.ports[0].targetPort: Invalid value: 0: must be between 1 and 65535, inclusive]",
-            id="a port without a number",
-        ),
-        pytest.param(D + "/status", deployment(), 404, 'deployments.apps "d" not found', id="the status of nothing"),
-    ],
-)
-async def test_what_cannot_be_applied_is_refused(api: Api, path: str, body: Any, code: int, message: str) -> None:
-    (answer,) = await told(api, (path, body))
-    assert (answer.status, answer.message) == (code, message)
-
-
-@pytest.mark.parametrize(
-    ("query", "content_type", "code", "message"),
-    [
-        pytest.param(
-            "",
-            APPLY,
-            422,
-            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
-            id="no manager",
-        ),
-        pytest.param(
-            "?fieldManager=m&force=true",
-            MERGE,
-            422,
-            'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch',
-            id="force without apply",
-        ),
-        pytest.param(
-            "?fieldManager=m", "application/apply-patch+cbor", 415, "415: Unsupported Media Type", id="a binary patch"
-        ),
-    ],
-)
-async def test_options_are_checked(api: Api, query: str, content_type: str, code: int, message: str) -> None:
-    await api.made(CONFIG_MAPS, config_map())
-    answer = await api.ask("PATCH", C + query, config_map(), content_type)
-    assert (answer.status, answer.message) == (code, message)
-
-
 TWICE = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  k: a\n  k: b\n"
 
 
@@ -375,3 +278,11 @@ async def test_a_part_of_a_number_cannot_be_converted(api: Api) -> None:
     assert answer.message.endswith(
         "to proper version: unable to convert unstructured object to /v1, Kind=Pod: cannot convert float64 to int32"
     )
+
+
+async def test_an_applied_object_outside_of_namespaces_has_none(api: Api) -> None:
+    meta = {"name": "r", "namespace": "other"}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta}
+    for _ in range(2):
+        answer = await applied(api, "/apis/rbac.authorization.k8s.io/v1/clusterroles/r", role)
+        assert (answer.meta["name"], "namespace" in answer.meta) == ("r", False)

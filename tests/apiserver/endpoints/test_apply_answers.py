@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.apiserver.api import Answer, Api
-from tests.apiserver.endpoints.apply_story import CRD, STEPS, Step
+from tests.apiserver.endpoints.apply_scenarios import CRD, STEPS, Step
 from tests.golden import Golden
 
 from pilothouse.env import Env

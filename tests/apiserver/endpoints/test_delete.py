@@ -88,57 +88,6 @@ async def test_jobs_orphan_by_default_and_say_so(api: Api) -> None:
     assert "child pods are preserved by default" in answer.headers["warning"]
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        pytest.param(
-            {"propagationPolicy": "x"},
-            422,
-            'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "x": supported values: '
-            '"Foreground", "Background", "Orphan", "nil"',
-            id="an unknown policy",
-        ),
-        pytest.param(
-            {"propagationPolicy": "Orphan", "orphanDependents": True},
-            422,
-            'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Invalid value: "Orphan": orphanDependents and '
-            "deletionPropagation cannot be both set",
-            id="two words for one thing",
-        ),
-        pytest.param(
-            {"kind": "Pod", "apiVersion": "v1"},
-            400,
-            'no kind "Pod" is registered for version "v1" in scheme '
-            '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"',
-            id="a body of another kind",
-        ),
-        pytest.param(
-            {"preconditions": {"uid": "a"}},
-            409,
-            'Operation cannot be fulfilled on ConfigMap "c": the UID in the precondition (a) does not match the UID in '
-            "record ({uid}). The object might have been deleted and then recreated",
-            id="another uid",
-        ),
-        pytest.param(
-            {"preconditions": {"resourceVersion": "1"}},
-            409,
-            'Operation cannot be fulfilled on ConfigMap "c": the ResourceVersion in the precondition (1) does '
-            "not match "
-            "the ResourceVersion in record ({version}). The object might have been modified",
-            id="another resource version",
-        ),
-    ],
-)
-async def test_refusals(api: Api, options: Object, code: int, message: str) -> None:
-    made = await api.made(CONFIG_MAPS, config_map())
-    answer = await api.delete(CONFIG_MAPS + "/c", options)
-    meta = made["metadata"]
-    assert answer.status == code
-    assert answer.message == message.format(uid=meta["uid"], version=meta["resourceVersion"])
-    if code == 409:
-        assert answer.body["details"] == {"name": "c", "kind": "ConfigMap"}
-
-
 # Pods
 
 
@@ -237,10 +186,6 @@ async def test_a_collection_is_deleted_as_selected(api: Api) -> None:
     assert [item["metadata"]["name"] for item in left.body["items"]] == ["b"]
 
 
-async def test_namespaces_have_no_deletecollection(api: Api) -> None:
-    assert (await api.delete("/api/v1/namespaces")).status == 405
-
-
 async def test_a_pod_that_goes_at_once_may_be_removed_by_who_waits_for_the_mark(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,3 +206,29 @@ async def test_a_pod_that_goes_at_once_may_be_removed_by_who_waits_for_the_mark(
     asked = await api.delete(PODS + "/p", at_once)
     assert [asked.status, kubelet[0].status, (await api.get(PODS + "/p")).status] == [200, 200, 404]
     assert (asked.body["kind"], asked.meta["deletionGracePeriodSeconds"]) == ("Pod", 0)
+
+
+async def test_a_deleted_collection_is_shown_as_it_was_before(api: Api) -> None:
+    await api.made(CONFIG_MAPS, config_map())
+    answer = await api.delete(CONFIG_MAPS, {"propagationPolicy": "Orphan"})
+    assert [item["metadata"].get("deletionTimestamp") for item in answer.body["items"]] == [None]
+
+
+async def test_a_resource_version_is_a_precondition_for_namespaces(api: Api) -> None:
+    await api.made("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    answer = await api.delete("/api/v1/namespaces/n", {"preconditions": {"resourceVersion": "1"}})
+    assert "Precondition failed: ResourceVersion in precondition: 1" in answer.message
+
+
+async def test_a_conflict_about_an_event_names_the_core_kind(api: Api) -> None:
+    events = "/apis/events.k8s.io/v1/namespaces/default/events"
+    event = {
+        "regarding": {"kind": "Pod", "name": "p", "apiVersion": "v1", "namespace": "default"},
+        "type": "Normal",
+        **dict.fromkeys(("reason", "action", "reportingInstance"), "x"),
+        "reportingController": "c.example.com/x",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+    }
+    await api.made(events, {"metadata": {"name": "e"}, **event})
+    answer = await api.delete(f"{events}/e", {"preconditions": {"resourceVersion": "12345"}})
+    assert answer.message.startswith('Operation cannot be fulfilled on Event "e": ')

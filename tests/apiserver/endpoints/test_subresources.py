@@ -176,37 +176,6 @@ async def test_services_get_addresses_and_ports_of_their_own(api: Api) -> None:
     assert len(ports) == 20 and all(30000 <= port <= 32767 for port in ports)
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        pytest.param(
-            {"clusterIP": "10.0.0.1", "ports": [{"port": 1}]},
-            'spec.clusterIPs: Invalid value: ["10.0.0.1"]: failed to allocate IP 10.0.0.1: provided IP is already '
-            "allocated",
-            id="an address that is taken",
-        ),
-        pytest.param(
-            {"clusterIP": "1.2.3.4", "ports": [{"port": 1}]},
-            'spec.clusterIPs: Invalid value: ["1.2.3.4"]: failed to allocate IP 1.2.3.4: the provided network does not '
-            "match the current range",
-            id="an address from elsewhere",
-        ),
-        pytest.param(
-            {"type": "NodePort", "ports": [{"port": 1, "nodePort": 80}]},
-            "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. The range of "
-            "valid ports "
-            "is 30000-32767",
-            id="a port from elsewhere",
-        ),
-        pytest.param({}, "spec.ports: Required value", id="no ports"),
-    ],
-)
-async def test_services_that_are_refused(api: Api, spec: Object, message: str) -> None:
-    answer = await api.post(SERVICES, {"metadata": {"name": "s"}, "spec": spec})
-    assert answer.status == 422
-    assert answer.message == f'Service "s" is invalid: {message}'
-
-
 async def test_an_update_keeps_what_was_allocated(api: Api) -> None:
     made = await api.made(SERVICES, {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}})
     body = {

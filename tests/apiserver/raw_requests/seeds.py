@@ -5,7 +5,7 @@ import json
 from typing import Any, NamedTuple
 
 from tests.apiserver.recorded.recording import Exchange, scenarios
-from tests.apiserver.test_every_kind import _KINDS, _root, _sent
+from tests.apiserver.samples import KINDS, collection, sample
 
 NAMESPACE = "raw"
 """Where all namespaced objects are."""
@@ -107,8 +107,8 @@ DEFINITION: dict[str, Any] = {
 def load() -> Seeds:
     """All of them, in an order that stays."""
     objects = [Seed(WIDGETS, WIDGET)]
-    for info in _KINDS:
-        objects.append(Seed(_root(info).replace("/namespaces/d1/", f"/namespaces/{NAMESPACE}/"), _sent(info)))
+    for info in KINDS:
+        objects.append(Seed(collection(info, NAMESPACE), sample(info)))
     patches: dict[str, list[Any]] = {}
     queries = []
     for scenario in scenarios():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import PODS, Answer, Api, Object, pod
-from tests.apiserver.test_refusals import words
+from tests.apiserver.test_validation import causes as words
 from tests.golden import Golden
 from tests.tables import cases
 
