@@ -93,7 +93,7 @@ def test_what_is_said_of_a_policy_is_said_of_it_as_it_is(seed: int) -> None:
         await simulation.settle()
 
     simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (seen,))
-    assert seen.told
+    assert seen.reports
 
 
 async def made_anew(simulation: Simulation) -> None:

@@ -77,7 +77,7 @@ class Wire:
         """The process is gone: nothing that it has not sent by now is ever sent."""
         if self.alive:
             self.alive = False
-            self.story.tell(f"{self.name} dies")
+            self.story.record(f"{self.name} dies")
             self.on_death()
 
     def check(self) -> None:
@@ -101,11 +101,13 @@ class Connection:
         try:
             response = await self.interceptor.request(request)
         except (ConnectionError, TimeoutError) as error:
-            self._wire.story.tell(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {error}")
+            self._wire.story.record(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {error}")
             raise
         self._wire.check()
         if response.status >= 300 or request.method != "GET":
-            self._wire.story.tell(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {response.status}")
+            self._wire.story.record(
+                f"{self._wire.name} {_controller(request)}: {describe(request)} -> {response.status}"
+            )
         return response
 
     async def open(self, request: wire.Request) -> wire.Stream:
@@ -114,7 +116,7 @@ class Connection:
         stream = await self.interceptor.open(request)
         self._wire.check()
         if stream.status != 200:
-            self._wire.story.tell(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {stream.status}")
+            self._wire.story.record(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {stream.status}")
         return stream
 
     async def close(self) -> None:
@@ -144,7 +146,7 @@ class Route:
             if death.nth > 0:
                 death = None
         if death is not None and death.when == "before":
-            self._wire.story.tell(f"{self._wire.name} dies before: {call}")
+            self._wire.story.record(f"{self._wire.name} dies before: {call}")
             self._wire.die()
         self._wire.check()
         before = CURRENT.set(Origin(self._wire.name, _controller(request), call, request.body))
@@ -153,7 +155,7 @@ class Route:
         finally:
             CURRENT.reset(before)
         if death is not None:
-            self._wire.story.tell(f"{self._wire.name} dies after: {call} -> {response.status}")
+            self._wire.story.record(f"{self._wire.name} dies after: {call} -> {response.status}")
             self._wire.die()
         return response
 
@@ -162,7 +164,7 @@ class Route:
         self._wire.check()
         initial = _query(request, "sendInitialEvents") == "true"
         if initial and not self._wire.streams:
-            return Refusal(422, _NO_STREAMS)
+            return ErrorStream(422, _NO_STREAMS)
         replica = self._wire.replica
         if replica is None:
             return await self._transport.open(request)
@@ -172,14 +174,14 @@ class Route:
                 async with asyncio.timeout(CONSISTENT_SECONDS):
                     await replica.reached(self._wire.primary.revision)
             except TimeoutError:
-                return Refusal(504, _TOO_LARGE)
+                return ErrorStream(504, _TOO_LARGE)
         return await self._replica_transport(replica).open(request)
 
     async def close(self) -> None:
         """Nothing to give back."""
 
 
-class Refusal:
+class ErrorStream:
     """An answer to a watch that is none (``wire.Stream``)."""
 
     def __init__(self, status: int, body: object) -> None:

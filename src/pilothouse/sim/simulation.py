@@ -175,7 +175,7 @@ class Simulation:
         )
         wiring.on_death = lambda: self._died(process)
         self.process = process
-        self.story.tell(f"{name} starts{' with old lists' if stale else ''}")
+        self.story.record(f"{name} starts{' with old lists' if stale else ''}")
         for invariant in self.invariants:
             invariant.started(process)
         process.task = self._group.start(self._live(process, process.manager), name=name)
@@ -188,13 +188,13 @@ class Simulation:
             self._ending = self._ending or process.wire.alive  # not dead and yet cancelled: the simulation is
             raise
         except LeadershipLost as lost:
-            self.story.tell(f"{process.name} ends: {lost}")
+            self.story.record(f"{process.name} ends: {lost}")
         except (ApiError, ConnectionError, TimeoutError) as error:
-            self.story.tell(f"{process.name} could not start: {error}")
+            self.story.record(f"{process.name} could not start: {error}")
         except BaseExceptionGroup as errors:
             if process.wire.alive:
                 raise
-            self.story.tell(f"{process.name} ended with {errors!r}")
+            self.story.record(f"{process.name} ended with {errors!r}")
         finally:
             if process.wire.alive and not self._ending:
                 process.down = 1.0
@@ -295,7 +295,7 @@ class Simulation:
         began = self.env.monotonic()
         for fault in plan.faults:
             await asyncio.sleep(max(0.0, began + fault.at - self.env.monotonic()))
-            self.story.tell(f"FAULT {fault}")
+            self.story.record(f"FAULT {fault}")
             self._group.start(self._bring_about(fault), name=str(fault))
 
     async def _bring_about(self, fault: faults.Fault) -> None:
@@ -358,7 +358,7 @@ class Simulation:
         self.replica.set_lag(0.0)
         if self.process is not None:
             self.process.wire.death = None
-        self.story.tell("all faults are over")
+        self.story.record("all faults are over")
 
     async def settle(self, *, quiet: float = QUIET_SECONDS, limit: float = SETTLE_SECONDS) -> None:
         """Heal, wait until nothing but heartbeats was written for ``quiet`` seconds, and let the invariants judge.
@@ -423,36 +423,31 @@ async def running(
 
 
 def simulate(
-    tell: Callable[[Simulation], Coroutine[Any, Any, None]],
+    scenario: Callable[[Simulation], Coroutine[Any, Any, None]],
     *,
     seed: int = 0,
     options: SimulationOptions | None = None,
     invariants: Callable[[], Sequence[Invariant]] = tuple,
 ) -> Story:
-    """Run a story in virtual time and give back what happened.
+    """Run a scenario in virtual time and return its log.
 
-    Raises ``SimulationFailed``, with the seed, the faults and the last part of the story, when anything goes wrong.
+    Raises ``SimulationFailed``, with the seed, the faults and the last lines of the log, when anything goes wrong.
     """
     simulations: list[Simulation] = []
 
     async def main(env: Env) -> None:
         async with running(env, options, invariants()) as simulation:
             simulations.append(simulation)
-            await tell(simulation)
+            await scenario(simulation)
 
     try:
         virtual.run(main, seed=seed)
     except Exception as error:
-        why = _innermost(error)
-        told = simulations[0] if simulations else None
-        text = f"seed {seed}: {type(why).__name__}: {why}"
-        if told is not None:
-            text += f"\n\nfaults:\n{told.plan}\n\nthe last of the story:\n{told.story.last()}\n\nseed {seed}: {why}"
+        cause: BaseException = error
+        while isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        text = f"seed {seed}: {type(cause).__name__}: {cause}"
+        for failed in simulations:
+            text += f"\n\nfaults:\n{failed.plan}\n\nthe last of the log:\n{failed.story.last()}\n\nseed {seed}: {cause}"
         raise SimulationFailed(text) from error
     return simulations[0].story
-
-
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -50,7 +50,7 @@ class Story:
         self.written_by: Counter[str] = Counter()
         """Committed changes by program and resource, as ``manager pods``."""
 
-    def tell(self, line: str) -> None:
+    def record(self, line: str) -> None:
         """Add a line."""
         self._lines.append(f"{self._env.monotonic():10.3f}  {line}")
 
@@ -69,7 +69,7 @@ class Story:
         )
         self._digest.update(change.value)
         if "/leases/" not in change.key:
-            self.tell(f"  {change.revision} {change.type} {change.key}  [{origin or 'server'}]")
+            self.record(f"  {change.revision} {change.type} {change.key}  [{origin or 'server'}]")
 
     @property
     def digest(self) -> str:

@@ -65,11 +65,11 @@ class Attachments(Invariant):
             self._attachments[name] = now
         was, is_ = before is not None and before.status.attached, now is not None and now.status.attached
         if now is not None and is_ and not was:
-            self._judge_attached(now)
+            self._check_attached(now)
         if before is not None and was and not is_:
-            self._judge_detached(before)
+            self._check_detached(before)
 
-    def _judge_attached(self, now: VolumeAttachment) -> None:
+    def _check_attached(self, now: VolumeAttachment) -> None:
         volume, node = now.spec.source.persistent_volume_name or "", now.spec.node_name
         self.attached += 1
         self.moved += self._last.get(volume, node) != node
@@ -83,7 +83,7 @@ class Attachments(Invariant):
         if disk is not None and disk.exclusive and others:
             raise Violation(f"{volume} is attached to {node}, and to {others}")
 
-    def _judge_detached(self, before: VolumeAttachment) -> None:
+    def _check_detached(self, before: VolumeAttachment) -> None:
         volume, name = before.spec.source.persistent_volume_name or "", before.spec.node_name
         disk, node = self._disk(volume), self._nodes.get(name)
         if disk is None or node is None:

@@ -57,10 +57,10 @@ class Autoscalers(Invariant):
                 return
             if origin is not None and origin.program.startswith("manager") and origin.call.subresource == "scale":
                 self.changes += 1
-                self._judge(key, size)
+                self._check(key, size)
             known.append((self._now(), size))
 
-    def _judge(self, key: str, size: int) -> None:
+    def _check(self, key: str, size: int) -> None:
         autoscaler = self._autoscalers.get(key)
         if autoscaler is None:
             return  # it has just been deleted, and the manager has not heard of it

@@ -44,9 +44,9 @@ class Certificates(Invariant):
         if before is not None and before.metadata.uid != now.metadata.uid:
             before = None
         if now.status.certificate and (before is None or not before.status.certificate):
-            self._judge(name, before, now)
+            self._check(name, before, now)
 
-    def _judge(self, name: str, before: CertificateSigningRequest | None, now: CertificateSigningRequest) -> None:
+    def _check(self, name: str, before: CertificateSigningRequest | None, now: CertificateSigningRequest) -> None:
         """Somebody has just got a certificate. What counts is what was said before that."""
         self.issued += 1
         if before is None or not is_approved(before):

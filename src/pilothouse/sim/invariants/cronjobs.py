@@ -43,9 +43,9 @@ class CronJobs(Invariant):
                 return
             self._jobs[change.key] = job = _job(change.value)
             if before is None:
-                self._judge_new(job)
+                self._check_new(job)
 
-    def _judge_new(self, job: Job) -> None:
+    def _check_new(self, job: Job) -> None:
         reference = controller_of(job.metadata)
         if reference is None or reference.kind != "CronJob":
             return

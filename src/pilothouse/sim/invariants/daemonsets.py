@@ -163,9 +163,9 @@ class DaemonSets(Daemons):
         limit or carried by a pod."""
         for owner in self.sets.values():
             if owner.metadata.deletion_timestamp is None:
-                self._judge(owner)
+                self._check(owner)
 
-    def _judge(self, owner: DaemonSet) -> None:
+    def _check(self, owner: DaemonSet) -> None:
         name, status = owner.metadata.name, owner.status
         placements = self.placements(owner)
         pods = self.live_pods(owner.metadata.uid)
@@ -176,7 +176,7 @@ class DaemonSets(Daemons):
             count > 1 or node not in (*wanted, *kept) for node, count in on.items()
         ):
             raise Violation(f"{name} wants a pod on {wanted}, may keep one on {kept}, and has them on {dict(on)}")
-        current = self._judge_revisions(owner, pods)
+        current = self._check_revisions(owner, pods)
         generation = template_generation(owner.metadata.annotations)
 
         def new(pod: Pod) -> bool:
@@ -205,7 +205,7 @@ class DaemonSets(Daemons):
         if said != (len(wanted), len(pods), ready, ready, updated, len(wanted) - ready):
             raise Violation(f"{name} wants {len(wanted)}, has {len(pods)}, {ready} ready, {updated} new; says {status}")
 
-    def _judge_revisions(self, owner: DaemonSet, pods: list[Pod]) -> str:
+    def _check_revisions(self, owner: DaemonSet, pods: list[Pod]) -> str:
         """Returns the hash of the current one."""
         name = owner.metadata.name
         own = [

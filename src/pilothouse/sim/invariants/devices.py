@@ -75,11 +75,11 @@ class DeviceClaims(Invariant):
         """Every pod has its claims; nothing is held for nobody."""
         for key, pod in self._pods.items():
             if pod.metadata.deletion_timestamp is None and not is_terminal(pod):
-                self._judge_pod(key, pod)
+                self._check_pod(key, pod)
         for key, claim in self._claims.items():
-            self._judge_claim(key, claim)
+            self._check_claim(key, claim)
 
-    def _judge_pod(self, key: str, pod: Pod) -> None:
+    def _check_pod(self, key: str, pod: Pod) -> None:
         for entry in pod.spec.resource_claims:
             if entry.resource_claim_template_name is not None:
                 found = claim_of(pod, entry)
@@ -87,7 +87,7 @@ class DeviceClaims(Invariant):
                 if claim is None or not is_for_pod(pod, claim):
                     raise Violation(f"pod {key} has no claim for {entry.name}: {found}")
 
-    def _judge_claim(self, key: str, claim: ResourceClaim) -> None:
+    def _check_claim(self, key: str, claim: ResourceClaim) -> None:
         namespace = claim.metadata.namespace
         users = [self._pods.get(f"{namespace}/{user.name}") for user in claim.status.reserved_for]
         for user, pod in zip(claim.status.reserved_for, users, strict=True):

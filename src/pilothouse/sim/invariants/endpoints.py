@@ -63,14 +63,14 @@ class ServiceEndpoints(Invariant):
             for pod in self._pods.values()
             if pod.metadata.labels.get("app") == self._app and pod.status.pod_ip and not is_terminal(pod)
         }
-        told: Counter[str] = Counter()
+        named: Counter[str] = Counter()
         said: dict[str, bool | None] = {}
         for each in self._slices.values():
             for endpoint in each.endpoints or ():
                 name = endpoint.target_ref.name if endpoint.target_ref is not None else ""
-                told[name] += 1
+                named[name] += 1
                 said[name] = endpoint.conditions.ready
-        doubled = sorted(name for name, count in told.items() if count > 1)
+        doubled = sorted(name for name, count in named.items() if count > 1)
         if doubled:
             raise Violation(f"{doubled} are in more than one place of the slices of {self._service}")
         if said != wanted:

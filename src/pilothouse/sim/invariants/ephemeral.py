@@ -25,7 +25,7 @@ class EphemeralClaims(Invariant):
     def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}
         self._claims: dict[str, PersistentVolumeClaim] = {}
-        self._wishes: dict[str, str] = {}
+        self._expected: dict[str, str] = {}
         """Of every pod that there ever was: by uid and claim, the volume."""
         self.made = 0
 
@@ -40,15 +40,15 @@ class EphemeralClaims(Invariant):
                 for volume in pod.spec.volumes:
                     if volume.ephemeral is not None:
                         name = f"{pod.metadata.namespace}/{ephemeral_claim_name(pod, volume)}"
-                        self._wishes[f"{pod.metadata.uid}:{name}"] = volume.name
+                        self._expected[f"{pod.metadata.uid}:{name}"] = volume.name
         elif change.key.startswith(_CLAIMS):
             key = change.key.removeprefix(_CLAIMS)
             before = self._claims.pop(key, None)
             if not gone:
                 self._claims[key] = claim = _claim(change.value)
-                self._judge(key, before, claim)
+                self._check(key, before, claim)
 
-    def _judge(self, key: str, before: PersistentVolumeClaim | None, claim: PersistentVolumeClaim) -> None:
+    def _check(self, key: str, before: PersistentVolumeClaim | None, claim: PersistentVolumeClaim) -> None:
         owner = controller_of(claim.metadata)
         if before is not None and before.metadata.uid == claim.metadata.uid:
             if controller_of(before.metadata) != owner:
@@ -57,7 +57,7 @@ class EphemeralClaims(Invariant):
         if owner is None:
             return
         self.made += 1
-        if f"{owner.uid}:{key}" not in self._wishes:
+        if f"{owner.uid}:{key}" not in self._expected:
             raise Violation(f"claim {key} was made for {owner.name}, which has no such volume")
 
     def settled(self) -> None:

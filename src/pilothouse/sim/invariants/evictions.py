@@ -72,7 +72,7 @@ class Evictions(Invariant):
                 and before is not None
                 and before.metadata.deletion_timestamp is None
             ):
-                self._judge(change.key, before, origin, now)
+                self._check(change.key, before, origin, now)
             self._note(change, pod, now)
 
     def _note(self, change: Change, pod: Pod, now: float) -> None:
@@ -90,7 +90,7 @@ class Evictions(Invariant):
         elif known.tolerations[-1][1] != pod.spec.tolerations:
             known.tolerations.append((now, pod.spec.tolerations))
 
-    def _judge(self, key: str, pod: Pod, origin: Origin, now: float) -> None:
+    def _check(self, key: str, pod: Pod, origin: Origin, now: float) -> None:
         self.evicted += 1
         body: dict[str, Any] = msgspec.json.decode(origin.body) if origin.body else {}
         if (body.get("preconditions") or {}).get("uid") != pod.metadata.uid:

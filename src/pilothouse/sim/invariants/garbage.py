@@ -34,7 +34,7 @@ class Garbage(Invariant):
         self._kinds = kinds
         self._objects: dict[str, Object] = {}
         """By key."""
-        self._places: dict[tuple[str, str, str, str], str] = {}
+        self._uids: dict[tuple[str, str, str, str], str] = {}
         """The uid at (apiVersion, kind, namespace, name)."""
         self._waiting: set[str] = set()
         """Uids of what is being deleted in the foreground, or was."""
@@ -71,10 +71,10 @@ class Garbage(Invariant):
         old = self._objects.get(change.key)
         new = None if change.type == "DELETED" else _object(change.value)
         if origin is not None and origin.controller == COLLECTOR and old is not None:
-            self._judge(change.key, old, new, origin)
+            self._check(change.key, old, new, origin)
         self._remember(change.key, old, new)
 
-    def _judge(self, key: str, old: Object, new: Object | None, origin: Origin) -> None:
+    def _check(self, key: str, old: Object, new: Object | None, origin: Origin) -> None:
         goes = old.metadata.deletion_timestamp is None and (new is None or new.metadata.deletion_timestamp is not None)
         if goes:
             living = [ref.name for ref in old.metadata.owner_references if self._lives(old, ref)]
@@ -97,9 +97,9 @@ class Garbage(Invariant):
             elif self._lives(old, ref):
                 raise Violation(f"{key} loses its living owner {ref.kind} {ref.name}: {origin}")
         if ORPHAN in old.metadata.finalizers and ORPHAN not in new.metadata.finalizers:
-            self._judge_orphans(key, old)
+            self._check_orphans(key, old)
 
-    def _judge_orphans(self, key: str, owner: Object) -> None:
+    def _check_orphans(self, key: str, owner: Object) -> None:
         process, shown = self._orphaning.get(owner.metadata.uid, (0, frozenset()))
         if process != self._process:
             return
@@ -109,13 +109,13 @@ class Garbage(Invariant):
 
     def _remember(self, key: str, old: Object | None, new: Object | None) -> None:
         if old is not None:
-            self._places.pop(_place(old), None)
+            self._uids.pop(_coordinates(old), None)
             del self._objects[key]
         if new is None:
             return
         meta = new.metadata
         self._objects[key] = new
-        self._places[_place(new)] = meta.uid
+        self._uids[_coordinates(new)] = meta.uid
         if meta.deletion_timestamp is None:
             return
         if FOREGROUND in meta.finalizers:
@@ -142,7 +142,7 @@ class Garbage(Invariant):
         namespace = dependent.metadata.namespace if namespaced else ""
         if namespaced and not namespace:
             return False
-        return self._places.get((ref.api_version, ref.kind, namespace, ref.name)) == ref.uid
+        return self._uids.get((ref.api_version, ref.kind, namespace, ref.name)) == ref.uid
 
     # The end
 
@@ -198,5 +198,5 @@ def _names(dependent: Object, owner: Object) -> bool:
     )
 
 
-def _place(obj: Object) -> tuple[str, str, str, str]:
+def _coordinates(obj: Object) -> tuple[str, str, str, str]:
     return (obj.api_version, obj.kind, obj.metadata.namespace, obj.metadata.name)

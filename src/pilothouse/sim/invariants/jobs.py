@@ -59,7 +59,7 @@ class Jobs(Invariant):
             before = self._jobs.pop(change.key, None)
             if not gone:
                 self._jobs[change.key] = now = _job(change.value)
-                self._judge_status(now, before)
+                self._check_status(now, before)
         elif change.key.startswith("/pods/"):
             self._pods.pop(change.key, None)
             pod = _pod(change.value)
@@ -85,9 +85,9 @@ class Jobs(Invariant):
         lives.made[uid] = None
         job = next((each for each in self._jobs.values() if each.metadata.uid == reference.uid), None)
         if is_new and self._bounded and job is not None:
-            self._judge_new(key, job, lives)
+            self._check_new(key, job, lives)
 
-    def _judge_new(self, key: str, job: Job, lives: _Lives) -> None:
+    def _check_new(self, key: str, job: Job, lives: _Lives) -> None:
         active = [each for each in lives.pods.values() if is_active(each)]
         most = 1 if job.spec.parallelism is None else job.spec.parallelism
         if len(active) > most:
@@ -97,7 +97,7 @@ class Jobs(Invariant):
             done = len(lives.succeeded)
             raise Violation(f"{key} was made for {job.metadata.name}: {done} of {wanted} are done, {len(active)} run")
 
-    def _judge_status(self, job: Job, before: Job | None) -> None:
+    def _check_status(self, job: Job, before: Job | None) -> None:
         """Nothing counts that has not happened, and what was counted is not taken back."""
         name, status = job.metadata.name, job.status
         lives = self._lives.get(job.metadata.uid, _Lives())
@@ -126,9 +126,9 @@ class Jobs(Invariant):
             if job is None or is_finished(job):
                 raise Violation(f"{key} still has the finalizer of {reference.name if reference else 'no Job'}")
         for job in self._jobs.values():
-            self._judge_end(job)
+            self._check_end(job)
 
-    def _judge_end(self, job: Job) -> None:
+    def _check_end(self, job: Job) -> None:
         name, status = job.metadata.name, job.status
         if job.spec.suspend or job.spec.managed_by is not None:
             return

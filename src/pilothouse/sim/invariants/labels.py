@@ -31,7 +31,7 @@ _FAR = re.compile(
 
 
 class LabelWarnings(Invariant):
-    """All warnings of a cluster. ``told`` counts them, so that a story can tell that something happened."""
+    """All warnings of a cluster. ``reports`` counts them, so that a story can tell that something happened."""
 
     def __init__(self) -> None:
         self._pods: dict[str, MountingPod] = {}
@@ -41,7 +41,7 @@ class LabelWarnings(Invariant):
         """By volume."""
         self._bound: dict[str, set[str]] = {}  # never iterated
         """The handles of all volumes that a claim ever had."""
-        self.told = 0
+        self.reports = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Pods, claims, volumes and events."""
@@ -62,14 +62,14 @@ class LabelWarnings(Invariant):
         elif change.key.startswith(_EVENTS):
             event = _event(change.value)
             if event.source.component == COMPONENT:
-                self._judge(event)
+                self._check(event)
 
-    def _judge(self, event: Event) -> None:
+    def _check(self, event: Event) -> None:
         about = event.involved_object
         pod = self._pods.get(about.uid)
         if pod is None:
             raise Violation(f"a warning is about pod {about.name}, which never was")
-        self.told += 1
+        self.reports += 1
         message = event.message.removeprefix(COMBINED)
         near, far = _NEAR.fullmatch(message), _FAR.fullmatch(message)
         found = near or far

@@ -100,12 +100,12 @@ class NodeHealth(Invariant):
             before = self._nodes.get(name)
             if origin is not None and ours and before is not None and change.type == "MODIFIED":
                 self._last_write = _now()
-                self._judge_node(name, before, node, origin)
+                self._check_node(name, before, node, origin)
             self._note_node(name, before, None if change.type == "DELETED" else node)
         elif change.key.startswith("/pods/"):
             before_pod, pod = self._pods.get(change.key), _pod(change.value)
             if origin is not None and ours and before_pod is not None and origin.call.subresource == "status":
-                self._judge_mark(change.key, before_pod, pod)
+                self._check_label(change.key, before_pod, pod)
             if change.type == "DELETED":
                 self._pods.pop(change.key, None)
             else:
@@ -129,19 +129,19 @@ class NodeHealth(Invariant):
 
     # What is judged
 
-    def _judge_node(self, name: str, before: Node, node: Node, origin: Origin) -> None:
+    def _check_node(self, name: str, before: Node, node: Node, origin: Origin) -> None:
         now = _now()
         if _ready(node) == "Unknown" and _ready(before) not in (None, "Unknown"):
             heard = max([self._heartbeats[name], *self._signs.get((origin.program, name), ())])
             if now - heard <= self._limits.grace:
                 raise Violation(f"{name} is called silent {now - heard:.3f} s after it was heard of")
         if _leave_for(node) and not _leave_for(before):
-            self._judge_taint(name, node, origin, now)
+            self._check_taint(name, node, origin, now)
         new = [key for key in _leave_for(node) if key not in _leave_for(before)]
         if new and tuple(new) != EXPECTED.get(_ready(before) or "", ()):
             raise Violation(f"{name} is Ready={_ready(before)} and gets the NoExecute taints {new}")
 
-    def _judge_taint(self, name: str, node: Node, origin: Origin, now: float) -> None:
+    def _check_taint(self, name: str, node: Node, origin: Origin, now: float) -> None:
         self.tainted += 1
         limits, zone = self._limits, zone_of(node)
         since = self._disrupted.get(zone, now)
@@ -154,7 +154,7 @@ class NodeHealth(Invariant):
             if count > allowed:
                 raise Violation(f"{count} nodes of zone {zone!r} were tainted within {now - began:.3f} s, up to {name}")
 
-    def _judge_mark(self, key: str, before: Pod, pod: Pod) -> None:
+    def _check_label(self, key: str, before: Pod, pod: Pod) -> None:
         was, is_ = ready_condition(before), ready_condition(pod)
         if was is None or is_ is None or was.status == is_.status:
             return

@@ -44,9 +44,9 @@ class PodGarbage(Invariant):
             before = self._pods.get(change.key)
             _take(self._pods, change.key, change, _pod(change.value))
             if origin is not None and origin.controller == COLLECTOR and before is not None:
-                self._judge(change.key, before, origin)
+                self._check(change.key, before, origin)
 
-    def _judge(self, key: str, pod: Pod, origin: Origin) -> None:
+    def _check(self, key: str, pod: Pod, origin: Origin) -> None:
         if _meant(origin) != pod.metadata.uid:
             raise Violation(f"{key}: {origin} does not mean the uid {pod.metadata.uid}, but {_meant(origin)!r}")
         self.collected += origin.call.verb == "delete"

@@ -61,13 +61,13 @@ class PodRequests(Invariant):
         if change.type == "DELETED":
             if is_cleaners:
                 assert before is not None, "what is deleted was made"
-                self._judge(key, before)
+                self._check(key, before)
             return
         made = _request(change.value).metadata.creation_timestamp
         assert made is not None, "the server says when something was made"
         self._made[key] = made
 
-    def _judge(self, key: str, made: datetime.datetime) -> None:
+    def _check(self, key: str, made: datetime.datetime) -> None:
         self.cleaned += 1
         age = latest(self.env, ON_ITS_WAY) - made
         if age < KEPT_FOR:

@@ -47,13 +47,13 @@ _policy = msgspec.json.Decoder(_Policy).decode
 class PolicyStatuses(Invariant):
     """All policies of a cluster in which each expression is wrong, or not, whatever the policy is about.
 
-    ``told`` counts the looks at policies, and ``warned`` those that found something.
+    ``reports`` counts the looks at policies, and ``warned`` those that found something.
     """
 
     def __init__(self, is_wrong: Callable[[str], bool]) -> None:
         self._is_wrong = is_wrong
         self._policies: dict[str, _Policy] = {}
-        self.told = 0
+        self.reports = 0
         self.warned = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
@@ -75,10 +75,10 @@ class PolicyStatuses(Invariant):
         if origin is not None and origin.controller == CONTROLLER:
             if observed != generation:
                 raise Violation(f"policy {name}: something is said of {observed} while it is at {generation}")
-            self.told += 1
-            self.warned += bool(self._judge(name, now))
+            self.reports += 1
+            self.warned += bool(self._check(name, now))
 
-    def _judge(self, name: str, policy: _Policy) -> list[str]:
+    def _check(self, name: str, policy: _Policy) -> list[str]:
         """What is warned of, which must be what is wrong."""
         checking = policy.status.type_checking
         said = [] if checking is None else [each.field_ref for each in checking.expression_warnings]
@@ -96,4 +96,4 @@ class PolicyStatuses(Invariant):
             generation, observed = policy.metadata.generation, policy.status.observed_generation
             if observed != generation:
                 raise Violation(f"policy {name}: generation {generation} was never looked at, only {observed}")
-            self._judge(name, policy)
+            self._check(name, policy)

@@ -88,9 +88,9 @@ class PoolRequests(Invariant):
             raise Violation(f"request {name} had an answer, and has another one")
         if now.status is not None and (before is None or before.status is None):
             self.answered += 1
-            self._judge(name, now.spec.limit, now.status)
+            self._check(name, now.spec.limit, now.status)
 
-    def _judge(self, name: str, limit: int, status: _Status) -> None:
+    def _check(self, name: str, limit: int, status: _Status) -> None:
         names = [pool.pool_name for pool in status.pools]
         if names != sorted(set(names)):
             raise Violation(f"request {name} is told of pools {names}")

@@ -93,11 +93,11 @@ class Protection(Invariant):
     def settled(self) -> None:
         """What lives is protected, and nothing that nobody uses is kept."""
         for key, claim in self._claims.items():
-            self._judge(f"claim {key}", claim.metadata, CLAIM, used=bool(self._users(key, claim)))
+            self._check(f"claim {key}", claim.metadata, CLAIM, used=bool(self._users(key, claim)))
         for name, volume in self._volumes.items():
-            self._judge(f"volume {name}", volume.metadata, VOLUME, used=volume.status.phase == "Bound")
+            self._check(f"volume {name}", volume.metadata, VOLUME, used=volume.status.phase == "Bound")
 
-    def _judge(self, what: str, meta: ObjectMeta, finalizer: str, *, used: bool) -> None:
+    def _check(self, what: str, meta: ObjectMeta, finalizer: str, *, used: bool) -> None:
         if meta.deletion_timestamp is None:
             if finalizer not in meta.finalizers:
                 raise Violation(f"{what} lives without protection")

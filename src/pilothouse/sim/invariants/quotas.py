@@ -34,9 +34,9 @@ class Quotas(Invariant):
             old = self.quotas.pop(change.key, None)
             if not gone:
                 self.quotas[change.key] = quota = _quota(change.value)
-                self._judge(quota, old)
+                self._check(quota, old)
 
-    def _judge(self, quota: ResourceQuota, old: ResourceQuota | None) -> None:
+    def _check(self, quota: ResourceQuota, old: ResourceQuota | None) -> None:
         name, status = quota.metadata.name, quota.status
         if set(status.used) - set(status.hard):
             raise Violation(f"quota {name} tells of what it does not limit: {sorted(status.used)}")

@@ -53,7 +53,7 @@ class StatusBehindCache(Invariant):
 
     def __init__(self) -> None:
         self._caches: dict[int, _Cache] = {}
-        self.judged = 0
+        self.checked = 0
 
     def observed(self, process: "Process", seen: Observation) -> None:
         """Fill the picture of the cache, and hold status writes to it."""
@@ -68,8 +68,8 @@ class StatusBehindCache(Invariant):
                 for reference in _patch(seen.request.body).metadata.owner_references:
                     cache.note_claim(reference.uid)
             elif (call.resource, call.subresource, call.verb) == ("replicasets", "status", "update"):
-                self.judged += 1
-                _judge(cache, _set(seen.request.body))
+                self.checked += 1
+                _check(cache, _set(seen.request.body))
 
 
 class _Cache:
@@ -127,7 +127,7 @@ class _Cache:
         counts.terminating.add(terminating)
 
 
-def _judge(cache: _Cache, written: ReplicaSet) -> None:
+def _check(cache: _Cache, written: ReplicaSet) -> None:
     meta, status = written.metadata, written.status
     name = f"the status of {meta.namespace}/{meta.name} ({meta.uid})"
     counts = cache.counts.get(meta.uid)

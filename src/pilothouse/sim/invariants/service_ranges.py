@@ -93,14 +93,14 @@ class ServiceRanges(Invariant):
     def settled(self) -> None:
         """What lives is protected and ready; what goes is needed, and says so."""
         for name, found in self._ranges.items():
-            told = {each.type: (each.status, each.reason) for each in found.status.conditions}.get("Ready")
+            ready = {each.type: (each.status, each.reason) for each in found.status.conditions}.get("Ready")
             if found.metadata.deletion_timestamp is None:
-                if FINALIZER not in found.metadata.finalizers or told != ("True", ""):
-                    raise Violation(f"range {name} lives, has {found.metadata.finalizers} and is ready: {told}")
+                if FINALIZER not in found.metadata.finalizers or ready != ("True", ""):
+                    raise Violation(f"range {name} lives, has {found.metadata.finalizers} and is ready: {ready}")
             elif not self._only_given_by(name):
                 raise Violation(f"range {name} is being deleted, nobody needs it, and it is kept")
-            elif told != ("False", "Terminating"):
-                raise Violation(f"range {name} is kept for its addresses, and is ready: {told}")
+            elif ready != ("False", "Terminating"):
+                raise Violation(f"range {name} is kept for its addresses, and is ready: {ready}")
 
 
 def _gives(cidr: ServiceCIDR, address: Address) -> bool:

@@ -66,7 +66,7 @@ class StatefulSets(Invariant):
             self._owners.pop(name, None)
             if not gone:
                 self._owners[name] = owner = _set(change.value)
-                self._judge_status(owner)
+                self._check_status(owner)
         elif change.key.startswith("/persistentvolumeclaims/"):
             self._claims.pop(name, None)
             if not gone:
@@ -80,18 +80,18 @@ class StatefulSets(Invariant):
             if not gone:
                 self._pods[name] = now = _pod(change.value)
                 if before is None:
-                    self._judge_new(name, now)
+                    self._check_new(name, now)
                 elif _goes(now) and not _goes(before):
-                    self._judge_going(name)
-            self._judge_missing(change.key)
+                    self._check_deletion(name)
+            self._check_missing(change.key)
 
-    def _judge_status(self, owner: StatefulSet) -> None:
+    def _check_status(self, owner: StatefulSet) -> None:
         status = owner.status
         counts = (status.replicas, status.ready_replicas, status.current_replicas, status.updated_replicas)
         if min(counts) < 0:
             raise Violation(f"{owner.metadata.name} counts pods below nothing: {counts}")
 
-    def _judge_new(self, name: str, pod: Pod) -> None:
+    def _check_new(self, name: str, pod: Pod) -> None:
         """A pod has been made: it is who it is called, and it was its turn."""
         self.made += 1
         parent, _dash, ordinal = name.rpartition("-")
@@ -118,13 +118,13 @@ class StatefulSets(Invariant):
             if other is None or not _serves(other):
                 raise Violation(f"{name} was made while {parent}-{lower} is not there or not ready")
 
-    def _judge_going(self, name: str) -> None:
+    def _check_deletion(self, name: str) -> None:
         """A pod was deleted. One below it may be going, for an update that began before the size changed."""
         above = [each for each, pod in self._pods.items() if _goes(pod) and _ordinal(each) > _ordinal(name)]
         if self._ordered and above:
             raise Violation(f"{name} was deleted while {sorted(above)} are still going")
 
-    def _judge_missing(self, key: str) -> None:
+    def _check_missing(self, key: str) -> None:
         if self._missing is None:
             return
         serving = sum(1 for pod in self._pods.values() if _serves(pod))

@@ -61,7 +61,7 @@ class StorageVersions(Invariant):
         before = self._versions.pop(name, None)
         old, new = entries(before), entries(now)
         if is_collectors:
-            self._judge(name, before, now)
+            self._check(name, before, now)
         if now is not None:
             self._versions[name] = now
         for server in [*old, *(server for server in new if server not in old)]:
@@ -70,12 +70,12 @@ class StorageVersions(Invariant):
             elif old.get(server) != new[server]:
                 self._written[name, server] = self._clock
 
-    def _judge(self, name: str, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
+    def _check(self, name: str, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
         assert before is not None, "it makes none"
         old, new = entries(before), entries(now)
         gone = [server for server in old if server not in new]
         for server in gone:
-            self._judge_removal(name, server)
+            self._check_removal(name, server)
         self.removed += len(gone)
         if now is None:
             self.deleted += 1
@@ -86,13 +86,13 @@ class StorageVersions(Invariant):
             raise Violation(f"{name} says something else since {gone} were taken out")
         said = {entry["encodingVersion"] for entry in new.values()}
         common = said.pop() if len(said) == 1 else None
-        told = {one["type"]: one["status"] for one in now["status"]["conditions"]}
-        if now["status"].get("commonEncodingVersion") != common or told["AllEncodingVersionsEqual"] != str(
+        status = {one["type"]: one["status"] for one in now["status"]["conditions"]}
+        if now["status"].get("commonEncodingVersion") != common or status["AllEncodingVersionsEqual"] != str(
             common is not None
         ):
             raise Violation(f"{name} does not say that {common} is what all agree on: {now['status']}")
 
-    def _judge_removal(self, name: str, server: str) -> None:
+    def _check_removal(self, name: str, server: str) -> None:
         came = self._came.get(server)
         if came is None:
             return

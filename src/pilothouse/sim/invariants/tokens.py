@@ -46,9 +46,9 @@ class Tokens(Invariant):
             if now is not None and now.type != SECRET_TYPE:
                 return
             if by_manager and now is not None:
-                self._judge_write(key, before, now)
+                self._check_write(key, before, now)
             elif by_manager and before is not None:
-                self._judge_deletion(key, before)
+                self._check_deletion(key, before)
             if now is None:
                 self._secrets.pop(key, None)
             else:
@@ -63,7 +63,7 @@ class Tokens(Invariant):
         if self._accounts.get(key, ("", 0))[0] != uid:
             self._accounts[key] = (uid, self._clock)
 
-    def _judge_write(self, key: str, before: Secret | None, now: Secret) -> None:
+    def _check_write(self, key: str, before: Secret | None, now: Secret) -> None:
         if before is None or before.metadata.uid != now.metadata.uid:
             raise Violation(f"secret {key} was made, and nobody asked for it")
         if before.data.get(TOKEN_KEY) not in (None, b"", now.data.get(TOKEN_KEY)):
@@ -72,7 +72,7 @@ class Tokens(Invariant):
             raise Violation(f"secret {key} has a token of an account that never was")
         self.filled += not before.data.get(TOKEN_KEY)
 
-    def _judge_deletion(self, key: str, before: Secret) -> None:
+    def _check_deletion(self, key: str, before: Secret) -> None:
         self.deleted += 1
         uid, since = self._accounts.get(_account_key(before), ("", 0))
         if uid and before.metadata.annotations.get(ACCOUNT_UID, "") in ("", uid) and self._clock - since > WITHIN:

@@ -88,11 +88,11 @@ class TrustBundles(Invariant):
         assert origin is not None, "as just found"
         life = self._lives[origin.program]
         if now is not None:
-            self._judge_write(life, before, now)
+            self._check_write(life, before, now)
         elif before is not None:
-            self._judge_removal(life, before)
+            self._check_removal(life, before)
 
-    def _judge_write(self, life: _Life, before: ClusterTrustBundle | None, now: ClusterTrustBundle) -> None:
+    def _check_write(self, life: _Life, before: ClusterTrustBundle | None, now: ClusterTrustBundle) -> None:
         self.written += 1
         name, content = now.metadata.name, now.spec.trust_bundle
         if now.spec.signer_name != _SIGNER or (before is not None and before.spec.signer_name != _SIGNER):
@@ -103,7 +103,7 @@ class TrustBundles(Invariant):
             raise Violation(f"bundle {name} has lost what people wrote on it")
         life.learn(now)
 
-    def _judge_removal(self, life: _Life, before: ClusterTrustBundle) -> None:
+    def _check_removal(self, life: _Life, before: ClusterTrustBundle) -> None:
         self.removed += 1
         name = before.metadata.name
         if before.spec.signer_name != _SIGNER:

@@ -143,26 +143,26 @@ class UnusedTokens(Invariant):
         if change.type == "DELETED":
             self.deleted += 1
             found = _secret(change.previous)
-            self._judge(key, life, [found], "deleted", is_marked=True)
+            self._check(key, life, [found], "deleted", is_marked=True)
         else:
             self.marked += 1
-            self._judge_mark(key, life, _document(change.previous), _document(change.value))
+            self._check_label(key, life, _document(change.previous), _document(change.value))
             found = _secret(change.previous)
-            self._judge(key, life, life.secrets(found.metadata.uid), "marked", is_marked=False)
+            self._check(key, life, life.secrets(found.metadata.uid), "marked", is_marked=False)
 
     def _is_tracked(self, since: datetime.date | None, moment: datetime.datetime) -> bool:
         return since is not None and moment - self._period >= datetime.datetime.combine(
             since + DAY, datetime.time(), datetime.UTC
         )
 
-    def _judge_mark(self, key: str, life: _Life, before: dict[str, Any], now: dict[str, Any]) -> None:
+    def _check_label(self, key: str, life: _Life, before: dict[str, Any], now: dict[str, Any]) -> None:
         said = now["metadata"]["labels"][INVALID_SINCE]
         if said not in [moment.date().isoformat() for moment in life.moments]:
             raise Violation(f"secret {key} is said to be invalid since {said}, and it is {life.moments[0]}")
         if _besides(before) != _besides(now):
             raise Violation(f"secret {key} says something else since it was marked")
 
-    def _judge(self, key: str, life: _Life, states: list[Secret], what: str, *, is_marked: bool) -> None:
+    def _check(self, key: str, life: _Life, states: list[Secret], what: str, *, is_marked: bool) -> None:
         """Whether it was due, in one of its states at one of the moments."""
         why = "was never shown"
         for moment in life.moments:

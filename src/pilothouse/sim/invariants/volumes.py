@@ -37,13 +37,13 @@ class Volumes(Invariant):
             before = self._claims.pop(key, None)
             if not gone:
                 self._claims[key] = now = _claim(change.value)
-                self._judge_claim(key, before, now)
+                self._check_claim(key, before, now)
         elif change.key.startswith(_VOLUMES):
             name = change.key.removeprefix(_VOLUMES)
             old = self._volumes.pop(name, None)
             if not gone:
                 self._volumes[name] = new = _volume(change.value)
-                self._judge_volume(name, old, new)
+                self._check_volume(name, old, new)
             elif old is not None:
                 owner = self._owner(name, old)
                 if owner is not None:
@@ -60,7 +60,7 @@ class Volumes(Invariant):
             return None
         return key
 
-    def _judge_claim(self, key: str, before: PersistentVolumeClaim | None, now: PersistentVolumeClaim) -> None:
+    def _check_claim(self, key: str, before: PersistentVolumeClaim | None, now: PersistentVolumeClaim) -> None:
         name = now.spec.volume_name
         if now.status.phase == "Bound":
             others = [
@@ -81,7 +81,7 @@ class Volumes(Invariant):
             if reference is not None and reference.uid == now.metadata.uid:
                 raise Violation(f"{key} is called lost, and {name} is there")
 
-    def _judge_volume(self, name: str, old: PersistentVolume | None, new: PersistentVolume) -> None:
+    def _check_volume(self, name: str, old: PersistentVolume | None, new: PersistentVolume) -> None:
         owner = self._owner(name, old) if old is not None else None
         if owner is not None and self._owner(name, new) != owner:
             raise Violation(f"{owner} has {name}, which was given away: {new.spec.claim_ref}")
