@@ -149,14 +149,16 @@ def test_what_an_old_cache_shows_is_not_judged(
         simulate(story, options=OPTIONS, invariants=lambda: (judge(),))
 
 
-def test_the_judge_notices_who_overlooks_something(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(simulation: Simulation) -> None:
-        await Author(simulation).ask("POST", POLICIES, policy("p", [validation(RIGHT[0], WRONG_MESSAGES[0])]))
-        await asyncio.sleep(3.0)
+def few(spec: Any) -> Any:
+    return [each for each in decide.expressions(spec) if each[0].endswith(".expression")]
 
-    def few(spec: Any) -> Any:
-        return [each for each in decide.expressions(spec) if each[0].endswith(".expression")]
 
-    monkeypatch.setattr(controller, "expressions", few)
-    with pytest.raises(SimulationFailed, match=r"wrong are \['spec.validations\[0\].messageExpression'\]"):
-        simulate(story, options=OPTIONS, invariants=lambda: (judge(),))
+@pytest.mark.simulation(
+    fails=r"wrong are \['spec.validations\[0\].messageExpression'\]",
+    patches=[(controller, "expressions", few)],
+    options=OPTIONS,
+    invariants=lambda: (judge(),),
+)
+async def test_the_judge_notices_who_overlooks_something(simulation: Simulation) -> None:
+    await Author(simulation).ask("POST", POLICIES, policy("p", [validation(RIGHT[0], WRONG_MESSAGES[0])]))
+    await asyncio.sleep(3.0)

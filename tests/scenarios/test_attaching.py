@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, SETS, VOLUMES, claim, web
 from tests.scenarios.users import Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.volumes.persistentvolume_attach_detach import controller as attaching
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.actual_state_of_world import ActualStateOfWorld
@@ -28,6 +29,7 @@ CONTROLLERS = (
     "persistentvolume-expander",
 )
 OPTIONS = SimulationOptions(controllers=CONTROLLERS, storage=True, nodes=3)
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (Attachments(),))
 WITH_SETS = SimulationOptions(
     controllers=(*CONTROLLERS, "statefulset", "node-lifecycle-controller", "taint-eviction-controller", "podgc"),
     storage=True,
@@ -103,22 +105,20 @@ class Owner(Restless):
         raise AssertionError(what)
 
 
-def test_volumes_go_where_their_pods_are(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(30))
-        simulation.heal()
-        # Claims that are deleted, and those of two nodes, would have pods wait for ever.
-        await user.delete_all(PODS, lambda found: bool(found["status"]["phase"] == "Pending"))
-        await asyncio.sleep(300.0)
-        for found in await user.items(CLAIMS):
-            if "deletionTimestamp" not in found["metadata"]:
-                assert found["status"]["capacity"] == found["spec"]["resources"]["requests"], "it has what it asks for"
-        await simulation.settle()
-        await user.end(simulation)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Attachments(), Protection(), Volumes()))
+@pytest.mark.simulation(invariants=lambda: (Attachments(), Protection(), Volumes()))
+async def test_volumes_go_where_their_pods_are(simulation: Simulation, seed: int) -> None:
+    user = Owner(simulation)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(30))
+    simulation.heal()
+    # Claims that are deleted, and those of two nodes, would have pods wait for ever.
+    await user.delete_all(PODS, lambda found: bool(found["status"]["phase"] == "Pending"))
+    await asyncio.sleep(300.0)
+    for found in await user.items(CLAIMS):
+        if "deletionTimestamp" not in found["metadata"]:
+            assert found["status"]["capacity"] == found["spec"]["resources"]["requests"], "it has what it asks for"
+    await simulation.settle()
+    await user.end(simulation)
 
 
 def running(user: Owner, *nodes: str) -> Callable[[], Awaitable[bool]]:
@@ -143,6 +143,7 @@ async def settled_set(simulation: Simulation) -> tuple[Owner, str]:
     return user, pod["spec"]["nodeName"]
 
 
+@pytest.mark.simulation(options=WITH_SETS, invariants=lambda: (Attachments(), Volumes()))
 @pytest.mark.parametrize(
     ("fault", "seconds"),
     [
@@ -151,28 +152,27 @@ async def settled_set(simulation: Simulation) -> tuple[Owner, str]:
         pytest.param("gone", (300, 600), id="the machine is gone: after six minutes"),
     ],
 )
-def test_a_pod_that_moves_takes_its_volume_along(seed: int, fault: str, seconds: tuple[int, int]) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user, old = await settled_set(simulation)
-        assert simulation.plane.nodes is not None
-        begun = simulation.env.monotonic()
-        if fault == "cordoned":
-            await user.merge(f"{NODES}/{old}", {"spec": {"unschedulable": True}})
-            await user.ask("DELETE", f"{PODS}/web-0")
-        elif fault == "out-of-service":
-            simulation.plane.nodes.take_out_of_service(old)
-            await user.ask("DELETE", f"{PODS}/web-0")
-        else:
-            simulation.plane.nodes.vanish(old)
-        await user.wait_for("web-0 runs elsewhere", running(user, old), seconds[1])
-        assert simulation.env.monotonic() - begun >= seconds[0]
-        simulation.plane.nodes.revive(old, pods=False)
-        if fault == "cordoned":
-            await user.merge(f"{NODES}/{old}", {"spec": {"unschedulable": None}})
-        await asyncio.sleep(60.0)
-        await simulation.settle()
-
-    simulate(tell, seed=seed, options=WITH_SETS, invariants=lambda: (Attachments(), Volumes()))
+async def test_a_pod_that_moves_takes_its_volume_along(
+    simulation: Simulation, seed: int, fault: str, seconds: tuple[int, int]
+) -> None:
+    user, old = await settled_set(simulation)
+    assert simulation.plane.nodes is not None
+    begun = simulation.env.monotonic()
+    if fault == "cordoned":
+        await user.merge(f"{NODES}/{old}", {"spec": {"unschedulable": True}})
+        await user.ask("DELETE", f"{PODS}/web-0")
+    elif fault == "out-of-service":
+        simulation.plane.nodes.take_out_of_service(old)
+        await user.ask("DELETE", f"{PODS}/web-0")
+    else:
+        simulation.plane.nodes.vanish(old)
+    await user.wait_for("web-0 runs elsewhere", running(user, old), seconds[1])
+    assert simulation.env.monotonic() - begun >= seconds[0]
+    simulation.plane.nodes.revive(old, pods=False)
+    if fault == "cordoned":
+        await user.merge(f"{NODES}/{old}", {"spec": {"unschedulable": None}})
+    await asyncio.sleep(60.0)
+    await simulation.settle()
 
 
 def numbered(number: int) -> dict[str, Any]:
@@ -227,13 +227,9 @@ def test_a_manager_with_old_lists_takes_over_while_a_pod_goes(
         simulate(tell, options=OPTIONS, invariants=lambda: (Attachments(), Volumes()))
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without a look at other nodes"])
-def test_the_judge_notices_a_volume_in_two_places(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not guarded:
-        monkeypatch.setattr(ActualStateOfWorld, "nodes_of", lambda _self, _volume: [])
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="is attached to node-")
-    with expected:
-        simulate(two_at_once, options=OPTIONS, invariants=lambda: (Attachments(),))
+@broken_without((ActualStateOfWorld, "nodes_of", lambda _self, _volume: []), fails="is attached to node-")
+async def test_the_judge_notices_a_volume_in_two_places(simulation: Simulation) -> None:
+    await two_at_once(simulation)
 
 
 async def moved(simulation: Simulation) -> None:
@@ -245,19 +241,18 @@ async def moved(simulation: Simulation) -> None:
     await asyncio.sleep(60.0)
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without waiting for the end of the pod"])
-def test_the_judge_notices_a_volume_taken_from_under_a_pod(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not guarded:
-        monkeypatch.setattr(attaching, "has_ended", lambda pod: pod.metadata.deletion_timestamp is not None)
-        monkeypatch.setattr(attaching, "decide_detach", lambda _seen: Detach("timeout"))
-    expected = (
-        contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="where default/web-0 runs")
-    )
-    with expected:
-        simulate(moved, options=WITH_SETS, invariants=lambda: (Attachments(),))
+@broken_without(
+    (attaching, "has_ended", lambda pod: pod.metadata.deletion_timestamp is not None),
+    (attaching, "decide_detach", lambda _seen: Detach("timeout")),
+    fails="where default/web-0 runs",
+    options=WITH_SETS,
+)
+async def test_the_judge_notices_a_volume_taken_from_under_a_pod(simulation: Simulation) -> None:
+    await moved(simulation)
 
 
-@pytest.mark.parametrize("number", [3000, 3006])
-def test_seeds_that_once_found_something(number: int) -> None:
+@pytest.mark.simulation(invariants=lambda: (Attachments(), Protection(), Volumes()))
+@pytest.mark.parametrize("past_seed", [3000, 3006])
+async def test_seeds_that_once_found_something(simulation: Simulation, past_seed: int) -> None:
     """A manager that begins with old lists leaves a volume where nobody uses it."""
-    test_volumes_go_where_their_pods_are(number)
+    await test_volumes_go_where_their_pods_are(simulation, past_seed)

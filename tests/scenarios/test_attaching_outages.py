@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+import pytest
 from tests.scenarios.test_attaching import RESOURCES, WITH_SETS, Owner
 from tests.scenarios.test_volumes import PODS, SETS, web
 
 from pilothouse.client.errors import ApiError
-from pilothouse.sim import Simulation, draw, simulate
+from pilothouse.sim import Simulation, draw
 from pilothouse.sim.invariants.attachments import Attachments
 from pilothouse.sim.invariants.volumes import Volumes
 
@@ -46,34 +47,32 @@ class Machines:
             self._down = ""
 
 
-def test_volumes_go_on_when_machines_die(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user, machines = Owner(simulation), Machines(simulation)
-        await user.ask("POST", SETS, web("standard"))
-        await asyncio.sleep(30.0)
-        chance = simulation.env.stream("user")
+@pytest.mark.simulation(options=WITH_SETS, invariants=lambda: (Attachments(), Volumes()))
+async def test_volumes_go_on_when_machines_die(simulation: Simulation, seed: int) -> None:
+    user, machines = Owner(simulation), Machines(simulation)
+    await user.ask("POST", SETS, web("standard"))
+    await asyncio.sleep(30.0)
+    chance = simulation.env.stream("user")
 
-        async def work() -> None:
-            for _ in range(14):
-                with contextlib.suppress(ApiError):
-                    match chance.choice(("lose", "lose", "bring back", "delete")):
-                        case "lose":
-                            machines.lose()
-                        case "bring back":
-                            machines.bring_back()
-                        case _:
-                            await user.ask("DELETE", f"{PODS}/web-{chance.randrange(3)}")
-                await asyncio.sleep(chance.choice((1.0, 20.0, 120.0, 400.0)))
+    async def work() -> None:
+        for _ in range(14):
+            with contextlib.suppress(ApiError):
+                match chance.choice(("lose", "lose", "bring back", "delete")):
+                    case "lose":
+                        machines.lose()
+                    case "bring back":
+                        machines.bring_back()
+                    case _:
+                        await user.ask("DELETE", f"{PODS}/web-{chance.randrange(3)}")
+            await asyncio.sleep(chance.choice((1.0, 20.0, 120.0, 400.0)))
 
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), work())
-        simulation.heal()
-        machines.bring_back()
-        await asyncio.sleep(1000.0)
-        await simulation.settle()
-        pods = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in await user.items(PODS)}
-        assert pods == {f"web-{number}": "Running" for number in range(3)}
-        await user.ask("DELETE", f"{SETS}/web")
-        await user.end(simulation)
-
-    simulate(tell, seed=seed, options=WITH_SETS, invariants=lambda: (Attachments(), Volumes()))
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), work())
+    simulation.heal()
+    machines.bring_back()
+    await asyncio.sleep(1000.0)
+    await simulation.settle()
+    pods = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in await user.items(PODS)}
+    assert pods == {f"web-{number}": "Running" for number in range(3)}
+    await user.ask("DELETE", f"{SETS}/web")
+    await user.end(simulation)

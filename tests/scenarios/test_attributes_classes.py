@@ -1,17 +1,17 @@
 """Classes of volume attributes that are deleted while claims name them, under faults: kept as long as that."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, VOLUMES, claim
 from tests.scenarios.users import Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.volumes.volumeattributesclass_protection.controller import (
     AttributesClassProtectionController,
 )
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.attributes_classes import AttributesClasses
 
 CLASSES = "/apis/storage.k8s.io/v1/volumeattributesclasses"
@@ -22,6 +22,7 @@ CONTROLLERS = (
     "volumeattributesclass-protection-controller",
 )
 OPTIONS = SimulationOptions(controllers=CONTROLLERS, storage=True)
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (AttributesClasses(),))
 RESOURCES = ("volumeattributesclasses.storage.k8s.io",)
 """What is faulty. What claims and volumes name is known at once: nothing is promised of what the caches do not show."""
 SECONDS = 90.0
@@ -84,17 +85,14 @@ async def end(simulation: Simulation, user: Owner) -> None:
         assert await user.items(path) == [], path
 
 
-def test_a_class_is_kept_while_it_is_named_and_goes_in_the_end(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(30))
-        simulation.heal()
-        await asyncio.sleep(60.0)
-        await simulation.settle()
-        await end(simulation, user)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (AttributesClasses(),))
+async def test_a_class_is_kept_while_it_is_named_and_goes_in_the_end(simulation: Simulation, seed: int) -> None:
+    user = Owner(simulation)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(30))
+    simulation.heal()
+    await asyncio.sleep(60.0)
+    await simulation.settle()
+    await end(simulation, user)
 
 
 async def story(simulation: Simulation) -> None:
@@ -115,14 +113,10 @@ async def story(simulation: Simulation) -> None:
     await end(simulation, user)
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without the question who names it"])
-def test_the_judge_notices_a_class_that_is_let_go_too_early(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not guarded:
+async def nobody(*_args: object) -> bool:
+    return False
 
-        async def nobody(*_args: object) -> bool:
-            return False
 
-        monkeypatch.setattr(AttributesClassProtectionController, "is_used", nobody)
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="was let go while")
-    with expected:
-        simulate(story, options=OPTIONS, invariants=lambda: (AttributesClasses(),))
+@broken_without((AttributesClassProtectionController, "is_used", nobody), fails="was let go while")
+async def test_the_judge_notices_a_class_that_is_let_go_too_early(simulation: Simulation) -> None:
+    await story(simulation)

@@ -9,7 +9,7 @@ from tests.scenarios.users import User
 
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler import limits
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.recent import Recent
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.autoscalers import Autoscalers
 
 ALL = "/apis/apps/v1/namespaces/default/deployments"
@@ -88,20 +88,22 @@ def judge() -> tuple[Autoscalers, ...]:
     return (Autoscalers(lambda: asyncio.get_running_loop().time()),)
 
 
-def test_sizes_stay_within_bounds_and_move_no_faster_than_they_may(seed: int) -> None:
-    simulate(tell, seed=seed, options=OPTIONS, invariants=judge)
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=judge)
 
 
-def test_the_judge_notices_a_size_out_of_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unbounded(wish: limits.NormalizationArg, *_rest: Any) -> limits.Verdict:
-        return limits.Verdict(wish.desired, "", "")
-
-    monkeypatch.setattr(limits, "bound", unbounded)
-    with pytest.raises(SimulationFailed, match="between 2 and 12 it may be"):
-        simulate(tell, seed=1, options=OPTIONS, invariants=judge)
+async def test_sizes_stay_within_bounds_and_move_no_faster_than_they_may(simulation: Simulation, seed: int) -> None:
+    await tell(simulation)
 
 
-def test_the_judge_notices_who_forgets_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Recent, "changed", lambda *_: None)
-    with pytest.raises(SimulationFailed, match="the policies allow"):
-        simulate(tell, seed=1, options=OPTIONS, invariants=judge)
+def unbounded(wish: limits.NormalizationArg, *_rest: Any) -> limits.Verdict:
+    return limits.Verdict(wish.desired, "", "")
+
+
+@pytest.mark.simulation(fails="between 2 and 12 it may be", patches=[(limits, "bound", unbounded)], seed=1)
+async def test_the_judge_notices_a_size_out_of_bounds(simulation: Simulation) -> None:
+    await tell(simulation)
+
+
+@pytest.mark.simulation(fails="the policies allow", patches=[(Recent, "changed", lambda *_: None)], seed=1)
+async def test_the_judge_notices_who_forgets_what_it_did(simulation: Simulation) -> None:
+    await tell(simulation)

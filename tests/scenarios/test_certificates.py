@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.certificate_requests import CLIENT, NODES, REQUESTS, SERVING, authority, decided, document, request_pem
 from tests.scenarios.users import Doc, Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.apiserver.authentication.authenticator import Authenticator
 from pilothouse.apiserver.authentication.identity import Identity
@@ -26,7 +27,7 @@ from pilothouse.semantics.certificate_requests import (
     KUBELET_SERVING,
     LEGACY_UNKNOWN,
 )
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.certificates import Certificates
 
 SIGNERS = (KUBELET_SERVING, KUBELET_CLIENT, API_SERVER_CLIENT, LEGACY_UNKNOWN)
@@ -36,6 +37,7 @@ OPTIONS = SimulationOptions(
     controllers=CONTROLLERS,
     controller_options={DESCRIPTOR.name: SigningOptions(pair=authority(virtual.START))},
 )
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (Certificates(SIGNERS),))
 RESOURCES = ("certificatesigningrequests", "subjectaccessreviews")
 SECONDS = 90.0
 PEMS = {name: request_pem(name) for name in ("system:node:a", "system:node:b")}
@@ -116,27 +118,24 @@ class Everybody(Restless):
 
 
 @pytest.mark.parametrize("count", [40])
-def test_nobody_has_a_certificate_that_nobody_approved(seed: int, count: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        everybody = Everybody(simulation)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), everybody.work(count))
-        simulation.heal()
-        everybody.rights.granted = {"nodeclient"}
-        for kind in ("system:node:a", "system:node:b"):
-            with contextlib.suppress(ApiError):
-                body = document(f"last-{kind[-1]}", PEMS[kind], KUBELET_CLIENT)
-                await everybody.ask("POST", REQUESTS, body)
-        await asyncio.sleep(1100.0)  # the longest pause of a queue
-        found = {each["metadata"]["name"]: each for each in await everybody.items(REQUESTS)}
-        for name in ("last-a", "last-b"):
-            assert found[name]["status"].get("certificate"), f"{name} was served in the end"
-        await simulation.settle()
-        await asyncio.sleep(30 * 3600.0)
-        await simulation.settle()
-        assert await everybody.items(REQUESTS) == [], "and nothing is left of it"
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Certificates(SIGNERS),))
+async def test_nobody_has_a_certificate_that_nobody_approved(simulation: Simulation, seed: int, count: int) -> None:
+    everybody = Everybody(simulation)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), everybody.work(count))
+    simulation.heal()
+    everybody.rights.granted = {"nodeclient"}
+    for kind in ("system:node:a", "system:node:b"):
+        with contextlib.suppress(ApiError):
+            body = document(f"last-{kind[-1]}", PEMS[kind], KUBELET_CLIENT)
+            await everybody.ask("POST", REQUESTS, body)
+    await asyncio.sleep(1100.0)  # the longest pause of a queue
+    found = {each["metadata"]["name"]: each for each in await everybody.items(REQUESTS)}
+    for name in ("last-a", "last-b"):
+        assert found[name]["status"].get("certificate"), f"{name} was served in the end"
+    await simulation.settle()
+    await asyncio.sleep(30 * 3600.0)
+    await simulation.settle()
+    assert await everybody.items(REQUESTS) == [], "and nothing is left of it"
 
 
 async def exchanged(simulation: Simulation) -> None:
@@ -158,13 +157,9 @@ def careless(raw: bytes, changes: Any) -> bytes:
     return replace_fields(raw, {"metadata": b'{"name":"r"}', "status": status})
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["with the version that was read", "with the name alone"])
-def test_another_request_of_the_name_is_not_served(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not guarded:
-        monkeypatch.setattr(controller, "with_status", careless)
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="was not approved")
-    with expected:
-        simulate(exchanged, options=OPTIONS, invariants=lambda: (Certificates(SIGNERS),))
+@broken_without((controller, "with_status", careless), fails="was not approved")
+async def test_another_request_of_the_name_is_not_served(simulation: Simulation) -> None:
+    await exchanged(simulation)
 
 
 async def simple(simulation: Simulation) -> None:
@@ -177,13 +172,16 @@ async def simple(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-def test_the_judge_notices_who_is_served_without_approval(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "is_waiting", lambda request: not request.status.certificate)
-    with pytest.raises(SimulationFailed, match="open was issued a certificate that was not approved"):
-        simulate(simple, options=OPTIONS, invariants=lambda: (Certificates(SIGNERS),))
+@pytest.mark.simulation(
+    fails="open was issued a certificate that was not approved",
+    patches=[(controller, "is_waiting", lambda request: not request.status.certificate)],
+)
+async def test_the_judge_notices_who_is_served_without_approval(simulation: Simulation) -> None:
+    await simple(simulation)
 
 
-def test_the_judge_notices_who_waits_for_nobody() -> None:
-    options = SimulationOptions(nodes=1, controllers=("csrapproving",))
-    with pytest.raises(SimulationFailed, match="r was approved, and nobody has served it"):
-        simulate(simple, options=options, invariants=lambda: (Certificates(SIGNERS),))
+@pytest.mark.simulation(
+    fails="r was approved, and nobody has served it", options=SimulationOptions(nodes=1, controllers=("csrapproving",))
+)
+async def test_the_judge_notices_who_waits_for_nobody(simulation: Simulation) -> None:
+    await simple(simulation)

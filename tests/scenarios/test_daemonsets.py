@@ -34,6 +34,9 @@ def invariants() -> list[Invariant]:
     return [DaemonSets()]
 
 
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=invariants)
+
+
 def daemon_set(**rolling: int | str) -> Doc:
     """A DaemonSet that goes to nodes with pool=yes, and to those without the label pool."""
     terms = [{"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": ["no"]}]}]
@@ -208,36 +211,28 @@ async def work_under_faults(simulation: Simulation, manifest: Doc, *, restarts: 
     await simulation.settle()
 
 
-def test_one_pod_lives_on_a_node(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        await work_under_faults(simulation, daemon_set(maxUnavailable=2), restarts=False)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+async def test_one_pod_lives_on_a_node(simulation: Simulation, seed: int) -> None:
+    await work_under_faults(simulation, daemon_set(maxUnavailable=2), restarts=False)
 
 
-def test_during_a_surge_two_pods_live_on_a_node(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        await work_under_faults(simulation, daemon_set(maxSurge=1, maxUnavailable=0), restarts=False)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+async def test_during_a_surge_two_pods_live_on_a_node(simulation: Simulation, seed: int) -> None:
+    await work_under_faults(simulation, daemon_set(maxSurge=1, maxUnavailable=0), restarts=False)
 
 
-def test_managers_that_die_and_start_with_old_lists_come_to_the_same_end(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        await work_under_faults(simulation, daemon_set(maxUnavailable=1), restarts=True)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+async def test_managers_that_die_and_start_with_old_lists_come_to_the_same_end(
+    simulation: Simulation, seed: int
+) -> None:
+    await work_under_faults(simulation, daemon_set(maxUnavailable=1), restarts=True)
 
 
 @pytest.mark.parametrize("surge", [False, True], ids=["without surge", "with surge"])
-def test_whatever_is_done_to_pods_nodes_and_revisions_heals(seed: int, surge: bool) -> None:
-    async def tell(simulation: Simulation) -> None:
-        rolling = {"maxSurge": "30%", "maxUnavailable": 0} if surge else {"maxUnavailable": "30%"}
-        manifest = daemon_set(**rolling)
-        manifest["spec"]["revisionHistoryLimit"] = 1
-        await work_under_faults(simulation, manifest, restarts=True, wild=True)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+async def test_whatever_is_done_to_pods_nodes_and_revisions_heals(
+    simulation: Simulation, seed: int, surge: bool
+) -> None:
+    rolling = {"maxSurge": "30%", "maxUnavailable": 0} if surge else {"maxUnavailable": "30%"}
+    manifest = daemon_set(**rolling)
+    manifest["spec"]["revisionHistoryLimit"] = 1
+    await work_under_faults(simulation, manifest, restarts=True, wild=True)
 
 
 @pytest.mark.parametrize("surge", [False, True], ids=["without surge", "with surge"])

@@ -13,6 +13,7 @@ ALL = "/apis/apps/v1/namespaces/default/deployments"
 SETS = "/apis/apps/v1/namespaces/default/replicasets"
 WEB = f"{ALL}/web"
 OPTIONS = SimulationOptions(controllers=("deployment", "replicaset", "garbagecollector"))
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (), seed=1)
 REPLICAS = 5
 SECONDS = 60.0
 
@@ -68,63 +69,51 @@ def test_the_bounds_hold_under_faults(seed: int, surge: int | str, unavailable: 
     )
 
 
-def test_43948_there_and_back_again() -> None:
+async def test_43948_there_and_back_again(simulation: Simulation) -> None:
     """kubernetes#43948: A, B, A as fast as can be; the ReplicaSet of A is taken up again and nothing is dropped."""
-
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        await user.ask("POST", ALL, web("a"))
-        for image in "bababababa":
-            await set_image(user, image)
-            await asyncio.sleep(0.01)
-        await simulation.settle()
-        assert len(await user.items(SETS)) == 2
-
-    simulate(tell, seed=1, options=OPTIONS, invariants=lambda: ())
+    user = User(simulation.user)
+    await user.ask("POST", ALL, web("a"))
+    for image in "bababababa":
+        await set_image(user, image)
+        await asyncio.sleep(0.01)
+    await simulation.settle()
+    assert len(await user.items(SETS)) == 2
 
 
-def test_29735_a_name_that_is_taken_does_not_stop_it() -> None:
+async def test_29735_a_name_that_is_taken_does_not_stop_it(simulation: Simulation) -> None:
     """kubernetes#29735: another's ReplicaSet has the name that the hash gives; the next hash is another one."""
-
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        await user.ask("POST", ALL, web("a"))
-        await simulation.settle()
-        (taken,) = await user.items(SETS)
-        name = taken["metadata"]["name"]
-        await user.ask("DELETE", WEB, {"propagationPolicy": "Foreground"})
-        await simulation.settle()
-        labels = {"app": "other"}
-        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "z"}]}}
-        spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-        await user.ask("POST", SETS, {"metadata": {"name": name}, "spec": spec})
-        await user.ask("POST", ALL, web("a"))
-        await simulation.settle()
-        found = await user.get(WEB)
-        assert found is not None
-        assert found["status"]["collisionCount"] == 1
-        assert found["status"]["availableReplicas"] == REPLICAS
-
-    simulate(tell, seed=1, options=OPTIONS, invariants=lambda: ())
+    user = User(simulation.user)
+    await user.ask("POST", ALL, web("a"))
+    await simulation.settle()
+    (taken,) = await user.items(SETS)
+    name = taken["metadata"]["name"]
+    await user.ask("DELETE", WEB, {"propagationPolicy": "Foreground"})
+    await simulation.settle()
+    labels = {"app": "other"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "z"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    await user.ask("POST", SETS, {"metadata": {"name": name}, "spec": spec})
+    await user.ask("POST", ALL, web("a"))
+    await simulation.settle()
+    found = await user.get(WEB)
+    assert found is not None
+    assert found["status"]["collisionCount"] == 1
+    assert found["status"]["availableReplicas"] == REPLICAS
 
 
-def test_117008_what_somebody_else_makes_of_the_size_is_set_right() -> None:
+async def test_117008_what_somebody_else_makes_of_the_size_is_set_right(simulation: Simulation) -> None:
     """kubernetes#117008: the ReplicaSet is scaled by hand; it goes back, and later scaling still works."""
-
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        await user.ask("POST", ALL, web("a"))
+    user = User(simulation.user)
+    await user.ask("POST", ALL, web("a"))
+    await simulation.settle()
+    (one,) = await user.items(SETS)
+    for size in (9, 1):
+        await user.merge(f"{SETS}/{one['metadata']['name']}", {"spec": {"replicas": size}})
         await simulation.settle()
-        (one,) = await user.items(SETS)
-        for size in (9, 1):
-            await user.merge(f"{SETS}/{one['metadata']['name']}", {"spec": {"replicas": size}})
-            await simulation.settle()
-            assert len(await user.items(f"{NAMESPACE}/pods")) == REPLICAS
-        await user.merge(f"{SETS}/{one['metadata']['name']}", {"spec": {"replicas": 7}})
-        await user.merge(WEB, {"spec": {"replicas": 7}})
-        await simulation.settle()
-        await set_image(user, "b")
-        await simulation.settle()
-        assert {pod["spec"]["containers"][0]["image"] for pod in await user.items(f"{NAMESPACE}/pods")} == {"b"}
-
-    simulate(tell, seed=1, options=OPTIONS, invariants=lambda: ())
+        assert len(await user.items(f"{NAMESPACE}/pods")) == REPLICAS
+    await user.merge(f"{SETS}/{one['metadata']['name']}", {"spec": {"replicas": 7}})
+    await user.merge(WEB, {"spec": {"replicas": 7}})
+    await simulation.settle()
+    await set_image(user, "b")
+    await simulation.settle()
+    assert {pod["spec"]["containers"][0]["image"] for pod in await user.items(f"{NAMESPACE}/pods")} == {"b"}

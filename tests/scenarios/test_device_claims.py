@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.scenarios.users import NAMESPACE, Doc, User
+from tests.scenarios.variants import broken_without
 
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.devices.resourceclaim import controller, decide
 from pilothouse.controllers.devices.resourceclaim.decide import Reservation
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.devices import DeviceClaims
 
 GROUP = "/apis/resource.k8s.io/v1/namespaces/default"
@@ -19,6 +20,7 @@ CLAIMS, TEMPLATES, PODS = f"{GROUP}/resourceclaims", f"{GROUP}/resourceclaimtemp
 FINALIZER = "resource.kubernetes.io/delete-protection"
 SCHEDULER = "devices"
 OPTIONS = SimulationOptions(controllers=("resourceclaim-controller", "garbage-collector-controller"))
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (DeviceClaims(),))
 RESOURCES = ("resourceclaims", "pods")
 SECONDS = 90.0
 SPEC = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]}}
@@ -150,24 +152,21 @@ async def end(simulation: Simulation, user: Owner) -> None:
         assert await user.items(path) == [], path
 
 
-def test_claims_are_kept_for_who_uses_them_and_go_in_the_end(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+async def test_claims_are_kept_for_who_uses_them_and_go_in_the_end(simulation: Simulation, seed: int) -> None:
+    user = Owner(simulation)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
 
-        async def story() -> None:
-            await asyncio.gather(simulation.follow(plan), user.work(30))
-            simulation.heal()
-            await asyncio.sleep(60.0)
+    async def story() -> None:
+        await asyncio.gather(simulation.follow(plan), user.work(30))
+        simulation.heal()
+        await asyncio.sleep(60.0)
 
-        await run_with_scheduler(simulation, story)
-        await end(simulation, user)
-        (judge,) = simulation.invariants
-        assert isinstance(judge, DeviceClaims)
-        assert judge.made
-        assert judge.cleared
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (DeviceClaims(),))
+    await run_with_scheduler(simulation, story)
+    await end(simulation, user)
+    (judge,) = simulation.invariants
+    assert isinstance(judge, DeviceClaims)
+    assert judge.made
+    assert judge.cleared
 
 
 async def replaced_unseen(simulation: Simulation) -> None:
@@ -194,33 +193,28 @@ async def replaced_unseen(simulation: Simulation) -> None:
     await end(simulation, user)
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["asking the server", "as upstream"])
-def test_a_claim_is_not_taken_from_a_pod_that_the_cache_does_not_know(
-    guarded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+judge = decide.decide_reservation
+
+
+def as_upstream(user: object, pod: object, *, seen_to_go: bool) -> Reservation:
+    found = judge(user, pod, seen_to_go=seen_to_go)  # type: ignore[arg-type]  # passed through
+    return Reservation.DROP if found is Reservation.ASK and pod is not None else found
+
+
+@broken_without((controller, "decide_reservation", as_upstream), fails="uses it")
+async def test_a_claim_is_not_taken_from_a_pod_that_the_cache_does_not_know(simulation: Simulation) -> None:
     """Upstream drops the reservation of a pod when its cache has another one of that name, also an older one."""
-    if not guarded:
-        judge = decide.decide_reservation
-
-        def as_upstream(user: object, pod: object, *, seen_to_go: bool) -> Reservation:
-            found = judge(user, pod, seen_to_go=seen_to_go)  # type: ignore[arg-type]  # passed through
-            return Reservation.DROP if found is Reservation.ASK and pod is not None else found
-
-        monkeypatch.setattr(controller, "decide_reservation", as_upstream)
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="uses it")
-    with expected:
-        simulate(replaced_unseen, options=OPTIONS, invariants=lambda: (DeviceClaims(),))
+    await replaced_unseen(simulation)
 
 
-def test_the_judge_notices_what_is_reserved_for_nobody() -> None:
-    async def story(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        await user.ask("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
-        gone = {"resource": "pods", "name": "gone", "uid": "gone"}
-        await user.merge(f"{CLAIMS}/own-0/status", {"status": {"allocation": {}, "reservedFor": [gone]}})
-        await asyncio.sleep(20.0)
-        await simulation.settle()
-
-    options = SimulationOptions(controllers=("garbage-collector-controller",))
-    with pytest.raises(SimulationFailed, match="is reserved for gone, which does not need it"):
-        simulate(story, options=options, invariants=lambda: (DeviceClaims(),))
+@pytest.mark.simulation(
+    fails="is reserved for gone, which does not need it",
+    options=SimulationOptions(controllers=("garbage-collector-controller",)),
+)
+async def test_the_judge_notices_what_is_reserved_for_nobody(simulation: Simulation) -> None:
+    user = Owner(simulation)
+    await user.ask("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
+    gone = {"resource": "pods", "name": "gone", "uid": "gone"}
+    await user.merge(f"{CLAIMS}/own-0/status", {"status": {"allocation": {}, "reservedFor": [gone]}})
+    await asyncio.sleep(20.0)
+    await simulation.settle()

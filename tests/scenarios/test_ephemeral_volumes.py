@@ -1,22 +1,23 @@
 """Pods with ephemeral volumes that come and go, under faults: their claims come and go with them."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, VOLUMES, claim
 from tests.scenarios.users import Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import ClaimProtectionController
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.ephemeral import EphemeralClaims
 from pilothouse.sim.invariants.protection import Protection
 from pilothouse.sim.invariants.volumes import Volumes
 
 CONTROLLERS = ("persistentvolume-binder", "pvc-protection", "pv-protection", "ephemeral-volume", "garbagecollector")
 OPTIONS = SimulationOptions(controllers=CONTROLLERS, storage=True)
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (EphemeralClaims(),))
 RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "pods")
 SECONDS = 90.0
 
@@ -76,21 +77,19 @@ async def end(user: Owner, simulation: Simulation) -> None:
         assert await user.items(path) == [], path
 
 
-def test_claims_come_and_go_with_their_pods(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(30))
-        simulation.heal()
-        # Whose names are taken must wait, and be told so for ever.
-        await user.delete_all(CLAIMS, lambda found: "ownerReferences" not in found["metadata"])
-        await asyncio.sleep(300.0)
-        await simulation.settle()
-        for found in await user.items(PODS):
-            assert found["status"]["phase"] == "Running"
-        await end(user, simulation)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (EphemeralClaims(), Protection(), Volumes()))
+@pytest.mark.simulation(invariants=lambda: (EphemeralClaims(), Protection(), Volumes()))
+async def test_claims_come_and_go_with_their_pods(simulation: Simulation, seed: int) -> None:
+    user = Owner(simulation)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(30))
+    simulation.heal()
+    # Whose names are taken must wait, and be told so for ever.
+    await user.delete_all(CLAIMS, lambda found: "ownerReferences" not in found["metadata"])
+    await asyncio.sleep(300.0)
+    await simulation.settle()
+    for found in await user.items(PODS):
+        assert found["status"]["phase"] == "Running"
+    await end(user, simulation)
 
 
 async def taken(simulation: Simulation) -> None:
@@ -106,55 +105,51 @@ async def taken(simulation: Simulation) -> None:
     assert "nodeName" not in found["spec"]
 
 
-def test_a_pod_does_not_get_the_claim_of_somebody_else() -> None:
-    simulate(taken, options=OPTIONS, invariants=lambda: (EphemeralClaims(),))
+async def test_a_pod_does_not_get_the_claim_of_somebody_else(simulation: Simulation) -> None:
+    await taken(simulation)
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without a look at pods"])
-def test_a_claim_is_kept_for_the_pod_that_it_was_made_for(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        await user.ask("POST", PODS, pod("p", "scratch"))
-        await asyncio.sleep(20.0)
-        await user.ask("DELETE", f"{CLAIMS}/p-scratch")
-        await asyncio.sleep(60.0)
-        await simulation.settle()
-        assert await user.get(f"{CLAIMS}/p-scratch") is not None
-        await end(user, simulation)
-
-    async def nobody(*_args: object) -> bool:
-        return False
-
-    if not guarded:
-        monkeypatch.setattr(ClaimProtectionController, "is_used", nobody)
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="was let go while")
-    with expected:
-        simulate(story, options=OPTIONS, invariants=lambda: (EphemeralClaims(), Protection(), Volumes()))
+async def nobody(*_args: object) -> bool:
+    return False
 
 
-def test_the_judge_notices_a_volume_without_claim() -> None:
-    async def story(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        body = pod("p", "scratch")
-        body["spec"]["nodeName"] = "node-0"  # the scheduler would wait for the claim, and say so for ever
-        await user.ask("POST", PODS, body)
-        await asyncio.sleep(20.0)
-        await simulation.settle()
+@broken_without(
+    (ClaimProtectionController, "is_used", nobody),
+    fails="was let go while",
+    invariants=lambda: (EphemeralClaims(), Protection(), Volumes()),
+)
+async def test_a_claim_is_kept_for_the_pod_that_it_was_made_for(simulation: Simulation) -> None:
+    user = Owner(simulation)
+    await user.ask("POST", PODS, pod("p", "scratch"))
+    await asyncio.sleep(20.0)
+    await user.ask("DELETE", f"{CLAIMS}/p-scratch")
+    await asyncio.sleep(60.0)
+    await simulation.settle()
+    assert await user.get(f"{CLAIMS}/p-scratch") is not None
+    await end(user, simulation)
 
-    options = SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
-    with pytest.raises(SimulationFailed, match="has no claim for its volume"):
-        simulate(story, options=options, invariants=lambda: (EphemeralClaims(),))
+
+@pytest.mark.simulation(
+    fails="has no claim for its volume",
+    options=SimulationOptions(controllers=("persistentvolume-binder",), storage=True),
+)
+async def test_the_judge_notices_a_volume_without_claim(simulation: Simulation) -> None:
+    user = Owner(simulation)
+    body = pod("p", "scratch")
+    body["spec"]["nodeName"] = "node-0"  # the scheduler would wait for the claim, and say so for ever
+    await user.ask("POST", PODS, body)
+    await asyncio.sleep(20.0)
+    await simulation.settle()
 
 
-def test_the_judge_notices_a_claim_that_outlives_its_pod() -> None:
-    async def story(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        await user.ask("POST", PODS, pod("p", "scratch"))
-        await asyncio.sleep(20.0)
-        await user.ask("DELETE", f"{PODS}/p")
-        await asyncio.sleep(20.0)
-        await simulation.settle()
-
-    options = SimulationOptions(controllers=("persistentvolume-binder", "ephemeral-volume"), storage=True)
-    with pytest.raises(SimulationFailed, match="has outlived its pod"):
-        simulate(story, options=options, invariants=lambda: (EphemeralClaims(),))
+@pytest.mark.simulation(
+    fails="has outlived its pod",
+    options=SimulationOptions(controllers=("persistentvolume-binder", "ephemeral-volume"), storage=True),
+)
+async def test_the_judge_notices_a_claim_that_outlives_its_pod(simulation: Simulation) -> None:
+    user = Owner(simulation)
+    await user.ask("POST", PODS, pod("p", "scratch"))
+    await asyncio.sleep(20.0)
+    await user.ask("DELETE", f"{PODS}/p")
+    await asyncio.sleep(20.0)
+    await simulation.settle()

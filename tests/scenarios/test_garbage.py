@@ -5,11 +5,12 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from tests.scenarios.users import Doc, User
 
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
-from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.garbage import Garbage
 
 OPTIONS = SimulationOptions(nodes=1, controllers=("garbagecollector",))
@@ -147,12 +148,12 @@ class GraphUser(User):
         await self.merge(self._path(kind, doc), {"metadata": {"labels": {"touched": str(self._chance.random())}}})
 
 
-def test_nothing_with_a_living_owner_goes_and_nothing_without_one_stays(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        env = simulation.env
-        plan = draw(env.stream("plan"), SECONDS, count=10, resources=RESOURCES, restarts=True)
-        user = GraphUser(simulation.user, env.stream("user"))
-        await asyncio.gather(simulation.follow(plan), user.work(60))
-        await simulation.settle()
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+@pytest.mark.simulation(options=OPTIONS, invariants=invariants)
+async def test_nothing_with_a_living_owner_goes_and_nothing_without_one_stays(
+    simulation: Simulation, seed: int
+) -> None:
+    env = simulation.env
+    plan = draw(env.stream("plan"), SECONDS, count=10, resources=RESOURCES, restarts=True)
+    user = GraphUser(simulation.user, env.stream("user"))
+    await asyncio.gather(simulation.follow(plan), user.work(60))
+    await simulation.settle()

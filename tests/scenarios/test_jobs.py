@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.scenarios.users import NAMESPACE, Doc, User
+from tests.scenarios.variants import broken_without
 
 from pilothouse.client.errors import ApiError
 from pilothouse.client.interceptor import Rule, delay, fail
 from pilothouse.controllers.workloads.job import JobOptions, orphans
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.faults import Crash, FaultPlan, JumpClock
 from pilothouse.sim.invariants.jobs import TRACKING, Jobs
 
@@ -23,7 +24,9 @@ PODS = f"{NAMESPACE}/pods"
 OPTIONS = SimulationOptions(controllers=("job", "garbagecollector"))
 RESOURCES = ("jobs", "pods")
 SECONDS = 60.0
-GUARDED = pytest.mark.parametrize("guarded", [True, False], ids=["with the guard", "without the guard"])
+STALE = replace(OPTIONS, controller_options={"job-controller": JobOptions(wait_for_own_writes=False)})
+pytestmark = pytest.mark.simulation(options=OPTIONS, seed=1, invariants=lambda: (Jobs(bounded=True),))
+UNBOUNDED = pytest.mark.simulation(invariants=lambda: (Jobs(bounded=False),))
 
 
 def work(*, run: str = "3s", code: str = "0", template: Doc | None = None, **spec: Any) -> Doc:
@@ -75,45 +78,40 @@ def plan_of(chance: random.Random) -> FaultPlan:
     return FaultPlan(tuple(replace(each, stale=False) if isinstance(each, Crash) else each for each in forward))
 
 
-def under_faults(
-    seed: int,
+async def under_faults(
+    simulation: Simulation,
     first: Doc,
     actions: Callable[[Employer, random.Random], list[Callable[[], Awaitable[None]]]],
-    *,
-    bounded: bool,
     finish: Callable[[Employer], Awaitable[None]] | None = None,
 ) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Employer(simulation.user)
-        await user.ask("POST", ALL, first)
-        chance = simulation.env.stream("user")
+    user = Employer(simulation.user)
+    await user.ask("POST", ALL, first)
+    chance = simulation.env.stream("user")
 
-        async def interfere() -> None:
-            for _ in range(12):
-                await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
-                with contextlib.suppress(ApiError):  # refused, or gone
-                    await chance.choice(actions(user, chance))()
+    async def interfere() -> None:
+        for _ in range(12):
+            await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
+            with contextlib.suppress(ApiError):  # rejected, or gone
+                await chance.choice(actions(user, chance))()
 
-        await asyncio.gather(simulation.follow(plan_of(simulation.env.stream("plan"))), interfere())
-        if finish is not None:
-            simulation.heal()
-            await finish(user)
-        await simulation.settle()
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Jobs(bounded=bounded),))
+    await asyncio.gather(simulation.follow(plan_of(simulation.env.stream("plan"))), interfere())
+    if finish is not None:
+        simulation.heal()
+        await finish(user)
+    await simulation.settle()
 
 
 @pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
 @pytest.mark.parametrize("policy", ["TerminatingOrFailed", "Failed"])
-def test_what_is_counted_is_what_happened(seed: int, mode: str, policy: str) -> None:
+async def test_what_is_counted_is_what_happened(simulation: Simulation, seed: int, mode: str, policy: str) -> None:
     """Some pods fail. Exactly as many succeed as were asked for, and all of them count, once."""
     job = work(completions=7, parallelism=3, backoffLimit=100, completionMode=mode, podReplacementPolicy=policy)
-    under_faults(seed, job, lambda user, chance: [lambda: user.fail(chance)], bounded=True)
+    await under_faults(simulation, job, lambda user, chance: [lambda: user.fail(chance)])
 
 
-def test_of_what_fails_each_index_has_its_own_count(seed: int) -> None:
+async def test_of_what_fails_each_index_has_its_own_count(simulation: Simulation, seed: int) -> None:
     job = work(completions=5, parallelism=3, backoffLimitPerIndex=1, completionMode="Indexed")
-    under_faults(seed, job, lambda user, chance: [lambda: user.fail(chance)], bounded=True)
+    await under_faults(simulation, job, lambda user, chance: [lambda: user.fail(chance)])
 
 
 def rough(user: Employer, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
@@ -133,7 +131,8 @@ def rough(user: Employer, chance: random.Random) -> list[Callable[[], Awaitable[
     ]
 
 
-def test_whatever_happens_to_pods_and_jobs_nothing_is_left_behind(seed: int) -> None:
+@UNBOUNDED
+async def test_whatever_happens_to_pods_and_jobs_nothing_is_left_behind(simulation: Simulation, seed: int) -> None:
     """No finalizer stays, no count runs ahead of what happened, and the Job that is there at last comes to its end."""
 
     async def finish(user: Employer) -> None:
@@ -144,30 +143,10 @@ def test_whatever_happens_to_pods_and_jobs_nothing_is_left_behind(seed: int) -> 
             await user.merge(WORK, {"spec": {"suspend": False, "parallelism": 2}})
 
     job = work(completions=4, parallelism=2, backoffLimit=100)
-    under_faults(seed, job, rough, bounded=False, finish=finish)
+    await under_faults(simulation, job, rough, finish)
 
 
 # Named bugs
-
-
-def broken_unless(guarded: bool, match: str) -> contextlib.AbstractContextManager[Any]:
-    """The invariant holds with the guard, and is broken without."""
-    return contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match=match)
-
-
-def told(
-    tell: Callable[[Simulation, Employer], Awaitable[None]],
-    *,
-    guarded: bool = True,
-    bounded: bool = True,
-    options: SimulationOptions = OPTIONS,
-) -> None:
-    async def main(simulation: Simulation) -> None:
-        await tell(simulation, Employer(simulation.user))
-
-    chosen = {"job-controller": JobOptions(wait_for_own_writes=guarded)}
-    with_guard = replace(options, controller_options=chosen)
-    simulate(main, seed=1, options=with_guard, invariants=lambda: (Jobs(bounded=bounded),))
 
 
 def judge_of(simulation: Simulation) -> Jobs:
@@ -176,190 +155,168 @@ def judge_of(simulation: Simulation) -> Jobs:
     return judge
 
 
-@GUARDED
-def test_130683_one_pod_minutes_after_the_other(guarded: bool) -> None:
+@broken_without(fails="active pod number 2", instead=STALE)
+async def test_130683_one_pod_minutes_after_the_other(simulation: Simulation) -> None:
     """kubernetes#130683: one completion, one at a time, and a second pod five minutes later: the expectation of the
     first had expired before the cache showed it."""
-
-    async def tell(simulation: Simulation, user: Employer) -> None:
-        with simulation.held_watches("pods"):
-            await user.ask("POST", ALL, work(run="20m", completions=1, parallelism=1))
-            await asyncio.sleep(330.0)
-        await simulation.settle(quiet=2400.0)
-        assert judge_of(simulation).made == 1
-
-    with broken_unless(guarded, "active pod number 2"):
-        told(tell, guarded=guarded)
+    user = Employer(simulation.user)
+    with simulation.held_watches("pods"):
+        await user.ask("POST", ALL, work(run="20m", completions=1, parallelism=1))
+        await asyncio.sleep(330.0)
+    await simulation.settle(quiet=2400.0)
+    assert judge_of(simulation).made == 1
 
 
-@GUARDED
-def test_137210_a_job_as_it_was_before_its_pod_was_counted(guarded: bool) -> None:
+@broken_without(fails="2 of 2 are done, 1 run", instead=STALE)
+async def test_137210_a_job_as_it_was_before_its_pod_was_counted(simulation: Simulation) -> None:
     """kubernetes#137210: the cache shows the Job as of before a pod was counted, and that pod is gone: by what is seen
     one completion more is missing."""
-
-    async def tell(simulation: Simulation, user: Employer) -> None:
-        await user.ask("POST", ALL, work(run="10s", completions=2, parallelism=1))
-        await asyncio.sleep(5.0)
-        with simulation.held_watches("jobs"):
-            for _ in range(60):
-                await asyncio.sleep(0.5)
-                names = await user.finalizers()
-                counted = [name for name, finalizers in names.items() if TRACKING not in finalizers]
-                if counted:
-                    break
-            else:
-                raise AssertionError(f"no pod was counted: {names}")
-            await user.ask("DELETE", f"{PODS}/{counted[0]}", {"gracePeriodSeconds": 0})
-            await asyncio.sleep(60.0)
-        await simulation.settle()
-        assert judge_of(simulation).made == 2
-
-    with broken_unless(guarded, "2 of 2 are done, 1 run"):
-        told(tell, guarded=guarded)
-
-
-def test_28486_after_a_restart_no_more_run_than_are_missing() -> None:
-    """kubernetes#28486: while nobody looked all completions were reached, and two more pods came along."""
-
-    async def tell(simulation: Simulation, user: Employer) -> None:
-        await user.ask("POST", ALL, work(run="30s", completions=3, parallelism=3))
-        await asyncio.sleep(5.0)
-        simulation.kill(down=60.0)
-        await asyncio.sleep(1.0)
-        (first, *_) = await user.items(PODS)
-        for name in ("more-1", "more-2"):
-            notes = {"simulated.pilothouse.dev/run-time": "forever"}
-            meta = {"name": name, "labels": first["metadata"]["labels"], "annotations": notes}
-            await user.ask("POST", PODS, {"metadata": meta, "spec": {"containers": [{"name": "c", "image": "i"}]}})
-        await simulation.settle()
-        status = await user.status()
-        assert (status["succeeded"], status.get("failed", 0)) == (3, 0)
-        assert not {"more-1", "more-2"} & {pod["metadata"]["name"] for pod in await user.items(PODS)}
-
-    told(tell, bounded=False)
-
-
-def test_27997_pods_that_always_fail_are_few_and_far_between() -> None:
-    """kubernetes#27997: 84,000 pods of one Job. By default seven are made, each after twice the time."""
-
-    async def tell(simulation: Simulation, user: Employer) -> None:
-        began = simulation.env.monotonic()
-        await user.ask("POST", ALL, work(run="1s", code="1"))
-        for _ in range(1000):
-            await asyncio.sleep(1.0)
-            conditions = (await user.status()).get("conditions") or []
-            if any(each["type"] == "Failed" for each in conditions):
+    user = Employer(simulation.user)
+    await user.ask("POST", ALL, work(run="10s", completions=2, parallelism=1))
+    await asyncio.sleep(5.0)
+    with simulation.held_watches("jobs"):
+        for _ in range(60):
+            await asyncio.sleep(0.5)
+            names = await user.finalizers()
+            counted = [name for name, finalizers in names.items() if TRACKING not in finalizers]
+            if counted:
                 break
-        assert judge_of(simulation).made == 7
-        assert simulation.env.monotonic() - began > 10 + 20 + 40 + 80 + 160 + 320
-        await simulation.settle()
-        assert (await user.status())["failed"] == judge_of(simulation).made == 7
+        else:
+            raise AssertionError(f"no pod was counted: {names}")
+        await user.ask("DELETE", f"{PODS}/{counted[0]}", {"gracePeriodSeconds": 0})
+        await asyncio.sleep(60.0)
+    await simulation.settle()
+    assert judge_of(simulation).made == 2
 
-    told(tell)
+
+@UNBOUNDED
+async def test_28486_after_a_restart_no_more_run_than_are_missing(simulation: Simulation) -> None:
+    """kubernetes#28486: while nobody looked all completions were reached, and two more pods came along."""
+    user = Employer(simulation.user)
+    await user.ask("POST", ALL, work(run="30s", completions=3, parallelism=3))
+    await asyncio.sleep(5.0)
+    simulation.kill(down=60.0)
+    await asyncio.sleep(1.0)
+    (first, *_) = await user.items(PODS)
+    for name in ("more-1", "more-2"):
+        notes = {"simulated.pilothouse.dev/run-time": "forever"}
+        meta = {"name": name, "labels": first["metadata"]["labels"], "annotations": notes}
+        await user.ask("POST", PODS, {"metadata": meta, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    await simulation.settle()
+    status = await user.status()
+    assert (status["succeeded"], status.get("failed", 0)) == (3, 0)
+    assert not {"more-1", "more-2"} & {pod["metadata"]["name"] for pod in await user.items(PODS)}
 
 
+async def test_27997_pods_that_always_fail_are_few_and_far_between(simulation: Simulation) -> None:
+    """kubernetes#27997: 84,000 pods of one Job. By default seven are made, each after twice the time."""
+    user = Employer(simulation.user)
+    began = simulation.env.monotonic()
+    await user.ask("POST", ALL, work(run="1s", code="1"))
+    for _ in range(1000):
+        await asyncio.sleep(1.0)
+        conditions = (await user.status()).get("conditions") or []
+        if any(each["type"] == "Failed" for each in conditions):
+            break
+    assert judge_of(simulation).made == 7
+    assert simulation.env.monotonic() - began > 10 + 20 + 40 + 80 + 160 + 320
+    await simulation.settle()
+    assert (await user.status())["failed"] == judge_of(simulation).made == 7
+
+
+@UNBOUNDED
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
 @pytest.mark.parametrize("restarted", [False, True], ids=["seen", "while it was away"])
-def test_108645_a_pod_that_was_going_already_when_its_job_went(policy: str, restarted: bool) -> None:
+async def test_108645_a_pod_that_was_going_already_when_its_job_went(
+    simulation: Simulation, policy: str, restarted: bool
+) -> None:
     """kubernetes#108645: nobody took its finalizer, and its namespace could not go."""
-
-    async def tell(simulation: Simulation, user: Employer) -> None:
-        # Nobody takes the finalizer until the pod has ended: it is still there when the Job goes.
-        job = work(run="10m", completions=2, parallelism=2, podReplacementPolicy="Failed")
-        job["spec"]["template"]["metadata"]["annotations"]["simulated.pilothouse.dev/stop-delay"] = "30s"
-        job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 60
-        await user.ask("POST", ALL, job)
-        await asyncio.sleep(5.0)
-        (first, *_) = await user.items(PODS)
-        await user.ask("DELETE", f"{PODS}/{first['metadata']['name']}", {})
-        await asyncio.sleep(2.0)
-        assert TRACKING in (await user.finalizers())[first["metadata"]["name"]]
-        if restarted:
-            simulation.kill(down=20.0)
-        await user.delete(policy)
-        await simulation.settle()
-        assert await user.get(WORK) is None
-        left = await user.finalizers()
-        assert first["metadata"]["name"] not in left
-        assert len(left) == (1 if policy == "Orphan" else 0)
-
-    told(tell, bounded=False)
+    user = Employer(simulation.user)
+    # Nobody takes the finalizer until the pod has ended: it is still there when the Job goes.
+    job = work(run="10m", completions=2, parallelism=2, podReplacementPolicy="Failed")
+    job["spec"]["template"]["metadata"]["annotations"]["simulated.pilothouse.dev/stop-delay"] = "30s"
+    job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 60
+    await user.ask("POST", ALL, job)
+    await asyncio.sleep(5.0)
+    (first, *_) = await user.items(PODS)
+    await user.ask("DELETE", f"{PODS}/{first['metadata']['name']}", {})
+    await asyncio.sleep(2.0)
+    assert TRACKING in (await user.finalizers())[first["metadata"]["name"]]
+    if restarted:
+        simulation.kill(down=20.0)
+    await user.delete(policy)
+    await simulation.settle()
+    assert await user.get(WORK) is None
+    left = await user.finalizers()
+    assert first["metadata"]["name"] not in left
+    assert len(left) == (1 if policy == "Orphan" else 0)
 
 
+@UNBOUNDED
 @pytest.mark.parametrize("held", ["jobs", "pods", ""], ids=["Jobs late", "pods late", "all late"])
 @pytest.mark.parametrize("policy", ["Background", "Foreground"])
-def test_109429_a_deletion_that_overtakes_the_counting(policy: str, held: str) -> None:
+async def test_109429_a_deletion_that_overtakes_the_counting(simulation: Simulation, policy: str, held: str) -> None:
     """kubernetes#109429: the garbage collector deletes the pods of a Job that goes, and whoever is to take their
     finalizers hears of one of the two late."""
-
-    async def tell(simulation: Simulation, user: Employer) -> None:
-        await user.ask("POST", ALL, work(run="8s", completions=6, parallelism=3))
-        await asyncio.sleep(7.5)
-        with simulation.held_watches(held):
-            await user.delete(policy)
-            await asyncio.sleep(90.0)
-        await simulation.settle()
-        assert await user.get(WORK) is None
-        assert await user.items(PODS) == []
-
-    told(tell, bounded=False)
+    user = Employer(simulation.user)
+    await user.ask("POST", ALL, work(run="8s", completions=6, parallelism=3))
+    await asyncio.sleep(7.5)
+    with simulation.held_watches(held):
+        await user.delete(policy)
+        await asyncio.sleep(90.0)
+    await simulation.settle()
+    assert await user.get(WORK) is None
+    assert await user.items(PODS) == []
 
 
+@UNBOUNDED
 @pytest.mark.parametrize("restarted", [False, True], ids=["by the same process", "by the next"])
-def test_127917_a_finalizer_that_could_not_be_taken_is_taken_when_it_can(restarted: bool) -> None:
-    """kubernetes#127917: every patch of the pod was refused as invalid, for what somebody else had made of it."""
-
-    async def tell(simulation: Simulation, user: Employer) -> None:
-        await user.ask("POST", ALL, work(run="10m", completions=2, parallelism=2))
-        await asyncio.sleep(5.0)
-        refusal = simulation.add_rule(Rule(fail(422, "Invalid"), verb="patch", resource="pods"))
-        await user.delete("Background")
-        await asyncio.sleep(900.0)
-        assert len(await user.items(PODS)) == 2
-        if restarted:
-            simulation.kill(down=5.0)
-            await asyncio.sleep(60.0)
-        simulation.remove_rule(refusal)
-        await asyncio.sleep(120.0)
-        assert await user.items(PODS) == []
-        await simulation.settle()
-
-    told(tell, bounded=False)
-
-
-@GUARDED
-def test_124798_the_finalizer_of_another_kind_of_job_is_not_ours(
-    guarded: bool, monkeypatch: pytest.MonkeyPatch
+async def test_127917_a_finalizer_that_could_not_be_taken_is_taken_when_it_can(
+    simulation: Simulation, restarted: bool
 ) -> None:
+    """kubernetes#127917: every patch of the pod was refused as invalid, for what somebody else had made of it."""
+    user = Employer(simulation.user)
+    await user.ask("POST", ALL, work(run="10m", completions=2, parallelism=2))
+    await asyncio.sleep(5.0)
+    refusal = simulation.add_rule(Rule(fail(422, "Invalid"), verb="patch", resource="pods"))
+    await user.delete("Background")
+    await asyncio.sleep(900.0)
+    assert len(await user.items(PODS)) == 2
+    if restarted:
+        simulation.kill(down=5.0)
+        await asyncio.sleep(60.0)
+    simulation.remove_rule(refusal)
+    await asyncio.sleep(120.0)
+    assert await user.items(PODS) == []
+    await simulation.settle()
+
+
+@broken_without(
+    (orphans, "is_of_a_job", lambda reference: reference.kind == "Job"),
+    fails="AssertionError",
+    options=replace(OPTIONS, controllers=("job",)),
+)
+async def test_124798_the_finalizer_of_another_kind_of_job_is_not_ours(simulation: Simulation) -> None:
     """kubernetes#124798: a pod whose owner is a Job of another group has the same finalizer, for its own ends."""
-    if not guarded:
-        monkeypatch.setattr(orphans, "is_of_a_job", lambda reference: reference.kind == "Job")
-
-    async def tell(simulation: Simulation, user: Employer) -> None:
-        owner = {"apiVersion": "batch.example.com/v1", "kind": "Job", "name": "theirs", "uid": "u", "controller": True}
-        meta = {"name": "p", "finalizers": [TRACKING], "ownerReferences": [owner]}
-        await user.ask("POST", PODS, {"metadata": meta, "spec": {"containers": [{"name": "c", "image": "i"}]}})
-        await asyncio.sleep(10.0)
-        simulation.kill(down=1.0)
-        await asyncio.sleep(60.0)
-        assert await user.finalizers() == {"p": [TRACKING]}
-
-    with broken_unless(guarded, "AssertionError"):
-        told(tell, options=replace(OPTIONS, controllers=("job",)))
+    user = Employer(simulation.user)
+    owner = {"apiVersion": "batch.example.com/v1", "kind": "Job", "name": "theirs", "uid": "u", "controller": True}
+    meta = {"name": "p", "finalizers": [TRACKING], "ownerReferences": [owner]}
+    await user.ask("POST", PODS, {"metadata": meta, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    await asyncio.sleep(10.0)
+    simulation.kill(down=1.0)
+    await asyncio.sleep(60.0)
+    assert await user.finalizers() == {"p": [TRACKING]}
 
 
-def test_142142_a_job_of_the_same_name_is_another_one() -> None:
+async def test_142142_a_job_of_the_same_name_is_another_one(simulation: Simulation) -> None:
     """kubernetes#142142: deleted and made again while its pods were being counted, it never got any pods."""
-
-    async def tell(simulation: Simulation, user: Employer) -> None:
-        slow = simulation.add_rule(Rule(delay(3.0, 3.0), verb="update", resource="jobs"))
-        await user.ask("POST", ALL, work(run="2s", completions=2, parallelism=2))
-        await asyncio.sleep(8.0)  # the first count is on its way
-        await user.delete("Background")
-        await user.ask("POST", ALL, work(run="2s", completions=2, parallelism=2))
-        await asyncio.sleep(60.0)
-        simulation.remove_rule(slow)
-        await simulation.settle()
-        assert (await user.status())["succeeded"] == 2
-
-    told(tell)
+    user = Employer(simulation.user)
+    slow = simulation.add_rule(Rule(delay(3.0, 3.0), verb="update", resource="jobs"))
+    await user.ask("POST", ALL, work(run="2s", completions=2, parallelism=2))
+    await asyncio.sleep(8.0)  # the first count is on its way
+    await user.delete("Background")
+    await user.ask("POST", ALL, work(run="2s", completions=2, parallelism=2))
+    await asyncio.sleep(60.0)
+    simulation.remove_rule(slow)
+    await simulation.settle()
+    assert (await user.status())["succeeded"] == 2

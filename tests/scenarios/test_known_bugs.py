@@ -13,6 +13,7 @@ import pytest
 from tests.scenarios.test_garbage import KINDS
 from tests.scenarios.test_garbage import OPTIONS as GARBAGE_OPTIONS
 from tests.scenarios.users import NAMESPACE, SETS, User, replica_set
+from tests.scenarios.variants import broken_without
 
 from pilothouse.api.meta import Object
 from pilothouse.client.interceptor import Rule, time_out
@@ -38,6 +39,9 @@ def replica_sets() -> Sequence[Invariant]:
     return (ReplicaSets(burst=5),)
 
 
+pytestmark = pytest.mark.simulation(options=options(), invariants=replica_sets)
+
+
 def garbage() -> Sequence[Invariant]:
     return (Garbage(KINDS),)
 
@@ -55,94 +59,73 @@ async def wake(user: User, how: str) -> None:
     await user.merge(WEB, {"metadata": {"annotations": {"wake": how}}})
 
 
-@GUARDED
-def test_129795_a_cache_that_stays_old_for_more_than_five_minutes(guarded: bool) -> None:
+@broken_without(fails="active pod number 4", instead=options(consistency=False), options=options(consistency=True))
+async def test_129795_a_cache_that_stays_old_for_more_than_five_minutes(simulation: Simulation) -> None:
     """kubernetes#129795: expectations expire while the pods' watch lags, and the pods are made a second time."""
-
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        with simulation.held_watches("pods"):
-            await make(user, 3)
-            await asyncio.sleep(310.0)
-            await wake(user, "after the expectation has expired")
-            await asyncio.sleep(60.0)
-        await simulation.settle()
-
-    with broken_unless(guarded, "active pod number 4"):
-        simulate(tell, options=options(consistency=guarded), invariants=replica_sets)
-
-
-@GUARDED
-def test_129795_pods_that_came_and_went_between_two_lists(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """kubernetes#129795: the watch drops, the pods are deleted before the next list, and no event tells of them."""
-    if not guarded:
-        monkeypatch.setattr(OwnWrites, "_expect_what_can_still_come", lambda _self, _key: None)
-
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        with simulation.held_watches("pods"):
-            await make(user, 3)
-            await asyncio.sleep(1.0)
-            for pod in await user.items(f"{NAMESPACE}/pods"):
-                await user.ask("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
-            simulation.end_watches("pods", "gone")
-        await asyncio.sleep(30.0)
-        await wake(user, "once the cache is filled anew")
-        await asyncio.sleep(30.0)
-        found = len(await user.items(f"{NAMESPACE}/pods"))
-        if found != 3:
-            raise Violation(f"a minute later there are {found} pods of 3")
-
-    with broken_unless(guarded, "there are 0 pods of 3"):
-        simulate(tell, options=options(), invariants=replica_sets)
-
-
-@GUARDED
-def test_67662_a_create_that_timed_out(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """kubernetes#67662: the timeout was taken for a success that an event would follow; the replica was never made."""
-    if not guarded:
-        create_pod = PodControl.create_pod
-
-        async def swallow(self: PodControl, *args: Any, **kwargs: Any) -> Object:
-            try:
-                return await create_pod(self, *args, **kwargs)
-            except TimeoutError:
-                return Object()
-
-        monkeypatch.setattr(PodControl, "create_pod", swallow)
-
-    async def tell(simulation: Simulation) -> None:
-        simulation.add_rule(Rule(time_out(sent=False), verb="create", resource="pods", nth=1))
-        user = User(simulation.user)
-        await make(user, 1)
+    user = User(simulation.user)
+    with simulation.held_watches("pods"):
+        await make(user, 3)
+        await asyncio.sleep(310.0)
+        await wake(user, "after the expectation has expired")
         await asyncio.sleep(60.0)
-        found = len(await user.items(f"{NAMESPACE}/pods"))
-        if found != 1:
-            raise Violation(f"a minute later there are {found} pods of 1")
-        await simulation.settle()
-
-    with broken_unless(guarded, "there are 0 pods of 1"):
-        simulate(tell, options=options(), invariants=replica_sets)
+    await simulation.settle()
 
 
-@GUARDED
-def test_41675_a_slow_pod_cache(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@broken_without((OwnWrites, "_expect_what_can_still_come", lambda _self, _key: None), fails="there are 0 pods of 3")
+async def test_129795_pods_that_came_and_went_between_two_lists(simulation: Simulation) -> None:
+    """kubernetes#129795: the watch drops, the pods are deleted before the next list, and no event tells of them."""
+    user = User(simulation.user)
+    with simulation.held_watches("pods"):
+        await make(user, 3)
+        await asyncio.sleep(1.0)
+        for pod in await user.items(f"{NAMESPACE}/pods"):
+            await user.ask("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
+        simulation.end_watches("pods", "gone")
+    await asyncio.sleep(30.0)
+    await wake(user, "once the cache is filled anew")
+    await asyncio.sleep(30.0)
+    found = len(await user.items(f"{NAMESPACE}/pods"))
+    if found != 3:
+        raise Violation(f"a minute later there are {found} pods of 3")
+
+
+create_pod = PodControl.create_pod
+
+
+async def swallow(self: PodControl, *args: Any, **kwargs: Any) -> Object:
+    try:
+        return await create_pod(self, *args, **kwargs)
+    except TimeoutError:
+        return Object()
+
+
+@broken_without((PodControl, "create_pod", swallow), fails="there are 0 pods of 1")
+async def test_67662_a_create_that_timed_out(simulation: Simulation) -> None:
+    """kubernetes#67662: the timeout was taken for a success that an event would follow; the replica was never made."""
+    simulation.add_rule(Rule(time_out(sent=False), verb="create", resource="pods", nth=1))
+    user = User(simulation.user)
+    await make(user, 1)
+    await asyncio.sleep(60.0)
+    found = len(await user.items(f"{NAMESPACE}/pods"))
+    if found != 1:
+        raise Violation(f"a minute later there are {found} pods of 1")
+    await simulation.settle()
+
+
+@broken_without(
+    (UidTrackingExpectations, "satisfied", lambda _self, _key: True),
+    fails="active pod number 2",
+    options=options(consistency=False),
+)
+async def test_41675_a_slow_pod_cache(simulation: Simulation) -> None:
     """kubernetes#41675: woken before its cache showed the pod it had made, the controller made one too many."""
-    if not guarded:
-        monkeypatch.setattr(UidTrackingExpectations, "satisfied", lambda _self, _key: True)
-
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        with simulation.held_watches("pods"):
-            await make(user, 1)
-            await asyncio.sleep(1.0)
-            await wake(user, "too early")
-            await asyncio.sleep(1.0)
-        await simulation.settle()
-
-    # Expectations were the guard then; the consistency store of v1.36 would cover for them.
-    with broken_unless(guarded, "active pod number 2"):
-        simulate(tell, options=options(consistency=False), invariants=replica_sets)
+    user = User(simulation.user)
+    with simulation.held_watches("pods"):
+        await make(user, 1)
+        await asyncio.sleep(1.0)
+        await wake(user, "too early")
+        await asyncio.sleep(1.0)
+    await simulation.settle()
 
 
 @GUARDED

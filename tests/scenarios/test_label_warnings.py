@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, claim
 from tests.scenarios.users import Doc, Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.volumes.selinux_warning.volume_cache import VolumeCache
 from pilothouse.nodes.provisioner import PROVISIONER
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.labels import LabelWarnings
 
 DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
@@ -22,6 +23,7 @@ EVENTS = "/api/v1/namespaces/default/events"
 METRIC = "selinux_warning_controller_selinux_volume_conflict"
 CONTROLLERS = ("persistentvolume-binder", "pvc-protection", "pv-protection", "selinux-warning-controller")
 OPTIONS = SimulationOptions(controllers=CONTROLLERS, storage=True)
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (LabelWarnings(),))
 RESOURCES = ("pods", "persistentvolumeclaims", "persistentvolumes", "csidrivers.storage.k8s.io")
 SECONDS = 90.0
 Pair = tuple[str, str, str, str, str]
@@ -175,17 +177,14 @@ async def judge(simulation: Simulation, user: Owner) -> None:
     assert ("SELinuxLabel", "x", ":::s0:c1,c2", "y", ":::s0:c3,c4") in await compare(simulation, user)
 
 
-def test_warnings_are_true_and_the_metric_is_exact_in_the_end(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        await user.announce(mount=True)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(60))
-        simulation.heal()
-        await asyncio.sleep(120.0)
-        await judge(simulation, user)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (LabelWarnings(),))
+async def test_warnings_are_true_and_the_metric_is_exact_in_the_end(simulation: Simulation, seed: int) -> None:
+    user = Owner(simulation)
+    await user.announce(mount=True)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(60))
+    simulation.heal()
+    await asyncio.sleep(120.0)
+    await judge(simulation, user)
 
 
 async def replaced(simulation: Simulation) -> None:
@@ -204,44 +203,37 @@ async def replaced(simulation: Simulation) -> None:
     await asyncio.sleep(20.0)
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without a look at the uid"])
-def test_a_pod_is_not_taken_for_the_one_whose_name_it_has(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+whole = VolumeCache.set
+
+
+def forgetful(books: VolumeCache, name: str, uid: str, uses: Any, *, complete: bool) -> Any:
+    _before, known = books._of_pod.get(name, (uid, {}))
+    books._of_pod[name] = (uid, known)
+    return whole(books, name, uid, uses, complete=complete and not known)
+
+
+@broken_without((VolumeCache, "set", forgetful), fails="with which it has no conflict")
+async def test_a_pod_is_not_taken_for_the_one_whose_name_it_has(simulation: Simulation) -> None:
     """Without the look the volume of the first one stays with the name, until the claims of the second are known."""
-    if not guarded:
-        whole = VolumeCache.set
-
-        def forgetful(books: VolumeCache, name: str, uid: str, uses: Any, *, complete: bool) -> Any:
-            _before, known = books._of_pod.get(name, (uid, {}))
-            books._of_pod[name] = (uid, known)
-            return whole(books, name, uid, uses, complete=complete and not known)
-
-        monkeypatch.setattr(VolumeCache, "set", forgetful)
-    expectation = (
-        contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="with which it has no conflict")
-    )
-    with expectation:
-        simulate(replaced, options=OPTIONS, invariants=lambda: (LabelWarnings(),))
+    await replaced(simulation)
 
 
-def test_the_judge_notices_a_warning_that_is_not_true() -> None:
-    async def story(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        await user.ask("POST", PODS, pod("p0", "c0", "s0:c1,c2", None))
-        found = await user.get(f"{PODS}/p0")
-        assert found is not None
-        about = {"kind": "Pod", "namespace": "default", "name": "p0", "uid": found["metadata"]["uid"]}
-        same = "uses the same volume as this pod with"
-        text = f'SELinuxLabel ":::s0:c1,c2" conflicts with pod p1 that {same} SELinuxLabel ":::s0:c3,c4". '
-        end = "If both pods land on the same node, only one of them may access the volume."
-        event = {
-            "metadata": {"name": "e"},
-            "involvedObject": about,
-            "reason": "SELinuxLabelConflict",
-            "message": text + end,
-            "source": {"component": "selinux_warning"},
-            "type": "Normal",
-        }
-        await user.ask("POST", EVENTS, event)
-
-    with pytest.raises(SimulationFailed, match="with which it has no conflict"):
-        simulate(story, options=SimulationOptions(controllers=("ttl",)), invariants=lambda: (LabelWarnings(),))
+@pytest.mark.simulation(fails="with which it has no conflict", options=SimulationOptions(controllers=("ttl",)))
+async def test_the_judge_notices_a_warning_that_is_not_true(simulation: Simulation) -> None:
+    user = Owner(simulation)
+    await user.ask("POST", PODS, pod("p0", "c0", "s0:c1,c2", None))
+    found = await user.get(f"{PODS}/p0")
+    assert found is not None
+    about = {"kind": "Pod", "namespace": "default", "name": "p0", "uid": found["metadata"]["uid"]}
+    same = "uses the same volume as this pod with"
+    text = f'SELinuxLabel ":::s0:c1,c2" conflicts with pod p1 that {same} SELinuxLabel ":::s0:c3,c4". '
+    end = "If both pods land on the same node, only one of them may access the volume."
+    event = {
+        "metadata": {"name": "e"},
+        "involvedObject": about,
+        "reason": "SELinuxLabelConflict",
+        "message": text + end,
+        "source": {"component": "selinux_warning"},
+        "type": "Normal",
+    }
+    await user.ask("POST", EVENTS, event)

@@ -5,15 +5,14 @@ klog's forms: ``namespace/name``, what has a ``String()`` by it, lists as JSON.
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
-from tests.scenarios.test_daemonsets import test_whatever_is_done_to_pods_nodes_and_revisions_heals as daemons
-from tests.scenarios.test_garbage import test_nothing_with_a_living_owner_goes_and_nothing_without_one_stays as garbage
-from tests.scenarios.test_namespaces import test_a_deleted_namespace_ends_and_nothing_outside_is_touched as namespaces
-from tests.scenarios.test_node_death import test_a_node_dies_and_its_pods_live_on_elsewhere as death
+from tests.scenarios import test_daemonsets, test_garbage, test_namespaces, test_node_death
 
 from pilothouse.env.logging import KlogFormatter, configure
+from pilothouse.sim import Simulation, SimulationOptions, simulate
 
 _PYTHON = re.compile(
     r"\b\w+\(\w+="  # Struct(field=
@@ -50,16 +49,28 @@ def reader() -> Iterator[Reader]:
     configure()
 
 
+DAEMONS = test_daemonsets.test_whatever_is_done_to_pods_nodes_and_revisions_heals
+GARBAGE = test_garbage.test_nothing_with_a_living_owner_goes_and_nothing_without_one_stays
+NAMESPACES = test_namespaces.test_a_deleted_namespace_ends_and_nothing_outside_is_touched
+
+
 @pytest.mark.parametrize(
-    "story",
+    ("scenario", "module", "options"),
     [
-        pytest.param(lambda: garbage(1), id="garbage"),
-        pytest.param(lambda: namespaces(1), id="namespaces"),
-        pytest.param(lambda: daemons(1, True), id="daemons"),
-        pytest.param(death, id="a node dies"),
+        pytest.param(lambda s: GARBAGE(s, 1), test_garbage, test_garbage.OPTIONS, id="garbage"),
+        pytest.param(lambda s: NAMESPACES(s, 1), test_namespaces, test_namespaces.OPTIONS, id="namespaces"),
+        pytest.param(lambda s: DAEMONS(s, 1, True), test_daemonsets, test_daemonsets.OPTIONS, id="daemons"),
+        pytest.param(
+            test_node_death.test_a_node_dies_and_its_pods_live_on_elsewhere,
+            test_node_death,
+            test_node_death.FOUR,
+            id="a node dies",
+        ),
     ],
 )
-def test_no_line_shows_python(reader: Reader, story: Callable[[], None]) -> None:
-    story()
+def test_no_line_shows_python(
+    reader: Reader, scenario: Callable[[Simulation], Coroutine[Any, Any, None]], module: Any, options: SimulationOptions
+) -> None:
+    simulate(scenario, seed=1, options=options, invariants=module.invariants)
     assert reader.lines > 100
     assert reader.odd == {}

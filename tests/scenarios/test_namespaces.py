@@ -4,11 +4,12 @@ import asyncio
 import random
 from collections.abc import Sequence
 
+import pytest
 from tests.scenarios.users import Doc, User, replica_set
 
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
-from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.garbage import Garbage
 from pilothouse.sim.invariants.namespaces import Namespaces
 
@@ -80,12 +81,10 @@ class NamespaceUser(User):
                 await self.ask("POST", f"{root}/configmaps", {"metadata": {"name": called}})
 
 
-def test_a_deleted_namespace_ends_and_nothing_outside_is_touched(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        env = simulation.env
-        plan = draw(env.stream("plan"), SECONDS, count=10, resources=RESOURCES, restarts=True)
-        user = NamespaceUser(simulation.user, env.stream("user"))
-        await asyncio.gather(simulation.follow(plan), user.work(45))
-        await simulation.settle()
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+@pytest.mark.simulation(options=OPTIONS, invariants=invariants)
+async def test_a_deleted_namespace_ends_and_nothing_outside_is_touched(simulation: Simulation, seed: int) -> None:
+    env = simulation.env
+    plan = draw(env.stream("plan"), SECONDS, count=10, resources=RESOURCES, restarts=True)
+    user = NamespaceUser(simulation.user, env.stream("user"))
+    await asyncio.gather(simulation.follow(plan), user.work(45))
+    await simulation.settle()

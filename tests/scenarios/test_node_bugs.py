@@ -10,6 +10,7 @@ from tests.scenarios.machines import NODES, Machines
 from tests.scenarios.test_known_bugs import GUARDED, broken_unless
 from tests.scenarios.test_nodes import OPTIONS, tolerations
 from tests.scenarios.users import NAMESPACE, Doc, User
+from tests.scenarios.variants import broken_without
 
 from pilothouse.api.core import Pod
 from pilothouse.client.errors import ApiError
@@ -85,31 +86,32 @@ def test_141887_a_taint_that_only_the_cache_still_has(guarded: bool, monkeypatch
         simulate(tell, options=options("nodelifecycle", "podgc"), invariants=garbage)
 
 
-@GUARDED
-def test_48213_a_kubelet_that_makes_its_mirror_pods_again_and_again(guarded: bool) -> None:
+@broken_without(
+    fails="was forced off after 20 s",
+    instead=options(
+        "podgc",
+        controller_options={"pod-garbage-collector-controller": PodGarbageCollectorOptions(quarantine=1.0)},
+    ),
+    options=options(
+        "podgc",
+        controller_options={"pod-garbage-collector-controller": PodGarbageCollectorOptions(quarantine=40.0)},
+    ),
+    invariants=garbage,
+)
+async def test_48213_a_kubelet_that_makes_its_mirror_pods_again_and_again(simulation: Simulation) -> None:
     """kubernetes#48213: the Node was deleted, the kubelet lives, and its mirror pods were forced off every 20 s. Since
     then a node must be missing for 40 s before."""
-
-    async def tell(simulation: Simulation) -> None:
-        user = User(simulation.user)
-        deletions: list[float] = []
-        for _ in range(600):
-            if await user.get(f"{NAMESPACE}/pods/static-gone") is None:
-                deletions.append(simulation.env.monotonic())
-                await start_pod(user, "static-gone", node="gone", annotations={"kubernetes.io/config.mirror": "hash"})
-            await asyncio.sleep(1.0)
-        gaps = [later - earlier for earlier, later in itertools.pairwise(deletions[1:])]
-        assert gaps
-        if min(gaps) < 40.0:
-            raise Violation(f"the pod of a node that is gone was forced off after {min(gaps):.0f} s")
-
-    chosen = PodGarbageCollectorOptions(quarantine=40.0 if guarded else 1.0)
-    with broken_unless(guarded, "was forced off after 20 s"):
-        simulate(
-            tell,
-            options=options("podgc", controller_options={"pod-garbage-collector-controller": chosen}),
-            invariants=garbage,
-        )
+    user = User(simulation.user)
+    deletions: list[float] = []
+    for _ in range(600):
+        if await user.get(f"{NAMESPACE}/pods/static-gone") is None:
+            deletions.append(simulation.env.monotonic())
+            await start_pod(user, "static-gone", node="gone", annotations={"kubernetes.io/config.mirror": "hash"})
+        await asyncio.sleep(1.0)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(deletions[1:])]
+    assert gaps
+    if min(gaps) < 40.0:
+        raise Violation(f"the pod of a node that is gone was forced off after {min(gaps):.0f} s")
 
 
 @GUARDED
@@ -150,60 +152,57 @@ def test_107543_the_next_pod_of_that_name(guarded: bool, monkeypatch: pytest.Mon
         simulate(tell, options=options("taint-eviction-controller"), invariants=evictions)
 
 
-@GUARDED
-def test_119862_a_pod_that_was_bound_after_the_taint_went(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def trust(self: TaintEvictionController, _key: str, entry: Entry, _pod: Pod) -> bool:
+    await self._live.get(entry.node, since=entry.decided)
+    return True
+
+
+@broken_without(
+    (TaintEvictionController, "_is_still_wanted", trust),
+    fails="first is evicted and tolerates what node node-0 had",
+    options=options("taint-eviction-controller"),
+    invariants=evictions,
+)
+async def test_119862_a_pod_that_was_bound_after_the_taint_went(simulation: Simulation) -> None:
     """kubernetes#119862: nodes start with a taint that their agent takes off; the first pods were evicted all the same,
     when the node's event came after theirs."""
-    if not guarded:
-
-        async def trust(self: TaintEvictionController, _key: str, entry: Entry, _pod: Pod) -> bool:
-            await self._live.get(entry.node, since=entry.decided)
-            return True
-
-        monkeypatch.setattr(TaintEvictionController, "_is_still_wanted", trust)
-
-    async def tell(simulation: Simulation) -> None:
-        machines = Machines(simulation, {"node-0": "", "node-1": ""})
-        user = User(simulation.user)
-        await machines.taint("node-0", "agent-not-ready")
-        await asyncio.sleep(5.0)
-        with simulation.held_watches("nodes"):
-            await machines.untaint("node-0", "agent-not-ready")
-            await start_pod(user, "first")
-            await asyncio.sleep(20.0)
-        await simulation.settle()
-        assert await user.get(f"{NAMESPACE}/pods/first") is not None
-
-    with broken_unless(guarded, "first is evicted and tolerates what node node-0 had"):
-        simulate(tell, options=options("taint-eviction-controller"), invariants=evictions)
+    machines = Machines(simulation, {"node-0": "", "node-1": ""})
+    user = User(simulation.user)
+    await machines.taint("node-0", "agent-not-ready")
+    await asyncio.sleep(5.0)
+    with simulation.held_watches("nodes"):
+        await machines.untaint("node-0", "agent-not-ready")
+        await start_pod(user, "first")
+        await asyncio.sleep(20.0)
+    await simulation.settle()
+    assert await user.get(f"{NAMESPACE}/pods/first") is not None
 
 
-@GUARDED
-def test_what_failed_once_does_not_wait_for_the_next_event(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+tend = NodeLifecycleController._tend
+
+
+async def once(self: NodeLifecycleController, name: str) -> Requeue | None:
+    try:
+        return await tend(self, name)
+    except ApiError:
+        return None
+
+
+@broken_without(
+    (NodeLifecycleController, "_tend", once),
+    fails="its taints are \\[\\]",
+    options=options("nodelifecycle", profile=Profile(events=False, status_period=14400.0)),
+    invariants=lambda: (NodeHealth(),),
+)
+async def test_what_failed_once_does_not_wait_for_the_next_event(simulation: Simulation) -> None:
     """As kubernetes#75836: something is wrong until some event of a node happens to come. Upstream's worker for
     NoSchedule taints and labels still drops what failed ("Add nodeName back to the queue" is to be done)."""
-    if not guarded:
-        tend = NodeLifecycleController._tend
-
-        async def once(self: NodeLifecycleController, name: str) -> Requeue | None:
-            try:
-                return await tend(self, name)
-            except ApiError:
-                return None
-
-        monkeypatch.setattr(NodeLifecycleController, "_tend", once)
-
-    async def tell(simulation: Simulation) -> None:
-        machines = Machines(simulation, {"node-0": "", "node-1": ""})
-        await asyncio.sleep(60.0)
-        simulation.add_rule(Rule(fail(500, "InternalError"), verb="patch", resource="nodes", nth=1))
-        await machines.merge(f"{NODES}/node-0", {"spec": {"unschedulable": True}})
-        await asyncio.sleep(0.001)
-        await simulation.settle()
-        found = [taint["key"] for taint in await machines.taints("node-0")]
-        if found != ["node.kubernetes.io/unschedulable"]:
-            raise Violation(f"node-0 is cordoned, and its taints are {found}")
-
-    quiet = Profile(events=False, status_period=14400.0)
-    with broken_unless(guarded, "its taints are \\[\\]"):
-        simulate(tell, options=options("nodelifecycle", profile=quiet), invariants=lambda: (NodeHealth(),))
+    machines = Machines(simulation, {"node-0": "", "node-1": ""})
+    await asyncio.sleep(60.0)
+    simulation.add_rule(Rule(fail(500, "InternalError"), verb="patch", resource="nodes", nth=1))
+    await machines.merge(f"{NODES}/node-0", {"spec": {"unschedulable": True}})
+    await asyncio.sleep(0.001)
+    await simulation.settle()
+    found = [taint["key"] for taint in await machines.taints("node-0")]
+    if found != ["node.kubernetes.io/unschedulable"]:
+        raise Violation(f"node-0 is cordoned, and its taints are {found}")

@@ -60,8 +60,18 @@ class Diary(Invariant):
                 self.gone[name] = now
 
 
-def diary_and_invariants(diary: Diary) -> Sequence[Invariant]:
-    return (diary, NodeHealth(), Evictions(), PodGarbage())
+def invariants() -> Sequence[Invariant]:
+    return (Diary(), NodeHealth(), Evictions(), PodGarbage())
+
+
+def diary_of(simulation: Simulation) -> Diary:
+    diary = simulation.invariants[0]
+    assert isinstance(diary, Diary)
+    return diary
+
+
+pytestmark = pytest.mark.simulation(invariants=invariants)
+FOUR = msgspec.structs.replace(OPTIONS, nodes=4)
 
 
 async def placed(user: User, app: str) -> dict[str, Doc]:
@@ -78,82 +88,74 @@ def is_ready(pod: Doc) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"]["conditions"])
 
 
-def test_a_node_dies_and_its_pods_live_on_elsewhere() -> None:
-    diary = Diary()
+@pytest.mark.simulation(options=FOUR)
+async def test_a_node_dies_and_its_pods_live_on_elsewhere(simulation: Simulation) -> None:
+    diary = diary_of(simulation)
+    machines = Machines(simulation, {f"node-{number}": "" for number in range(4)})
+    user = User(simulation.user)
+    await user.ask("POST", SETS, replica_set("web", 8))
+    await user.ask("POST", SETS, replica_set("hasty", 8, *tolerations(30, DOWN)))
+    await user.ask("POST", SETS, replica_set("daemon", 8, {"operator": "Exists"}))
+    await asyncio.sleep(60.0)
+    pods = {app: await placed(user, app) for app in ("web", "hasty", "daemon")}
+    dying = next(name for name in machines.names if all(on(name, there) for there in pods.values()))
+    before = {app: on(dying, there) for app, there in pods.items()}
+    assert diary.not_ready == {}
 
-    async def tell(simulation: Simulation) -> None:
-        machines = Machines(simulation, {f"node-{number}": "" for number in range(4)})
-        user = User(simulation.user)
-        await user.ask("POST", SETS, replica_set("web", 8))
-        await user.ask("POST", SETS, replica_set("hasty", 8, *tolerations(30, DOWN)))
-        await user.ask("POST", SETS, replica_set("daemon", 8, {"operator": "Exists"}))
-        await asyncio.sleep(60.0)
-        pods = {app: await placed(user, app) for app in ("web", "hasty", "daemon")}
-        dying = next(name for name in machines.names if all(on(name, there) for there in pods.values()))
-        before = {app: on(dying, there) for app, there in pods.items()}
-        assert diary.not_ready == {}
-
-        machines.silence(dying)
-        await asyncio.sleep(40.0)
-        assert diary.silent == {}, "not before the grace period is over"
-        await asyncio.sleep(400.0)
-        last = diary.renewed[dying]
-        silent, tainted = diary.silent[dying] - last, diary.tainted[dying] - last
-        assert 50.0 < silent <= 61.0, "seen in a pass, 50 s later too old in a pass"
-        assert tainted == pytest.approx(silent + 0.1, abs=0.01)
-        for app, seconds in (("web", 300.0), ("hasty", 30.0)):
-            for name in before[app]:
-                assert diary.not_ready[name] - last == pytest.approx(silent, abs=0.01)
-                assert diary.evicted[name] - diary.tainted[dying] == pytest.approx(seconds, abs=0.01)
-                assert name not in diary.gone, "nobody is there to say that it has ended"
-        for name in before["daemon"]:
+    machines.silence(dying)
+    await asyncio.sleep(40.0)
+    assert diary.silent == {}, "not before the grace period is over"
+    await asyncio.sleep(400.0)
+    last = diary.renewed[dying]
+    silent, tainted = diary.silent[dying] - last, diary.tainted[dying] - last
+    assert 50.0 < silent <= 61.0, "seen in a pass, 50 s later too old in a pass"
+    assert tainted == pytest.approx(silent + 0.1, abs=0.01)
+    for app, seconds in (("web", 300.0), ("hasty", 30.0)):
+        for name in before[app]:
             assert diary.not_ready[name] - last == pytest.approx(silent, abs=0.01)
-            assert name not in diary.evicted, "it tolerates"
-        for app in ("web", "hasty"):
-            now = await placed(user, app)
-            assert len(now) == 8
-            assert on(dying, now) == []
-            assert all(is_ready(pod) for pod in now.values())
+            assert diary.evicted[name] - diary.tainted[dying] == pytest.approx(seconds, abs=0.01)
+            assert name not in diary.gone, "nobody is there to say that it has ended"
+    for name in before["daemon"]:
+        assert diary.not_ready[name] - last == pytest.approx(silent, abs=0.01)
+        assert name not in diary.evicted, "it tolerates"
+    for app in ("web", "hasty"):
+        now = await placed(user, app)
+        assert len(now) == 8
+        assert on(dying, now) == []
+        assert all(is_ready(pod) for pod in now.values())
 
-        deleted = simulation.env.monotonic()
-        await machines.delete(dying)
-        await asyncio.sleep(100.0)
-        for name in itertools.chain(*before.values()):
-            assert 40.0 <= diary.gone[name] - deleted <= 80.0, "after the quarantine, in a pass"
-        assert len(await placed(user, "daemon")) == 8, "and whoever tolerates is replaced now"
+    deleted = simulation.env.monotonic()
+    await machines.delete(dying)
+    await asyncio.sleep(100.0)
+    for name in itertools.chain(*before.values()):
+        assert 40.0 <= diary.gone[name] - deleted <= 80.0, "after the quarantine, in a pass"
+    assert len(await placed(user, "daemon")) == 8, "and whoever tolerates is replaced now"
 
-        await machines.restore(dying)
-        await simulation.settle()
-        taints = (await user.ask("GET", f"{NODES}/{dying}"))["spec"].get("taints") or []
-        assert taints == []
-
-    options = msgspec.structs.replace(OPTIONS, nodes=4)
-    simulate(tell, options=options, invariants=lambda: diary_and_invariants(diary))
+    await machines.restore(dying)
+    await simulation.settle()
+    taints = (await user.ask("GET", f"{NODES}/{dying}"))["spec"].get("taints") or []
+    assert taints == []
 
 
-def test_a_node_that_comes_back_in_time_keeps_its_pods() -> None:
-    diary = Diary()
-
-    async def tell(simulation: Simulation) -> None:
-        machines = Machines(simulation, {f"node-{number}": "" for number in range(3)})
-        user = User(simulation.user)
-        await user.ask("POST", SETS, replica_set("web", 6))
-        await asyncio.sleep(60.0)
-        before = await placed(user, "web")
-        machines.silence("node-1")
-        await asyncio.sleep(300.0)
-        assert diary.tainted
-        await machines.restore("node-1")
-        await asyncio.sleep(30.0)
-        assert diary.tainted == {}
-        await simulation.settle()
-        after = await placed(user, "web")
-        assert sorted(after) == sorted(before)
-        assert diary.evicted == {}
-        assert all(is_ready(pod) for pod in after.values())
-
-    options = msgspec.structs.replace(OPTIONS, nodes=3)
-    simulate(tell, options=options, invariants=lambda: diary_and_invariants(diary))
+@pytest.mark.simulation(options=msgspec.structs.replace(OPTIONS, nodes=3))
+async def test_a_node_that_comes_back_in_time_keeps_its_pods(simulation: Simulation) -> None:
+    diary = diary_of(simulation)
+    machines = Machines(simulation, {f"node-{number}": "" for number in range(3)})
+    user = User(simulation.user)
+    await user.ask("POST", SETS, replica_set("web", 6))
+    await asyncio.sleep(60.0)
+    before = await placed(user, "web")
+    machines.silence("node-1")
+    await asyncio.sleep(300.0)
+    assert diary.tainted
+    await machines.restore("node-1")
+    await asyncio.sleep(30.0)
+    assert diary.tainted == {}
+    await simulation.settle()
+    after = await placed(user, "web")
+    assert sorted(after) == sorted(before)
+    assert diary.evicted == {}
+    assert all(is_ready(pod) for pod in after.values())
 
 
 A, B = "a", "b"
@@ -178,13 +180,13 @@ def test_how_fast_the_nodes_of_a_zone_are_tainted(
     sizes: dict[str, int], dead: dict[str, int], gap: float, counts: tuple[int, ...]
 ) -> None:
     """docs/controllers/node_lifecycle.md, Zones."""
-    diary = Diary()
     zones: dict[str, str] = {}
     for zone, size in sizes.items():
         for _ in range(size):
             zones[f"node-{len(zones)}"] = zone
 
     async def tell(simulation: Simulation) -> None:
+        diary = diary_of(simulation)
         machines = Machines(simulation, zones)
         await machines.label()
         await asyncio.sleep(60.0)
@@ -210,4 +212,4 @@ def test_how_fast_the_nodes_of_a_zone_are_tainted(
         await simulation.settle()
 
     options = msgspec.structs.replace(OPTIONS, nodes=len(zones))
-    simulate(tell, options=options, invariants=lambda: diary_and_invariants(diary))
+    simulate(tell, options=options, invariants=invariants)

@@ -4,13 +4,14 @@ import asyncio
 import random
 from collections.abc import Sequence
 
+import pytest
 from tests.scenarios.machines import Machines
 from tests.scenarios.users import NAMESPACE, SETS, Doc, User
 
 from pilothouse.client.errors import ApiError
 from pilothouse.machinery.times import format_time
 from pilothouse.nodes import Profile
-from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.evictions import Evictions
 from pilothouse.sim.invariants.nodes import NodeHealth, NodeLimits
 from pilothouse.sim.invariants.pod_garbage import PodGarbage
@@ -34,6 +35,9 @@ OWN = ("example.com/a", "example.com/b")
 
 def invariants() -> Sequence[Invariant]:
     return (NodeHealth(LATE), Evictions(), PodGarbage())
+
+
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=invariants)
 
 
 def tolerations(seconds: int | None, keys: Sequence[str]) -> list[Doc]:
@@ -208,26 +212,20 @@ async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: i
     await simulation.settle()
 
 
-def test_nodes_come_and_go(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        await work_under_faults(simulation, restarts=False)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+async def test_nodes_come_and_go(simulation: Simulation, seed: int) -> None:
+    await work_under_faults(simulation, restarts=False)
 
 
-def test_managers_that_die_and_start_with_old_lists_come_to_the_same_end(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        await work_under_faults(simulation, restarts=True)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+async def test_managers_that_die_and_start_with_old_lists_come_to_the_same_end(
+    simulation: Simulation, seed: int
+) -> None:
+    await work_under_faults(simulation, restarts=True)
 
 
 def exact() -> Sequence[Invariant]:
     return (NodeHealth(), Evictions(), PodGarbage())
 
 
-def test_without_faults_everything_is_on_time(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        await work_under_faults(simulation, restarts=False, faults=0)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=exact)
+@pytest.mark.simulation(invariants=exact)
+async def test_without_faults_everything_is_on_time(simulation: Simulation, seed: int) -> None:
+    await work_under_faults(simulation, restarts=False, faults=0)

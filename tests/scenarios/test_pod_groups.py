@@ -1,20 +1,21 @@
 """PodGroups that are deleted while pods belong to them, under faults: kept as long as that, and no longer."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.scenarios.users import NAMESPACE, Doc, Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.podgroup_protection.controller import PodGroupProtectionController
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.pod_groups import PodGroups
 
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 PODS = f"{NAMESPACE}/pods"
 OPTIONS = SimulationOptions(controllers=("podgroup-protection-controller",), gates=("GenericWorkload",))
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (PodGroups(),))
 RESOURCES = ("podgroups.scheduling.k8s.io", "pods")
 SECONDS = 90.0
 
@@ -84,15 +85,12 @@ async def end(simulation: Simulation, user: Planner) -> None:
         assert await user.items(path) == [], path
 
 
-def test_a_group_with_pods_is_kept_and_goes_in_the_end(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Planner(simulation)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(40))
-        simulation.heal()
-        await end(simulation, user)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (PodGroups(),))
+async def test_a_group_with_pods_is_kept_and_goes_in_the_end(simulation: Simulation, seed: int) -> None:
+    user = Planner(simulation)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(40))
+    simulation.heal()
+    await end(simulation, user)
 
 
 async def deleted(simulation: Simulation) -> None:
@@ -109,25 +107,22 @@ async def deleted(simulation: Simulation) -> None:
     await end(simulation, user)
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "without the question who belongs to it"])
-def test_the_judge_notices_a_group_that_is_let_go_too_early(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not guarded:
-
-        async def nobody(*_args: object) -> bool:
-            return False
-
-        monkeypatch.setattr(PodGroupProtectionController, "is_used", nobody)
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="was let go while")
-    with expected:
-        simulate(deleted, options=OPTIONS, invariants=lambda: (PodGroups(),))
+async def nobody(*_args: object) -> bool:
+    return False
 
 
-def test_the_judge_notices_a_group_that_is_kept_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+@broken_without((PodGroupProtectionController, "is_used", nobody), fails="was let go while")
+async def test_the_judge_notices_a_group_that_is_let_go_too_early(simulation: Simulation) -> None:
+    await deleted(simulation)
+
+
+def unheard(_self: object, _old: Pod | None, _new: Pod | None) -> None:
+    return
+
+
+@pytest.mark.simulation(
+    fails="nobody belongs to it, and it is kept", patches=[(PodGroupProtectionController, "_pod_changed", unheard)]
+)
+async def test_the_judge_notices_a_group_that_is_kept_for_nobody(simulation: Simulation) -> None:
     """Who does not hear of the end of pods."""
-
-    def unheard(_self: object, _old: Pod | None, _new: Pod | None) -> None:
-        return
-
-    monkeypatch.setattr(PodGroupProtectionController, "_pod_changed", unheard)
-    with pytest.raises(SimulationFailed, match="nobody belongs to it, and it is kept"):
-        simulate(deleted, options=OPTIONS, invariants=lambda: (PodGroups(),))
+    await deleted(simulation)

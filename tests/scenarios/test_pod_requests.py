@@ -19,6 +19,7 @@ from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw
 from pilothouse.sim.invariants.pod_requests import PodRequests
 
 OPTIONS = SimulationOptions(nodes=0, controllers=(DESCRIPTOR.name,), gates=DESCRIPTOR.gates)
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (PodRequests(),))
 NAMESPACES = ("default", "kube-system")
 RESOURCES = ("podcertificaterequests",)
 SECONDS, FACTOR = 90.0, 60.0
@@ -80,22 +81,21 @@ def requests(namespace: str) -> str:
     return f"/apis/{GROUP}/v1beta1/namespaces/{namespace}/{RESOURCES[0]}"
 
 
-def test_a_request_of_a_pod_is_left_alone_for_a_quarter_of_an_hour_and_then_goes(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Kubelets(simulation)
-        await serve(simulation, KIND)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=16, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.work(80))
-        await user.request("last")
-        await simulation.settle()
-        made = [parse_time(each["metadata"]["creationTimestamp"]) for each in await user.left()]
-        if made:  # while the clock was ahead
-            rest = max(made) - simulation.env.now() + datetime.timedelta(minutes=21)
-            await asyncio.sleep(rest.total_seconds())
-        assert await user.left() == []
-        await simulation.settle()
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (PodRequests(),))
+async def test_a_request_of_a_pod_is_left_alone_for_a_quarter_of_an_hour_and_then_goes(
+    simulation: Simulation, seed: int
+) -> None:
+    user = Kubelets(simulation)
+    await serve(simulation, KIND)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=16, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.work(80))
+    await user.request("last")
+    await simulation.settle()
+    made = [parse_time(each["metadata"]["creationTimestamp"]) for each in await user.left()]
+    if made:  # while the clock was ahead
+        rest = max(made) - simulation.env.now() + datetime.timedelta(minutes=21)
+        await asyncio.sleep(rest.total_seconds())
+    assert await user.left() == []
+    await simulation.settle()
 
 
 async def exchanged(simulation: Simulation) -> None:
@@ -127,16 +127,16 @@ def test_another_request_of_the_name_is_not_meant(guarded: bool) -> None:
         simulate(story, options=OPTIONS, invariants=lambda: (PodRequests(),))
 
 
-def test_the_judge_notices_what_goes_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "is_over", lambda meta, now: now - meta.creation_timestamp > FOUR)
-    with pytest.raises(SimulationFailed, match="was taken after"):
-        simulate(exchanged, options=OPTIONS, invariants=lambda: (PodRequests(),))
+@pytest.mark.simulation(
+    fails="was taken after", patches=[(controller, "is_over", lambda meta, now: now - meta.creation_timestamp > FOUR)]
+)
+async def test_the_judge_notices_what_goes_early(simulation: Simulation) -> None:
+    await exchanged(simulation)
 
 
-def test_the_judge_notices_what_stays() -> None:
-    options = SimulationOptions(nodes=0, controllers=("ttl",))
-    with pytest.raises(SimulationFailed, match="is still there"):
-        simulate(exchanged, options=options, invariants=lambda: (PodRequests(),))
+@pytest.mark.simulation(fails="is still there", options=SimulationOptions(nodes=0, controllers=("ttl",)))
+async def test_the_judge_notices_what_stays(simulation: Simulation) -> None:
+    await exchanged(simulation)
 
 
 def test_the_judge_has_seen_what_happens() -> None:

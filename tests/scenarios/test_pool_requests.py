@@ -154,19 +154,17 @@ async def end(simulation: Simulation, user: Cluster) -> None:
     assert [since for since in left if parse_time(since) < past] == []
 
 
-def test_every_request_is_answered_once_and_goes_in_the_end(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Cluster(simulation)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(40))
-        simulation.heal()
-        await end(simulation, user)
-        (judge,) = simulation.invariants
-        assert isinstance(judge, PoolRequests)
-        assert judge.answered
-        assert judge.expired
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (PoolRequests(),))
+@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (PoolRequests(),))
+async def test_every_request_is_answered_once_and_goes_in_the_end(simulation: Simulation, seed: int) -> None:
+    user = Cluster(simulation)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(40))
+    simulation.heal()
+    await end(simulation, user)
+    (judge,) = simulation.invariants
+    assert isinstance(judge, PoolRequests)
+    assert judge.answered
+    assert judge.expired
 
 
 async def story(simulation: Simulation) -> None:

@@ -1,20 +1,21 @@
 """Claims and volumes that are deleted while they are in use, under faults: kept as long as that, and no longer."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, VOLUMES, claim
 from tests.scenarios.users import Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import ClaimProtectionController
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.protection import CLAIM, Protection
 from pilothouse.sim.invariants.volumes import Volumes
 
 CONTROLLERS = ("persistentvolume-binder", "pvc-protection", "pv-protection")
 OPTIONS = SimulationOptions(controllers=CONTROLLERS, storage=True)
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (Protection(),))
 RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "pods")
 SECONDS = 90.0
 
@@ -79,15 +80,12 @@ async def end(simulation: Simulation, user: Owner) -> None:
         assert await user.items(path) == [], path
 
 
-def test_what_is_in_use_is_kept_and_goes_in_the_end(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(30))
-        simulation.heal()
-        await end(simulation, user)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Protection(),))
+async def test_what_is_in_use_is_kept_and_goes_in_the_end(simulation: Simulation, seed: int) -> None:
+    user = Owner(simulation)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(30))
+    simulation.heal()
+    await end(simulation, user)
 
 
 async def unseen(simulation: Simulation) -> None:
@@ -105,43 +103,40 @@ async def unseen(simulation: Simulation) -> None:
     await end(simulation, user)
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["with the live list", "without the live list"])
-def test_the_server_is_asked_before_a_claim_is_let_go(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def nobody(*_args: object) -> bool:
+    return False
+
+
+@broken_without(
+    (ClaimProtectionController, "is_used", nobody),
+    fails="was let go while",
+    invariants=lambda: (Protection(), Volumes()),
+)
+async def test_the_server_is_asked_before_a_claim_is_let_go(simulation: Simulation) -> None:
     """Upstream's ``askAPIServer``: what the cache does not know it cannot deny."""
-    if not guarded:
-
-        async def nobody(*_args: object) -> bool:
-            return False
-
-        monkeypatch.setattr(ClaimProtectionController, "is_used", nobody)
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="was let go while")
-    with expected:
-        simulate(unseen, options=OPTIONS, invariants=lambda: (Protection(), Volumes()))
+    await unseen(simulation)
 
 
-def test_the_judge_notices_what_is_kept_for_nobody() -> None:
-    async def story(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
-        await asyncio.sleep(20.0)
-        await user.ask("DELETE", f"{CLAIMS}/c0")
-        await asyncio.sleep(20.0)
-        await simulation.settle()
+@pytest.mark.simulation(
+    fails="nobody uses it, and it is kept",
+    options=SimulationOptions(controllers=("persistentvolume-binder",), storage=True),
+)
+async def test_the_judge_notices_what_is_kept_for_nobody(simulation: Simulation) -> None:
+    user = Owner(simulation)
+    await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+    await asyncio.sleep(20.0)
+    await user.ask("DELETE", f"{CLAIMS}/c0")
+    await asyncio.sleep(20.0)
+    await simulation.settle()
 
-    options = SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
-    with pytest.raises(SimulationFailed, match="nobody uses it, and it is kept"):
-        simulate(story, options=options, invariants=lambda: (Protection(),))
 
-
-def test_the_judge_notices_what_lives_without_protection() -> None:
-    async def story(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
-        await user.merge(f"{CLAIMS}/c0", {"metadata": {"finalizers": None}})
-        assert CLAIM not in str(await user.get(f"{CLAIMS}/c0"))
-        await asyncio.sleep(20.0)
-        await simulation.settle()
-
-    options = SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
-    with pytest.raises(SimulationFailed, match="lives without protection"):
-        simulate(story, options=options, invariants=lambda: (Protection(),))
+@pytest.mark.simulation(
+    fails="lives without protection", options=SimulationOptions(controllers=("persistentvolume-binder",), storage=True)
+)
+async def test_the_judge_notices_what_lives_without_protection(simulation: Simulation) -> None:
+    user = Owner(simulation)
+    await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+    await user.merge(f"{CLAIMS}/c0", {"metadata": {"finalizers": None}})
+    assert CLAIM not in str(await user.get(f"{CLAIMS}/c0"))
+    await asyncio.sleep(20.0)
+    await simulation.settle()

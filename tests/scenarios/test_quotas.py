@@ -9,10 +9,11 @@ from tests.scenarios.users import NAMESPACE, SETS, User, replica_set
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.policy.resourcequota.controller import ResourceQuotaController
 from pilothouse.machinery.quantities import Quantity
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.quotas import Quotas
 
 OPTIONS = SimulationOptions(controllers=("resourcequota", "replicaset", "garbagecollector"))
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (Quotas(),))
 SECONDS = 60.0
 
 
@@ -47,11 +48,14 @@ async def tell(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-def test_what_is_used_is_what_is_there(seed: int) -> None:
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Quotas(),))
+async def test_what_is_used_is_what_is_there(simulation: Simulation, seed: int) -> None:
+    await tell(simulation)
 
 
-def test_the_judge_notices_a_wrong_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ResourceQuotaController, "_count", lambda *_: asyncio.sleep(0, ({"pods": Quantity(0)}, [])))
-    with pytest.raises(SimulationFailed, match="there are 4 pods"):
-        simulate(tell, seed=1, options=OPTIONS, invariants=lambda: (Quotas(),))
+@pytest.mark.simulation(
+    fails="there are 4 pods",
+    patches=[(ResourceQuotaController, "_count", lambda *_: asyncio.sleep(0, ({"pods": Quantity(0)}, [])))],
+    seed=1,
+)
+async def test_the_judge_notices_a_wrong_number(simulation: Simulation) -> None:
+    await tell(simulation)

@@ -8,7 +8,7 @@ import pytest
 from tests.scenarios.users import SETS, replica_set, user_of
 
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
-from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw, simulate
+from pilothouse.sim import Invariant, Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.replicaset_status import StatusBehindCache
 from pilothouse.sim.invariants.replicasets import ReplicaSets
 
@@ -25,6 +25,9 @@ def invariants() -> Sequence[Invariant]:
     return (ReplicaSets(burst=BURST), StatusBehindCache())
 
 
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=invariants)
+
+
 async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: int = 12) -> None:
     plan = draw(simulation.env.stream("plan"), SECONDS, count=faults, resources=RESOURCES, restarts=restarts)
     user = user_of(simulation)
@@ -33,25 +36,17 @@ async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: i
     await simulation.settle()
 
 
-def test_without_a_restart_there_are_never_more_pods_than_were_ever_wanted(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        await work_under_faults(simulation, restarts=False)
+async def test_without_a_restart_there_are_never_more_pods_than_were_ever_wanted(
+    simulation: Simulation, seed: int
+) -> None:
+    await work_under_faults(simulation, restarts=False)
 
-    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
 
-
-def test_each_restart_with_an_old_list_adds_at_most_one_burst(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        await work_under_faults(simulation, restarts=True)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=invariants)
+async def test_each_restart_with_an_old_list_adds_at_most_one_burst(simulation: Simulation, seed: int) -> None:
+    await work_under_faults(simulation, restarts=True)
 
 
 @pytest.mark.parametrize("found", [15, 198, 1245, 1351])
-def test_seeds_that_once_found_something(found: int) -> None:
+async def test_seeds_that_once_found_something(simulation: Simulation, found: int) -> None:
     """A status that went back, deletions that were waited for in vain; kept as they were found."""
-
-    async def tell(simulation: Simulation) -> None:
-        await work_under_faults(simulation, restarts=True)
-
-    simulate(tell, seed=found, options=OPTIONS, invariants=invariants)
+    await work_under_faults(simulation, restarts=True)

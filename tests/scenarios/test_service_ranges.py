@@ -136,19 +136,15 @@ async def end(simulation: Simulation, user: Operator) -> None:
     assert [found["metadata"]["name"] for found in await user.items(CIDRS)] == ["kubernetes"]
 
 
-def test_no_address_loses_its_last_range(seed: int) -> None:
-    seen = ServiceRanges()
-
-    async def tell(simulation: Simulation) -> None:
-        user = Operator(simulation)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        # The ten seconds are a clock's: who jumps ahead leaves fewer to the others.
-        plan = FaultPlan(tuple(fault for fault in plan.faults if not isinstance(fault, JumpClock)))
-        await asyncio.gather(simulation.follow(plan), user.work(50))
-        simulation.heal()
-        await end(simulation, user)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (seen,))
+@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (ServiceRanges(),))
+async def test_no_address_loses_its_last_range(simulation: Simulation, seed: int) -> None:
+    user = Operator(simulation)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    # The ten seconds are a clock's: who jumps ahead leaves fewer to the others.
+    plan = FaultPlan(tuple(fault for fault in plan.faults if not isinstance(fault, JumpClock)))
+    await asyncio.gather(simulation.follow(plan), user.work(50))
+    simulation.heal()
+    await end(simulation, user)
 
 
 async def begin(simulation: Simulation, *names: str) -> Operator:

@@ -63,32 +63,29 @@ def test_a_plan_can_be_told_in_slower_time() -> None:
     assert stretched(drawn, 1.0) == drawn
 
 
-def test_an_invariant_knows_the_latest_time_that_anybody_has_read_lately() -> None:
-    async def main(env: Env) -> None:
-        assert isinstance(env.clock, virtual.VirtualClock)
+async def test_an_invariant_knows_the_latest_time_that_anybody_has_read_lately(env: Env) -> None:
+    assert isinstance(env.clock, virtual.VirtualClock)
 
-        def ahead(within: float) -> float:
-            return (latest(env, within) - env.now()).total_seconds()
+    def ahead(within: float) -> float:
+        return (latest(env, within) - env.now()).total_seconds()
 
-        env.clock.jump(500.0)
-        assert ahead(60.0) == 0.0
-        await asyncio.sleep(10.0)
-        env.clock.jump(-100.0)
-        await asyncio.sleep(10.0)
-        assert (ahead(5.0), ahead(10.0), ahead(60.0)) == (0.0, 100.0, 100.0)
-        env.clock.jump(30.0)
-        assert (ahead(5.0), ahead(60.0)) == (0.0, 70.0)
-        env.clock.jump(-40.0)
-        assert (ahead(5.0), ahead(60.0)) == (40.0, 110.0)
-        env.clock.jump(1000.0)
-        assert ahead(60.0) == 0.0
-        assert [(each - env.now()).total_seconds() for each in recent(env, 5.0)] == [
-            0.0,
-            -1000.0,
-            -960.0,
-            -990.0,
-            -995.0,
-        ]
-        assert latest(env, 60.0).tzinfo is datetime.UTC
-
-    virtual.run(main)
+    env.clock.jump(500.0)
+    assert ahead(60.0) == 0.0
+    await asyncio.sleep(10.0)
+    env.clock.jump(-100.0)
+    await asyncio.sleep(10.0)
+    assert (ahead(5.0), ahead(10.0), ahead(60.0)) == (0.0, 100.0, 100.0)
+    env.clock.jump(30.0)
+    assert (ahead(5.0), ahead(60.0)) == (0.0, 70.0)
+    env.clock.jump(-40.0)
+    assert (ahead(5.0), ahead(60.0)) == (40.0, 110.0)
+    env.clock.jump(1000.0)
+    assert ahead(60.0) == 0.0
+    assert [(each - env.now()).total_seconds() for each in recent(env, 5.0)] == [
+        0.0,
+        -1000.0,
+        -960.0,
+        -990.0,
+        -995.0,
+    ]
+    assert latest(env, 60.0).tzinfo is datetime.UTC

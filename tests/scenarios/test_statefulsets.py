@@ -203,107 +203,98 @@ def test_whatever_happens_to_pods_all_are_there_in_the_end(seed: int, management
 # Named bugs
 
 
-def told(tell: Callable[[Simulation, User], Awaitable[None]], *invariants: Invariant, nodes: int = 2) -> None:
-    async def main(simulation: Simulation) -> None:
-        await tell(simulation, User(simulation.user))
+BUG = pytest.mark.simulation(options=replace(OPTIONS, nodes=2), seed=1, invariants=lambda: (StatefulSets(),))
+ORDERED_BUG = pytest.mark.simulation(
+    options=replace(OPTIONS, nodes=2), seed=1, invariants=lambda: (StatefulSets(ordered=True),)
+)
 
-    simulate(main, seed=1, options=replace(OPTIONS, nodes=nodes), invariants=lambda: invariants)
 
-
-def test_59848_an_old_world_makes_no_second_pod_of_a_name() -> None:
+@ORDERED_BUG
+async def test_59848_an_old_world_makes_no_second_pod_of_a_name(simulation: Simulation) -> None:
     """kubernetes#59848: a manager that begins with a list from a server that is behind makes nothing that is there."""
-
-    async def tell(simulation: Simulation, user: User) -> None:
-        await user.ask("POST", ALL, web())
-        simulation.replica.set_lag(None)  # it shows no pods, whatever comes
-        await asyncio.sleep(5.0)
-        uids = {pod["metadata"]["uid"] for pod in await user.items(f"{NAMESPACE}/pods")}
-        assert len(uids) == REPLICAS
-        simulation.kill(stale=True)
-        await asyncio.sleep(10.0)
-        assert {pod["metadata"]["uid"] for pod in await user.items(f"{NAMESPACE}/pods")} == uids
-        simulation.heal()
-        await simulation.settle()
-
-    told(tell, StatefulSets(ordered=True))
+    user = User(simulation.user)
+    await user.ask("POST", ALL, web())
+    simulation.replica.set_lag(None)  # it shows no pods, whatever comes
+    await asyncio.sleep(5.0)
+    uids = {pod["metadata"]["uid"] for pod in await user.items(f"{NAMESPACE}/pods")}
+    assert len(uids) == REPLICAS
+    simulation.kill(stale=True)
+    await asyncio.sleep(10.0)
+    assert {pod["metadata"]["uid"] for pod in await user.items(f"{NAMESPACE}/pods")} == uids
+    simulation.heal()
+    await simulation.settle()
 
 
+@BUG
 @pytest.mark.parametrize("strategy", [rolling(), {"type": "RollingUpdate"}], ids=["rollingUpdate", "without"])
-def test_70442_a_pod_that_is_deleted_during_an_update_does_not_stay_old(strategy: dict[str, Any]) -> None:
+async def test_70442_a_pod_that_is_deleted_during_an_update_does_not_stay_old(
+    simulation: Simulation, strategy: dict[str, Any]
+) -> None:
     """kubernetes#70442: whether it comes back updated or as it was, all are updated in the end."""
-
-    async def tell(simulation: Simulation, user: User) -> None:
-        await user.ask("POST", ALL, web(updateStrategy=strategy))
-        await simulation.settle()
-        await set_image(user, "b")
-        await asyncio.sleep(0.5)
-        await user.ask("DELETE", f"{NAMESPACE}/pods/web-0", {})
-        await simulation.settle()
-        assert set((await images(user)).values()) == {"b"}
-
-    told(tell, StatefulSets())
+    user = User(simulation.user)
+    await user.ask("POST", ALL, web(updateStrategy=strategy))
+    await simulation.settle()
+    await set_image(user, "b")
+    await asyncio.sleep(0.5)
+    await user.ask("DELETE", f"{NAMESPACE}/pods/web-0", {})
+    await simulation.settle()
+    assert set((await images(user)).values()) == {"b"}
 
 
-def test_78209_there_and_back_again_is_what_was_there() -> None:
+@ORDERED_BUG
+async def test_78209_there_and_back_again_is_what_was_there(simulation: Simulation) -> None:
     """kubernetes#78209: A, B, A as fast as can be; all are A in the end, and A's revision is taken up again."""
-
-    async def tell(simulation: Simulation, user: User) -> None:
-        await user.ask("POST", ALL, web("a"))
-        await simulation.settle()
-        for image in "bababababa":
-            await set_image(user, image)
-            await asyncio.sleep(0.01)
-        await simulation.settle()
-        assert set((await images(user)).values()) == {"a"}
-        assert len(await user.items(REVISIONS)) == 2
-
-    told(tell, StatefulSets(ordered=True))
+    user = User(simulation.user)
+    await user.ask("POST", ALL, web("a"))
+    await simulation.settle()
+    for image in "bababababa":
+        await set_image(user, image)
+        await asyncio.sleep(0.01)
+    await simulation.settle()
+    assert set((await images(user)).values()) == {"a"}
+    assert len(await user.items(REVISIONS)) == 2
 
 
-def test_58347_pods_of_neither_revision_do_not_count_below_nothing() -> None:
+@pytest.mark.simulation(options=replace(OPTIONS, nodes=0), seed=1)
+async def test_58347_pods_of_neither_revision_do_not_count_below_nothing(simulation: Simulation) -> None:
     """kubernetes#58347: a third template while pods of the second were never ready; ``currentReplicas`` was -1."""
-
-    async def tell(simulation: Simulation, user: User) -> None:
-        await user.ask("POST", ALL, web("a", podManagementPolicy="Parallel", replicas=1))
-        for image in "bcdb":
-            await asyncio.sleep(2.0)
-            await set_image(user, image)
+    user = User(simulation.user)
+    await user.ask("POST", ALL, web("a", podManagementPolicy="Parallel", replicas=1))
+    for image in "bcdb":
         await asyncio.sleep(2.0)
-        found = await user.get(WEB)
-        assert found is not None
-        assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
-        assert set((await images(user)).values()) == {"b"}
-        assert len({each["metadata"]["name"] for each in await user.items(REVISIONS)}) == 4
+        await set_image(user, image)
+    await asyncio.sleep(2.0)
+    found = await user.get(WEB)
+    assert found is not None
+    assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+    assert set((await images(user)).values()) == {"b"}
+    assert len({each["metadata"]["name"] for each in await user.items(REVISIONS)}) == 4
 
-    told(tell, *(), nodes=0)
 
-
-def test_61998_a_revision_that_says_it_otherwise_rolls_nothing() -> None:
+@ORDERED_BUG
+async def test_61998_a_revision_that_says_it_otherwise_rolls_nothing(simulation: Simulation) -> None:
     """kubernetes#61998: what holds a revision of the same template in other words, without what the server fills in, is
     not given another one, again and again."""
-
-    async def tell(simulation: Simulation, user: User) -> None:
-        made = await user.ask("POST", ALL, web("a", replicas=0))
-        await simulation.settle()
-        (first,) = await user.items(REVISIONS)
-        await user.ask("DELETE", f"{REVISIONS}/{first['metadata']['name']}", {})
-        template = {"$patch": "replace", "metadata": {"labels": {"app": "web"}, "creationTimestamp": None}}
-        template["spec"] = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "a"}]}
-        owner: dict[str, Any] = {
-            "apiVersion": "apps/v1",
-            "kind": "StatefulSet",
-            "name": "web",
-            "uid": made["metadata"]["uid"],
-        }
-        metadata: dict[str, Any] = {"name": "web-by-hand", "labels": {"app": "web"}}
-        metadata["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
-        body = {"metadata": metadata, "data": {"spec": {"template": template}}, "revision": 7}
-        await user.ask("POST", REVISIONS, body)
-        await user.merge(WEB, {"spec": {"replicas": REPLICAS}})
-        await simulation.settle()
-        assert [each["metadata"]["name"] for each in await user.items(REVISIONS)] == ["web-by-hand"]
-        found = await user.get(WEB)
-        assert found is not None
-        assert found["status"]["currentRevision"] == found["status"]["updateRevision"] == "web-by-hand"
-
-    told(tell, StatefulSets(ordered=True))
+    user = User(simulation.user)
+    made = await user.ask("POST", ALL, web("a", replicas=0))
+    await simulation.settle()
+    (first,) = await user.items(REVISIONS)
+    await user.ask("DELETE", f"{REVISIONS}/{first['metadata']['name']}", {})
+    template = {"$patch": "replace", "metadata": {"labels": {"app": "web"}, "creationTimestamp": None}}
+    template["spec"] = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "a"}]}
+    owner: dict[str, Any] = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "name": "web",
+        "uid": made["metadata"]["uid"],
+    }
+    metadata: dict[str, Any] = {"name": "web-by-hand", "labels": {"app": "web"}}
+    metadata["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
+    body = {"metadata": metadata, "data": {"spec": {"template": template}}, "revision": 7}
+    await user.ask("POST", REVISIONS, body)
+    await user.merge(WEB, {"spec": {"replicas": REPLICAS}})
+    await simulation.settle()
+    assert [each["metadata"]["name"] for each in await user.items(REVISIONS)] == ["web-by-hand"]
+    found = await user.get(WEB)
+    assert found is not None
+    assert found["status"]["currentRevision"] == found["status"]["updateRevision"] == "web-by-hand"

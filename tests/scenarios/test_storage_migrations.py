@@ -121,15 +121,13 @@ async def end(simulation: Simulation, user: Owner) -> None:
     assert await user.items(widgets("v2")) is not None
 
 
-def test_no_version_is_forgotten_in_which_something_is_stored(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        await user.begin()
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(40))
-        await end(simulation, user)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (judge(),))
+@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (judge(),))
+async def test_no_version_is_forgotten_in_which_something_is_stored(simulation: Simulation, seed: int) -> None:
+    user = Owner(simulation)
+    await user.begin()
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(40))
+    await end(simulation, user)
 
 
 async def migrated(simulation: Simulation) -> None:

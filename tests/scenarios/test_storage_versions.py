@@ -154,17 +154,15 @@ async def end(simulation: Simulation, user: Servers) -> None:
     assert not any((await user.named()).values())
 
 
-def test_who_is_gone_is_forgotten_and_who_lives_is_not(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Servers(simulation)
-        await serve(simulation, definition(STORAGE_VERSIONS))
-        plan = draw(
-            simulation.env.stream("plan"), SECONDS, count=14, resources=("storageversions", "leases"), restarts=True
-        )
-        await asyncio.gather(simulation.follow(plan), user.work(60), user.work(60))
-        await end(simulation, user)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (StorageVersions(),))
+@pytest.mark.simulation(options=OPTIONS, invariants=lambda: (StorageVersions(),))
+async def test_who_is_gone_is_forgotten_and_who_lives_is_not(simulation: Simulation, seed: int) -> None:
+    user = Servers(simulation)
+    await serve(simulation, definition(STORAGE_VERSIONS))
+    plan = draw(
+        simulation.env.stream("plan"), SECONDS, count=14, resources=("storageversions", "leases"), restarts=True
+    )
+    await asyncio.gather(simulation.follow(plan), user.work(60), user.work(60))
+    await end(simulation, user)
 
 
 async def begun(simulation: Simulation, *names: str) -> Servers:

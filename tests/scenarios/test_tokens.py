@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import contextlib
 import datetime
 import hashlib
 import hmac
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.users import Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR as TOKENS
 from pilothouse.controllers.identity.serviceaccount_token import TokenOptions
@@ -18,7 +18,7 @@ from pilothouse.controllers.identity.serviceaccount_token.controller import Toke
 from pilothouse.machinery.jws import Signer, new_key
 from pilothouse.machinery.times import format_time
 from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID, SECRET_TYPE
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.tokens import Tokens
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
@@ -30,6 +30,7 @@ OPTIONS = SimulationOptions(
     controllers=("serviceaccount", "token-cleaner-controller", "bootstrapsigner"),
     controller_options={TOKENS.name: TokenOptions(signer=Signer(new_key()), authority="CA")},
 )
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (Tokens(),))
 RESOURCES = ("serviceaccounts", "secrets", "configmaps")
 SECONDS = 90.0
 
@@ -157,14 +158,11 @@ async def end(simulation: Simulation, user: Owner) -> None:
         assert not any(found["metadata"].get("finalizers") for found in await user.items(path))
 
 
-def test_no_token_outlives_its_account_and_none_is_taken_from_one(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(40))
-        await end(simulation, user)
-
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Tokens(),))
+async def test_no_token_outlives_its_account_and_none_is_taken_from_one(simulation: Simulation, seed: int) -> None:
+    user = Owner(simulation)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(40))
+    await end(simulation, user)
 
 
 async def unseen(simulation: Simulation) -> None:
@@ -180,26 +178,19 @@ async def unseen(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["with the live read", "without the live read"])
-def test_the_server_is_asked_before_a_token_is_taken(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not guarded:
-
-        async def nobody(*_args: object) -> None:
-            return None
-
-        monkeypatch.setattr(TokenController, "_find_account", nobody)
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="its account is there")
-    with expected:
-        simulate(unseen, options=OPTIONS, invariants=lambda: (Tokens(),))
+async def nobody(*_args: object) -> None:
+    return None
 
 
-def test_the_judge_notices_a_token_without_an_account() -> None:
-    async def story(simulation: Simulation) -> None:
-        user = Owner(simulation)
-        meta = {"name": "s0", "annotations": {ACCOUNT_NAME: "nobody"}}
-        await user.ask("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
-        await asyncio.sleep(20.0)
-        await simulation.settle()
+@broken_without((TokenController, "_find_account", nobody), fails="its account is there")
+async def test_the_server_is_asked_before_a_token_is_taken(simulation: Simulation) -> None:
+    await unseen(simulation)
 
-    with pytest.raises(SimulationFailed, match="its account is not"):
-        simulate(story, options=SimulationOptions(nodes=1, controllers=("ttl",)), invariants=lambda: (Tokens(),))
+
+@pytest.mark.simulation(fails="its account is not", options=SimulationOptions(nodes=1, controllers=("ttl",)))
+async def test_the_judge_notices_a_token_without_an_account(simulation: Simulation) -> None:
+    user = Owner(simulation)
+    meta = {"name": "s0", "annotations": {ACCOUNT_NAME: "nobody"}}
+    await user.ask("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
+    await asyncio.sleep(20.0)
+    await simulation.settle()

@@ -127,23 +127,22 @@ async def judge(user: Housekeeper) -> None:
         assert (roles[whole].get("rules") or []) == rules, whole
 
 
-def test_namespaces_and_roles_have_in_the_end_what_they_should(seed: int) -> None:
-    async def tell(simulation: Simulation) -> None:
-        user = Housekeeper(simulation)
-        resources = ("namespaces", "serviceaccounts", "configmaps", "clusterroles")
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=resources, restarts=True)
-        await asyncio.gather(simulation.follow(plan), user.work(40))
-        simulation.heal()
-        await asyncio.sleep(300.0)
-        await simulation.settle()
-        await judge(user)
-
-    options = SimulationOptions(
+@pytest.mark.simulation(
+    options=SimulationOptions(
         nodes=1,
         controllers=("serviceaccount", "root-ca-cert-publisher", "clusterrole-aggregation", "namespace"),
         controller_options={AUTHORITY.name: RootCaOptions(authority=BUNDLE)},
     )
-    simulate(tell, seed=seed, options=options)
+)
+async def test_namespaces_and_roles_have_in_the_end_what_they_should(simulation: Simulation, seed: int) -> None:
+    user = Housekeeper(simulation)
+    resources = ("namespaces", "serviceaccounts", "configmaps", "clusterroles")
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=resources, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.work(40))
+    simulation.heal()
+    await asyncio.sleep(300.0)
+    await simulation.settle()
+    await judge(user)
 
 
 class Operator(Person):

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from tests.scenarios.users import NAMESPACE, Restless
+from tests.scenarios.variants import broken_without
 
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.volumes.persistentvolume_binder.writes import Writes
-from pilothouse.sim import Simulation, SimulationFailed, SimulationOptions, draw, simulate
+from pilothouse.sim import Simulation, SimulationOptions, draw
 from pilothouse.sim.invariants.volumes import Volumes
 
 CLAIMS = f"{NAMESPACE}/persistentvolumeclaims"
@@ -20,6 +21,7 @@ PODS = f"{NAMESPACE}/pods"
 SETS = "/apis/apps/v1/namespaces/default/statefulsets"
 STORAGE = ("persistentvolume-binder", "pvc-protection", "pv-protection")
 OPTIONS = SimulationOptions(controllers=STORAGE, storage=True)
+pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (Volumes(),))
 WITH_SETS = SimulationOptions(controllers=(*STORAGE, "statefulset"), storage=True, nodes=3)
 RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "storageclasses.storage.k8s.io", "pods")
 SECONDS = 90.0
@@ -94,8 +96,8 @@ async def tell(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-def test_each_claim_has_one_volume_and_keeps_it(seed: int) -> None:
-    simulate(tell, seed=seed, options=OPTIONS, invariants=lambda: (Volumes(),))
+async def test_each_claim_has_one_volume_and_keeps_it(simulation: Simulation, seed: int) -> None:
+    await tell(simulation)
 
 
 def web(class_name: str) -> dict[str, Any]:
@@ -114,38 +116,35 @@ def web(class_name: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.simulation(options=WITH_SETS)
 @pytest.mark.parametrize("class_name", ["standard", "local"])
-def test_a_stateful_set_gets_its_volumes(seed: int, class_name: str) -> None:
+async def test_a_stateful_set_gets_its_volumes(simulation: Simulation, seed: int, class_name: str) -> None:
     """At once, or each where its pod is; pods that come again come where their volume is."""
+    user = await prepare(simulation)
+    await user.ask("POST", SETS, web(class_name))
+    chance = simulation.env.stream("user")
 
-    async def story(simulation: Simulation) -> None:
-        user = await prepare(simulation)
-        await user.ask("POST", SETS, web(class_name))
-        chance = simulation.env.stream("user")
+    async def work() -> None:
+        for _ in range(8):
+            await asyncio.sleep(chance.choice((0.5, 3.0, 10.0)))
+            with contextlib.suppress(ApiError):
+                await user.ask("DELETE", f"{PODS}/web-{chance.randrange(3)}")
 
-        async def work() -> None:
-            for _ in range(8):
-                await asyncio.sleep(chance.choice((0.5, 3.0, 10.0)))
-                with contextlib.suppress(ApiError):
-                    await user.ask("DELETE", f"{PODS}/web-{chance.randrange(3)}")
-
-        plan = draw(simulation.env.stream("plan"), SECONDS, count=6, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(plan), work())
-        await simulation.settle()
-        pods = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in await user.items(PODS)}
-        found = {each["metadata"]["name"]: each for each in await user.items(CLAIMS)}
-        assert sorted(found) == ["data-web-0", "data-web-1", "data-web-2"]
-        assert {each["status"]["phase"] for each in found.values()} == {"Bound"}
-        volumes = {each["metadata"]["name"]: each for each in await user.items(VOLUMES)}
-        assert len(volumes) == 3, "none was made twice"
-        for name, each in found.items():
-            affinity = volumes[each["spec"]["volumeName"]]["spec"].get("nodeAffinity")
-            assert (affinity is not None) == (class_name == "local")
-            if affinity is not None:
-                node = affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"][0]
-                assert pods[name.removeprefix("data-")] == node
-
-    simulate(story, seed=seed, options=WITH_SETS, invariants=lambda: (Volumes(),))
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=6, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), work())
+    await simulation.settle()
+    pods = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in await user.items(PODS)}
+    found = {each["metadata"]["name"]: each for each in await user.items(CLAIMS)}
+    assert sorted(found) == ["data-web-0", "data-web-1", "data-web-2"]
+    assert {each["status"]["phase"] for each in found.values()} == {"Bound"}
+    volumes = {each["metadata"]["name"]: each for each in await user.items(VOLUMES)}
+    assert len(volumes) == 3, "none was made twice"
+    for name, each in found.items():
+        affinity = volumes[each["spec"]["volumeName"]]["spec"].get("nodeAffinity")
+        assert (affinity is not None) == (class_name == "local")
+        if affinity is not None:
+            node = affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"][0]
+            assert pods[name.removeprefix("data-")] == node
 
 
 async def late(simulation: Simulation) -> None:
@@ -164,27 +163,20 @@ async def late(simulation: Simulation) -> None:
     await asyncio.sleep(60.0)
 
 
-@pytest.mark.parametrize("guarded", [True, False], ids=["with the guard", "without the guard"])
-def test_the_server_is_asked_before_a_volume_is_released(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def nobody(*_args: object) -> None:
+    return None
+
+
+@broken_without((Writes, "live_claim", nobody), fails="its claim is there")
+async def test_the_server_is_asked_before_a_volume_is_released(simulation: Simulation) -> None:
     """Upstream's guard: ``syncVolume`` reads the claim from the server before it calls the volume released."""
-    if not guarded:
-
-        async def nobody(*_args: object) -> None:
-            return None
-
-        monkeypatch.setattr(Writes, "live_claim", nobody)
-    expected = contextlib.nullcontext() if guarded else pytest.raises(SimulationFailed, match="its claim is there")
-    with expected:
-        simulate(late, options=OPTIONS, invariants=lambda: (Volumes(),))
+    await late(simulation)
 
 
-def test_the_judge_notices_a_volume_that_is_given_away() -> None:
-    async def story(simulation: Simulation) -> None:
-        user = await prepare(simulation)
-        await user.ask("POST", VOLUMES, volume("v", 1, ["ReadWriteOnce"]))
-        await user.ask("POST", CLAIMS, claim("c", 1, ""))
-        await asyncio.sleep(20.0)
-        await user.merge(f"{VOLUMES}/v", {"spec": {"claimRef": {"name": "other", "uid": "x"}}})
-
-    with pytest.raises(SimulationFailed, match="which was given away"):
-        simulate(story, options=OPTIONS, invariants=lambda: (Volumes(),))
+@pytest.mark.simulation(fails="which was given away")
+async def test_the_judge_notices_a_volume_that_is_given_away(simulation: Simulation) -> None:
+    user = await prepare(simulation)
+    await user.ask("POST", VOLUMES, volume("v", 1, ["ReadWriteOnce"]))
+    await user.ask("POST", CLAIMS, claim("c", 1, ""))
+    await asyncio.sleep(20.0)
+    await user.merge(f"{VOLUMES}/v", {"spec": {"claimRef": {"name": "other", "uid": "x"}}})
