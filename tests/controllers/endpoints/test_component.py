@@ -1,12 +1,11 @@
 """The controller against the embedded API server, in virtual time; also with faults. In the end endpoints converge."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.controllers.endpointslice.test_component import SERVICES, SPEC, pod, report
-from tests.controllers.node_world import PODS, World, play
+from tests.controllers.node_world import NODES, PODS, World
 
 from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, lose_request
 from pilothouse.controllers.network.endpoints import DESCRIPTOR, EndpointsOptions
@@ -16,21 +15,10 @@ ENDPOINTS = "/api/v1/namespaces/default/endpoints"
 WEB = f"{ENDPOINTS}/web"
 
 
-def writing(
-    story: Callable[[World], Awaitable[None]],
-    *,
-    before: Callable[[World], Awaitable[None]] | None = None,
-    seed: int = 0,
-    **options: Any,
-) -> None:
-    async def with_controller(world: World) -> None:
+async def start(world: World, **options: Any) -> None:
+    if await world.get(f"{NODES}/n1") is None:
         await world.node("n1")
-        if before is not None:
-            await before(world)
-        await world.start(DESCRIPTOR, EndpointsOptions(**options))
-        await story(world)
-
-    play(with_controller, seed=seed)
+    await world.start(DESCRIPTOR, EndpointsOptions(**options))
 
 
 async def make(world: World, **spec: Any) -> None:
@@ -47,181 +35,154 @@ async def said(world: World) -> list[tuple[str, bool]]:
     )
 
 
-def test_a_service_gets_its_endpoints() -> None:
-    async def story(world: World) -> None:
-        await make(world)
+async def test_a_service_gets_its_endpoints(world: World) -> None:
+    await start(world)
+    await make(world)
+    await asyncio.sleep(1)
+    assert await said(world) == []
+    await pod(world, 1)
+    await pod(world, 2, ready=False)
+    await pod(world, 3, app="other")
+    await asyncio.sleep(5)
+    assert await said(world) == [("p1", True), ("p2", False)]
+    [subset] = (await world.see(WEB))["subsets"]
+    assert subset["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
+    assert subset["addresses"][0]["nodeName"] == "n1"
+    await report(world, 2, ready=True)
+    await asyncio.sleep(1)
+    assert await said(world) == [("p1", True), ("p2", True)]
+    await world.delete(f"{PODS}/p1", grace=0)
+    await asyncio.sleep(1)
+    assert await said(world) == [("p2", True)]
+    before = len(world.requests())
+    await world.merge(f"{PODS}/p2", {"metadata": {"annotations": {"some": "thing"}}})
+    await asyncio.sleep(60)
+    assert len(world.requests()) == before, "nothing is written that says nothing new"
+    await world.delete(f"{SERVICES}/web")
+    await asyncio.sleep(1)
+    assert await world.get(WEB) is None
+
+
+async def test_what_somebody_deletes_comes_back_and_what_has_no_selector_is_left_alone(world: World) -> None:
+    """TestEndpointsDeletionEvents; kubernetes#105986."""
+    await start(world)
+    await make(world)
+    await world.request("POST", SERVICES, {"metadata": {"name": "mine"}, "spec": {"ports": [{"port": 80}]}})
+    await world.request("POST", ENDPOINTS, {"metadata": {"name": "mine"}, "subsets": []})
+    await pod(world, 1)
+    await asyncio.sleep(1)
+    await world.delete(WEB)
+    await asyncio.sleep(1)
+    assert await said(world) == [("p1", True)]
+    assert await world.get(f"{ENDPOINTS}/mine") is not None
+    assert not [line for line in world.requests() if line.endswith("mine")]
+
+
+async def test_at_the_start_endpoints_without_a_service_go_but_not_locks(world: World) -> None:
+    """``checkLeftoverEndpoints``."""
+    leader = {"control-plane.alpha.kubernetes.io/leader": "{}"}
+    await world.request("POST", ENDPOINTS, {"metadata": {"name": "left"}})
+    await world.request("POST", ENDPOINTS, {"metadata": {"name": "lock", "annotations": leader}})
+    await start(world)
+    await world.request("POST", ENDPOINTS, {"metadata": {"name": "later"}})
+    await asyncio.sleep(5)
+    names = [item["metadata"]["name"] for item in (await world.see(ENDPOINTS))["items"]]
+    assert names == ["later", "lock"]
+
+
+async def test_a_cache_that_shows_what_was_overwritten_is_waited_for(world: World) -> None:
+    """TestMultiplePodChanges: without that the second change would look like none."""
+    await start(world)
+    await make(world)
+    await pod(world, 1)
+    await asyncio.sleep(5)
+    with world.faults.hold(resource="endpoints"):
+        await report(world, 1, ready=False)
         await asyncio.sleep(1)
-        assert await said(world) == []
-        await pod(world, 1)
-        await pod(world, 2, ready=False)
-        await pod(world, 3, app="other")
-        await asyncio.sleep(5)
-        assert await said(world) == [("p1", True), ("p2", False)]
-        [subset] = (await world.see(WEB))["subsets"]
-        assert subset["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
-        assert subset["addresses"][0]["nodeName"] == "n1"
-        await report(world, 2, ready=True)
+        assert await said(world) == [("p1", False)]
+        await report(world, 1, ready=True)
         await asyncio.sleep(1)
-        assert await said(world) == [("p1", True), ("p2", True)]
-        await world.delete(f"{PODS}/p1", grace=0)
-        await asyncio.sleep(1)
-        assert await said(world) == [("p2", True)]
-        before = len(world.requests())
-        await world.merge(f"{PODS}/p2", {"metadata": {"annotations": {"some": "thing"}}})
-        await asyncio.sleep(60)
-        assert len(world.requests()) == before, "nothing is written that says nothing new"
+        assert await said(world) == [("p1", False)]
+    await asyncio.sleep(5)
+    assert await said(world) == [("p1", True)]
+
+
+async def test_a_service_that_is_made_anew_has_its_endpoints_whatever_the_cache_shows(world: World) -> None:
+    """TestMultipleServiceChanges."""
+    await start(world)
+    await make(world)
+    await pod(world, 1)
+    await asyncio.sleep(5)
+    with world.faults.hold(resource="endpoints"):
         await world.delete(f"{SERVICES}/web")
         await asyncio.sleep(1)
         assert await world.get(WEB) is None
-
-    writing(story)
-
-
-def test_what_somebody_deletes_comes_back_and_what_has_no_selector_is_left_alone() -> None:
-    """TestEndpointsDeletionEvents; kubernetes#105986."""
-
-    async def story(world: World) -> None:
         await make(world)
-        await world.request("POST", SERVICES, {"metadata": {"name": "mine"}, "spec": {"ports": [{"port": 80}]}})
-        await world.request("POST", ENDPOINTS, {"metadata": {"name": "mine"}, "subsets": []})
-        await pod(world, 1)
         await asyncio.sleep(1)
-        await world.delete(WEB)
-        await asyncio.sleep(1)
-        assert await said(world) == [("p1", True)]
-        assert await world.get(f"{ENDPOINTS}/mine") is not None
-        assert not [line for line in world.requests() if line.endswith("mine")]
-
-    writing(story)
+    await asyncio.sleep(5)
+    assert await said(world) == [("p1", True)]
 
 
-def test_at_the_start_endpoints_without_a_service_go_but_not_locks() -> None:
-    """``checkLeftoverEndpoints``."""
-
-    async def leftovers(world: World) -> None:
-        leader = {"control-plane.alpha.kubernetes.io/leader": "{}"}
-        await world.request("POST", ENDPOINTS, {"metadata": {"name": "left"}})
-        await world.request("POST", ENDPOINTS, {"metadata": {"name": "lock", "annotations": leader}})
-
-    async def story(world: World) -> None:
-        await world.request("POST", ENDPOINTS, {"metadata": {"name": "later"}})
-        await asyncio.sleep(5)
-        names = [item["metadata"]["name"] for item in (await world.see(ENDPOINTS))["items"]]
-        assert names == ["later", "lock"]
-
-    writing(story, before=leftovers)
-
-
-def test_a_cache_that_shows_what_was_overwritten_is_waited_for() -> None:
-    """TestMultiplePodChanges: without that the second change would look like none."""
-
-    async def story(world: World) -> None:
-        await make(world)
-        await pod(world, 1)
-        await asyncio.sleep(5)
-        with world.faults.hold(resource="endpoints"):
-            await report(world, 1, ready=False)
-            await asyncio.sleep(1)
-            assert await said(world) == [("p1", False)]
-            await report(world, 1, ready=True)
-            await asyncio.sleep(1)
-            assert await said(world) == [("p1", False)]
-        await asyncio.sleep(5)
-        assert await said(world) == [("p1", True)]
-
-    writing(story)
-
-
-def test_a_service_that_is_made_anew_has_its_endpoints_whatever_the_cache_shows() -> None:
-    """TestMultipleServiceChanges."""
-
-    async def story(world: World) -> None:
-        await make(world)
-        await pod(world, 1)
-        await asyncio.sleep(5)
-        with world.faults.hold(resource="endpoints"):
-            await world.delete(f"{SERVICES}/web")
-            await asyncio.sleep(1)
-            assert await world.get(WEB) is None
-            await make(world)
-            await asyncio.sleep(1)
-        await asyncio.sleep(5)
-        assert await said(world) == [("p1", True)]
-
-    writing(story)
-
-
-def test_labels_of_the_service_replace_those_of_the_endpoints() -> None:
+async def test_labels_of_the_service_replace_those_of_the_endpoints(world: World) -> None:
     """TestSyncEndpointsItemsPreexistingLabelsChange."""
-
-    async def story(world: World) -> None:
-        await make(world)
-        await pod(world, 1)
-        await asyncio.sleep(5)
-        await world.merge(WEB, {"metadata": {"labels": {"somebody": "else"}}})
-        await world.merge(f"{SERVICES}/web", {"metadata": {"labels": {"foo": "bar"}}})
-        await asyncio.sleep(5)
-        labels = (await world.see(WEB))["metadata"]["labels"]
-        assert labels.pop("endpoints.kubernetes.io/managed-by") == "endpoint-controller"
-        assert labels == {"foo": "bar"}
-
-    writing(story)
+    await start(world)
+    await make(world)
+    await pod(world, 1)
+    await asyncio.sleep(5)
+    await world.merge(WEB, {"metadata": {"labels": {"somebody": "else"}}})
+    await world.merge(f"{SERVICES}/web", {"metadata": {"labels": {"foo": "bar"}}})
+    await asyncio.sleep(5)
+    labels = (await world.see(WEB))["metadata"]["labels"]
+    assert labels.pop("endpoints.kubernetes.io/managed-by") == "endpoint-controller"
+    assert labels == {"foo": "bar"}
 
 
-def test_a_service_of_another_name_has_none() -> None:
+async def test_a_service_of_another_name_has_none(world: World) -> None:
     """TestSyncServiceExternalNameType."""
-
-    async def story(world: World) -> None:
-        await make(world, type="ExternalName", externalName="example.com")
-        await pod(world, 1)
-        await asyncio.sleep(60)
-        assert await world.get(WEB) is None
-
-    writing(story)
+    await start(world)
+    await make(world, type="ExternalName", externalName="example.com")
+    await pod(world, 1)
+    await asyncio.sleep(60)
+    assert await world.get(WEB) is None
 
 
-def test_changes_of_pods_are_collected_for_the_batch_period() -> None:
+async def test_changes_of_pods_are_collected_for_the_batch_period(world: World) -> None:
     """TestPodAddsBatching, TestPodUpdatesBatching, TestPodDeleteBatching: three of each in one batch."""
-
-    async def story(world: World) -> None:
-        await make(world)
-        await asyncio.sleep(10)
-        for number in range(3):
-            await pod(world, number)
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(3)
-        assert await said(world) == [(f"p{number}", True) for number in range(3)]
-        for number in range(3):
-            await report(world, number, ready=False)
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(3)
-        assert await said(world) == [(f"p{number}", False) for number in range(3)]
-        for number in range(3):
-            await world.delete(f"{PODS}/p{number}", grace=0)
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(3)
-        assert await said(world) == []
-        assert world.requests().count("update endpoints web") == 3, "one for each batch"
-
-    writing(story, batch_seconds=1.0)
+    await start(world, batch_seconds=1.0)
+    await make(world)
+    await asyncio.sleep(10)
+    for number in range(3):
+        await pod(world, number)
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(3)
+    assert await said(world) == [(f"p{number}", True) for number in range(3)]
+    for number in range(3):
+        await report(world, number, ready=False)
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(3)
+    assert await said(world) == [(f"p{number}", False) for number in range(3)]
+    for number in range(3):
+        await world.delete(f"{PODS}/p{number}", grace=0)
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(3)
+    assert await said(world) == []
+    assert world.requests().count("update endpoints web") == 3, "one for each batch"
 
 
-def test_failures_are_told() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="create", resource="endpoints", times=1))
-        await make(world)
-        await asyncio.sleep(1)
-        [text] = await world.events("FailedToCreateEndpoint")
-        assert text.startswith("Endpoints/web Failed to create endpoint for service default/web: ")
-        await pod(world, 1)
-        world.faults.add(Rule(fail(500), verb="update", resource="endpoints", times=1))
-        await report(world, 1, ready=False)
-        await asyncio.sleep(5)
-        [text] = await world.events("FailedToUpdateEndpoint")
-        assert text.startswith("Endpoints/web Failed to update endpoint default/web: ")
-        assert await said(world) == [("p1", False)]
-
-    writing(story)
+async def test_failures_are_told(world: World) -> None:
+    await start(world)
+    world.faults.add(Rule(fail(500), verb="create", resource="endpoints", times=1))
+    await make(world)
+    await asyncio.sleep(1)
+    [text] = await world.events("FailedToCreateEndpoint")
+    assert text.startswith("Endpoints/web Failed to create endpoint for service default/web: ")
+    await pod(world, 1)
+    world.faults.add(Rule(fail(500), verb="update", resource="endpoints", times=1))
+    await report(world, 1, ready=False)
+    await asyncio.sleep(5)
+    [text] = await world.events("FailedToUpdateEndpoint")
+    assert text.startswith("Endpoints/web Failed to update endpoint default/web: ")
+    assert await said(world) == [("p1", False)]
 
 
 FAULTS: dict[str, tuple[Any, Doc]] = {
@@ -233,28 +194,25 @@ FAULTS: dict[str, tuple[Any, Doc]] = {
 }
 
 
-@pytest.mark.parametrize("chance", range(3))
 @pytest.mark.parametrize("fault", FAULTS)
-def test_endpoints_converge_whatever_fails(fault: str, chance: int) -> None:
-    async def story(world: World) -> None:
-        action, which = FAULTS[fault]
-        world.faults.add(Rule(action, **which))
-        await make(world)
-        for number in range(5):
-            await pod(world, number)
-        for turn in range(12):
-            await report(world, turn % 5, ready=turn % 2 == 0)
-            await asyncio.sleep(0.3)
-        await world.delete(f"{PODS}/p4", grace=0)
-        await asyncio.sleep(60)
-        ready = {f"p{number}": True for number in range(4)}
-        for turn in range(12):
-            if turn % 5 < 4:
-                ready[f"p{turn % 5}"] = turn % 2 == 0
-        assert await said(world) == sorted(ready.items())
-        world.faults.clear()
-        before = len(world.requests())
-        await asyncio.sleep(300)
-        assert len(world.requests()) == before, "quiet in the end"
-
-    writing(story, seed=chance)
+async def test_endpoints_converge_whatever_fails(world: World, fault: str, seed: int) -> None:
+    await start(world)
+    action, which = FAULTS[fault]
+    world.faults.add(Rule(action, **which))
+    await make(world)
+    for number in range(5):
+        await pod(world, number)
+    for turn in range(12):
+        await report(world, turn % 5, ready=turn % 2 == 0)
+        await asyncio.sleep(0.3)
+    await world.delete(f"{PODS}/p4", grace=0)
+    await asyncio.sleep(60)
+    ready = {f"p{number}": True for number in range(4)}
+    for turn in range(12):
+        if turn % 5 < 4:
+            ready[f"p{turn % 5}"] = turn % 2 == 0
+    assert await said(world) == sorted(ready.items())
+    world.faults.clear()
+    before = len(world.requests())
+    await asyncio.sleep(300)
+    assert len(world.requests()) == before, "quiet in the end"

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import World, play
+from tests.controllers.node_world import World
 
 from pilothouse.client.interceptor import (
     Rule,
@@ -32,22 +32,6 @@ OURS = {
     "kubernetes.io/service-name": "ext",
     "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io",
 }
-
-
-def mirroring(
-    story: Callable[[World], Awaitable[None]],
-    *,
-    before: Callable[[World], Awaitable[None]] | None = None,
-    seed: int = 0,
-    **options: Any,
-) -> None:
-    async def with_controller(world: World) -> None:
-        if before is not None:
-            await before(world)
-        await world.start(DESCRIPTOR, MirroringOptions(**options))
-        await story(world)
-
-    play(with_controller, seed=seed)
 
 
 def subset(*ips: str, port: int = 8080, bad: tuple[str, ...] = ()) -> Doc:
@@ -91,34 +75,32 @@ def number(world: World, name: str, *labels: str) -> float:
     return world.metrics.value(f"endpoint_slice_mirroring_controller_{name}", *labels)
 
 
-def test_endpoints_written_by_hand_get_their_slice() -> None:
-    async def story(world: World) -> None:
-        await service(world)
-        await write(world, subset("192.0.2.1", "192.0.2.2"), labels={"a": "1"}, annotations={"b": "2"})
-        await asyncio.sleep(1)
-        [only] = await slices(world)
-        meta = only["metadata"]
-        assert meta["name"].startswith("ext-")
-        assert meta["labels"] == {**OURS, "a": "1"}
-        assert meta["annotations"] == {"b": "2"}
-        assert [(owner["kind"], owner["name"]) for owner in meta["ownerReferences"]] == [("Endpoints", "ext")]
-        assert only["endpoints"][0] == {"addresses": ["192.0.2.1"], "conditions": {"ready": True}}
-        assert only["ports"] == [{"name": "", "protocol": "TCP", "port": 8080}]
-        assert [number(world, name) for name in ("endpoints_desired", "num_endpoint_slices")] == [2, 1]
-        await rewrite(world, subset("192.0.2.1", bad=("192.0.2.3",)))
-        await asyncio.sleep(1)
-        assert await said(world) == [("192.0.2.1", 8080, True), ("192.0.2.3", 8080, False)]
-        assert (await slices(world))[0]["metadata"]["uid"] == meta["uid"], "the slice stays the same"
-        await world.delete(EXT)
-        await asyncio.sleep(1)
-        assert await slices(world) == []
-        assert [number(world, name) for name in ("endpoints_desired", "num_endpoint_slices")] == [0, 0]
-        assert [number(world, "changes", verb) for verb in ("create", "update", "delete")] == [1, 1, 0]
-        before = len(world.requests())
-        await asyncio.sleep(300)
-        assert len(world.requests()) == before, "quiet"
-
-    mirroring(story)
+async def test_endpoints_written_by_hand_get_their_slice(world: World) -> None:
+    await world.start(DESCRIPTOR, MirroringOptions())
+    await service(world)
+    await write(world, subset("192.0.2.1", "192.0.2.2"), labels={"a": "1"}, annotations={"b": "2"})
+    await asyncio.sleep(1)
+    [only] = await slices(world)
+    meta = only["metadata"]
+    assert meta["name"].startswith("ext-")
+    assert meta["labels"] == {**OURS, "a": "1"}
+    assert meta["annotations"] == {"b": "2"}
+    assert [(owner["kind"], owner["name"]) for owner in meta["ownerReferences"]] == [("Endpoints", "ext")]
+    assert only["endpoints"][0] == {"addresses": ["192.0.2.1"], "conditions": {"ready": True}}
+    assert only["ports"] == [{"name": "", "protocol": "TCP", "port": 8080}]
+    assert [number(world, name) for name in ("endpoints_desired", "num_endpoint_slices")] == [2, 1]
+    await rewrite(world, subset("192.0.2.1", bad=("192.0.2.3",)))
+    await asyncio.sleep(1)
+    assert await said(world) == [("192.0.2.1", 8080, True), ("192.0.2.3", 8080, False)]
+    assert (await slices(world))[0]["metadata"]["uid"] == meta["uid"], "the slice stays the same"
+    await world.delete(EXT)
+    await asyncio.sleep(1)
+    assert await slices(world) == []
+    assert [number(world, name) for name in ("endpoints_desired", "num_endpoint_slices")] == [0, 0]
+    assert [number(world, "changes", verb) for verb in ("create", "update", "delete")] == [1, 1, 0]
+    before = len(world.requests())
+    await asyncio.sleep(300)
+    assert len(world.requests()) == before, "quiet"
 
 
 @pytest.mark.parametrize(
@@ -134,15 +116,13 @@ def test_endpoints_written_by_hand_get_their_slice() -> None:
         pytest.param({}, {"type": "ExternalName", "externalName": "x.example"}, True, id="a name for another"),
     ],
 )
-def test_who_is_mirrored(meta: Doc, spec: Doc | None, expected: bool) -> None:
-    async def story(world: World) -> None:
-        if spec is not None:
-            await service(world, **spec)
-        await write(world, subset("192.0.2.1"), **meta)
-        await asyncio.sleep(5)
-        assert bool(await slices(world)) is expected
-
-    mirroring(story)
+async def test_who_is_mirrored(world: World, meta: Doc, spec: Doc | None, expected: bool) -> None:
+    await world.start(DESCRIPTOR, MirroringOptions())
+    if spec is not None:
+        await service(world, **spec)
+    await write(world, subset("192.0.2.1"), **meta)
+    await asyncio.sleep(5)
+    assert bool(await slices(world)) is expected
 
 
 LEFT: dict[str, Callable[[World], Awaitable[Any]]] = {
@@ -160,137 +140,121 @@ LEFT: dict[str, Callable[[World], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("change", LEFT)
-def test_slices_go_when(change: str) -> None:
-    async def story(world: World) -> None:
-        await service(world)
-        await service(world, "other")
-        for name in ("ext", "other"):
-            await write(world, subset("192.0.2.1"), subset("2001:db8::1", port=9090), name=name)
-        foreign = {**OURS, "endpointslice.kubernetes.io/managed-by": "me"}
-        stranger = {"metadata": {"name": "mine", "labels": foreign}, "addressType": "IPv4", "endpoints": []}
-        await world.request("POST", SLICES, stranger)
-        await asyncio.sleep(1)
-        assert len(await slices(world)) == 2
-        await LEFT[change](world)
-        await asyncio.sleep(1)
-        assert await slices(world) == []
-        assert len(await slices(world, "other")) == 2
-        assert await world.get(f"{SLICES}/mine") is not None, "that of somebody else"
-
-    mirroring(story)
+async def test_slices_go_when(world: World, change: str) -> None:
+    await world.start(DESCRIPTOR, MirroringOptions())
+    await service(world)
+    await service(world, "other")
+    for name in ("ext", "other"):
+        await write(world, subset("192.0.2.1"), subset("2001:db8::1", port=9090), name=name)
+    foreign = {**OURS, "endpointslice.kubernetes.io/managed-by": "me"}
+    stranger = {"metadata": {"name": "mine", "labels": foreign}, "addressType": "IPv4", "endpoints": []}
+    await world.request("POST", SLICES, stranger)
+    await asyncio.sleep(1)
+    assert len(await slices(world)) == 2
+    await LEFT[change](world)
+    await asyncio.sleep(1)
+    assert await slices(world) == []
+    assert len(await slices(world, "other")) == 2
+    assert await world.get(f"{SLICES}/mine") is not None, "that of somebody else"
 
 
-def test_a_selector_that_goes_lets_the_endpoints_be_mirrored() -> None:
-    async def story(world: World) -> None:
-        await service(world, selector={"a": "b"})
-        await write(world, subset("192.0.2.1"))
-        await asyncio.sleep(1)
-        assert await slices(world) == []
-        await world.merge(f"{SERVICES}/ext", {"spec": {"selector": None}})
-        await asyncio.sleep(1)
-        assert await said(world) == [("192.0.2.1", 8080, True)]
-
-    mirroring(story)
+async def test_a_selector_that_goes_lets_the_endpoints_be_mirrored(world: World) -> None:
+    await world.start(DESCRIPTOR, MirroringOptions())
+    await service(world, selector={"a": "b"})
+    await write(world, subset("192.0.2.1"))
+    await asyncio.sleep(1)
+    assert await slices(world) == []
+    await world.merge(f"{SERVICES}/ext", {"spec": {"selector": None}})
+    await asyncio.sleep(1)
+    assert await said(world) == [("192.0.2.1", 8080, True)]
 
 
-def test_what_was_there_before_is_taken_over_or_cleaned_up() -> None:
-    async def leftovers(world: World) -> None:
-        await service(world)
-        await write(world, subset("192.0.2.1"))
-        for name, port, service_name in (("old-a", 8080, "ext"), ("old-b", 8080, "ext"), ("old-c", 1, "gone")):
-            labels = {**OURS, "kubernetes.io/service-name": service_name}
-            body = {
-                "metadata": {"name": name, "labels": labels},
-                "addressType": "IPv4",
-                "endpoints": [{"addresses": ["192.0.2.9"]}],
-                "ports": [{"name": "", "port": port, "protocol": "TCP"}],
-            }
-            await world.request("POST", SLICES, body)
-
-    async def story(world: World) -> None:
-        await asyncio.sleep(5)
-        assert [each["metadata"]["name"] for each in await slices(world)] == ["old-a"]
-        assert await said(world) == [("192.0.2.1", 8080, True)]
-        assert await slices(world, "gone") == []
-
-    mirroring(story, before=leftovers)
+async def test_what_was_there_before_is_taken_over_or_cleaned_up(world: World) -> None:
+    await service(world)
+    await write(world, subset("192.0.2.1"))
+    for name, port, service_name in (("old-a", 8080, "ext"), ("old-b", 8080, "ext"), ("old-c", 1, "gone")):
+        labels = {**OURS, "kubernetes.io/service-name": service_name}
+        body = {
+            "metadata": {"name": name, "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["192.0.2.9"]}],
+            "ports": [{"name": "", "port": port, "protocol": "TCP"}],
+        }
+        await world.request("POST", SLICES, body)
+    await world.start(DESCRIPTOR, MirroringOptions())
+    await asyncio.sleep(5)
+    assert [each["metadata"]["name"] for each in await slices(world)] == ["old-a"]
+    assert await said(world) == [("192.0.2.1", 8080, True)]
+    assert await slices(world, "gone") == []
 
 
-def test_what_somebody_does_to_a_slice_is_undone() -> None:
-    async def story(world: World) -> None:
-        await service(world)
-        await write(world, subset("192.0.2.1"))
-        await asyncio.sleep(1)
-        [only] = await slices(world)
-        path = f"{SLICES}/{only['metadata']['name']}"
-        await world.merge(path, {"endpoints": [{"addresses": ["192.0.2.7"]}]})
-        await asyncio.sleep(1)
-        assert await said(world) == [("192.0.2.1", 8080, True)]
-        await world.merge(path, {"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": "me"}}})
-        await asyncio.sleep(1)
-        assert await said(world) == [("192.0.2.1", 8080, True)], "it was given away, and there is a new one"
-        await world.merge(path, {"metadata": {"labels": OURS}})
-        await asyncio.sleep(1)
-        assert len(await slices(world)) == 1, "it came back, and one is enough"
-        await world.delete(f"{SLICES}/{(await slices(world))[0]['metadata']['name']}")
-        await asyncio.sleep(1)
-        assert await said(world) == [("192.0.2.1", 8080, True)]
-
-    mirroring(story)
+async def test_what_somebody_does_to_a_slice_is_undone(world: World) -> None:
+    await world.start(DESCRIPTOR, MirroringOptions())
+    await service(world)
+    await write(world, subset("192.0.2.1"))
+    await asyncio.sleep(1)
+    [only] = await slices(world)
+    path = f"{SLICES}/{only['metadata']['name']}"
+    await world.merge(path, {"endpoints": [{"addresses": ["192.0.2.7"]}]})
+    await asyncio.sleep(1)
+    assert await said(world) == [("192.0.2.1", 8080, True)]
+    await world.merge(path, {"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": "me"}}})
+    await asyncio.sleep(1)
+    assert await said(world) == [("192.0.2.1", 8080, True)], "it was given away, and there is a new one"
+    await world.merge(path, {"metadata": {"labels": OURS}})
+    await asyncio.sleep(1)
+    assert len(await slices(world)) == 1, "it came back, and one is enough"
+    await world.delete(f"{SLICES}/{(await slices(world))[0]['metadata']['name']}")
+    await asyncio.sleep(1)
+    assert await said(world) == [("192.0.2.1", 8080, True)]
 
 
 @pytest.mark.parametrize(("count", "told"), [(1000, 0), (1001, 1)])
-def test_a_subset_may_be_too_large(count: int, told: int) -> None:
-    async def story(world: World) -> None:
-        await service(world)
-        await write(world, subset(*(f"10.0.{each // 255}.{each % 255}" for each in range(count))))
-        await asyncio.sleep(1)
-        [only] = await slices(world)
-        assert len(only["endpoints"]) == 1000
-        texts = await world.events("TooManyAddressesToMirror")
-        assert len(texts) == told
-        for text in texts:
-            assert text == (
-                "Endpoints/ext A max of 1000 addresses can be mirrored to EndpointSlices per Endpoints subset. "
-                "1 addresses were skipped"
-            )
-
-    mirroring(story)
+async def test_a_subset_may_be_too_large(world: World, count: int, told: int) -> None:
+    await world.start(DESCRIPTOR, MirroringOptions())
+    await service(world)
+    await write(world, subset(*(f"10.0.{each // 255}.{each % 255}" for each in range(count))))
+    await asyncio.sleep(1)
+    [only] = await slices(world)
+    assert len(only["endpoints"]) == 1000
+    texts = await world.events("TooManyAddressesToMirror")
+    assert len(texts) == told
+    for text in texts:
+        assert text == (
+            "Endpoints/ext A max of 1000 addresses can be mirrored to EndpointSlices per Endpoints subset. "
+            "1 addresses were skipped"
+        )
 
 
-def test_a_new_port_takes_the_slice_of_the_old_one() -> None:
-    async def story(world: World) -> None:
-        await service(world)
-        await write(world, subset("192.0.2.1"))
-        await asyncio.sleep(1)
-        [before] = await slices(world)
-        await rewrite(world, subset("192.0.2.1", port=9090))
-        await asyncio.sleep(1)
-        [after] = await slices(world)
-        assert after["metadata"]["uid"] == before["metadata"]["uid"]
-        assert await said(world) == [("192.0.2.1", 9090, True)]
-
-    mirroring(story)
+async def test_a_new_port_takes_the_slice_of_the_old_one(world: World) -> None:
+    await world.start(DESCRIPTOR, MirroringOptions())
+    await service(world)
+    await write(world, subset("192.0.2.1"))
+    await asyncio.sleep(1)
+    [before] = await slices(world)
+    await rewrite(world, subset("192.0.2.1", port=9090))
+    await asyncio.sleep(1)
+    [after] = await slices(world)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert await said(world) == [("192.0.2.1", 9090, True)]
 
 
-def test_no_slices_are_made_in_a_namespace_that_goes_nor_for_endpoints_that_go() -> None:
-    async def story(world: World) -> None:
-        await service(world)
-        await write(world, subset("192.0.2.1"), finalizers=["example.com/hold"])
-        await asyncio.sleep(1)
-        await world.delete(EXT)
-        await rewrite(world, subset("192.0.2.1"), subset("2001:db8::1", port=9090))
-        await asyncio.sleep(1)
-        assert await said(world) == [("192.0.2.1", 8080, True)], "updates only"
-        world.faults.add(Rule(namespace_ends(), verb="create", resource="endpointslices.discovery.k8s.io"))
-        await world.merge(EXT, {"metadata": {"finalizers": []}})
-        await write(world, subset("192.0.2.5"))
-        await asyncio.sleep(1)
-        before = len(world.requests())
-        await asyncio.sleep(600)
-        assert len(world.requests()) == before, "it was dropped"
-
-    mirroring(story)
+async def test_no_slices_are_made_in_a_namespace_that_goes_nor_for_endpoints_that_go(world: World) -> None:
+    await world.start(DESCRIPTOR, MirroringOptions())
+    await service(world)
+    await write(world, subset("192.0.2.1"), finalizers=["example.com/hold"])
+    await asyncio.sleep(1)
+    await world.delete(EXT)
+    await rewrite(world, subset("192.0.2.1"), subset("2001:db8::1", port=9090))
+    await asyncio.sleep(1)
+    assert await said(world) == [("192.0.2.1", 8080, True)], "updates only"
+    world.faults.add(Rule(namespace_ends(), verb="create", resource="endpointslices.discovery.k8s.io"))
+    await world.merge(EXT, {"metadata": {"finalizers": []}})
+    await write(world, subset("192.0.2.5"))
+    await asyncio.sleep(1)
+    before = len(world.requests())
+    await asyncio.sleep(600)
+    assert len(world.requests()) == before, "it was dropped"
 
 
 FAULTS: dict[str, tuple[Any, Doc]] = {
@@ -303,54 +267,50 @@ FAULTS: dict[str, tuple[Any, Doc]] = {
 }
 
 
-@pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("fault", FAULTS)
-def test_slices_converge_whatever_fails(fault: str, number: int) -> None:
+async def test_slices_converge_whatever_fails(world: World, fault: str, seed: int) -> None:
     """Ends as the last Endpoints say: one slice for each family and port, nothing of what went; then it is quiet."""
-
-    async def story(world: World) -> None:
-        chance = world.env.stream("story")
-        action, which = FAULTS[fault]
-        world.faults.add(Rule(action, **which))
-        names = ("ext", "other")
-        for name in names:
-            await service(world, name)
-        last: dict[str, list[Doc]] = {}
-        for _turn in range(25):
-            name = chance.choice(names)
-            if name in last and chance.random() < 0.25:
-                await world.delete(f"{ENDPOINTS}/{name}")
-                del last[name]
+    await world.start(DESCRIPTOR, MirroringOptions())
+    chance = world.env.stream("story")
+    action, which = FAULTS[fault]
+    world.faults.add(Rule(action, **which))
+    names = ("ext", "other")
+    for name in names:
+        await service(world, name)
+    last: dict[str, list[Doc]] = {}
+    for _turn in range(25):
+        name = chance.choice(names)
+        if name in last and chance.random() < 0.25:
+            await world.delete(f"{ENDPOINTS}/{name}")
+            del last[name]
+        else:
+            v4 = [f"192.0.2.{each}" for each in range(1, 6) if chance.random() < 0.5]
+            v6 = [f"2001:db8::{each}" for each in range(1, 4) if chance.random() < 0.5]
+            subsets = [subset(*v4, *v6)] if v4 or v6 else []
+            subsets += [subset(*v6[:1], port=9090, bad=("192.0.2.9",))]
+            if name in last:
+                await world.merge(f"{ENDPOINTS}/{name}", {"subsets": subsets})
             else:
-                v4 = [f"192.0.2.{each}" for each in range(1, 6) if chance.random() < 0.5]
-                v6 = [f"2001:db8::{each}" for each in range(1, 4) if chance.random() < 0.5]
-                subsets = [subset(*v4, *v6)] if v4 or v6 else []
-                subsets += [subset(*v6[:1], port=9090, bad=("192.0.2.9",))]
-                if name in last:
-                    await world.merge(f"{ENDPOINTS}/{name}", {"subsets": subsets})
-                else:
-                    await write(world, *subsets, name=name)
-                last[name] = subsets
-            if chance.random() < 0.2:
-                some = await slices(world)
-                if some:
-                    await world.delete(f"{SLICES}/{chance.choice(some)['metadata']['name']}")
-            await asyncio.sleep(chance.uniform(0, 1.5))
-        await asyncio.sleep(200)
-        world.faults.clear()
-        await asyncio.sleep(200)  # twice the longest back-off
-        for name in names:
-            wanted = sorted(
-                (address["ip"], each["ports"][0]["port"], ready)
-                for each in last.get(name, ())
-                for field, ready in (("addresses", True), ("notReadyAddresses", False))
-                for address in each.get(field, ())
-            )
-            assert await said(world, name) == wanted
-            kinds = [(each["addressType"], each["ports"][0]["port"]) for each in await slices(world, name)]
-            assert len(kinds) == len(set(kinds)), "one of each"
-        before = len(world.requests())
-        await asyncio.sleep(600)
-        assert len(world.requests()) == before, "quiet in the end"
-
-    mirroring(story, seed=number)
+                await write(world, *subsets, name=name)
+            last[name] = subsets
+        if chance.random() < 0.2:
+            some = await slices(world)
+            if some:
+                await world.delete(f"{SLICES}/{chance.choice(some)['metadata']['name']}")
+        await asyncio.sleep(chance.uniform(0, 1.5))
+    await asyncio.sleep(200)
+    world.faults.clear()
+    await asyncio.sleep(200)  # twice the longest back-off
+    for name in names:
+        wanted = sorted(
+            (address["ip"], each["ports"][0]["port"], ready)
+            for each in last.get(name, ())
+            for field, ready in (("addresses", True), ("notReadyAddresses", False))
+            for address in each.get(field, ())
+        )
+        assert await said(world, name) == wanted
+        kinds = [(each["addressType"], each["ports"][0]["port"]) for each in await slices(world, name)]
+        assert len(kinds) == len(set(kinds)), "one of each"
+    before = len(world.requests())
+    await asyncio.sleep(600)
+    assert len(world.requests()) == before, "quiet in the end"

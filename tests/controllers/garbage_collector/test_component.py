@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -18,152 +19,128 @@ ACCEPT = {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 FOREIGN = "example.com/hold"
 
 
-def in_cluster(story: Any) -> None:
-    """Run a story with a garbage collector, in virtual time."""
-
-    async def main(env: Env) -> None:
-        async with running(env, DESCRIPTOR) as (cluster, _group):
-            await story(cluster)
-
-    virtual.run(main)
+@pytest.fixture
+async def cluster(env: Env) -> AsyncIterator[Cluster]:
+    """A cluster with the garbage collector."""
+    async with running(env, DESCRIPTOR) as (cluster, _group):
+        yield cluster
 
 
-def test_dependents_of_an_owner_that_is_gone_are_deleted() -> None:
-    async def story(cluster: Cluster) -> None:
-        owner = await cluster.configmap("owner")
-        await cluster.configmap("child-1", owner)
-        await cluster.configmap("child-2", owner, blocking=False)
-        await cluster.configmap("stranger")
-        await asyncio.sleep(1)
-        await cluster.delete(f"{CM}/owner")
-        await asyncio.sleep(1)
-        assert await cluster.configmaps() == ["stranger"]
-        assert sorted(cluster.requests()) == [
-            f"DELETE {CM}/child-1",
-            f"DELETE {CM}/child-2",
-            f"GET {CM}/child-1",
-            f"GET {CM}/child-2",
-        ], "the owner is known to be absent: it is not asked for"
-
-    in_cluster(story)
+async def test_dependents_of_an_owner_that_is_gone_are_deleted(cluster: Cluster) -> None:
+    owner = await cluster.configmap("owner")
+    await cluster.configmap("child-1", owner)
+    await cluster.configmap("child-2", owner, blocking=False)
+    await cluster.configmap("stranger")
+    await asyncio.sleep(1)
+    await cluster.delete(f"{CM}/owner")
+    await asyncio.sleep(1)
+    assert await cluster.configmaps() == ["stranger"]
+    assert sorted(cluster.requests()) == [
+        f"DELETE {CM}/child-1",
+        f"DELETE {CM}/child-2",
+        f"GET {CM}/child-1",
+        f"GET {CM}/child-2",
+    ], "the owner is known to be absent: it is not asked for"
 
 
-def test_a_deletion_names_the_state_that_was_looked_at() -> None:
-    async def story(cluster: Cluster) -> None:
-        owner = await cluster.configmap("owner")
-        child = await cluster.configmap("child", owner)
-        await asyncio.sleep(1)
-        await cluster.delete(f"{CM}/owner")
-        await asyncio.sleep(1)
-        meta = child["metadata"]
-        [body] = cluster.bodies("DELETE")
-        assert body["preconditions"] == {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-        assert body["propagationPolicy"] == "Background"
-
-    in_cluster(story)
+async def test_a_deletion_names_the_state_that_was_looked_at(cluster: Cluster) -> None:
+    owner = await cluster.configmap("owner")
+    child = await cluster.configmap("child", owner)
+    await asyncio.sleep(1)
+    await cluster.delete(f"{CM}/owner")
+    await asyncio.sleep(1)
+    meta = child["metadata"]
+    [body] = cluster.bodies("DELETE")
+    assert body["preconditions"] == {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+    assert body["propagationPolicy"] == "Background"
 
 
-def test_with_another_owner_left_only_the_reference_goes() -> None:
-    async def story(cluster: Cluster) -> None:
-        first, second = await cluster.configmap("first"), await cluster.configmap("second")
-        child = await cluster.configmap("child", first, second)
-        await asyncio.sleep(1)
-        await cluster.delete(f"{CM}/first")
-        await asyncio.sleep(1)
-        found = await cluster.get(f"{CM}/child")
-        assert found is not None
-        assert [ref["name"] for ref in found["metadata"]["ownerReferences"]] == ["second"]
-        assert cluster.bodies("PATCH") == [
-            {
-                "metadata": {
-                    "uid": child["metadata"]["uid"],
-                    "ownerReferences": [{"$patch": "delete", "uid": first["metadata"]["uid"]}],
-                }
+async def test_with_another_owner_left_only_the_reference_goes(cluster: Cluster) -> None:
+    first, second = await cluster.configmap("first"), await cluster.configmap("second")
+    child = await cluster.configmap("child", first, second)
+    await asyncio.sleep(1)
+    await cluster.delete(f"{CM}/first")
+    await asyncio.sleep(1)
+    found = await cluster.get(f"{CM}/child")
+    assert found is not None
+    assert [ref["name"] for ref in found["metadata"]["ownerReferences"]] == ["second"]
+    assert cluster.bodies("PATCH") == [
+        {
+            "metadata": {
+                "uid": child["metadata"]["uid"],
+                "ownerReferences": [{"$patch": "delete", "uid": first["metadata"]["uid"]}],
             }
-        ]
-        await cluster.delete(f"{CM}/second")
-        await asyncio.sleep(1)
-        assert await cluster.configmaps() == []
-
-    in_cluster(story)
-
-
-def test_a_foreground_owner_stays_until_its_last_blocking_dependent_is_gone() -> None:
-    async def story(cluster: Cluster) -> None:
-        owner = await cluster.configmap("owner")
-        await cluster.configmap("blocking", owner, finalizers=[FOREIGN])
-        await cluster.configmap("other", owner, blocking=False, finalizers=[FOREIGN])
-        await asyncio.sleep(1)
-        await cluster.delete(f"{CM}/owner", "Foreground")
-        await asyncio.sleep(60)
-        assert await cluster.configmaps() == ["blocking", "other", "owner"]
-        for name in ("blocking", "other"):
-            found = await cluster.get(f"{CM}/{name}")
-            assert found is not None
-            assert "deletionTimestamp" in found["metadata"], "all dependents are deleted, blocking or not"
-        await cluster.release(f"{CM}/blocking")
-        await asyncio.sleep(1)
-        assert await cluster.configmaps() == ["other"], "the one that does not block does not hold the owner"
-        [patch] = cluster.bodies("PATCH", "/owner")
-        assert patch["metadata"]["finalizers"] is None
-        assert set(patch["metadata"]) == {"finalizers", "resourceVersion"}
-
-    in_cluster(story)
+        }
+    ]
+    await cluster.delete(f"{CM}/second")
+    await asyncio.sleep(1)
+    assert await cluster.configmaps() == []
 
 
-def test_foreground_deletion_goes_down_the_tree_and_comes_up_again() -> None:
-    async def story(cluster: Cluster) -> None:
-        root = await cluster.configmap("root")
-        middle = await cluster.configmap("middle", root)
-        await cluster.configmap("leaf", middle, finalizers=[FOREIGN])
-        await asyncio.sleep(1)
-        await cluster.delete(f"{CM}/root", "Foreground")
-        await asyncio.sleep(5)
-        policies = {request.target: msgspec.json.decode(request.body) for request in deletions(cluster)}
-        assert policies[f"{CM}/middle"]["propagationPolicy"] == "Foreground"
-        assert policies[f"{CM}/leaf"]["propagationPolicy"] == "Background"
-        assert await cluster.configmaps() == ["leaf", "middle", "root"]
-        await cluster.release(f"{CM}/leaf")
-        await asyncio.sleep(5)
-        assert await cluster.configmaps() == []
+async def test_a_foreground_owner_stays_until_its_last_blocking_dependent_is_gone(cluster: Cluster) -> None:
+    owner = await cluster.configmap("owner")
+    await cluster.configmap("blocking", owner, finalizers=[FOREIGN])
+    await cluster.configmap("other", owner, blocking=False, finalizers=[FOREIGN])
+    await asyncio.sleep(1)
+    await cluster.delete(f"{CM}/owner", "Foreground")
+    await asyncio.sleep(60)
+    assert await cluster.configmaps() == ["blocking", "other", "owner"]
+    for name in ("blocking", "other"):
+        found = await cluster.get(f"{CM}/{name}")
+        assert found is not None
+        assert "deletionTimestamp" in found["metadata"], "all dependents are deleted, blocking or not"
+    await cluster.release(f"{CM}/blocking")
+    await asyncio.sleep(1)
+    assert await cluster.configmaps() == ["other"], "the one that does not block does not hold the owner"
+    [patch] = cluster.bodies("PATCH", "/owner")
+    assert patch["metadata"]["finalizers"] is None
+    assert set(patch["metadata"]) == {"finalizers", "resourceVersion"}
 
-    in_cluster(story)
+
+async def test_foreground_deletion_goes_down_the_tree_and_comes_up_again(cluster: Cluster) -> None:
+    root = await cluster.configmap("root")
+    middle = await cluster.configmap("middle", root)
+    await cluster.configmap("leaf", middle, finalizers=[FOREIGN])
+    await asyncio.sleep(1)
+    await cluster.delete(f"{CM}/root", "Foreground")
+    await asyncio.sleep(5)
+    policies = {request.target: msgspec.json.decode(request.body) for request in deletions(cluster)}
+    assert policies[f"{CM}/middle"]["propagationPolicy"] == "Foreground"
+    assert policies[f"{CM}/leaf"]["propagationPolicy"] == "Background"
+    assert await cluster.configmaps() == ["leaf", "middle", "root"]
+    await cluster.release(f"{CM}/leaf")
+    await asyncio.sleep(5)
+    assert await cluster.configmaps() == []
 
 
 def deletions(cluster: Cluster) -> list[wire.Request]:
     return [request for request in cluster.transport.sent if request.method == "DELETE"]
 
 
-def test_a_dependent_of_a_waiting_and_a_living_owner_stays_and_frees_the_waiting_one() -> None:
-    async def story(cluster: Cluster) -> None:
-        going, staying = await cluster.configmap("going"), await cluster.configmap("staying")
-        await cluster.configmap("child", going, staying)
-        await asyncio.sleep(1)
-        await cluster.delete(f"{CM}/going", "Foreground")
-        await asyncio.sleep(5)
-        assert await cluster.configmaps() == ["child", "staying"]
-
-    in_cluster(story)
+async def test_a_dependent_of_a_waiting_and_a_living_owner_stays_and_frees_the_waiting_one(cluster: Cluster) -> None:
+    going, staying = await cluster.configmap("going"), await cluster.configmap("staying")
+    await cluster.configmap("child", going, staying)
+    await asyncio.sleep(1)
+    await cluster.delete(f"{CM}/going", "Foreground")
+    await asyncio.sleep(5)
+    assert await cluster.configmaps() == ["child", "staying"]
 
 
-def test_orphans_lose_their_references_before_the_owner_goes() -> None:
-    async def story(cluster: Cluster) -> None:
-        owner = await cluster.configmap("owner")
-        for number in range(250):
-            await cluster.configmap(f"child-{number:03}", owner)
-        await asyncio.sleep(1)
-        await cluster.delete(f"{CM}/owner", "Orphan")
-        await asyncio.sleep(5)
-        left = await cluster.get(CM)
-        assert left is not None
-        children = [item["metadata"] for item in left["items"] if item["metadata"]["name"].startswith("child-")]
-        assert len(children) == 250
-        assert not any(child.get("ownerReferences") for child in children)
-        assert await cluster.get(f"{CM}/owner") is None
-        assert not deletions(cluster)
-        assert cluster.writes()[-1] == f"PATCH {CM}/owner"
-
-    in_cluster(story)
+async def test_orphans_lose_their_references_before_the_owner_goes(cluster: Cluster) -> None:
+    owner = await cluster.configmap("owner")
+    for number in range(250):
+        await cluster.configmap(f"child-{number:03}", owner)
+    await asyncio.sleep(1)
+    await cluster.delete(f"{CM}/owner", "Orphan")
+    await asyncio.sleep(5)
+    left = await cluster.get(CM)
+    assert left is not None
+    children = [item["metadata"] for item in left["items"] if item["metadata"]["name"].startswith("child-")]
+    assert len(children) == 250
+    assert not any(child.get("ownerReferences") for child in children)
+    assert await cluster.get(f"{CM}/owner") is None
+    assert not deletions(cluster)
+    assert cluster.writes()[-1] == f"PATCH {CM}/owner"
 
 
 async def test_an_owner_that_was_made_again_under_its_name_is_another_one(env: Env) -> None:
@@ -218,95 +195,76 @@ def test_an_owner_in_another_namespace_is_no_owner_whoever_is_seen_first() -> No
     virtual.run(after_a_start)
 
 
-def test_a_cluster_scoped_object_with_a_namespaced_owner_is_never_collected() -> None:
-    async def story(cluster: Cluster) -> None:
-        owner = await cluster.configmap("owner")
-        await cluster.create("/api/v1/nodes", metadata={"name": "node", "ownerReferences": [owner_reference(owner)]})
-        await asyncio.sleep(60)
-        await cluster.delete(f"{CM}/owner")
-        await asyncio.sleep(3600)
-        assert await cluster.names("/api/v1/nodes") == ["node"]
-        assert len(cluster.requests()) < 10, "and nobody asks for it again and again"
-
-    in_cluster(story)
+async def test_a_cluster_scoped_object_with_a_namespaced_owner_is_never_collected(cluster: Cluster) -> None:
+    owner = await cluster.configmap("owner")
+    await cluster.create("/api/v1/nodes", metadata={"name": "node", "ownerReferences": [owner_reference(owner)]})
+    await asyncio.sleep(60)
+    await cluster.delete(f"{CM}/owner")
+    await asyncio.sleep(3600)
+    assert await cluster.names("/api/v1/nodes") == ["node"]
+    assert len(cluster.requests()) < 10, "and nobody asks for it again and again"
 
 
-def test_a_cluster_scoped_object_that_loses_its_namespaced_owner_is_collected_for_the_others() -> None:
+async def test_a_cluster_scoped_object_that_loses_its_namespaced_owner_is_collected_for_the_others(
+    cluster: Cluster,
+) -> None:
     """Upstream keeps it until a restart: nothing looks at it again."""
-
-    async def story(cluster: Cluster) -> None:
-        namespaced = await cluster.configmap("owner")
-        other = await cluster.create("/api/v1/nodes", metadata={"name": "other"})
-        both = [owner_reference(namespaced), owner_reference(other)]
-        await cluster.create("/api/v1/nodes", metadata={"name": "node", "ownerReferences": both})
-        await asyncio.sleep(1.0)
-        await cluster.delete("/api/v1/nodes/other")
-        await asyncio.sleep(60.0)
-        assert await cluster.names("/api/v1/nodes") == ["node"]
-        await cluster.patch("/api/v1/nodes/node", {"metadata": {"ownerReferences": both[1:]}})
-        await asyncio.sleep(10.0)
-        assert await cluster.names("/api/v1/nodes") == []
-
-    in_cluster(story)
+    namespaced = await cluster.configmap("owner")
+    other = await cluster.create("/api/v1/nodes", metadata={"name": "other"})
+    both = [owner_reference(namespaced), owner_reference(other)]
+    await cluster.create("/api/v1/nodes", metadata={"name": "node", "ownerReferences": both})
+    await asyncio.sleep(1.0)
+    await cluster.delete("/api/v1/nodes/other")
+    await asyncio.sleep(60.0)
+    assert await cluster.names("/api/v1/nodes") == ["node"]
+    await cluster.patch("/api/v1/nodes/node", {"metadata": {"ownerReferences": both[1:]}})
+    await asyncio.sleep(10.0)
+    assert await cluster.names("/api/v1/nodes") == []
 
 
-def test_a_cluster_scoped_object_holds_up_no_namespaced_owner() -> None:
+async def test_a_cluster_scoped_object_holds_up_no_namespaced_owner(cluster: Cluster) -> None:
     """It will never be collected; upstream's owner waits for ever."""
-
-    async def story(cluster: Cluster) -> None:
-        owner = await cluster.configmap("owner")
-        await cluster.create("/api/v1/nodes", metadata={"name": "node", "ownerReferences": [owner_reference(owner)]})
-        await asyncio.sleep(1.0)
-        await cluster.delete(f"{CM}/owner", "Foreground")
-        await asyncio.sleep(60.0)
-        assert await cluster.configmaps() == []
-        assert await cluster.get("/api/v1/nodes/node") is not None
-
-    in_cluster(story)
+    owner = await cluster.configmap("owner")
+    await cluster.create("/api/v1/nodes", metadata={"name": "node", "ownerReferences": [owner_reference(owner)]})
+    await asyncio.sleep(1.0)
+    await cluster.delete(f"{CM}/owner", "Foreground")
+    await asyncio.sleep(60.0)
+    assert await cluster.configmaps() == []
+    assert await cluster.get("/api/v1/nodes/node") is not None
 
 
-def test_a_reference_whose_name_becomes_wrong_counts_no_more() -> None:
+async def test_a_reference_whose_name_becomes_wrong_counts_no_more(cluster: Cluster) -> None:
     """As it would if it had been wrong from the start, or after a restart; upstream keeps the object until then."""
-
-    async def story(cluster: Cluster) -> None:
-        owner = await cluster.configmap("owner")
-        await cluster.configmap("child", owner)
-        await asyncio.sleep(10.0)
-        await cluster.patch(f"{CM}/child", {"metadata": {"ownerReferences": [owner_reference(owner, name="other")]}})
-        await asyncio.sleep(10.0)
-        assert await cluster.configmaps() == ["owner"]
-
-    in_cluster(story)
+    owner = await cluster.configmap("owner")
+    await cluster.configmap("child", owner)
+    await asyncio.sleep(10.0)
+    await cluster.patch(f"{CM}/child", {"metadata": {"ownerReferences": [owner_reference(owner, name="other")]}})
+    await asyncio.sleep(10.0)
+    assert await cluster.configmaps() == ["owner"]
 
 
-def test_a_kind_that_is_not_served_cannot_be_checked_so_the_object_stays() -> None:
-    async def story(cluster: Cluster) -> None:
-        await cluster.create(
-            CM,
-            metadata={
-                "name": "child",
-                "ownerReferences": [{"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "no-such"}],
-            },
-        )
-        await asyncio.sleep(3600)
-        assert await cluster.configmaps() == ["child"]
-        assert cluster.requests() == []
-
-    in_cluster(story)
+async def test_a_kind_that_is_not_served_cannot_be_checked_so_the_object_stays(cluster: Cluster) -> None:
+    await cluster.create(
+        CM,
+        metadata={
+            "name": "child",
+            "ownerReferences": [{"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "no-such"}],
+        },
+    )
+    await asyncio.sleep(3600)
+    assert await cluster.configmaps() == ["child"]
+    assert cluster.requests() == []
 
 
-def test_objects_that_own_each_other_can_be_deleted_in_the_foreground() -> None:
-    async def story(cluster: Cluster) -> None:
-        first = await cluster.configmap("first")
-        second = await cluster.configmap("second", first)
-        await cluster.patch(f"{CM}/first", {"metadata": {"ownerReferences": [owner_reference(second)]}})
-        await asyncio.sleep(1)
-        await cluster.delete(f"{CM}/first", "Foreground")
-        await cluster.delete(f"{CM}/second", "Foreground")
-        await asyncio.sleep(60)
-        assert await cluster.configmaps() == []
-
-    in_cluster(story)
+async def test_objects_that_own_each_other_can_be_deleted_in_the_foreground(cluster: Cluster) -> None:
+    first = await cluster.configmap("first")
+    second = await cluster.configmap("second", first)
+    await cluster.patch(f"{CM}/first", {"metadata": {"ownerReferences": [owner_reference(second)]}})
+    await asyncio.sleep(1)
+    await cluster.delete(f"{CM}/first", "Foreground")
+    await cluster.delete(f"{CM}/second", "Foreground")
+    await asyncio.sleep(60)
+    assert await cluster.configmaps() == []
 
 
 async def test_a_circle_that_waits_already_when_we_look_is_broken(env: Env) -> None:
@@ -325,18 +283,15 @@ async def test_a_circle_that_waits_already_when_we_look_is_broken(env: Env) -> N
         assert await cluster.configmaps() == []
 
 
-def test_a_ring_of_three_can_be_deleted_in_the_foreground() -> None:
-    async def story(cluster: Cluster) -> None:
-        first = await cluster.configmap("a")
-        second = await cluster.configmap("b", first)
-        third = await cluster.configmap("c", second)
-        await cluster.patch(f"{CM}/a", {"metadata": {"ownerReferences": [owner_reference(third)]}})
-        await asyncio.sleep(1)
-        await cluster.delete(f"{CM}/a", "Foreground")
-        await asyncio.sleep(60)
-        assert await cluster.configmaps() == []
-
-    in_cluster(story)
+async def test_a_ring_of_three_can_be_deleted_in_the_foreground(cluster: Cluster) -> None:
+    first = await cluster.configmap("a")
+    second = await cluster.configmap("b", first)
+    third = await cluster.configmap("c", second)
+    await cluster.patch(f"{CM}/a", {"metadata": {"ownerReferences": [owner_reference(third)]}})
+    await asyncio.sleep(1)
+    await cluster.delete(f"{CM}/a", "Foreground")
+    await asyncio.sleep(60)
+    assert await cluster.configmaps() == []
 
 
 async def test_what_was_under_way_when_we_started_is_finished(env: Env) -> None:
@@ -352,26 +307,22 @@ async def test_what_was_under_way_when_we_started_is_finished(env: Env) -> None:
         assert await cluster.configmaps() == ["orphan"]
 
 
-def test_a_404_that_does_not_name_the_object_proves_nothing() -> None:
+async def test_a_404_that_does_not_name_the_object_proves_nothing(cluster: Cluster) -> None:
     """A proxy without a server behind it answers so, or a resource that is not served any more."""
+    owner = await cluster.configmap("owner")
+    secret = owner_reference(owner, kind="Secret", uid="not-the-owners")
+    await cluster.create(CM, metadata={"name": "child", "ownerReferences": [secret]})
 
-    async def story(cluster: Cluster) -> None:
-        owner = await cluster.configmap("owner")
-        secret = owner_reference(owner, kind="Secret", uid="not-the-owners")
-        await cluster.create(CM, metadata={"name": "child", "ownerReferences": [secret]})
+    async def lost(request: wire.Request) -> wire.Response | None:
+        gone = request.method == "GET" and "/secrets/" in request.target
+        return wire.Response(404, {}, b"404 page not found") if gone else None
 
-        async def lost(request: wire.Request) -> wire.Response | None:
-            gone = request.method == "GET" and "/secrets/" in request.target
-            return wire.Response(404, {}, b"404 page not found") if gone else None
-
-        cluster.transport.hook = lost
-        await asyncio.sleep(600)
-        assert await cluster.configmaps() == ["child", "owner"]
-        cluster.transport.hook = None
-        await asyncio.sleep(1000)
-        assert await cluster.configmaps() == ["owner"]
-
-    in_cluster(story)
+    cluster.transport.hook = lost
+    await asyncio.sleep(600)
+    assert await cluster.configmaps() == ["child", "owner"]
+    cluster.transport.hook = None
+    await asyncio.sleep(1000)
+    assert await cluster.configmaps() == ["owner"]
 
 
 def test_killed_between_any_two_requests_it_finishes_after_a_restart() -> None:
@@ -423,45 +374,39 @@ async def test_a_start_with_a_settled_cluster_asks_for_no_object(env: Env) -> No
         assert cluster.requests() == []
 
 
-def test_a_change_that_leaves_the_owners_alone_does_not_stop_a_deletion() -> None:
-    async def story(cluster: Cluster) -> None:
-        owner = await cluster.configmap("owner")
-        await cluster.configmap("child", owner)
-        await asyncio.sleep(1)
+async def test_a_change_that_leaves_the_owners_alone_does_not_stop_a_deletion(cluster: Cluster) -> None:
+    owner = await cluster.configmap("owner")
+    await cluster.configmap("child", owner)
+    await asyncio.sleep(1)
 
-        async def label_first(request: wire.Request) -> None:
-            if request.method == "DELETE":
-                cluster.transport.hook = None
-                await cluster.patch(f"{CM}/child", {"metadata": {"labels": {"a": "b"}}})
+    async def label_first(request: wire.Request) -> None:
+        if request.method == "DELETE":
+            cluster.transport.hook = None
+            await cluster.patch(f"{CM}/child", {"metadata": {"labels": {"a": "b"}}})
 
-        cluster.transport.hook = label_first
-        await cluster.delete(f"{CM}/owner")
-        await asyncio.sleep(1)
-        assert await cluster.configmaps() == []
-        assert cluster.requests()[-3:] == [f"DELETE {CM}/child", f"GET {CM}/child", f"DELETE {CM}/child"]
-        assert "resourceVersion" not in cluster.bodies("DELETE")[-1]["preconditions"]
-
-    in_cluster(story)
+    cluster.transport.hook = label_first
+    await cluster.delete(f"{CM}/owner")
+    await asyncio.sleep(1)
+    assert await cluster.configmaps() == []
+    assert cluster.requests()[-3:] == [f"DELETE {CM}/child", f"GET {CM}/child", f"DELETE {CM}/child"]
+    assert "resourceVersion" not in cluster.bodies("DELETE")[-1]["preconditions"]
 
 
-def test_an_object_that_finds_a_new_owner_in_the_last_moment_stays() -> None:
-    async def story(cluster: Cluster) -> None:
-        owner, saviour = await cluster.configmap("owner"), await cluster.configmap("saviour")
-        await cluster.configmap("child", owner)
-        await asyncio.sleep(1)
+async def test_an_object_that_finds_a_new_owner_in_the_last_moment_stays(cluster: Cluster) -> None:
+    owner, saviour = await cluster.configmap("owner"), await cluster.configmap("saviour")
+    await cluster.configmap("child", owner)
+    await asyncio.sleep(1)
 
-        async def save(request: wire.Request) -> None:
-            if request.method == "DELETE":
-                cluster.transport.hook = None
-                changes = {"metadata": {"ownerReferences": [owner_reference(saviour)]}}
-                await cluster.patch(f"{CM}/child", changes)
+    async def save(request: wire.Request) -> None:
+        if request.method == "DELETE":
+            cluster.transport.hook = None
+            changes = {"metadata": {"ownerReferences": [owner_reference(saviour)]}}
+            await cluster.patch(f"{CM}/child", changes)
 
-        cluster.transport.hook = save
-        await cluster.delete(f"{CM}/owner")
-        await asyncio.sleep(10)
-        assert await cluster.configmaps() == ["child", "saviour"]
-
-    in_cluster(story)
+    cluster.transport.hook = save
+    await cluster.delete(f"{CM}/owner")
+    await asyncio.sleep(10)
+    assert await cluster.configmaps() == ["child", "saviour"]
 
 
 CRD: dict[str, Any] = {
@@ -484,38 +429,34 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/example.com/v1/namespaces/default/things"
 
 
-def test_custom_resources_are_followed_as_they_come_and_go() -> None:
+async def test_custom_resources_are_followed_as_they_come_and_go(cluster: Cluster) -> None:
     """Their references are removed with a JSON merge patch: the strategic one is refused with 415."""
-
-    async def story(cluster: Cluster) -> None:
-        await cluster.create(CRDS, **CRD)
-        await asyncio.sleep(65)
-        first, second = await cluster.configmap("first"), await cluster.configmap("second")
-        references = [owner_reference(first), owner_reference(second)]
-        thing = await cluster.create(
-            THINGS, apiVersion="example.com/v1", kind="Thing", metadata={"name": "t", "ownerReferences": references}
-        )
-        await cluster.configmap("child", thing)
-        await asyncio.sleep(5)
-        await cluster.delete(f"{CM}/first")
-        await asyncio.sleep(5)
-        assert await cluster.names(THINGS) == ["t"]
-        strategic, merge = cluster.bodies("PATCH", "/t")
-        assert strategic["metadata"]["ownerReferences"] == [{"$patch": "delete", "uid": first["metadata"]["uid"]}]
-        assert merge["metadata"]["ownerReferences"] == [owner_reference(second)]
-        assert merge["metadata"]["resourceVersion"] == thing["metadata"]["resourceVersion"]
-        await cluster.delete(f"{CM}/second")
-        await asyncio.sleep(5)
-        assert await cluster.names(THINGS) == []
-        assert await cluster.configmaps() == []
-        watched = [key.resource for key in cluster.controller.monitors.watched]
-        assert "things" in watched
-        assert "events" not in watched
-        await cluster.delete(f"{CRDS}/things.example.com")
-        await asyncio.sleep(65)
-        assert "things" not in [key.resource for key in cluster.controller.monitors.watched]
-
-    in_cluster(story)
+    await cluster.create(CRDS, **CRD)
+    await asyncio.sleep(65)
+    first, second = await cluster.configmap("first"), await cluster.configmap("second")
+    references = [owner_reference(first), owner_reference(second)]
+    thing = await cluster.create(
+        THINGS, apiVersion="example.com/v1", kind="Thing", metadata={"name": "t", "ownerReferences": references}
+    )
+    await cluster.configmap("child", thing)
+    await asyncio.sleep(5)
+    await cluster.delete(f"{CM}/first")
+    await asyncio.sleep(5)
+    assert await cluster.names(THINGS) == ["t"]
+    strategic, merge = cluster.bodies("PATCH", "/t")
+    assert strategic["metadata"]["ownerReferences"] == [{"$patch": "delete", "uid": first["metadata"]["uid"]}]
+    assert merge["metadata"]["ownerReferences"] == [owner_reference(second)]
+    assert merge["metadata"]["resourceVersion"] == thing["metadata"]["resourceVersion"]
+    await cluster.delete(f"{CM}/second")
+    await asyncio.sleep(5)
+    assert await cluster.names(THINGS) == []
+    assert await cluster.configmaps() == []
+    watched = [key.resource for key in cluster.controller.monitors.watched]
+    assert "things" in watched
+    assert "events" not in watched
+    await cluster.delete(f"{CRDS}/things.example.com")
+    await asyncio.sleep(65)
+    assert "things" not in [key.resource for key in cluster.controller.monitors.watched]
 
 
 def thing(name: str, *owners: Any) -> dict[str, Any]:
@@ -527,168 +468,143 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [str(record.msg) for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_what_a_fresh_definition_owns_is_collected_at_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_dependents_of_a_new_kind_are_collected_at_once(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     """As an operator's test does it: the definition, an object, what belongs to it, all in one moment."""
-
-    async def story(cluster: Cluster) -> None:
-        await cluster.create(CRDS, **CRD)
-        owner = await cluster.create(THINGS, **thing("t"))
-        await cluster.configmap("child", owner)
-        await cluster.delete(f"{THINGS}/t")
-        await asyncio.sleep(1)
-        assert await cluster.configmaps() == []
-        assert "things" in [key.resource for key in cluster.controller.monitors.watched]
-
-    in_cluster(story)
+    await cluster.create(CRDS, **CRD)
+    owner = await cluster.create(THINGS, **thing("t"))
+    await cluster.configmap("child", owner)
+    await cluster.delete(f"{THINGS}/t")
+    await asyncio.sleep(1)
+    assert await cluster.configmaps() == []
+    assert "things" in [key.resource for key in cluster.controller.monitors.watched]
     assert warnings_in(caplog) == []
 
 
-def test_objects_of_a_fresh_definition_are_collected_at_once() -> None:
-    async def story(cluster: Cluster) -> None:
-        owner = await cluster.configmap("owner")
-        await cluster.create(CRDS, **CRD)
-        await cluster.create(THINGS, **thing("t", owner))
-        await cluster.delete(f"{CM}/owner")
-        await asyncio.sleep(1)
-        assert await cluster.names(THINGS) == []
-
-    in_cluster(story)
+async def test_objects_of_a_fresh_definition_are_collected_at_once(cluster: Cluster) -> None:
+    owner = await cluster.configmap("owner")
+    await cluster.create(CRDS, **CRD)
+    await cluster.create(THINGS, **thing("t", owner))
+    await cluster.delete(f"{CM}/owner")
+    await asyncio.sleep(1)
+    assert await cluster.names(THINGS) == []
 
 
-def test_a_definition_that_discovery_shows_late_is_asked_for_again() -> None:
+async def test_a_definition_that_discovery_shows_late_is_asked_for_again(cluster: Cluster) -> None:
     """As in front of several API servers, or of an aggregator that asks the others now and then."""
+    before = {path: await cluster.transport.request(wire.Request("GET", path, ACCEPT)) for path in ("/api", "/apis")}
+    begun = cluster.env.monotonic()
 
-    async def story(cluster: Cluster) -> None:
-        before = {
-            path: await cluster.transport.request(wire.Request("GET", path, ACCEPT)) for path in ("/api", "/apis")
-        }
-        begun = cluster.env.monotonic()
+    async def late(request: wire.Request) -> wire.Response | None:
+        return before.get(request.target) if cluster.env.monotonic() < begun + 0.5 else None
 
-        async def late(request: wire.Request) -> wire.Response | None:
-            return before.get(request.target) if cluster.env.monotonic() < begun + 0.5 else None
-
-        cluster.transport.hook = late
-        await cluster.create(CRDS, **CRD)
-        owner = await cluster.create(THINGS, **thing("t"))
-        await cluster.configmap("child", owner)
-        await cluster.delete(f"{THINGS}/t")
-        await asyncio.sleep(2)
-        assert await cluster.configmaps() == []
-
-    in_cluster(story)
+    cluster.transport.hook = late
+    await cluster.create(CRDS, **CRD)
+    owner = await cluster.create(THINGS, **thing("t"))
+    await cluster.configmap("child", owner)
+    await cluster.delete(f"{THINGS}/t")
+    await asyncio.sleep(2)
+    assert await cluster.configmaps() == []
 
 
-def test_definitions_cost_few_questions() -> None:
+async def test_definitions_cost_few_questions(cluster: Cluster) -> None:
     """Discovery is asked for what is new, a bounded number of times also where that never comes."""
 
-    async def story(cluster: Cluster) -> None:
-        def asked() -> int:
-            return sum(request.target == "/apis" for request in cluster.transport.sent)
+    def asked() -> int:
+        return sum(request.target == "/apis" for request in cluster.transport.sent)
 
-        before = asked()
-        for number in range(20):
-            names = {"plural": f"things{number}", "kind": f"Thing{number}", "listKind": f"Thing{number}List"}
-            spec = {**CRD["spec"], "names": names}
-            await cluster.create(CRDS, metadata={"name": f"things{number}.example.com"}, spec=spec)
-        await asyncio.sleep(10)
-        assert asked() - before <= 3
-        before = asked()
-        await cluster.patch(f"{CRDS}/things0.example.com", {"metadata": {"labels": {"a": "b"}}})
-        await asyncio.sleep(5)
-        assert asked() == before, "nothing that discovery would show"
-        # The kind of another definition: its names are never accepted.
-        taken = {**CRD["spec"]["names"], "kind": "Thing0"}
-        await cluster.create(CRDS, metadata=CRD["metadata"], spec={**CRD["spec"], "names": taken})
-        before = asked()
-        await asyncio.sleep(300)
-        assert asked() - before <= 10 + 3
-
-    in_cluster(story)
+    before = asked()
+    for number in range(20):
+        names = {"plural": f"things{number}", "kind": f"Thing{number}", "listKind": f"Thing{number}List"}
+        spec = {**CRD["spec"], "names": names}
+        await cluster.create(CRDS, metadata={"name": f"things{number}.example.com"}, spec=spec)
+    await asyncio.sleep(10)
+    assert asked() - before <= 3
+    before = asked()
+    await cluster.patch(f"{CRDS}/things0.example.com", {"metadata": {"labels": {"a": "b"}}})
+    await asyncio.sleep(5)
+    assert asked() == before, "nothing that discovery would show"
+    # The kind of another definition: its names are never accepted.
+    taken = {**CRD["spec"]["names"], "kind": "Thing0"}
+    await cluster.create(CRDS, metadata=CRD["metadata"], spec={**CRD["spec"], "names": taken})
+    before = asked()
+    await asyncio.sleep(300)
+    assert asked() - before <= 10 + 3
 
 
-def test_an_owner_of_a_kind_that_is_not_served_waits_for_it(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(cluster: Cluster) -> None:
-        owner = {**thing("t"), "metadata": {"name": "t", "uid": "11111111-1111-1111-1111-111111111111"}}
-        await cluster.configmap("a", owner)
-        await cluster.configmap("b", owner)
-        await asyncio.sleep(600)
-        assert await cluster.configmaps() == ["a", "b"]
-        asked = len(cluster.requests())
-        await asyncio.sleep(600)
-        assert len(cluster.requests()) == asked, "they are not looked at in vain"
-        await cluster.create(CRDS, **CRD)
-        await asyncio.sleep(1)
-        assert await cluster.configmaps() == [], "there is no such thing"
-
-    in_cluster(story)
+async def test_an_owner_of_an_unserved_kind_waits_for_it(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner = {**thing("t"), "metadata": {"name": "t", "uid": "11111111-1111-1111-1111-111111111111"}}
+    await cluster.configmap("a", owner)
+    await cluster.configmap("b", owner)
+    await asyncio.sleep(600)
+    assert await cluster.configmaps() == ["a", "b"]
+    asked = len(cluster.requests())
+    await asyncio.sleep(600)
+    assert len(cluster.requests()) == asked, "they are not looked at in vain"
+    await cluster.create(CRDS, **CRD)
+    await asyncio.sleep(1)
+    assert await cluster.configmaps() == [], "there is no such thing"
     (told,) = warnings_in(caplog)
     assert 'kind="Thing"' in told
     assert "waiting=1" in told, "the owner that nobody has seen: the others are looked at when it is known"
 
 
-def test_a_discovery_that_fails_is_counted_and_changes_nothing() -> None:
-    async def story(cluster: Cluster) -> None:
-        watched = cluster.controller.monitors.watched
+async def test_a_discovery_that_fails_is_counted_and_changes_nothing(cluster: Cluster) -> None:
+    watched = cluster.controller.monitors.watched
 
-        async def no_discovery(request: wire.Request) -> wire.Response | None:
-            return wire.Response(503) if request.target in ("/api", "/apis") else None
+    async def no_discovery(request: wire.Request) -> wire.Response | None:
+        return wire.Response(503) if request.target in ("/api", "/apis") else None
 
-        cluster.transport.hook = no_discovery
-        await asyncio.sleep(65)
-        assert cluster.controller.monitors.watched == watched
-        counted = [line for line in cluster.metrics.exposition().splitlines() if "sync_error_total" in line]
-        assert counted[-1].split()[0] == "garbagecollector_controller_resources_sync_error_total"
-        assert float(counted[-1].split()[1]) == 2
-        owner = await cluster.configmap("owner")
-        await cluster.configmap("child", owner)
-        await asyncio.sleep(1)
-        await cluster.delete(f"{CM}/owner")
-        await asyncio.sleep(1)
-        assert await cluster.configmaps() == []
-
-    in_cluster(story)
+    cluster.transport.hook = no_discovery
+    await asyncio.sleep(65)
+    assert cluster.controller.monitors.watched == watched
+    counted = [line for line in cluster.metrics.exposition().splitlines() if "sync_error_total" in line]
+    assert counted[-1].split()[0] == "garbagecollector_controller_resources_sync_error_total"
+    assert float(counted[-1].split()[1]) == 2
+    owner = await cluster.configmap("owner")
+    await cluster.configmap("child", owner)
+    await asyncio.sleep(1)
+    await cluster.delete(f"{CM}/owner")
+    await asyncio.sleep(1)
+    assert await cluster.configmaps() == []
 
 
-def test_a_job_without_a_policy_leaves_its_pods() -> None:
-    async def story(cluster: Cluster) -> None:
-        template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
-        jobs, pods = "/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default/pods"
-        job = await cluster.create(
-            jobs, apiVersion="batch/v1", kind="Job", metadata={"name": "j"}, spec={"template": template}
-        )
-        await cluster.create(pods, metadata={"name": "p", "ownerReferences": [owner_reference(job)]}, **template)
-        await asyncio.sleep(1)
-        await cluster.delete(f"{jobs}/j", "")
-        await asyncio.sleep(5)
-        assert await cluster.names(jobs) == []
-        assert await cluster.names(pods) == ["p"]
-
-    in_cluster(story)
+async def test_a_job_without_a_policy_leaves_its_pods(cluster: Cluster) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    jobs, pods = "/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default/pods"
+    job = await cluster.create(
+        jobs, apiVersion="batch/v1", kind="Job", metadata={"name": "j"}, spec={"template": template}
+    )
+    await cluster.create(pods, metadata={"name": "p", "ownerReferences": [owner_reference(job)]}, **template)
+    await asyncio.sleep(1)
+    await cluster.delete(f"{jobs}/j", "")
+    await asyncio.sleep(5)
+    assert await cluster.names(jobs) == []
+    assert await cluster.names(pods) == ["p"]
 
 
-def test_an_owner_that_was_replaced_while_nobody_watched_takes_its_children_along() -> None:
+async def test_an_owner_that_was_replaced_while_nobody_watched_takes_its_children_along(cluster: Cluster) -> None:
     """Upstream misses that: the update from one uid to the other leaves the old node in the graph for ever."""
-
-    async def story(cluster: Cluster) -> None:
-        monitors = cluster.controller.monitors
-        owner = await cluster.configmap("owner")
-        await cluster.configmap("child", owner)
-        await asyncio.sleep(1)
-        [informer] = [m.informer for k, m in monitors._monitors.items() if k.resource == "configmaps"]
-        task: asyncio.Task[None] = informer._task
-        cache = dict.fromkeys(informer.cache.keys())
-        assert "default/owner" in cache
-        assert task is not None
-        # What a relist after a lost watch shows: the same name, another uid.
-        old = informer.cache.get("default/owner")
-        await cluster.delete(f"{CM}/owner", "Orphan")
-        new = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, uid="another"))
-        for handler in informer._handlers:
-            handler.on_update(old, new)
-        assert cluster.controller.graph.get(owner["metadata"]["uid"]) is None
-        assert cluster.controller.graph.get("another") is not None
-
-    in_cluster(story)
+    monitors = cluster.controller.monitors
+    owner = await cluster.configmap("owner")
+    await cluster.configmap("child", owner)
+    await asyncio.sleep(1)
+    [informer] = [m.informer for k, m in monitors._monitors.items() if k.resource == "configmaps"]
+    task: asyncio.Task[None] = informer._task
+    cache = dict.fromkeys(informer.cache.keys())
+    assert "default/owner" in cache
+    assert task is not None
+    # What a relist after a lost watch shows: the same name, another uid.
+    old = informer.cache.get("default/owner")
+    await cluster.delete(f"{CM}/owner", "Orphan")
+    new = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, uid="another"))
+    for handler in informer._handlers:
+        handler.on_update(old, new)
+    assert cluster.controller.graph.get(owner["metadata"]["uid"]) is None
+    assert cluster.controller.graph.get("another") is not None
 
 
 async def test_an_owner_that_an_informer_shows_while_its_lookup_fails_is_looked_at_again(env: Env) -> None:

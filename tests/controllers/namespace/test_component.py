@@ -1,14 +1,16 @@
 """The namespace controller against the embedded API server, in virtual time."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
+import pytest
 from tests.controllers.garbage_collector.cluster import Cluster, Doc, running
 
 from pilothouse.api import wire
 from pilothouse.controllers.cleanup.namespace import DESCRIPTOR
-from pilothouse.env import Env, virtual
+from pilothouse.env import Env
 
 NS = "/api/v1/namespaces/going"
 CM = f"{NS}/configmaps"
@@ -16,15 +18,12 @@ PODS = f"{NS}/pods"
 FOREIGN = "example.com/hold"
 
 
-def in_cluster(story: Any) -> None:
-    """Run a story with a namespace controller and a namespace ``going``, in virtual time."""
-
-    async def main(env: Env) -> None:
-        async with running(env, DESCRIPTOR) as (cluster, _group):
-            await cluster.create("/api/v1/namespaces", metadata={"name": "going"})
-            await story(cluster)
-
-    virtual.run(main)
+@pytest.fixture
+async def cluster(env: Env) -> AsyncIterator[Cluster]:
+    """A cluster with the namespace controller and a namespace ``going``."""
+    async with running(env, DESCRIPTOR) as (cluster, _group):
+        await cluster.create("/api/v1/namespaces", metadata={"name": "going"})
+        yield cluster
 
 
 async def namespace(cluster: Cluster) -> Doc:
@@ -47,172 +46,149 @@ def writes_after_content(cluster: Cluster) -> list[str]:
     return [text for text in cluster.writes() if text.startswith(("PUT ", "PATCH "))]
 
 
-def test_a_namespace_and_everything_in_it_go_five_seconds_after_the_deletion() -> None:
-    async def story(cluster: Cluster) -> None:
-        await cluster.configmap("a", namespace="going")
-        await cluster.create(f"{NS}/secrets", metadata={"name": "b"})
-        await cluster.create(
-            "/apis/apps/v1/namespaces/going/deployments",
-            metadata={"name": "web"},
-            spec={
-                "selector": {"matchLabels": {"app": "web"}},
-                "template": {
-                    "metadata": {"labels": {"app": "web"}},
-                    "spec": {"containers": [{"name": "c", "image": "i"}]},
-                },
+async def test_a_namespace_and_everything_in_it_go_five_seconds_after_the_deletion(cluster: Cluster) -> None:
+    await cluster.configmap("a", namespace="going")
+    await cluster.create(f"{NS}/secrets", metadata={"name": "b"})
+    await cluster.create(
+        "/apis/apps/v1/namespaces/going/deployments",
+        metadata={"name": "web"},
+        spec={
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
             },
-        )
-        await cluster.configmap("elsewhere")
-        await cluster.delete(NS, "")
-        await asyncio.sleep(4.9)
-        assert cluster.requests() == []
-        await asyncio.sleep(0.2)
-        assert await cluster.get(NS) is None
-        assert await cluster.configmaps() == ["elsewhere"]
-        assert writes_after_content(cluster) == [f"PUT {NS}/status", f"PUT {NS}/finalize"]
-        first_deletes = [text for text in cluster.writes() if text.startswith("DELETE ")]
-        assert first_deletes[0] == f"DELETE {PODS}", "pods go first"
-        assert {body["propagationPolicy"] for body in cluster.bodies("DELETE")} == {"Background"}
-        assert not [text for text in cluster.requests() if "default" in text]
-
-    in_cluster(story)
-
-
-def test_an_active_namespace_is_left_alone() -> None:
-    async def story(cluster: Cluster) -> None:
-        await cluster.configmap("a", namespace="going")
-        await asyncio.sleep(3600)
-        assert cluster.requests() == []
-
-    in_cluster(story)
+        },
+    )
+    await cluster.configmap("elsewhere")
+    await cluster.delete(NS, "")
+    await asyncio.sleep(4.9)
+    assert cluster.requests() == []
+    await asyncio.sleep(0.2)
+    assert await cluster.get(NS) is None
+    assert await cluster.configmaps() == ["elsewhere"]
+    assert writes_after_content(cluster) == [f"PUT {NS}/status", f"PUT {NS}/finalize"]
+    first_deletes = [text for text in cluster.writes() if text.startswith("DELETE ")]
+    assert first_deletes[0] == f"DELETE {PODS}", "pods go first"
+    assert {body["propagationPolicy"] for body in cluster.bodies("DELETE")} == {"Background"}
+    assert not [text for text in cluster.requests() if "default" in text]
 
 
-def test_while_a_pod_is_left_nothing_else_is_deleted() -> None:
-    async def story(cluster: Cluster) -> None:
-        await cluster.configmap("a", namespace="going")
-        await pod(cluster, "p", finalizers=[FOREIGN])
-        await cluster.delete(NS, "")
-        await asyncio.sleep(300)
-        assert await cluster.configmaps("going") == ["a"]
-        found = await conditions(cluster)
-        assert found["NamespaceContentRemaining"] == ("False", "ContentRemoved", "All content successfully removed"), (
-            "upstream's quirk: the pods of such a pass are not told"
-        )
-        await cluster.release(f"{PODS}/p")
-        await asyncio.sleep(30)
-        assert await cluster.get(NS) is None
-
-    in_cluster(story)
+async def test_an_active_namespace_is_left_alone(cluster: Cluster) -> None:
+    await cluster.configmap("a", namespace="going")
+    await asyncio.sleep(3600)
+    assert cluster.requests() == []
 
 
-def test_what_holds_a_namespace_is_told_and_asked_for_every_eight_seconds() -> None:
-    async def story(cluster: Cluster) -> None:
-        for name in ("held-1", "held-2"):
-            await cluster.configmap(name, namespace="going", finalizers=[FOREIGN])
-        await cluster.delete(NS, "")
-        await asyncio.sleep(5.1)
-        found = await conditions(cluster)
-        assert list(found) == [
-            "NamespaceDeletionDiscoveryFailure",
-            "NamespaceDeletionGroupVersionParsingFailure",
-            "NamespaceDeletionContentFailure",
-            "NamespaceContentRemaining",
-            "NamespaceFinalizersRemaining",
-        ]
-        assert found["NamespaceContentRemaining"] == (
-            "True",
-            "SomeResourcesRemain",
-            "Some resources are remaining: configmaps. has 2 resource instances",
-        )
-        assert found["NamespaceFinalizersRemaining"] == (
-            "True",
-            "SomeFinalizersRemain",
-            f"Some content in the namespace has finalizers remaining: {FOREIGN} in 2 resource instances",
-        )
-        await asyncio.sleep(20)
-        cluster.transport.sent.clear()
-        await asyncio.sleep(80)
-        assert cluster.requests().count(f"GET {NS}") == 10
-        assert writes_after_content(cluster) == [], "nothing new is not written"
-        await cluster.release(f"{CM}/held-1")
-        await asyncio.sleep(10)
-        assert (await conditions(cluster))["NamespaceContentRemaining"][2].endswith(
-            "configmaps. has 1 resource instances"
-        )
-        await cluster.release(f"{CM}/held-2")
-        await asyncio.sleep(10)
-        assert await cluster.get(NS) is None
-
-    in_cluster(story)
+async def test_while_a_pod_is_left_nothing_else_is_deleted(cluster: Cluster) -> None:
+    await cluster.configmap("a", namespace="going")
+    await pod(cluster, "p", finalizers=[FOREIGN])
+    await cluster.delete(NS, "")
+    await asyncio.sleep(300)
+    assert await cluster.configmaps("going") == ["a"]
+    found = await conditions(cluster)
+    assert found["NamespaceContentRemaining"] == ("False", "ContentRemoved", "All content successfully removed"), (
+        "upstream's quirk: the pods of such a pass are not told"
+    )
+    await cluster.release(f"{PODS}/p")
+    await asyncio.sleep(30)
+    assert await cluster.get(NS) is None
 
 
-def test_finalizers_of_others_stay_on_the_namespace() -> None:
-    async def story(cluster: Cluster) -> None:
-        found = await namespace(cluster)
-        found["spec"]["finalizers"] = ["example.com/b", "kubernetes", "example.com/a"]
-        body = msgspec.json.encode(found)
-        await cluster.admin.request("PUT", f"{NS}/finalize", body=body)
-        await cluster.delete(NS, "")
-        await asyncio.sleep(60)
-        assert (await namespace(cluster))["spec"]["finalizers"] == ["example.com/a", "example.com/b"]
-        # A finalizer was left, so the next passes find a namespace without kubernetes in it and write the same again.
-        assert (await namespace(cluster))["status"]["phase"] == "Terminating"
+async def test_what_holds_a_namespace_is_told_and_asked_for_every_eight_seconds(cluster: Cluster) -> None:
+    for name in ("held-1", "held-2"):
+        await cluster.configmap(name, namespace="going", finalizers=[FOREIGN])
+    await cluster.delete(NS, "")
+    await asyncio.sleep(5.1)
+    found = await conditions(cluster)
+    assert list(found) == [
+        "NamespaceDeletionDiscoveryFailure",
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "NamespaceDeletionContentFailure",
+        "NamespaceContentRemaining",
+        "NamespaceFinalizersRemaining",
+    ]
+    assert found["NamespaceContentRemaining"] == (
+        "True",
+        "SomeResourcesRemain",
+        "Some resources are remaining: configmaps. has 2 resource instances",
+    )
+    assert found["NamespaceFinalizersRemaining"] == (
+        "True",
+        "SomeFinalizersRemain",
+        f"Some content in the namespace has finalizers remaining: {FOREIGN} in 2 resource instances",
+    )
+    await asyncio.sleep(20)
+    cluster.transport.sent.clear()
+    await asyncio.sleep(80)
+    assert cluster.requests().count(f"GET {NS}") == 10
+    assert writes_after_content(cluster) == [], "nothing new is not written"
+    await cluster.release(f"{CM}/held-1")
+    await asyncio.sleep(10)
+    assert (await conditions(cluster))["NamespaceContentRemaining"][2].endswith("configmaps. has 1 resource instances")
+    await cluster.release(f"{CM}/held-2")
+    await asyncio.sleep(10)
+    assert await cluster.get(NS) is None
 
-    in_cluster(story)
+
+async def test_finalizers_of_others_stay_on_the_namespace(cluster: Cluster) -> None:
+    found = await namespace(cluster)
+    found["spec"]["finalizers"] = ["example.com/b", "kubernetes", "example.com/a"]
+    body = msgspec.json.encode(found)
+    await cluster.admin.request("PUT", f"{NS}/finalize", body=body)
+    await cluster.delete(NS, "")
+    await asyncio.sleep(60)
+    assert (await namespace(cluster))["spec"]["finalizers"] == ["example.com/a", "example.com/b"]
+    # A finalizer was left, so the next passes find a namespace without kubernetes in it and write the same again.
+    assert (await namespace(cluster))["status"]["phase"] == "Terminating"
 
 
-def test_where_a_collection_cannot_be_deleted_its_objects_are_one_by_one() -> None:
-    async def story(cluster: Cluster) -> None:
-        for name in ("a", "b"):
-            await cluster.configmap(name, namespace="going")
+async def test_where_a_collection_cannot_be_deleted_its_objects_are_one_by_one(cluster: Cluster) -> None:
+    for name in ("a", "b"):
+        await cluster.configmap(name, namespace="going")
 
-        async def no_collections(request: wire.Request) -> wire.Response | None:
-            return wire.Response(405) if request.method == "DELETE" and request.target == CM else None
+    async def no_collections(request: wire.Request) -> wire.Response | None:
+        return wire.Response(405) if request.method == "DELETE" and request.target == CM else None
 
-        cluster.transport.hook = no_collections
-        await cluster.delete(NS, "")
-        await asyncio.sleep(6)
-        assert await cluster.get(NS) is None
-        assert [text for text in cluster.writes() if CM in text] == [f"DELETE {CM}", f"DELETE {CM}/a", f"DELETE {CM}/b"]
-
-    in_cluster(story)
+    cluster.transport.hook = no_collections
+    await cluster.delete(NS, "")
+    await asyncio.sleep(6)
+    assert await cluster.get(NS) is None
+    assert [text for text in cluster.writes() if CM in text] == [f"DELETE {CM}", f"DELETE {CM}/a", f"DELETE {CM}/b"]
 
 
-def test_a_group_that_cannot_be_discovered_keeps_the_namespace_and_the_rest_goes() -> None:
-    async def story(cluster: Cluster) -> None:
-        await cluster.configmap("a", namespace="going")
+async def test_a_group_that_cannot_be_discovered_keeps_the_namespace_and_the_rest_goes(cluster: Cluster) -> None:
+    await cluster.configmap("a", namespace="going")
 
-        async def broken(request: wire.Request) -> wire.Response | None:
-            if request.target != "/apis":
-                return None
-            document = {
-                "kind": "APIGroupDiscoveryList",
-                "apiVersion": "apidiscovery.k8s.io/v2",
-                "items": [
-                    {
-                        "metadata": {"name": "metrics.k8s.io"},
-                        "versions": [{"version": "v1beta1", "resources": [], "freshness": "Stale"}],
-                    }
-                ],
-            }
-            kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-            return wire.Response(200, {"content-type": kind}, msgspec.json.encode(document))
+    async def broken(request: wire.Request) -> wire.Response | None:
+        if request.target != "/apis":
+            return None
+        document = {
+            "kind": "APIGroupDiscoveryList",
+            "apiVersion": "apidiscovery.k8s.io/v2",
+            "items": [
+                {
+                    "metadata": {"name": "metrics.k8s.io"},
+                    "versions": [{"version": "v1beta1", "resources": [], "freshness": "Stale"}],
+                }
+            ],
+        }
+        kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        return wire.Response(200, {"content-type": kind}, msgspec.json.encode(document))
 
-        cluster.transport.hook = broken
-        await cluster.delete(NS, "")
-        await asyncio.sleep(120)
-        assert await cluster.configmaps("going") == []
-        assert (await conditions(cluster))["NamespaceDeletionDiscoveryFailure"] == (
-            "True",
-            "DiscoveryFailed",
-            "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "
-            "metrics.k8s.io/v1beta1: stale GroupVersion discovery",
-        )
-        cluster.transport.hook = None
-        await asyncio.sleep(61)
-        assert await cluster.get(NS) is None
-
-    in_cluster(story)
+    cluster.transport.hook = broken
+    await cluster.delete(NS, "")
+    await asyncio.sleep(120)
+    assert await cluster.configmaps("going") == []
+    assert (await conditions(cluster))["NamespaceDeletionDiscoveryFailure"] == (
+        "True",
+        "DiscoveryFailed",
+        "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "
+        "metrics.k8s.io/v1beta1: stale GroupVersion discovery",
+    )
+    cluster.transport.hook = None
+    await asyncio.sleep(61)
+    assert await cluster.get(NS) is None
 
 
 async def refuse_to_delete(cluster: Cluster, path: str) -> None:
@@ -228,72 +204,59 @@ async def refuse_to_delete(cluster: Cluster, path: str) -> None:
     await cluster.delete(NS, "")
 
 
-def test_an_object_that_cannot_be_deleted_is_told_and_does_not_stop_the_rest() -> None:
-    async def story(cluster: Cluster) -> None:
-        await cluster.configmap("a", namespace="going")
-        await cluster.create(f"{NS}/secrets", metadata={"name": "b"})
-        await refuse_to_delete(cluster, CM)
-        await asyncio.sleep(60)
-        assert await cluster.names(f"{NS}/secrets") == []
-        assert await cluster.configmaps("going") == ["a"]
-        assert (await conditions(cluster))["NamespaceDeletionContentFailure"] == (
-            "True",
-            "ContentDeletionFailed",
-            "Failed to delete all resource types, 1 remaining: not today",
-        )
-        cluster.transport.hook = None
-        await asyncio.sleep(61)
-        assert await cluster.get(NS) is None
-
-    in_cluster(story)
+async def test_an_object_that_cannot_be_deleted_is_told_and_does_not_stop_the_rest(cluster: Cluster) -> None:
+    await cluster.configmap("a", namespace="going")
+    await cluster.create(f"{NS}/secrets", metadata={"name": "b"})
+    await refuse_to_delete(cluster, CM)
+    await asyncio.sleep(60)
+    assert await cluster.names(f"{NS}/secrets") == []
+    assert await cluster.configmaps("going") == ["a"]
+    assert (await conditions(cluster))["NamespaceDeletionContentFailure"] == (
+        "True",
+        "ContentDeletionFailed",
+        "Failed to delete all resource types, 1 remaining: not today",
+    )
+    cluster.transport.hook = None
+    await asyncio.sleep(61)
+    assert await cluster.get(NS) is None
 
 
-def test_pods_that_cannot_be_deleted_do_not_stop_the_rest_either() -> None:
+async def test_pods_that_cannot_be_deleted_do_not_stop_the_rest_either(cluster: Cluster) -> None:
     """As upstream, where only pods that are seen to remain do."""
-
-    async def story(cluster: Cluster) -> None:
-        await cluster.configmap("a", namespace="going")
-        await pod(cluster, "p")
-        await refuse_to_delete(cluster, PODS)
-        await asyncio.sleep(60)
-        assert (await cluster.names(PODS), await cluster.configmaps("going")) == (["p"], [])
-        cluster.transport.hook = None
-        await asyncio.sleep(61)
-        assert await cluster.get(NS) is None
-
-    in_cluster(story)
+    await cluster.configmap("a", namespace="going")
+    await pod(cluster, "p")
+    await refuse_to_delete(cluster, PODS)
+    await asyncio.sleep(60)
+    assert (await cluster.names(PODS), await cluster.configmaps("going")) == (["p"], [])
+    cluster.transport.hook = None
+    await asyncio.sleep(61)
+    assert await cluster.get(NS) is None
 
 
-def test_a_namespace_that_changes_under_our_hands_is_read_again() -> None:
-    async def story(cluster: Cluster) -> None:
-        changes = 0
+async def test_a_namespace_that_changes_under_our_hands_is_read_again(cluster: Cluster) -> None:
+    changes = 0
 
-        async def change(request: wire.Request) -> None:
-            nonlocal changes
-            if request.target.endswith("/finalize") and changes < 3:
-                changes += 1
-                await cluster.patch(NS, {"metadata": {"labels": {"changes": str(changes)}}})
+    async def change(request: wire.Request) -> None:
+        nonlocal changes
+        if request.target.endswith("/finalize") and changes < 3:
+            changes += 1
+            await cluster.patch(NS, {"metadata": {"labels": {"changes": str(changes)}}})
 
-        cluster.transport.hook = change
-        await cluster.delete(NS, "")
-        await asyncio.sleep(6)
-        assert await cluster.get(NS) is None
-        assert changes == 3
-        assert cluster.requests().count(f"GET {NS}") == 4
-
-    in_cluster(story)
+    cluster.transport.hook = change
+    await cluster.delete(NS, "")
+    await asyncio.sleep(6)
+    assert await cluster.get(NS) is None
+    assert changes == 3
+    assert cluster.requests().count(f"GET {NS}") == 4
 
 
-def test_many_namespaces_go_at_the_same_time() -> None:
-    async def story(cluster: Cluster) -> None:
-        for number in range(30):
-            await cluster.create("/api/v1/namespaces", metadata={"name": f"n-{number}"})
-            await cluster.configmap("a", namespace=f"n-{number}")
-            await cluster.delete(f"/api/v1/namespaces/n-{number}", "")
-        await asyncio.sleep(6)
-        assert [name for name in await cluster.names("/api/v1/namespaces") if name.startswith("n-")] == []
-
-    in_cluster(story)
+async def test_many_namespaces_go_at_the_same_time(cluster: Cluster) -> None:
+    for number in range(30):
+        await cluster.create("/api/v1/namespaces", metadata={"name": f"n-{number}"})
+        await cluster.configmap("a", namespace=f"n-{number}")
+        await cluster.delete(f"/api/v1/namespaces/n-{number}", "")
+    await asyncio.sleep(6)
+    assert [name for name in await cluster.names("/api/v1/namespaces") if name.startswith("n-")] == []
 
 
 async def test_a_namespace_that_was_terminating_when_we_started_goes(env: Env) -> None:

@@ -1,13 +1,11 @@
 """A cluster with volumes of a CSI driver, nodes as kubelets report them, and the driver's external-attacher."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.controllers.node_world import NODES, PODS, Doc, World, play
+from tests.controllers.node_world import NODES, PODS, Doc, World
 
 from pilothouse.api.storage import VOLUME_ATTACHMENTS
-from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR, AttachDetachOptions
 from pilothouse.env import TaskGroup
 from pilothouse.runtime import InformerFactory
 from pilothouse.semantics.attachments import MANAGED, attachment_name, unique_name
@@ -147,33 +145,6 @@ async def reported(world: World, node: str) -> list[str]:
     return [each["name"].rpartition("h-")[2] for each in listed]
 
 
-Story = Callable[[World, Attacher], Awaitable[None]]
-
-
 async def soon(seconds: float = 2.0) -> None:
     """Let it happen."""
     await asyncio.sleep(seconds)
-
-
-def attaching(
-    story: Story,
-    *,
-    before: Story | None = None,
-    options: AttachDetachOptions | None = None,
-    modes: tuple[str, ...] = RWO,
-) -> None:
-    """Two nodes, a claim ``data`` with its volume, and a driver."""
-
-    async def whole(world: World) -> None:
-        driver = Attacher(world)
-        for name in ("a", "b"):
-            await machine(world, name)
-        await disk(world, modes=modes)
-        task = world._group.start(driver.run(), name="attacher")
-        if before is not None:
-            await before(world, driver)
-        await world.start(DESCRIPTOR, options)
-        await story(world, driver)
-        task.cancel()
-
-    play(whole)

@@ -9,9 +9,7 @@ from tests.controllers.persistentvolume_attach_detach.builders import (
     DRIVER,
     OUT_OF_SERVICE,
     Attacher,
-    Story,
     attached,
-    attaching,
     disk,
     end,
     name_of,
@@ -27,183 +25,148 @@ from pilothouse.controllers.volumes.persistentvolume_attach_detach.attaching imp
 from pilothouse.semantics.attachments import Disk
 
 
-def test_after_a_restart_it_is_known_what_is_attached() -> None:
+async def test_after_a_restart_it_is_known_what_is_attached(world: World, driver: Attacher) -> None:
     """Test_AttachDetachControllerRecovery, Test_ADC_VolumeAttachmentRecovery: one that is wanted, one that is not, and
     one of which only the VolumeAttachment tells."""
-
-    async def before(world: World, driver: Attacher) -> None:
-        for name in ("old", "lost"):
-            await disk(world, name)
-        await user(world, "p", "a")
-        first = await world.start(DESCRIPTOR)
-        await user(world, "q", "a", "old")
-        await user(world, "r", "b", "lost")
-        await soon()
-        first.cancel()
-        await asyncio.gather(first, return_exceptions=True)
-        for node in ("a", "b"):
-            await use(world, node)
-        await end(world, "q")
-        await end(world, "r")
-        await world.merge(f"{NODES}/b/status", {"status": {"volumesAttached": None}})
-        assert await attached(world) == ["data@a", "lost@b", "old@a"]
-        world.seen.clear()
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await soon(5)
-        assert await attached(world) == ["data@a", "lost@b"]
-        await world.report_node("b", {"Ready": "True"})  # which says that it has nothing mounted
-        await soon(5)
-        assert await attached(world) == ["data@a"]
-        assert (await reported(world, "a"), await reported(world, "b")) == (["data"], [])
-        assert not [line for line in world.requests() if line.startswith("create")]
-
-    attaching(story, before=before)
+    for name in ("old", "lost"):
+        await disk(world, name)
+    await user(world, "p", "a")
+    first = await world.start(DESCRIPTOR)
+    await user(world, "q", "a", "old")
+    await user(world, "r", "b", "lost")
+    await soon()
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    for node in ("a", "b"):
+        await use(world, node)
+    await end(world, "q")
+    await end(world, "r")
+    await world.merge(f"{NODES}/b/status", {"status": {"volumesAttached": None}})
+    assert await attached(world) == ["data@a", "lost@b", "old@a"]
+    world.seen.clear()
+    await world.start(DESCRIPTOR)
+    await soon(5)
+    assert await attached(world) == ["data@a", "lost@b"]
+    await world.report_node("b", {"Ready": "True"})  # which says that it has nothing mounted
+    await soon(5)
+    assert await attached(world) == ["data@a"]
+    assert (await reported(world, "a"), await reported(world, "b")) == (["data"], [])
+    assert not [line for line in world.requests() if line.startswith("create")]
 
 
-def left_behind(story: Story) -> None:
-    """The volume is attached to ``a``; a pod used it there, and the node has let go of it. Then the manager died, and
-    there is nothing but the VolumeAttachment."""
-
-    async def before(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        first = await world.start(DESCRIPTOR)
-        await soon()
-        first.cancel()
-        await asyncio.gather(first, return_exceptions=True)
-        await end(world, "p")
-        await use(world, "a")
-        await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": None}})
-        assert await attached(world) == ["data@a"]
-        world.seen.clear()
-
-    attaching(story, before=before)
+async def leave_behind(world: World) -> None:
+    """The volume is attached to ``a``; a pod used it there, and the node has unmounted it. Then the manager died, and
+    only the VolumeAttachment is left."""
+    await user(world, "p", "a")
+    first = await world.start(DESCRIPTOR)
+    await soon()
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    await end(world, "p")
+    await use(world, "a")
+    await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": None}})
+    assert await attached(world) == ["data@a"]
+    world.seen.clear()
 
 
-def test_a_node_that_says_nothing_is_asked_after_ten_seconds() -> None:
+async def test_a_node_that_says_nothing_is_asked_after_ten_seconds(world: World, driver: Attacher) -> None:
     """Upstream waits for the node's next status, which may be five minutes away."""
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await soon(9)
-        assert await attached(world) == ["data@a"]
-        await soon(3)
-        assert await attached(world) == []
-        assert [line.split()[0] for line in world.requests()] == ["get", "delete"]
-
-    left_behind(story)
+    await leave_behind(world)
+    await world.start(DESCRIPTOR)
+    await soon(9)
+    assert await attached(world) == ["data@a"]
+    await soon(3)
+    assert await attached(world) == []
+    assert [line.split()[0] for line in world.requests()] == ["get", "delete"]
 
 
-def test_a_node_that_says_nothing_may_use_the_volume_all_the_same() -> None:
-    async def story(world: World, _driver: Attacher) -> None:
-        with world.faults.hold(resource="nodes"):
-            await use(world, "a", "data")
-            await soon(60)
-            assert "get nodes a" in world.requests()
-            assert await attached(world) == ["data@a"]
-        await soon(300)
-        assert await attached(world) == ["data@a"]
-        await use(world, "a")
-        await soon(130)
-        assert await attached(world) == []
-
-    left_behind(story)
-
-
-def test_what_a_node_was_told_by_somebody_else_is_taken_back_first() -> None:
-    """By the manager before this one, whose last word the cache has not heard of."""
-
-    async def story(world: World, _driver: Attacher) -> None:
-        with world.faults.hold(resource="nodes"):
-            listed = [{"name": name_of(), "devicePath": ""}]
-            await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": listed}})
-            await soon(15)
-        assert await attached(world) == []
-        assert await reported(world, "a") == []
-        assert [line.split()[0] for line in world.requests()] == ["get", "patch", "get", "delete"]
-
-    left_behind(story)
-
-
-def test_a_node_that_is_out_of_service_is_told_without_being_asked() -> None:
-    async def story(world: World, _driver: Attacher) -> None:
-        with world.faults.hold(resource="nodes"):
-            await world.taint("a", OUT_OF_SERVICE)
-            listed = [{"name": name_of(), "devicePath": ""}]
-            await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": listed}})
-        await soon(5)
-        assert await attached(world) == []
-        assert await reported(world, "a") == []
-        assert [line.split()[0] for line in world.requests()] == ["patch", "delete"]
-
-    left_behind(story)
-
-
-def test_nothing_is_done_before_the_server_says_what_is_attached() -> None:
-    rule = Rule(fail(500), verb="list", resource="volumeattachments.storage.k8s.io")
-
-    async def before(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        world.faults.add(rule)
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await soon(5)
-        assert await attached(world) == []
-        world.faults.remove(rule)
-        await soon(10)
-        assert await attached(world) == ["data@a"]
-
-    attaching(story, before=before)
-
-
-def test_a_volume_of_an_attachment_may_be_shown_late() -> None:
-    """Its PersistentVolume comes into the cache after the VolumeAttachment was read."""
-
-    async def before(world: World, _driver: Attacher) -> None:
-        body = new_attachment(Disk(name_of("late"), "pv-late", DRIVER, "h-late", True), "a")
-        await world.request("POST", ATTACHMENTS, body)
-
-    async def story(world: World, _driver: Attacher) -> None:
+async def test_a_node_that_says_nothing_may_use_the_volume_all_the_same(world: World, driver: Attacher) -> None:
+    await leave_behind(world)
+    await world.start(DESCRIPTOR)
+    with world.faults.hold(resource="nodes"):
+        await use(world, "a", "data")
         await soon(60)
-        assert await attached(world) == ["late@a"]
-        await disk(world, "late")
-        await soon(15)
-        assert await attached(world) == []
+        assert "get nodes a" in world.requests()
+        assert await attached(world) == ["data@a"]
+    await soon(300)
+    assert await attached(world) == ["data@a"]
+    await use(world, "a")
+    await soon(130)
+    assert await attached(world) == []
 
-    attaching(story, before=before)
+
+async def test_what_a_node_was_told_by_somebody_else_is_taken_back_first(world: World, driver: Attacher) -> None:
+    """By the manager before this one, whose last word the cache has not heard of."""
+    await leave_behind(world)
+    await world.start(DESCRIPTOR)
+    with world.faults.hold(resource="nodes"):
+        listed = [{"name": name_of(), "devicePath": ""}]
+        await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": listed}})
+        await soon(15)
+    assert await attached(world) == []
+    assert await reported(world, "a") == []
+    assert [line.split()[0] for line in world.requests()] == ["get", "patch", "get", "delete"]
+
+
+async def test_a_node_that_is_out_of_service_is_told_without_being_asked(world: World, driver: Attacher) -> None:
+    await leave_behind(world)
+    await world.start(DESCRIPTOR)
+    with world.faults.hold(resource="nodes"):
+        await world.taint("a", OUT_OF_SERVICE)
+        listed = [{"name": name_of(), "devicePath": ""}]
+        await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": listed}})
+    await soon(5)
+    assert await attached(world) == []
+    assert await reported(world, "a") == []
+    assert [line.split()[0] for line in world.requests()] == ["patch", "delete"]
+
+
+async def test_nothing_is_done_before_the_server_says_what_is_attached(world: World, driver: Attacher) -> None:
+    rule = Rule(fail(500), verb="list", resource="volumeattachments.storage.k8s.io")
+    await user(world, "p", "a")
+    world.faults.add(rule)
+    await world.start(DESCRIPTOR)
+    await soon(5)
+    assert await attached(world) == []
+    world.faults.remove(rule)
+    await soon(10)
+    assert await attached(world) == ["data@a"]
+
+
+async def test_a_volume_of_an_attachment_may_be_shown_late(world: World, driver: Attacher) -> None:
+    """Its PersistentVolume comes into the cache after the VolumeAttachment was read."""
+    body = new_attachment(Disk(name_of("late"), "pv-late", DRIVER, "h-late", True), "a")
+    await world.request("POST", ATTACHMENTS, body)
+    await world.start(DESCRIPTOR)
+    await soon(60)
+    assert await attached(world) == ["late@a"]
+    await disk(world, "late")
+    await soon(15)
+    assert await attached(world) == []
 
 
 @pytest.mark.parametrize("listed", ["nothing is attached", "another one is on its way"])
-def test_what_a_node_was_told_long_ago_may_be_over(listed: str) -> None:
+async def test_what_a_node_was_told_long_ago_may_be_over(world: World, driver: Attacher, listed: str) -> None:
     """The manager died after it had the volume detached, and begins with a node from before that."""
-
-    async def before(world: World, driver: Attacher) -> None:
-        reported = [{"name": name_of(), "devicePath": ""}]
-        await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": reported}})
-        if listed != "nothing is attached":
-            driver.idle = True
-            disk = Disk(name_of(), "pv-data", DRIVER, "h-data", True)
-            await world.request("POST", ATTACHMENTS, new_attachment(disk, "a"))
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await soon(1)
-        assert await reported(world, "a") == []
-
-    attaching(story, before=before)
+    attached = [{"name": name_of(), "devicePath": ""}]
+    await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": attached}})
+    if listed != "nothing is attached":
+        driver.idle = True
+        disk = Disk(name_of(), "pv-data", DRIVER, "h-data", True)
+        await world.request("POST", ATTACHMENTS, new_attachment(disk, "a"))
+    await world.start(DESCRIPTOR)
+    await soon(1)
+    assert await reported(world, "a") == []
 
 
-def test_volumes_of_plugins_that_are_not_here_stay_reported() -> None:
+async def test_volumes_of_plugins_that_are_not_here_stay_reported(world: World, driver: Attacher) -> None:
     """Somebody else attached them, and kubelets wait for the report."""
     foreign = "kubernetes.io/iscsi/10.0.0.1:iqn:0"
-
-    async def before(world: World, _driver: Attacher) -> None:
-        listed = [{"name": foreign, "devicePath": ""}]
-        await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": listed}})
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        listed = (await world.see(f"{NODES}/a"))["status"]["volumesAttached"]
-        assert sorted(each["name"] for each in listed) == sorted([foreign, name_of()])
-        assert "get nodes a" not in world.requests()
-
-    attaching(story, before=before)
+    listed = [{"name": foreign, "devicePath": ""}]
+    await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": listed}})
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    listed = (await world.see(f"{NODES}/a"))["status"]["volumesAttached"]
+    assert sorted(each["name"] for each in listed) == sorted([foreign, name_of()])
+    assert "get nodes a" not in world.requests()

@@ -12,7 +12,6 @@ from tests.controllers.persistentvolume_attach_detach.builders import (
     RWX,
     Attacher,
     attached,
-    attaching,
     attachment,
     end,
     machine,
@@ -23,183 +22,154 @@ from tests.controllers.persistentvolume_attach_detach.builders import (
 )
 
 from pilothouse.client.interceptor import Rule, fail, lose_answer
-from pilothouse.controllers.volumes.persistentvolume_attach_detach import AttachDetachOptions
+from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR, AttachDetachOptions
 
 UNHEALTHY = {"Ready": "Unknown"}
 
 
-def test_nobody_wants_anything() -> None:
+async def test_nobody_wants_anything(world: World, driver: Attacher) -> None:
     """Test_Run_Positive_DoNothing."""
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "")
-        await soon(7200)
-        assert world.requests() == []
-
-    attaching(story)
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "")
+    await soon(7200)
+    assert world.requests() == []
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["the pod was there", "the pod comes"])
-def test_a_volume_is_attached_to_the_node_of_its_pod(early: bool) -> None:
+async def test_a_volume_is_attached_to_the_node_of_its_pod(world: World, driver: Attacher, early: bool) -> None:
     """Test_Run_Positive_OneDesiredVolumeAttach."""
-
-    async def before(world: World, _driver: Attacher) -> None:
-        if early:
-            await user(world, "p", "a")
-
-    async def story(world: World, _driver: Attacher) -> None:
-        if not early:
-            await user(world, "p", "a")
-        await soon()
-        found = await world.see(attachment("a"))
-        assert found["spec"] == {"attacher": DRIVER, "nodeName": "a", "source": {"persistentVolumeName": "pv-data"}}
-        assert await reported(world, "a") == ["data"]
-        assert await world.events("SuccessfulAttachVolume") == [
-            'Pod/p AttachVolume.Attach succeeded for volume "pv-data" '
-        ]
-        await soon(3600)
-        assert world.requests() == ["create volumeattachments ", "patch nodes/status a"]
-
-    attaching(story, before=before)
-
-
-def test_it_is_reported_only_when_it_is_attached() -> None:
-    async def story(world: World, driver: Attacher) -> None:
-        driver.idle = True
+    if early:
         await user(world, "p", "a")
-        await soon(60)
-        assert await reported(world, "a") == []
-        driver.idle = False
-        await soon()
-        assert await reported(world, "a") == ["data"]
+    await world.start(DESCRIPTOR)
+    if not early:
+        await user(world, "p", "a")
+    await soon()
+    found = await world.see(attachment("a"))
+    assert found["spec"] == {"attacher": DRIVER, "nodeName": "a", "source": {"persistentVolumeName": "pv-data"}}
+    assert await reported(world, "a") == ["data"]
+    assert await world.events("SuccessfulAttachVolume") == ['Pod/p AttachVolume.Attach succeeded for volume "pv-data" ']
+    await soon(3600)
+    assert world.requests() == ["create volumeattachments ", "patch nodes/status a"]
 
-    attaching(story)
+
+async def test_it_is_reported_only_when_it_is_attached(world: World, driver: Attacher) -> None:
+    await world.start(DESCRIPTOR)
+    driver.idle = True
+    await user(world, "p", "a")
+    await soon(60)
+    assert await reported(world, "a") == []
+    driver.idle = False
+    await soon()
+    assert await reported(world, "a") == ["data"]
 
 
-def test_a_volume_is_detached_when_its_node_has_let_go_of_it() -> None:
+async def test_a_volume_is_detached_when_its_node_has_let_go_of_it(world: World, driver: Attacher) -> None:
     """Test_Run_Positive_OneDesiredVolumeAttachThenDetachWithUnmountedVolume."""
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a", "data")
+    await end(world, "p")
+    await soon(3600)
+    assert await attached(world) == ["data@a"], "the node is well, and has it mounted"
+    assert await reported(world, "a") == ["data"]
+    world.seen.clear()
+    await use(world, "a")
+    await soon()
+    assert await attached(world) == []
+    assert await reported(world, "a") == []
+    kinds = [line.split()[:2] for line in world.requests()]
+    assert kinds == [["patch", "nodes/status"], ["delete", "volumeattachments"]], "it is taken off the report first"
 
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
+
+async def test_the_node_itself_is_asked_before_a_volume_is_detached(world: World, driver: Attacher) -> None:
+    """The cache does not know yet that the kubelet uses the volume again."""
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a")
+    await soon()
+    with world.faults.hold(resource="nodes"):
         await use(world, "a", "data")
         await end(world, "p")
-        await soon(3600)
-        assert await attached(world) == ["data@a"], "the node is well, and has it mounted"
-        assert await reported(world, "a") == ["data"]
-        world.seen.clear()
-        await use(world, "a")
-        await soon()
-        assert await attached(world) == []
-        assert await reported(world, "a") == []
-        kinds = [line.split()[:2] for line in world.requests()]
-        assert kinds == [["patch", "nodes/status"], ["delete", "volumeattachments"]], "it is taken off the report first"
-
-    attaching(story)
-
-
-def test_the_node_itself_is_asked_before_a_volume_is_detached() -> None:
-    """The cache does not know yet that the kubelet uses the volume again."""
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a")
-        await soon()
-        with world.faults.hold(resource="nodes"):
-            await use(world, "a", "data")
-            await end(world, "p")
-            await soon(30)
-            assert await attached(world) == ["data@a"]
-            assert "get nodes a" in world.requests()
-        await use(world, "a")
-        await soon(60)
-        assert await attached(world) == []
-
-    attaching(story)
+        await soon(30)
+        assert await attached(world) == ["data@a"]
+        assert "get nodes a" in world.requests()
+    await use(world, "a")
+    await soon(60)
+    assert await attached(world) == []
 
 
 @pytest.mark.parametrize("ended", ["Succeeded", "Failed"])
-def test_a_pod_that_has_ended_lets_go_of_its_volume(ended: str) -> None:
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a")
-        await world.merge(f"{PODS}/p/status", {"status": {"phase": ended}})
-        await soon()
-        assert await attached(world) == []
-
-    attaching(story)
+async def test_a_pod_that_has_ended_lets_go_of_its_volume(world: World, driver: Attacher, ended: str) -> None:
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a")
+    await world.merge(f"{PODS}/p/status", {"status": {"phase": ended}})
+    await soon()
+    assert await attached(world) == []
 
 
-def test_a_volume_that_moves_is_detached_before_it_is_attached() -> None:
+async def test_a_volume_that_moves_is_detached_before_it_is_attached(world: World, driver: Attacher) -> None:
     """Test_Run_OneVolumeAttachAndDetachMultipleNodesWithReadWriteOnce."""
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a", "data")
-        await user(world, "q", "b")
-        await soon(60)
-        assert await attached(world) == ["data@a"]
-        prefix = 'Pod/q Multi-Attach error for volume "pv-data" '
-        assert await world.events("FailedAttachVolume") == [f"{prefix}Volume is already used by pod(s) p"]
-        await end(world, "p")
-        await soon(60)
-        assert await attached(world) == ["data@a"]
-        await use(world, "a")
-        await soon()
-        assert await attached(world) == ["data@b"]
-        assert (await reported(world, "a"), await reported(world, "b")) == ([], ["data"])
-        assert len(await world.events("FailedAttachVolume")) == 1, "that is said once"
-
-    attaching(story)
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a", "data")
+    await user(world, "q", "b")
+    await soon(60)
+    assert await attached(world) == ["data@a"]
+    prefix = 'Pod/q Multi-Attach error for volume "pv-data" '
+    assert await world.events("FailedAttachVolume") == [f"{prefix}Volume is already used by pod(s) p"]
+    await end(world, "p")
+    await soon(60)
+    assert await attached(world) == ["data@a"]
+    await use(world, "a")
+    await soon()
+    assert await attached(world) == ["data@b"]
+    assert (await reported(world, "a"), await reported(world, "b")) == ([], ["data"])
+    assert len(await world.events("FailedAttachVolume")) == 1, "that is said once"
 
 
-def test_without_a_pod_the_volumes_old_node_is_not_named() -> None:
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a", "data")
-        await end(world, "p")
-        await user(world, "q", "b")
-        await soon()
-        text = "Volume is already exclusively attached to one node and can't be attached to another"
-        assert await world.events("FailedAttachVolume") == [f'Pod/q Multi-Attach error for volume "pv-data" {text}']
-
-    attaching(story)
+async def test_without_a_pod_the_volumes_old_node_is_not_named(world: World, driver: Attacher) -> None:
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a", "data")
+    await end(world, "p")
+    await user(world, "q", "b")
+    await soon()
+    text = "Volume is already exclusively attached to one node and can't be attached to another"
+    assert await world.events("FailedAttachVolume") == [f'Pod/q Multi-Attach error for volume "pv-data" {text}']
 
 
-def test_a_volume_that_many_may_have_is_attached_to_many() -> None:
+@pytest.mark.parametrize("modes", [RWX])
+async def test_a_volume_that_many_may_have_is_attached_to_many(world: World, driver: Attacher) -> None:
     """Test_Run_OneVolumeAttachAndDetachMultipleNodesWithReadWriteMany."""
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await user(world, "q", "b")
-        await soon()
-        assert await attached(world) == ["data@a", "data@b"]
-        for node in ("a", "b"):
-            await use(world, node)
-        await end(world, "p")
-        await soon()
-        assert await attached(world) == ["data@b"]
-        assert await world.events("FailedAttachVolume") == []
-
-    attaching(story, modes=RWX)
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await user(world, "q", "b")
+    await soon()
+    assert await attached(world) == ["data@a", "data@b"]
+    for node in ("a", "b"):
+        await use(world, node)
+    await end(world, "p")
+    await soon()
+    assert await attached(world) == ["data@b"]
+    assert await world.events("FailedAttachVolume") == []
 
 
-def test_two_pods_of_one_node_share_a_volume() -> None:
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await user(world, "q", "a")
-        await soon()
-        await use(world, "a", "data")
-        await end(world, "p")
-        await use(world, "a")
-        await soon(60)
-        assert await attached(world) == ["data@a"]
-
-    attaching(story)
+async def test_two_pods_of_one_node_share_a_volume(world: World, driver: Attacher) -> None:
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await user(world, "q", "a")
+    await soon()
+    await use(world, "a", "data")
+    await end(world, "p")
+    await use(world, "a")
+    await soon(60)
+    assert await attached(world) == ["data@a"]
 
 
 @pytest.mark.parametrize(
@@ -214,333 +184,297 @@ def test_two_pods_of_one_node_share_a_volume() -> None:
         ),
     ],
 )
-def test_a_volume_that_its_node_does_not_let_go_of(
-    conditions: dict[str, str], taints: tuple[Any, ...], options: dict[str, bool], after: float | None
+async def test_a_volume_that_its_node_does_not_let_go_of(
+    world: World,
+    driver: Attacher,
+    conditions: dict[str, str],
+    taints: tuple[Any, ...],
+    options: dict[str, bool],
+    after: float | None,
 ) -> None:
     """Test_Run_OneVolumeDetachOnUnhealthyNode, …WithForceDetachOnUnmountDisabled, …OnOutOfServiceTaintedNode,
     …OnNoOutOfServiceTaintedNode, Test_Run_OneVolumeAttachAndDetachTimeoutNodesWithReadWriteOnce."""
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a", "data")
-        await world.report_node("a", conditions)
-        await end(world, "p")
-        await soon(1)
-        await world.taint("a", *taints)
-        await user(world, "q", "b")
-        if after:
-            await soon(after - 5)
-            assert await attached(world) == ["data@a"]
-            await soon(10)
-        await soon(3600 if after is None else 5)
-        assert await attached(world) == (["data@a"] if after is None else ["data@b"])
-        if after is not None:
-            reason = "timeout" if after else "out-of-service"
-            forced = "attach_detach_controller_attachdetach_controller_forced_detaches"
-            assert world.metrics.value(forced, reason) == 1
-            assert "get nodes a" not in world.requests(), "it is not asked"
-
-    attaching(story, options=AttachDetachOptions(**options))
-
-
-def test_the_patience_begins_anew_when_a_pod_wants_the_volume_again() -> None:
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a", "data")
-        await world.report_node("a", UNHEALTHY)
-        await end(world, "p")
-        await soon(300)
-        await user(world, "q", "a")
-        await soon(1)
-        await end(world, "q")
-        await soon(300)
+    await world.start(DESCRIPTOR, AttachDetachOptions(**options))
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a", "data")
+    await world.report_node("a", conditions)
+    await end(world, "p")
+    await soon(1)
+    await world.taint("a", *taints)
+    await user(world, "q", "b")
+    if after:
+        await soon(after - 5)
         assert await attached(world) == ["data@a"]
-        await soon(70)
-        assert await attached(world) == []
-
-    attaching(story)
-
-
-def test_the_volumes_of_a_node_that_is_gone_are_detached_after_six_minutes() -> None:
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a", "data")
-        await world.delete(f"{NODES}/a")
-        await end(world, "p")
-        await soon(350)
-        assert await attached(world) == ["data@a"]
-        await soon(20)
-        assert await attached(world) == []
-
-    attaching(story)
+        await soon(10)
+    await soon(3600 if after is None else 5)
+    assert await attached(world) == (["data@a"] if after is None else ["data@b"])
+    if after is not None:
+        reason = "timeout" if after else "out-of-service"
+        forced = "attach_detach_controller_attachdetach_controller_forced_detaches"
+        assert world.metrics.value(forced, reason) == 1
+        assert "get nodes a" not in world.requests(), "it is not asked"
 
 
-def test_a_node_that_cannot_be_told_keeps_its_volume() -> None:
+async def test_the_patience_begins_anew_when_a_pod_wants_the_volume_again(world: World, driver: Attacher) -> None:
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a", "data")
+    await world.report_node("a", UNHEALTHY)
+    await end(world, "p")
+    await soon(300)
+    await user(world, "q", "a")
+    await soon(1)
+    await end(world, "q")
+    await soon(300)
+    assert await attached(world) == ["data@a"]
+    await soon(70)
+    assert await attached(world) == []
+
+
+async def test_the_volumes_of_a_node_that_is_gone_are_detached_after_six_minutes(
+    world: World, driver: Attacher
+) -> None:
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a", "data")
+    await world.delete(f"{NODES}/a")
+    await end(world, "p")
+    await soon(350)
+    assert await attached(world) == ["data@a"]
+    await soon(20)
+    assert await attached(world) == []
+
+
+async def test_a_node_that_cannot_be_told_keeps_its_volume(world: World, driver: Attacher) -> None:
     """Test_Run_Negative_OneDesiredVolumeAttachThenDetachWithUnmountedVolumeUpdateStatusFail…"""
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a")
-        rule = Rule(fail(500), verb="patch", resource="nodes", name="a")
-        world.faults.add(rule)
-        await end(world, "p")
-        await soon(30)
-        assert await attached(world) == ["data@a"]
-        world.faults.remove(rule)
-        await soon(5)
-        assert await attached(world) == []
-        assert await reported(world, "a") == []
-
-    attaching(story)
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a")
+    rule = Rule(fail(500), verb="patch", resource="nodes", name="a")
+    world.faults.add(rule)
+    await end(world, "p")
+    await soon(30)
+    assert await attached(world) == ["data@a"]
+    world.faults.remove(rule)
+    await soon(5)
+    assert await attached(world) == []
+    assert await reported(world, "a") == []
 
 
-def test_a_driver_that_cannot_attach_is_asked_again_and_the_pod_is_told() -> None:
-    async def story(world: World, driver: Attacher) -> None:
-        driver.trouble["a"] = "no room in the rack"
-        await user(world, "p", "a")
-        await soon(60)
-        lines = await world.events("FailedAttachVolume")
-        assert lines == ['Pod/p AttachVolume.Attach failed for volume "pv-data" : no room in the rack']
-        assert await reported(world, "a") == []
-        del driver.trouble["a"]
-        await soon(130)
-        assert await reported(world, "a") == ["data"]
-
-    attaching(story)
+async def test_a_driver_that_cannot_attach_is_asked_again_and_the_pod_is_told(world: World, driver: Attacher) -> None:
+    await world.start(DESCRIPTOR)
+    driver.trouble["a"] = "no room in the rack"
+    await user(world, "p", "a")
+    await soon(60)
+    lines = await world.events("FailedAttachVolume")
+    assert lines == ['Pod/p AttachVolume.Attach failed for volume "pv-data" : no room in the rack']
+    assert await reported(world, "a") == []
+    del driver.trouble["a"]
+    await soon(130)
+    assert await reported(world, "a") == ["data"]
 
 
-def test_a_driver_that_says_nothing_has_two_minutes() -> None:
-    async def story(world: World, driver: Attacher) -> None:
-        driver.idle = True
-        await user(world, "p", "a")
-        await soon(119)
-        assert await world.events("FailedAttachVolume") == []
-        await soon(5)
-        why = f"timed out waiting for external-attacher of {DRIVER} CSI driver to attach volume h-data"
-        assert await world.events("FailedAttachVolume") == [
-            f'Pod/p AttachVolume.Attach failed for volume "pv-data" : {why}'
-        ]
-        driver.idle = False
-        await soon(5)
-        assert await reported(world, "a") == ["data"]
-
-    attaching(story)
+async def test_a_driver_that_says_nothing_has_two_minutes(world: World, driver: Attacher) -> None:
+    await world.start(DESCRIPTOR)
+    driver.idle = True
+    await user(world, "p", "a")
+    await soon(119)
+    assert await world.events("FailedAttachVolume") == []
+    await soon(5)
+    why = f"timed out waiting for external-attacher of {DRIVER} CSI driver to attach volume h-data"
+    assert await world.events("FailedAttachVolume") == [
+        f'Pod/p AttachVolume.Attach failed for volume "pv-data" : {why}'
+    ]
+    driver.idle = False
+    await soon(5)
+    assert await reported(world, "a") == ["data"]
 
 
-def test_what_may_be_attached_is_detached_when_nobody_wants_it() -> None:
+async def test_what_may_be_attached_is_detached_when_nobody_wants_it(world: World, driver: Attacher) -> None:
     """Test_Run_OneVolumeAttachAndDetachUncertainNodesWithReadWriteOnce. Upstream would attach it to the other node at
     once; here it is known to be nowhere else before."""
-
-    async def story(world: World, driver: Attacher) -> None:
-        driver.trouble["a"] = "perhaps"
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a", "data")
-        await use(world, "a")
-        await user(world, "q", "b")
-        await soon(10)
-        assert await attached(world) == []
-        await end(world, "p")
-        await soon(10)
-        assert await world.get(attachment("a")) is None
-        assert await attached(world) == ["data@b"]
-
-    attaching(story)
+    await world.start(DESCRIPTOR)
+    driver.trouble["a"] = "perhaps"
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a", "data")
+    await use(world, "a")
+    await user(world, "q", "b")
+    await soon(10)
+    assert await attached(world) == []
+    await end(world, "p")
+    await soon(10)
+    assert await world.get(attachment("a")) is None
+    assert await attached(world) == ["data@b"]
 
 
-def test_a_volume_that_cannot_be_detached_goes_nowhere_else() -> None:
+async def test_a_volume_that_cannot_be_detached_goes_nowhere_else(world: World, driver: Attacher) -> None:
     """Test_Run_OneVolumeDetachFailNodeWithReadWriteOnce."""
-
-    async def story(world: World, driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a")
-        driver.stuck["a"] = "the rack is locked"
-        await end(world, "p")
-        await user(world, "q", "b")
-        await soon(60)
-        assert await attached(world) == ["data@a"]
-        assert (await reported(world, "a"), await reported(world, "b")) == ([], [])
-        driver.stuck.clear()
-        await soon(130)
-        assert await attached(world) == ["data@b"]
-
-    attaching(story)
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a")
+    driver.stuck["a"] = "the rack is locked"
+    await end(world, "p")
+    await user(world, "q", "b")
+    await soon(60)
+    assert await attached(world) == ["data@a"]
+    assert (await reported(world, "a"), await reported(world, "b")) == ([], [])
+    driver.stuck.clear()
+    await soon(130)
+    assert await attached(world) == ["data@b"]
 
 
 @pytest.mark.parametrize("verb", ["create", "delete"])
 @pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), lose_answer()], ids=["403", "500", "lost"])
-def test_a_request_that_fails_is_tried_again(verb: str, fault: Any) -> None:
-    async def story(world: World, _driver: Attacher) -> None:
-        world.faults.add(Rule(fault, verb=verb, resource="volumeattachments.storage.k8s.io", times=2))
-        await user(world, "p", "a")
-        await soon(10)
+async def test_a_request_that_fails_is_tried_again(world: World, driver: Attacher, verb: str, fault: Any) -> None:
+    await world.start(DESCRIPTOR)
+    world.faults.add(Rule(fault, verb=verb, resource="volumeattachments.storage.k8s.io", times=2))
+    await user(world, "p", "a")
+    await soon(10)
+    assert await attached(world) == ["data@a"]
+    await use(world, "a")
+    await end(world, "p")
+    await soon(10)
+    assert await attached(world) == []
+    assert await reported(world, "a") == []
+
+
+async def test_what_the_cache_has_not_heard_of_is_not_gone(world: World, driver: Attacher) -> None:
+    """The attachment is not in the cache yet when it is deleted: that does not mean that it is detached."""
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a")
+    driver.stuck["a"] = "it takes its time"
+    with world.faults.hold(resource="volumeattachments.storage.k8s.io"):
+        await end(world, "p")
+        await user(world, "q", "b")
+        await soon(30)
+        driver.stuck.clear()
         assert await attached(world) == ["data@a"]
-        await use(world, "a")
+    await soon(130)
+    assert await attached(world) == ["data@b"]
+
+
+async def test_an_old_answer_is_not_taken_for_a_new_one(world: World, driver: Attacher) -> None:
+    """The cache shows an attachment that has been deleted long ago, and was attached."""
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a")
+    await soon()
+    with world.faults.hold(resource="volumeattachments.storage.k8s.io"):
+        world.faults.add(Rule(lose_answer(), verb="delete", resource="volumeattachments.storage.k8s.io", times=1))
         await end(world, "p")
         await soon(10)
-        assert await attached(world) == []
+        assert await world.get(attachment("a")) is None
+        driver.idle = True
+        await user(world, "q", "a")
+        await soon(10)
         assert await reported(world, "a") == []
-
-    attaching(story)
-
-
-def test_what_the_cache_has_not_heard_of_is_not_gone() -> None:
-    """The attachment is not in the cache yet when it is deleted: that does not mean that it is detached."""
-
-    async def story(world: World, driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a")
-        driver.stuck["a"] = "it takes its time"
-        with world.faults.hold(resource="volumeattachments.storage.k8s.io"):
-            await end(world, "p")
-            await user(world, "q", "b")
-            await soon(30)
-            driver.stuck.clear()
-            assert await attached(world) == ["data@a"]
-        await soon(130)
-        assert await attached(world) == ["data@b"]
-
-    attaching(story)
+    await soon()
+    assert await reported(world, "a") == []
+    driver.idle = False
+    await soon(5)
+    assert await reported(world, "a") == ["data"]
 
 
-def test_an_old_answer_is_not_taken_for_a_new_one() -> None:
-    """The cache shows an attachment that has been deleted long ago, and was attached."""
-
-    async def story(world: World, driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a")
-        await soon()
-        with world.faults.hold(resource="volumeattachments.storage.k8s.io"):
-            world.faults.add(Rule(lose_answer(), verb="delete", resource="volumeattachments.storage.k8s.io", times=1))
-            await end(world, "p")
-            await soon(10)
-            assert await world.get(attachment("a")) is None
-            driver.idle = True
-            await user(world, "q", "a")
-            await soon(10)
-            assert await reported(world, "a") == []
-        await soon()
-        assert await reported(world, "a") == []
-        driver.idle = False
-        await soon(5)
-        assert await reported(world, "a") == ["data"]
-
-    attaching(story)
+async def test_a_node_that_comes_again_is_told_again(world: World, driver: Attacher) -> None:
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await world.delete(f"{NODES}/a")
+    await soon()
+    await machine(world, "a")
+    await soon()
+    assert await reported(world, "a") == ["data"]
 
 
-def test_a_node_that_comes_again_is_told_again() -> None:
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await world.delete(f"{NODES}/a")
-        await soon()
-        await machine(world, "a")
-        await soon()
-        assert await reported(world, "a") == ["data"]
-
-    attaching(story)
-
-
-def test_pods_of_nodes_that_manage_their_volumes_themselves_are_left_alone() -> None:
-    async def story(world: World, _driver: Attacher) -> None:
-        await world.node("c")
-        await user(world, "p", "c")
-        await soon(300)
-        assert world.requests() == []
-        annotations = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
-        await world.merge(f"{NODES}/c", {"metadata": {"annotations": annotations}})
-        await soon()
-        assert await attached(world) == ["data@c"]
-
-    attaching(story)
+async def test_pods_of_nodes_that_manage_their_volumes_themselves_are_left_alone(
+    world: World, driver: Attacher
+) -> None:
+    await world.start(DESCRIPTOR)
+    await world.node("c")
+    await user(world, "p", "c")
+    await soon(300)
+    assert world.requests() == []
+    annotations = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+    await world.merge(f"{NODES}/c", {"metadata": {"annotations": annotations}})
+    await soon()
+    assert await attached(world) == ["data@c"]
 
 
-def test_a_claim_that_is_bound_late_has_its_volume_attached_then() -> None:
-    async def story(world: World, _driver: Attacher) -> None:
-        await world.merge(f"{CLAIMS}/data/status", {"status": {"phase": "Pending"}})
-        await user(world, "p", "a")
-        await soon(300)
-        assert await attached(world) == []
-        await world.merge(f"{CLAIMS}/data/status", {"status": {"phase": "Bound"}})
-        await soon()
-        assert await attached(world) == ["data@a"]
-
-    attaching(story)
+async def test_a_claim_that_is_bound_late_has_its_volume_attached_then(world: World, driver: Attacher) -> None:
+    await world.start(DESCRIPTOR)
+    await world.merge(f"{CLAIMS}/data/status", {"status": {"phase": "Pending"}})
+    await user(world, "p", "a")
+    await soon(300)
+    assert await attached(world) == []
+    await world.merge(f"{CLAIMS}/data/status", {"status": {"phase": "Bound"}})
+    await soon()
+    assert await attached(world) == ["data@a"]
 
 
-def test_a_driver_may_need_no_attaching() -> None:
+async def test_a_driver_may_need_no_attaching(world: World, driver: Attacher) -> None:
     path = "/apis/storage.k8s.io/v1/csidrivers"
-
-    async def before(world: World, _driver: Attacher) -> None:
-        await world.request("POST", path, {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon(300)
-        assert world.requests() == []
-        await world.delete(f"{path}/{DRIVER}")
-        await soon()
-        assert await attached(world) == ["data@a"], "of one of which nothing is known, it does"
-        await use(world, "a")
-        await world.request("POST", path, {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})
-        await soon()
-        assert await attached(world) == []
-
-    attaching(story, before=before)
+    await world.request("POST", path, {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon(300)
+    assert world.requests() == []
+    await world.delete(f"{path}/{DRIVER}")
+    await soon()
+    assert await attached(world) == ["data@a"], "of one of which nothing is known, it does"
+    await use(world, "a")
+    await world.request("POST", path, {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})
+    await soon()
+    assert await attached(world) == []
 
 
 @pytest.mark.parametrize("disabled", [False, True])
-def test_an_attachment_that_somebody_deletes_is_made_again(disabled: bool) -> None:
+async def test_an_attachment_that_somebody_deletes_is_made_again(
+    world: World, driver: Attacher, disabled: bool
+) -> None:
     """The look at all that is attached, once a minute."""
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a", "data")
-        await world.delete(attachment("a"))
-        await soon(1)
-        assert await attached(world) == []
-        await soon(63)
-        assert await attached(world) == ([] if disabled else ["data@a"])
-        assert await reported(world, "a") == ["data"]
-
-    attaching(story, options=AttachDetachOptions(disable_sync=disabled))
+    await world.start(DESCRIPTOR, AttachDetachOptions(disable_sync=disabled))
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a", "data")
+    await world.delete(attachment("a"))
+    await soon(1)
+    assert await attached(world) == []
+    await soon(63)
+    assert await attached(world) == ([] if disabled else ["data@a"])
+    assert await reported(world, "a") == ["data"]
 
 
-def test_measures() -> None:
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        world.metrics.exposition()
-        plugin = f"kubernetes.io/csi:{DRIVER}"
-        for state in ("desired_state_of_world", "actual_state_of_world"):
-            assert world.metrics.value("attachdetach_controller_total_volumes", plugin, state) == 1
-        assert world.metrics.value("storage_count_attachable_volumes_in_use", "a", plugin) == 1
-        shown = world.metrics.exposition()
-        assert 'storage_operation_duration_seconds_count{volume_plugin="kubernetes.io/csi:d.example.com"' in shown
-        assert 'operation_name="volume_attach",status="success",migrated="false"} 1' in shown
-
-    attaching(story)
+async def test_measures(world: World, driver: Attacher) -> None:
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    world.metrics.exposition()
+    plugin = f"kubernetes.io/csi:{DRIVER}"
+    for state in ("desired_state_of_world", "actual_state_of_world"):
+        assert world.metrics.value("attachdetach_controller_total_volumes", plugin, state) == 1
+    assert world.metrics.value("storage_count_attachable_volumes_in_use", "a", plugin) == 1
+    shown = world.metrics.exposition()
+    assert 'storage_operation_duration_seconds_count{volume_plugin="kubernetes.io/csi:d.example.com"' in shown
+    assert 'operation_name="volume_attach",status="success",migrated="false"} 1' in shown
 
 
-def test_it_rests_when_nothing_happens() -> None:
+async def test_it_rests_when_nothing_happens(world: World, driver: Attacher) -> None:
     """Upstream's loop turns ten times a second; here a day of nothing is nothing."""
-
-    async def story(world: World, _driver: Attacher) -> None:
-        await user(world, "p", "a")
-        await soon()
-        await use(world, "a", "data")
-        await soon()
-        world.seen.clear()
-        await soon(24 * 3600)
-        assert world.requests() == []
-        assert len((await world.see(ATTACHMENTS))["items"]) == 1
-
-    attaching(story)
+    await world.start(DESCRIPTOR)
+    await user(world, "p", "a")
+    await soon()
+    await use(world, "a", "data")
+    await soon()
+    world.seen.clear()
+    await soon(24 * 3600)
+    assert world.requests() == []
+    assert len((await world.see(ATTACHMENTS))["items"]) == 1

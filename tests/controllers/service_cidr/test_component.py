@@ -7,11 +7,10 @@ A real kube-apiserver of v1.20 has no ServiceCIDRs: nothing of this can be seen 
 import asyncio
 import contextlib
 import ipaddress
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import World, play
+from tests.controllers.node_world import World
 
 from pilothouse.client.errors import Invalid
 from pilothouse.client.interceptor import Rule, conflict, delay, fail, lose_answer, lose_request, time_out
@@ -30,20 +29,9 @@ HELD = (
 )
 
 
-def with_ranges(
-    story: Callable[[World], Awaitable[None]],
-    *,
-    before: Callable[[World], Awaitable[None]] | None = None,
-    seed: int = 0,
-) -> None:
-    async def with_controller(world: World) -> None:
-        if before is not None:
-            await before(world)
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(1)
-        await story(world)
-
-    play(with_controller, seed=seed)
+async def start(world: World) -> None:
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(1)
 
 
 async def make(world: World, name: str, *cidrs: str, **meta: Any) -> None:
@@ -66,150 +54,129 @@ async def is_there(world: World, name: str) -> bool:
     return await world.get(f"{CIDRS}/{name}") is not None
 
 
-def test_every_range_has_the_finalizer_and_is_ready() -> None:
+async def test_every_range_has_the_finalizer_and_is_ready(world: World) -> None:
     """Rows: default service CIDR must have finalizer; service CIDR must have finalizer."""
-
-    async def story(world: World) -> None:
-        await make(world, "more", "10.9.0.0/24")
-        await asyncio.sleep(1)
-        for name in ("kubernetes", "more"):
-            assert (await world.see(f"{CIDRS}/{name}"))["metadata"]["finalizers"] == [FINALIZER]
-            assert await ready(world, name) == READY
-        assert world.requests() == [
-            f"patch {resource} {name}" for name in ("kubernetes", "more") for resource in RESOURCES
-        ]
-        await asyncio.sleep(300)
-        assert len(world.requests()) == 4, "quiet"
-
-    with_ranges(story)
+    await start(world)
+    await make(world, "more", "10.9.0.0/24")
+    await asyncio.sleep(1)
+    for name in ("kubernetes", "more"):
+        assert (await world.see(f"{CIDRS}/{name}"))["metadata"]["finalizers"] == [FINALIZER]
+        assert await ready(world, name) == READY
+    assert world.requests() == [f"patch {resource} {name}" for name in ("kubernetes", "more") for resource in RESOURCES]
+    await asyncio.sleep(300)
+    assert len(world.requests()) == 4, "quiet"
 
 
 RESOURCES = ("servicecidrs", "servicecidrs/status")
 
 
-def test_an_empty_range_goes_after_ten_seconds() -> None:
+async def test_an_empty_range_goes_after_ten_seconds(world: World) -> None:
     """Rows: must remove the finalizer; within the grace period must be requeued."""
-
-    async def story(world: World) -> None:
-        await make(world, "more", "10.9.0.0/24")
-        await asyncio.sleep(1)
-        await world.delete(f"{CIDRS}/more")
-        await asyncio.sleep(9)
-        assert await is_there(world, "more")
-        assert await ready(world, "more") == READY
-        with pytest.raises(Invalid):
-            await service(world, "late", "10.9.0.1")
-        await asyncio.sleep(2)
-        assert not await is_there(world, "more")
-
-    with_ranges(story)
+    await start(world)
+    await make(world, "more", "10.9.0.0/24")
+    await asyncio.sleep(1)
+    await world.delete(f"{CIDRS}/more")
+    await asyncio.sleep(9)
+    assert await is_there(world, "more")
+    assert await ready(world, "more") == READY
+    with pytest.raises(Invalid):
+        await service(world, "late", "10.9.0.1")
+    await asyncio.sleep(2)
+    assert not await is_there(world, "more")
 
 
-def test_a_range_stays_while_a_service_has_an_address_of_it() -> None:
-    async def story(world: World) -> None:
-        await make(world, "more", "10.9.0.0/24")
-        await asyncio.sleep(1)
-        await service(world, "web", "10.9.0.1")
-        await world.delete(f"{CIDRS}/more")
-        await asyncio.sleep(60)
-        assert await ready(world, "more") == HELD
-        before = len(world.requests())
-        await asyncio.sleep(600)
-        assert len(world.requests()) == before, "it waits quietly"
-        await world.delete(f"{SERVICES}/web")
-        await asyncio.sleep(1)
-        assert not await is_there(world, "more"), "the ten seconds are long over"
-
-    with_ranges(story)
+async def test_a_range_stays_while_a_service_has_an_address_of_it(world: World) -> None:
+    await start(world)
+    await make(world, "more", "10.9.0.0/24")
+    await asyncio.sleep(1)
+    await service(world, "web", "10.9.0.1")
+    await world.delete(f"{CIDRS}/more")
+    await asyncio.sleep(60)
+    assert await ready(world, "more") == HELD
+    before = len(world.requests())
+    await asyncio.sleep(600)
+    assert len(world.requests()) == before, "it waits quietly"
+    await world.delete(f"{SERVICES}/web")
+    await asyncio.sleep(1)
+    assert not await is_there(world, "more"), "the ten seconds are long over"
 
 
-def test_a_larger_range_takes_the_addresses_over() -> None:
-    async def story(world: World) -> None:
-        await make(world, "more", "10.9.0.0/24")
-        await asyncio.sleep(1)
-        await service(world, "web", "10.9.0.1")
-        await world.delete(f"{CIDRS}/more")
-        await asyncio.sleep(60)
-        assert await is_there(world, "more")
-        await make(world, "larger", "10.9.0.0/16")
-        await asyncio.sleep(1)
-        assert not await is_there(world, "more")
-        await world.delete(f"{CIDRS}/larger")
-        await asyncio.sleep(60)
-        assert await ready(world, "larger") == HELD
-
-    with_ranges(story)
+async def test_a_larger_range_takes_the_addresses_over(world: World) -> None:
+    await start(world)
+    await make(world, "more", "10.9.0.0/24")
+    await asyncio.sleep(1)
+    await service(world, "web", "10.9.0.1")
+    await world.delete(f"{CIDRS}/more")
+    await asyncio.sleep(60)
+    assert await is_there(world, "more")
+    await make(world, "larger", "10.9.0.0/16")
+    await asyncio.sleep(1)
+    assert not await is_there(world, "more")
+    await world.delete(f"{CIDRS}/larger")
+    await asyncio.sleep(60)
+    assert await ready(world, "larger") == HELD
 
 
-def test_a_range_that_gets_a_second_family_takes_its_addresses_over() -> None:
+async def test_a_range_that_gets_a_second_family_takes_its_addresses_over(world: World) -> None:
     """Upstream looks at the range that changed, and not at the one that waits for it."""
-
-    async def story(world: World) -> None:
-        await make(world, "old", "10.9.0.0/24", "fd00::/112")
-        await make(world, "new", "10.9.0.0/16")
-        labels = {
-            "ipaddress.kubernetes.io/ip-family": "IPv6",
-            "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
-        }
-        parent = {"parentRef": {"resource": "services", "namespace": "default", "name": "web"}}
-        await world.request("POST", ADDRESSES, {"metadata": {"name": "fd00::5", "labels": labels}, "spec": parent})
-        await asyncio.sleep(1)
-        await world.delete(f"{CIDRS}/old")
-        await asyncio.sleep(60)
-        assert await ready(world, "old") == HELD
-        await world.merge(f"{CIDRS}/new", {"spec": {"cidrs": ["10.9.0.0/16", "fd00::/64"]}})
-        await asyncio.sleep(1)
-        assert not await is_there(world, "old")
-
-    with_ranges(story)
+    await start(world)
+    await make(world, "old", "10.9.0.0/24", "fd00::/112")
+    await make(world, "new", "10.9.0.0/16")
+    labels = {
+        "ipaddress.kubernetes.io/ip-family": "IPv6",
+        "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+    }
+    parent = {"parentRef": {"resource": "services", "namespace": "default", "name": "web"}}
+    await world.request("POST", ADDRESSES, {"metadata": {"name": "fd00::5", "labels": labels}, "spec": parent})
+    await asyncio.sleep(1)
+    await world.delete(f"{CIDRS}/old")
+    await asyncio.sleep(60)
+    assert await ready(world, "old") == HELD
+    await world.merge(f"{CIDRS}/new", {"spec": {"cidrs": ["10.9.0.0/16", "fd00::/64"]}})
+    await asyncio.sleep(1)
+    assert not await is_there(world, "old")
 
 
-def test_of_two_that_give_the_same_only_one_may_go() -> None:
-    async def story(world: World) -> None:
-        for name in ("a", "b"):
-            await make(world, name, "10.9.0.0/24")
-        await asyncio.sleep(1)
-        await service(world, "web", "10.9.0.1")
-        await world.delete(f"{CIDRS}/a")
-        await asyncio.sleep(5)
-        await world.delete(f"{CIDRS}/b")
-        await asyncio.sleep(60)
-        for name in ("a", "b"):
-            assert await ready(world, name) == HELD, "both hold, rather than none"
-        await world.delete(f"{SERVICES}/web")
-        await asyncio.sleep(1)
-        assert [await is_there(world, name) for name in ("a", "b")] == [False, False]
-
-    with_ranges(story)
+async def test_of_two_that_give_the_same_only_one_may_go(world: World) -> None:
+    await start(world)
+    for name in ("a", "b"):
+        await make(world, name, "10.9.0.0/24")
+    await asyncio.sleep(1)
+    await service(world, "web", "10.9.0.1")
+    await world.delete(f"{CIDRS}/a")
+    await asyncio.sleep(5)
+    await world.delete(f"{CIDRS}/b")
+    await asyncio.sleep(60)
+    for name in ("a", "b"):
+        assert await ready(world, name) == HELD, "both hold, rather than none"
+    await world.delete(f"{SERVICES}/web")
+    await asyncio.sleep(1)
+    assert [await is_there(world, name) for name in ("a", "b")] == [False, False]
 
 
-def test_the_default_range_cannot_be_deleted_for_good() -> None:
-    async def story(world: World) -> None:
-        before = (await world.see(f"{CIDRS}/kubernetes"))["metadata"]["uid"]
-        await world.delete(f"{CIDRS}/kubernetes")
-        await asyncio.sleep(60)
-        assert await ready(world, "kubernetes") == HELD, "the service kubernetes has its address of it"
-        await make(world, "larger", "10.0.0.0/16")
-        await asyncio.sleep(1)
-        found = await world.see(f"{CIDRS}/kubernetes")
-        assert found["metadata"]["uid"] != before
-        await asyncio.sleep(1)
-        assert await ready(world, "kubernetes") == READY
-        assert (await world.see(f"{CIDRS}/kubernetes"))["metadata"]["finalizers"] == [FINALIZER]
-
-    with_ranges(story)
+async def test_the_default_range_cannot_be_deleted_for_good(world: World) -> None:
+    await start(world)
+    before = (await world.see(f"{CIDRS}/kubernetes"))["metadata"]["uid"]
+    await world.delete(f"{CIDRS}/kubernetes")
+    await asyncio.sleep(60)
+    assert await ready(world, "kubernetes") == HELD, "the service kubernetes has its address of it"
+    await make(world, "larger", "10.0.0.0/16")
+    await asyncio.sleep(1)
+    found = await world.see(f"{CIDRS}/kubernetes")
+    assert found["metadata"]["uid"] != before
+    await asyncio.sleep(1)
+    assert await ready(world, "kubernetes") == READY
+    assert (await world.see(f"{CIDRS}/kubernetes"))["metadata"]["finalizers"] == [FINALIZER]
 
 
-def test_a_status_that_cannot_be_written_is_told() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(fail(500), verb="patch", resource="servicecidrs", times=3))
-        await make(world, "more", "10.9.0.0/24")
-        await asyncio.sleep(30)
-        assert await ready(world, "more") == READY
-        texts = set(await world.events("KubernetesServiceCIDRError"))
-        assert texts <= {"ServiceCIDR/more The ServiceCIDR Status can not be set to Ready=True"}
-
-    with_ranges(story)
+async def test_a_status_that_cannot_be_written_is_told(world: World) -> None:
+    await start(world)
+    world.faults.add(Rule(fail(500), verb="patch", resource="servicecidrs", times=3))
+    await make(world, "more", "10.9.0.0/24")
+    await asyncio.sleep(30)
+    assert await ready(world, "more") == READY
+    texts = set(await world.events("KubernetesServiceCIDRError"))
+    assert texts <= {"ServiceCIDR/more The ServiceCIDR Status can not be set to Ready=True"}
 
 
 FAULTS: dict[str, tuple[Any, Doc]] = {
@@ -232,48 +199,44 @@ async def judge(world: World) -> None:
     assert not orphans, "an address of no range"
 
 
-@pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_address_is_ever_without_a_range(fault: str, number: int) -> None:
+async def test_no_address_is_ever_without_a_range(world: World, fault: str, seed: int) -> None:
     """Ranges and services come and go; in the end those deleted are gone, the others ready, and it is quiet."""
-
-    async def story(world: World) -> None:
-        chance = world.env.stream("story")
-        action, which = FAULTS[fault]
-        world.faults.add(Rule(action, **which))
-        cidrs: dict[str, bool] = {}
-        services: list[str] = []
-        for turn in range(40):
-            what = chance.random()
-            if what < 0.3:
-                name = f"r{turn}"
-                await make(world, name, chance.choice(RANGES))
-                cidrs[name] = True
-            elif what < 0.5 and any(cidrs.values()):
-                name = chance.choice([each for each, alive in cidrs.items() if alive])
-                if (await world.see(f"{CIDRS}/{name}"))["metadata"].get("finalizers"):  # else it is not ready yet
-                    cidrs[name] = False
-                    await world.delete(f"{CIDRS}/{name}")
-            elif what < 0.8:
-                name = f"s{turn}"
-                with contextlib.suppress(Invalid):  # taken, or of no range
-                    await service(world, name, f"10.9.0.{chance.randrange(1, 31)}")
-                    services.append(name)
-            elif services:
-                await world.delete(f"{SERVICES}/{services.pop(chance.randrange(len(services)))}")
-            await asyncio.sleep(chance.uniform(0, 6))
-            await judge(world)
-        for name in services:
-            await world.delete(f"{SERVICES}/{name}")
-        world.faults.clear()
-        await asyncio.sleep(1200)
+    await start(world)
+    chance = world.env.stream("story")
+    action, which = FAULTS[fault]
+    world.faults.add(Rule(action, **which))
+    cidrs: dict[str, bool] = {}
+    services: list[str] = []
+    for turn in range(40):
+        what = chance.random()
+        if what < 0.3:
+            name = f"r{turn}"
+            await make(world, name, chance.choice(RANGES))
+            cidrs[name] = True
+        elif what < 0.5 and any(cidrs.values()):
+            name = chance.choice([each for each, alive in cidrs.items() if alive])
+            if (await world.see(f"{CIDRS}/{name}"))["metadata"].get("finalizers"):  # else it is not ready yet
+                cidrs[name] = False
+                await world.delete(f"{CIDRS}/{name}")
+        elif what < 0.8:
+            name = f"s{turn}"
+            with contextlib.suppress(Invalid):  # taken, or of no range
+                await service(world, name, f"10.9.0.{chance.randrange(1, 31)}")
+                services.append(name)
+        elif services:
+            await world.delete(f"{SERVICES}/{services.pop(chance.randrange(len(services)))}")
+        await asyncio.sleep(chance.uniform(0, 6))
         await judge(world)
-        left = {each["metadata"]["name"] for each in (await world.see(CIDRS))["items"]}
-        assert left == {"kubernetes", *(name for name, alive in cidrs.items() if alive)}
-        for name in sorted(left):
-            assert await ready(world, name) == READY
-        before = len(world.requests())
-        await asyncio.sleep(600)
-        assert len(world.requests()) == before, "quiet in the end"
-
-    with_ranges(story, seed=number)
+    for name in services:
+        await world.delete(f"{SERVICES}/{name}")
+    world.faults.clear()
+    await asyncio.sleep(1200)
+    await judge(world)
+    left = {each["metadata"]["name"] for each in (await world.see(CIDRS))["items"]}
+    assert left == {"kubernetes", *(name for name, alive in cidrs.items() if alive)}
+    for name in sorted(left):
+        assert await ready(world, name) == READY
+    before = len(world.requests())
+    await asyncio.sleep(600)
+    assert len(world.requests()) == before, "quiet in the end"

@@ -4,9 +4,7 @@
 picked there. The rows of the other files are those that ``test_decide.py`` names.
 """
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import Cases, missing
+from tests.controllers.upstream_coverage import Cases
 
 _WHO = "test_who_is_mirrored"
 
@@ -27,7 +25,3 @@ COVERED: Cases = {
     "TestNewEndpointSlice": "test_new_slices_are_the_endpoints_own",
     "TestAddressToEndpoint": "test_an_address_as_an_endpoint",
 }
-
-
-def test_no_upstream_case_is_missing() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

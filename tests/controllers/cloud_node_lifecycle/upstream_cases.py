@@ -1,9 +1,7 @@
 """The cases of k8s.io/cloud-provider v0.36 ``controllers/nodelifecycle/node_lifecycle_controller_test.go``, and where
 each of them is. Whether a cloud has upstream's older or newer interface is no question here."""
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import NOT, Cases, missing
+from tests.controllers.upstream_coverage import NOT, Cases
 
 _BECOMES, _MUTE = "test_what_becomes_of_a_node", "test_a_cloud_that_does_not_answer_costs_one_node_its_turn"
 
@@ -25,7 +23,3 @@ COVERED: Cases = {
     "Test_NodesShutdown: node is shutdown but provider says it does not exist": _BECOMES,
     "Test_GetProviderID": NOT + "a provider is asked about a node, not about an id that the controller has found out",
 }
-
-
-def test_every_case_of_upstreams_is_somewhere() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

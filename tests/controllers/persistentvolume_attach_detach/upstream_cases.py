@@ -4,9 +4,7 @@
 several releases up to v1.33.
 """
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import NOT, Cases, missing
+from tests.controllers.upstream_coverage import NOT, Cases
 
 _STUCK = "test_a_volume_that_its_node_does_not_let_go_of"
 _TOLD = "test_a_node_that_cannot_be_told_keeps_its_volume"
@@ -57,7 +55,3 @@ COVERED: Cases = {
     "Test_DeleteNode_Negative_NodeExistsHasChildVolumes": "test_a_node_stays_managed_while_pods_want_volumes_there",
     "Test_DeletePod_Positive_2PodsExistNodeExistsVolumesExist": "test_a_volume_is_wanted_as_long_as_a_pod_uses_it",
 }
-
-
-def test_every_case_is_somewhere() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

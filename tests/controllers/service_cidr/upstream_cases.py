@@ -4,9 +4,7 @@
 picked there.
 """
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import Cases, missing
+from tests.controllers.upstream_coverage import Cases
 
 _READY = "test_every_range_has_the_finalizer_and_is_ready"
 _GRACE = "test_an_empty_range_goes_after_ten_seconds"
@@ -23,7 +21,3 @@ COVERED: Cases = {
     "TestPrefixContainsIP": "test_what_a_range_gives",
     "TestContainsPrefix": "test_what_a_range_contains",
 }
-
-
-def test_no_upstream_case_is_missing() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

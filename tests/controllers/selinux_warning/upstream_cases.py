@@ -5,9 +5,7 @@ Read in public copies: ``selinux_warning_controller_test.go`` as kubernetes#1356
 one, that a level is compared even with none, is in the cases of ``cache``.
 """
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import NOT, Cases, missing
+from tests.controllers.upstream_coverage import NOT, Cases
 
 _USES, _WAITS = "test_how_a_pod_uses_its_volumes", "test_a_volume_that_is_not_bound_is_waited_for"
 _TOLD, _ENDED = "test_what_a_pod_is_told", "test_a_pod_that_has_ended_is_in_nobodys_way"
@@ -79,7 +77,3 @@ COVERED: Cases = {
     "TestLabelsConflict: non-conflicting empty parts": _CLASH,
     "TestParseSELinuxLabel": _PARTS,
 }
-
-
-def test_every_case_is_somewhere() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

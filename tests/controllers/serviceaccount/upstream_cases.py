@@ -1,9 +1,7 @@
 """The cases of ``pkg/controller/serviceaccount/serviceaccounts_controller_test.go`` (v1.36), and where each of them is.
 Upstream's controller could be told of several accounts for each namespace; the program tells it of one."""
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import Cases, missing
+from tests.controllers.upstream_coverage import Cases
 
 _LACKS, _NEW = (
     "test_which_namespaces_get_an_account",
@@ -26,7 +24,3 @@ COVERED: Cases = {
     "deleted unmanaged serviceaccount with active namespace": _BACK,
     "deleted unmanaged serviceaccount with terminating namespace": _GOING,
 }
-
-
-def test_every_case_of_upstreams_is_somewhere() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

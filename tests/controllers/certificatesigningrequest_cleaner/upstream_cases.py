@@ -1,8 +1,6 @@
 """The cases of ``pkg/controller/certificates/cleaner/cleaner_test.go`` (v1.36), and where each of them is."""
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import Cases, missing
+from tests.controllers.upstream_coverage import Cases
 
 _OVER = "test_whose_time_is_over"
 
@@ -20,7 +18,3 @@ COVERED: Cases = {
     "delete approved not passed deadline expired": _OVER,
     "delete approved passed deadline unparseable": _OVER,
 }
-
-
-def test_every_case_of_upstreams_is_somewhere() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

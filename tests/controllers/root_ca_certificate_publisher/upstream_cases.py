@@ -1,9 +1,7 @@
 """The cases of ``pkg/controller/certificates/rootcacertpublisher/publisher_test.go`` (v1.36), and where each of them
 is."""
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import Cases, missing
+from tests.controllers.upstream_coverage import Cases
 
 _NEW, _CHANGED = (
     "test_a_new_namespace_gets_one_and_a_deleted_one_comes_back",
@@ -21,7 +19,3 @@ COVERED: Cases = {
     "TestConfigMapCreation: update namespace with terminating state": _OTHERS,
     "TestConfigMapUpdateNoHotLoop": "test_what_a_config_map_should_say",
 }
-
-
-def test_every_case_of_upstreams_is_somewhere() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

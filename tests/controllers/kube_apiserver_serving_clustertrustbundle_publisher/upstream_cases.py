@@ -1,9 +1,7 @@
 """The cases of ``pkg/controller/certificates/clustertrustbundlepublisher/publisher_test.go`` (v1.36), and where
 each of them is."""
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import Cases, missing
+from tests.controllers.upstream_coverage import Cases
 
 _BUNDLES = "test_what_is_done_about_the_bundles_there_are"
 
@@ -16,7 +14,3 @@ COVERED: Cases = {
     "TestCTBPublisherSync: another CTB with a different name exists for the signer": _BUNDLES,
     "TestCTBPublisherSync: CTB at the correct state": _BUNDLES,
 }
-
-
-def test_every_case_of_upstreams_is_somewhere() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

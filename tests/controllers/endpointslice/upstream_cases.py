@@ -5,9 +5,7 @@ v1.36 itself could not be picked there. What came later (the field ``trafficDist
 ``test_hints.py``, from v1.36's code.
 """
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import NOT, Cases, missing
+from tests.controllers.upstream_coverage import NOT, Cases
 
 _FIRST = "test_a_service_gets_its_slice_and_the_slice_its_pods"
 _NONE = "test_some_services_have_no_slices"
@@ -66,7 +64,3 @@ COVERED: Cases = {
     "TestReconcileTopology": _HINTS,
     "TestReconcile_TrafficDistribution": "test_near",
 }
-
-
-def test_no_upstream_case_is_missing() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

@@ -1,8 +1,6 @@
 """The cases of k8s.io/cloud-provider v0.36 ``controllers/service/controller_test.go``, and where each of them is."""
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import NOT, Cases, missing
+from tests.controllers.upstream_coverage import NOT, Cases
 
 _LIFE, _NO_MORE = (
     "test_a_service_gets_an_address_and_loses_it",
@@ -65,7 +63,3 @@ COVERED: Cases = {
     "TestServiceQueueDelay: regular error": "test_a_cloud_that_fails_is_asked_again_more_and_more_seldom",
     "TestServiceQueueDelay: retry error": "test_a_cloud_says_itself_when_to_ask_again",
 }
-
-
-def test_every_case_of_upstreams_is_somewhere() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

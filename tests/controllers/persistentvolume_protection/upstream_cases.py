@@ -4,9 +4,7 @@
 cases are the same; v1.36 itself could not be picked there.
 """
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import Cases, missing
+from tests.controllers.upstream_coverage import Cases
 
 _WHAT, _FAILS = "test_what_becomes_of_a_volume", "test_a_write_that_fails_is_tried_again"
 
@@ -18,7 +16,3 @@ COVERED: Cases = {
     "finalizer removal fails": _FAILS,
     "deleted PVC with finalizer + PV is bound": _WHAT,
 }
-
-
-def test_every_case_is_somewhere() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

@@ -1,9 +1,7 @@
 """The cases of ``pkg/controller/clusterroleaggregation/clusterroleaggregation_controller_test.go`` (v1.36), and where
 each of them is."""
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import Cases, missing
+from tests.controllers.upstream_coverage import Cases
 
 _ALLOWS = "test_what_a_role_made_of_others_allows"
 
@@ -16,7 +14,3 @@ COVERED: Cases = {
     "TestSyncClusterRole: no diff skip": _ALLOWS,
     "TestSyncClusterRole: without server-side apply": "test_a_server_without_server_side_apply_is_sent_the_whole_role",
 }
-
-
-def test_every_case_of_upstreams_is_somewhere() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

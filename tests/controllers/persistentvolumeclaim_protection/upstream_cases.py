@@ -4,9 +4,7 @@
 batches; v1.36 itself could not be picked there. Its test of the condition ``Unused`` is of an alpha gate, off in v1.36.
 """
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import Cases, missing
+from tests.controllers.upstream_coverage import Cases
 
 _START, _FAILS = "test_what_is_there_when_it_starts", "test_a_write_that_fails"
 _BATCH = "test_one_list_answers_for_all_claims_of_a_namespace"
@@ -38,7 +36,3 @@ COVERED: Cases = {
     "deleted multiple PVCs with finalizer (same namespace) + pod with unrelated PVC and EmptyDir exists": _BATCH,
     "mix of deleted PVCs with some used by a pod and some unused": _BATCH,
 }
-
-
-def test_every_case_is_somewhere() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []

@@ -3,9 +3,7 @@
 ``controller_test.go`` was read as it was in v1.36: PodGroups are those of scheduling.k8s.io/v1alpha2.
 """
 
-from pathlib import Path
-
-from tests.controllers.upstream_coverage import NOT, Cases, missing
+from tests.controllers.upstream_coverage import NOT, Cases
 
 _GROUPS = f"{NOT}claims of PodGroups are behind DRAWorkloadResourceClaims, which is alpha and has no effect here"
 _WORK, _CLAIM, _COUNTS = (
@@ -62,7 +60,3 @@ COVERED: Cases = {
     "TestGetAdminAccessMetricLabel": _COUNTS,
     "TestSyncHandler: claim to be deleted, in use": _CLAIM,
 }
-
-
-def test_every_case_is_somewhere() -> None:
-    assert missing(COVERED, Path(__file__).parent) == []
