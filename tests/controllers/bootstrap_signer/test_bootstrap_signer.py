@@ -3,17 +3,14 @@ v1.36, whose signatures were made by another program than ours."""
 
 import asyncio
 import base64
-import contextlib
 import datetime
 import hashlib
 import hmac
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers import node_world
 from tests.controllers.node_world import World
 from tests.controllers.upstream_coverage import Cases, missing
 
@@ -23,7 +20,6 @@ from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.identity.bootstrap_signer import DESCRIPTOR
 from pilothouse.controllers.identity.bootstrap_signer.controller import signed
 from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR as CLEANER
-from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -101,19 +97,12 @@ def is_good(text: str, signature: str, secret: str) -> bool:
     return nothing == "" and told["alg"] == "HS256" and mac == base64.urlsafe_b64encode(computed).decode().rstrip("=")
 
 
-@contextlib.asynccontextmanager
-async def running(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        if await world.get("/api/v1/namespaces/kube-public") is None:
-            await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "kube-public"}})
-        await world.start(DESCRIPTOR)
-        yield world
-
-
 @pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
-        yield world
+async def world(world: World) -> World:
+    if await world.get("/api/v1/namespaces/kube-public") is None:
+        await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "kube-public"}})
+    await world.start(DESCRIPTOR)
+    return world
 
 
 async def make_token(world: World, number: str, secret: str, expiration: str = "") -> None:

@@ -2,9 +2,7 @@
 ``pkg/controller/clusterroleaggregation/clusterroleaggregation_controller_test.go`` of v1.36."""
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -142,19 +140,12 @@ async def rules_of(world: World, name: str) -> list[list[str]]:
     return [one["resources"] for one in (await world.see(f"{ROLES}/{name}")).get("rules") or ()]
 
 
-@contextlib.asynccontextmanager
-async def running(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(1)
-        world.seen.clear()
-        yield world
-
-
 @pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
-        yield world
+async def world(world: World) -> World:
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(1)
+    world.seen.clear()
+    return world
 
 
 async def test_the_roles_for_users_are_filled_level_by_level(env: Env) -> None:

@@ -533,9 +533,7 @@ async def test_definitions_cost_few_questions(cluster: Cluster) -> None:
     assert asked() - before <= 10 + 3
 
 
-async def test_an_owner_of_an_unserved_kind_waits_for_it(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_owner_of_an_unserved_kind_waits_for_it(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     owner = {**thing("t"), "metadata": {"name": "t", "uid": "11111111-1111-1111-1111-111111111111"}}
     await cluster.configmap("a", owner)
     await cluster.configmap("b", owner)

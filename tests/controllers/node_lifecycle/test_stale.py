@@ -1,35 +1,24 @@
 """A cache that is late does not make a node that is ready lose its pods."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
-from tests.controllers import node_world
 from tests.controllers.node_world import HEALTHY, NODES, PODS, World
 
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.node.node_lifecycle import DESCRIPTOR
-from pilothouse.env import Env
 
 DOWN = {**HEALTHY, "Ready": "False"}
 TAINT = "not-ready:NoExecute"
 
 
-@contextlib.asynccontextmanager
-async def monitored(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        for name in ("n1", "n2", "n3", "n4"):
-            await world.node(name)
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(1)
-        yield world
-
-
 @pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with monitored(env) as world:
-        yield world
+async def world(world: World) -> World:
+    for name in ("n1", "n2", "n3", "n4"):
+        await world.node(name)
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(1)
+    return world
 
 
 async def test_a_node_that_is_ready_again_gets_no_taint(world: World) -> None:

@@ -3,7 +3,6 @@
 gate on, and its admission plugin protects every new group."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -112,16 +111,10 @@ def test_what_of_a_pod_can_let_its_group_go(old: Pod | None, new: Pod | None, ke
     assert groups_to_enqueue(old, new) == keys
 
 
-@contextlib.asynccontextmanager
-async def running(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env, ServerOptions(gates=("GenericWorkload",))) as world:
-        await world.start(DESCRIPTOR)
-        yield world
-
-
 @pytest.fixture
 async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
+    async with node_world.world(env, ServerOptions(gates=("GenericWorkload",))) as world:
+        await world.start(DESCRIPTOR)
         yield world
 
 

@@ -1,7 +1,6 @@
 """The controller against the embedded API server, in virtual time: requests, waits, rounds, metrics, rights, faults."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -34,17 +33,11 @@ WRITE = f"update {RESOURCE}/status"
 HOUR = 3600.0
 
 
-@contextlib.asynccontextmanager
-async def running(env: Env) -> AsyncIterator[World]:
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
     """A world in which the controller runs."""
     async with node_world.world(env, GATES) as world:
         await world.start(DESCRIPTOR)
-        yield world
-
-
-@pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
         yield world
 
 

@@ -2,12 +2,9 @@
 ``pkg/controller/certificates/rootcacertpublisher/publisher_test.go`` of v1.36."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.controllers import node_world
 from tests.controllers.node_world import World
 
 from pilothouse.api.core import ROOT_CA_CONFIG_MAP, ConfigMap
@@ -21,7 +18,6 @@ from pilothouse.controllers.identity.root_ca_certificate_publisher.controller im
     is_right,
 )
 from pilothouse.controllers.shared.root_authority import read_authority
-from pilothouse.env import Env
 from pilothouse.runtime.errors import CannotRun
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -43,19 +39,12 @@ def test_what_a_config_map_should_say(data: dict[str, str], annotations: dict[st
     assert is_right(ConfigMap(metadata=ObjectMeta(annotations=annotations), data=data), "x") is expected
 
 
-@contextlib.asynccontextmanager
-async def running(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await world.start(DESCRIPTOR, RootCaOptions(authority=BUNDLE))
-        await asyncio.sleep(1)
-        world.seen.clear()
-        yield world
-
-
 @pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
-        yield world
+async def world(world: World) -> World:
+    await world.start(DESCRIPTOR, RootCaOptions(authority=BUNDLE))
+    await asyncio.sleep(1)
+    world.seen.clear()
+    return world
 
 
 async def test_a_config_map_that_was_changed_is_put_right_and_keeps_what_is_not_ours(world: World) -> None:

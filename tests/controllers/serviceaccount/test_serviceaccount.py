@@ -2,18 +2,14 @@
 v1.36."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
-from tests.controllers import node_world
 from tests.controllers.node_world import World
 
 from pilothouse.api.core import Namespace, NamespaceStatus, ServiceAccount
 from pilothouse.client.interceptor import Rule, delay, fail
 from pilothouse.controllers.identity.serviceaccount import DESCRIPTOR
 from pilothouse.controllers.identity.serviceaccount.controller import lacks_account
-from pilothouse.env import Env
 
 ACCOUNTS = "/api/v1/namespaces/{}/serviceaccounts"
 ACTIVE = Namespace(status=NamespaceStatus(phase="Active"))
@@ -35,19 +31,12 @@ def test_which_namespaces_get_an_account(
     assert lacks_account(namespace, account) is expected
 
 
-@contextlib.asynccontextmanager
-async def running(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(1)
-        world.seen.clear()
-        yield world
-
-
 @pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
-        yield world
+async def world(world: World) -> World:
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(1)
+    world.seen.clear()
+    return world
 
 
 async def account(world: World, namespace: str = "default", name: str = "default") -> str:

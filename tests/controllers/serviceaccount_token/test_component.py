@@ -3,19 +3,15 @@ v1.36, faults, and what is never told."""
 
 import asyncio
 import base64
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
-from tests.controllers import node_world
 from tests.controllers.node_world import World
 
 from pilothouse.api.wire import Response
 from pilothouse.client.interceptor import Answer, Rule, conflict, fail, gone
 from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR, TokenOptions
-from pilothouse.env import Env
 from pilothouse.machinery.jws import Signer, new_key
 from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID, SECRET_TYPE
 
@@ -25,17 +21,10 @@ KEY = new_key()
 OPTIONS = TokenOptions(signer=Signer(KEY), authority="CA Data")
 
 
-@contextlib.asynccontextmanager
-async def running(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await world.start(DESCRIPTOR, OPTIONS)
-        yield world
-
-
 @pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
-        yield world
+async def world(world: World) -> World:
+    await world.start(DESCRIPTOR, OPTIONS)
+    return world
 
 
 async def account(world: World, name: str = "bot", **more: Any) -> str:

@@ -1,7 +1,6 @@
 """Migrations of widgets beside the garbage collector, in virtual time."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -48,16 +47,10 @@ async def prepare(world: World) -> None:
     world.seen.clear()
 
 
-@contextlib.asynccontextmanager
-async def running(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env, SERVER) as world:
-        await prepare(world)
-        yield world
-
-
 @pytest.fixture
 async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
+    async with node_world.world(env, SERVER) as world:
+        await prepare(world)
         yield world
 
 

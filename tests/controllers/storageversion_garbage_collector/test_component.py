@@ -1,39 +1,28 @@
 """Storage versions and the Leases of API servers, in virtual time. The API is a custom resource here."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers import node_world
 from tests.controllers.alpha_kinds import serve
 from tests.controllers.node_world import World
 
 from pilothouse.api.apiserverinternal import STORAGE_VERSIONS
 from pilothouse.client.interceptor import Rule, delay, fail
 from pilothouse.controllers.cleanup.storageversion_garbage_collector import DESCRIPTOR
-from pilothouse.env import Env
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 VERSIONS = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions"
 NAME = "k8s.test.resources"
 
 
-@contextlib.asynccontextmanager
-async def running(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await serve(world, STORAGE_VERSIONS)
-        for number in (1, 2, 3):
-            await lease(world, number)
-        await world.start(DESCRIPTOR)
-        yield world
-
-
 @pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
-        yield world
+async def world(world: World) -> World:
+    await serve(world, STORAGE_VERSIONS)
+    for number in (1, 2, 3):
+        await lease(world, number)
+    await world.start(DESCRIPTOR)
+    return world
 
 
 async def lease(world: World, number: int, label: str = "kube-apiserver") -> None:

@@ -4,9 +4,8 @@ Nobody plays kubelet: a deleted pod stays, being deleted, and the time of its de
 """
 
 import asyncio
-import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -24,18 +23,11 @@ A, B = no_execute("a"), no_execute("b")
 Step = tuple[float, Callable[[World], Awaitable[Any]]]
 
 
-@contextlib.asynccontextmanager
-async def evicting(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await world.start(DESCRIPTOR)
-        await asyncio.sleep(1)
-        yield world
-
-
 @pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with evicting(env) as world:
-        yield world
+async def world(world: World) -> World:
+    await world.start(DESCRIPTOR)
+    await asyncio.sleep(1)
+    return world
 
 
 def tainted(*taints: Doc) -> Callable[[World], Awaitable[Any]]:

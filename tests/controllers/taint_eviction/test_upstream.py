@@ -2,18 +2,14 @@
 words, and where each of them is."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.controllers import node_world
 from tests.controllers.node_world import PODS, Doc, World, no_execute, toleration
 from tests.controllers.upstream_coverage import NOT, Cases, missing
 
 from pilothouse.client.interceptor import Rule, delay
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR
-from pilothouse.env import Env
 
 COVERED: Cases = {
     "TestFilterNoExecuteTaints": "test_only_no_execute_makes_pods_leave",
@@ -72,17 +68,10 @@ def test_no_upstream_case_is_missing() -> None:
 A = no_execute("a")
 
 
-@contextlib.asynccontextmanager
-async def controlled(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await world.start(DESCRIPTOR)
-        yield world
-
-
 @pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with controlled(env) as world:
-        yield world
+async def world(world: World) -> World:
+    await world.start(DESCRIPTOR)
+    return world
 
 
 CREATED = [

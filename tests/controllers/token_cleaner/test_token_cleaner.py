@@ -1,20 +1,16 @@
 """Bootstrap tokens and their end. Stories mirror ``pkg/controller/bootstrap/tokencleaner_test.go`` of v1.36."""
 
 import asyncio
-import contextlib
 import datetime
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers import node_world
 from tests.controllers.node_world import World
 from tests.controllers.upstream_coverage import Cases, missing
 
 from pilothouse.client.interceptor import Action, Rule, conflict, fail
 from pilothouse.controllers.identity.token_cleaner import DESCRIPTOR
-from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 SECRETS = "/api/v1/namespaces/{}/secrets"
@@ -33,17 +29,10 @@ def test_every_case_of_upstreams_is_somewhere() -> None:
     assert missing(COVERED, Path(__file__).parent) == []
 
 
-@contextlib.asynccontextmanager
-async def running(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await world.start(DESCRIPTOR)
-        yield world
-
-
 @pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with running(env) as world:
-        yield world
+async def world(world: World) -> World:
+    await world.start(DESCRIPTOR)
+    return world
 
 
 async def token(world: World, expiration: str = "", *, name: str = NAME, **more: Any) -> dict[str, Any]:

@@ -1,17 +1,13 @@
 """The steps by cluster size, and the annotation. Rows mirror ``pkg/controller/ttl/ttl_controller_test.go`` of v1.36."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
-from tests.controllers import node_world
 from tests.controllers.node_world import NODES, World
 
 from pilothouse.client.interceptor import Rule, delay, fail
 from pilothouse.controllers.node.ttl import DESCRIPTOR
 from pilothouse.controllers.node.ttl.controller import ANNOTATION, STEPS, says, step_after_add, step_after_delete
-from pilothouse.env import Env
 
 
 @pytest.mark.parametrize(
@@ -78,17 +74,10 @@ def test_what_the_annotation_says(annotations: dict[str, str], seconds: int, exp
     assert says(annotations, seconds) is expected
 
 
-@contextlib.asynccontextmanager
-async def counting(env: Env) -> AsyncIterator[World]:
-    async with node_world.world(env) as world:
-        await world.start(DESCRIPTOR)
-        yield world
-
-
 @pytest.fixture
-async def world(env: Env) -> AsyncIterator[World]:
-    async with counting(env) as world:
-        yield world
+async def world(world: World) -> World:
+    await world.start(DESCRIPTOR)
+    return world
 
 
 async def ttl(world: World, name: str) -> str | None:
