@@ -1,8 +1,9 @@
 """Write the skeleton of a built-in controller: ``make controller NAME=foo [AREA=cleanup] [RESOURCE=configmaps]``.
 
 The package, its test and its page come from ``scripts/controller_skeleton``; the controller is entered in
-``controllers/registry.py`` and ``deploy/``. The skeleton is a small controller that works, and its tests pass: it
-labels the objects of one resource and reports the result. docs/controllers/adding.md says how to go on from there.
+``controllers/registry.py`` and ``deploy/``, there with a role unless upstream has the controller. The skeleton is a
+small controller that works, and its tests pass: it labels the objects of one resource and reports the result.
+docs/controllers/adding.md says how to go on from there.
 """
 
 import argparse
@@ -83,6 +84,7 @@ def names_of(name: str, area: str, resource: str) -> dict[str, str]:
     module, constant, kind = kinds()[resource]
     body = {"metadata": {"name": "a"}, **FIELDS.get(resource, {})}
     prefix = f"/apis/{kind.api_version}" if kind.group else "/api/v1"
+    is_upstreams = f"{short}-controller" in upstream_names()
     return {
         "name": f"{short}-controller",
         "package": package,
@@ -93,9 +95,13 @@ def names_of(name: str, area: str, resource: str) -> dict[str, str]:
         "constant": constant,
         "kind": kind.kind,
         "resource": kind.resource,
+        "group": kind.group,
         "key": "namespace/name" if kind.namespaced else "name",
         "collection": f"{prefix}/{'namespaces/default/' if kind.namespaced else ''}{kind.resource}",
         "body": repr(body),
+        "upstream": " Upstream: v1.36 ``pkg/controller/…``." if is_upstreams else "",
+        "follows": "Follows `pkg/controller/…` of Kubernetes v1.36. " if is_upstreams else "Only pilothouse has it. ",
+        "differences": "" if is_upstreams else "* Upstream has no such controller.\n",
     }
 
 
@@ -132,9 +138,13 @@ def register(names: dict[str, str]) -> Path:
 
 
 def grant(names: dict[str, str]) -> list[Path]:
-    """The service account in ``deploy/rbac.yaml``, and the name among the ``--controllers`` of the Deployment."""
+    """The service account in ``deploy/rbac.yaml``, and the name among the ``--controllers`` of the Deployment. API
+    servers make the roles of upstream's controllers; that of any other is written here, too."""
     rbac, deployment = ROOT / "deploy/rbac.yaml", ROOT / "deploy/deployment.yaml"
-    rbac.write_text(with_account(rbac.read_text("utf-8"), names["name"]), encoding="utf-8")
+    text = with_account(rbac.read_text("utf-8"), names["name"])
+    if names["name"] not in upstream_names():
+        text += Template((SKELETON / "role.yaml.txt").read_text("utf-8")).substitute(names)
+    rbac.write_text(text, encoding="utf-8")
 
     def with_name(found: re.Match[str]) -> str:
         return found[1] + ",".join(sorted({*found[2].split(","), names["name"]}))
@@ -176,11 +186,14 @@ def main() -> None:
         subprocess.run([sys.executable, "-m", "ruff", *command, *sources], cwd=ROOT, check=True)
     for path in written:
         print(path.relative_to(ROOT))
-    print("Next: docs/controllers/adding.md, from section 2 on.")
+    print("Next: docs/controllers/adding.md, from section 2 on. What is left to do:")
     if given.resource not in FIELDS:
         print("OBJECT in the test has a name only: add what the API server requires of this kind.")
-    if names["name"] not in upstream_names():
-        print(f"{names['name']} is not among upstream's controllers of this release: see section 6.")
+    print(f"docs/operating.md must name {names['package'].replace('_', '-')}, or a test fails.")
+    if names["name"] in upstream_names():
+        print("Upstream has this controller: its alias, gates and default are checked (section 7).")
+    else:
+        print("Upstream has no such controller: its role is at the end of deploy/rbac.yaml (section 7).")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """What lies in ``deploy/``, read for the tests."""
 
+from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.programs import ROOT
 
-DEPLOY = ROOT / "deploy"
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 MANIFESTS = ("deployment.yaml", "rbac.yaml", "static-pod.yaml")
 
 

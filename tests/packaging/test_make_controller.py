@@ -6,11 +6,19 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.programs import ROOT
 
 NAME = "widget-labeler"
 COPIED = ("src", "scripts", "deploy", "docs", "pyproject.toml")
-NEEDED = ("coroutines.py", "controllers/conftest.py", "controllers/node_world.py")
+NEEDED = (
+    "controllers/api_world.py",
+    "controllers/conftest.py",
+    "controllers/node_world.py",
+    "controllers/rights.py",
+    "coroutines.py",
+    "packaging/manifests.py",
+)
 """Of the tests: what the generated test imports and runs on."""
 
 PYTEST_OPTIONS = ("-p", "no:cacheprovider", "-p", "tests.coroutines", "-o", "addopts=")
@@ -50,11 +58,17 @@ def test_the_controller_works_and_passes_the_checks(tree: Path, soak: bool) -> N
     succeed(tree, "scripts/make_controller.py", NAME, "--area", "policy", "--resource", "deployments.apps")
     succeed(tree, "-m", "ruff", "check", "--quiet", "src/pilothouse/controllers", "tests", "scripts/make_controller.py")
     succeed(tree, "-m", "ruff", "format", "--check", "src/pilothouse/controllers", "tests")
-    assert "11 passed" in succeed(tree, "-m", "pytest", *PYTEST_OPTIONS, "tests")
+    assert "13 passed" in succeed(tree, "-m", "pytest", *PYTEST_OPTIONS, "tests")
     index = succeed(tree, "-m", "pilothouse.cli.controllers_reference")
     assert f"[{NAME}-controller](widget_labeler.md)" in index
+    assert f"Only pilothouse has `{NAME}-controller`." in index
     for manifest, places in (("rbac.yaml", 2), ("deployment.yaml", 1)):
-        assert (tree / "deploy" / manifest).read_text("utf-8").count(f"{NAME}-controller") == places
+        text = (tree / "deploy" / manifest).read_text("utf-8").partition("# Upstream has no")[0]
+        assert text.count(f"{NAME}-controller") == places
+    role, binding = [*yaml.safe_load_all((tree / "deploy/rbac.yaml").read_text("utf-8"))][-2:]
+    assert role["rules"] == [{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["patch"]}]
+    assert role["metadata"] == binding["metadata"] == {"name": f"system:controller:{NAME}-controller"}
+    assert binding["subjects"][0]["name"] == f"{NAME}-controller"
     if soak:  # without their caches these take a minute
         generated = ["src/pilothouse/controllers/policy/widget_labeler", "tests/controllers/widget_labeler"]
         succeed(tree, "-m", "mypy", *generated)

@@ -128,7 +128,7 @@ def test_every_controllers_account_has_its_role(client: str) -> None:
     objects = documents("rbac.yaml") if own else [found for _resource, found in bootstrap_objects()]
     bindings = [found for found in objects if "roleRef" in found and found["metadata"]["name"] == name]
     where = "deploy/rbac.yaml" if own else "the bootstrap policy (apiserver/data/rbac.json)"
-    assert bindings, f"{where} has no role and binding {name}: docs/controllers/adding.md, section 6"
+    assert bindings, f"{where} has no role and binding {name}: docs/controllers/adding.md, section 7"
     assert name in {found["metadata"]["name"] for found in objects if "rules" in found}
     for binding in bindings:
         assert binding["roleRef"]["name"] == name

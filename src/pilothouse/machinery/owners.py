@@ -20,7 +20,8 @@ def is_controlled_by(meta: ObjectMeta, uid: str) -> bool:
 
 
 def new_controller_reference(owner: ObjectMeta, kind: Kind[Any]) -> OwnerReference:
-    """The reference that makes ``owner`` the controller and holds up its foreground deletion."""
+    """The reference that makes ``owner`` the controller and holds up its foreground deletion. ``ownerReferences`` of a
+    body that is sent may hold it as it is."""
     return OwnerReference(
         api_version=kind.api_version,
         kind=kind.kind,

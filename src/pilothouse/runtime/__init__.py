@@ -9,7 +9,12 @@ from pilothouse.env.lazy import lazy_exports
 with lazy_exports():
     from pilothouse.machinery.metrics import Registry
     from pilothouse.machinery.names import object_key, split_key
-    from pilothouse.machinery.owners import object_reference
+    from pilothouse.machinery.owners import (
+        controller_of,
+        is_controlled_by,
+        new_controller_reference,
+        object_reference,
+    )
     from pilothouse.runtime.backoff import Backoff
     from pilothouse.runtime.batches import run_all, slow_start
     from pilothouse.runtime.cache import Cache, Cached
@@ -79,10 +84,13 @@ __all__ = [
     "WorkerPool",
     "classify",
     "controller_index_key",
+    "controller_of",
     "default_controller_limiter",
     "default_item_limiter",
     "heard_by",
     "index_by_controller",
+    "is_controlled_by",
+    "new_controller_reference",
     "object_key",
     "object_reference",
     "pod_body",

@@ -23,6 +23,7 @@ T = TypeVar("T", bound=Cached)
 
 class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a controller may use. ``client`` is its own (identity, rate limit, User-Agent); informers are shared.
+    ``env`` has the clock, random streams and uids, ``options`` is read with ``options_as``.
 
     A controller gets its informers from ``informer``, which knows the watches that its descriptor declares. Only those
     that watch what discovery finds (garbage collector, quota) ask the factories: ``informers`` cache whole views,

@@ -254,8 +254,11 @@ class Controller(ABC):
 
 
 class ManagedController(Controller):
-    """A controller that is built from a descriptor. It waits for every informer that it asks its context for, but for
-    those that are declared not to be awaited."""
+    """A controller that is built from a descriptor. It waits for every informer that it asks its context for, before or
+    after this constructor, except for those that are declared not to be awaited.
+
+    A subclass adds event handlers to its informers, has an ``EventRecorder`` run ``beside`` it, and writes
+    ``reconcile``."""
 
     def __init__(
         self,

@@ -56,14 +56,15 @@ class GateSpec(msgspec.Struct, frozen=True, kw_only=True):
 class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     """One controller.
 
-    ``name`` is upstream's canonical name (``replicaset-controller``), ``aliases`` are the older ones that
-    ``--controllers`` takes too, ``client_name`` the service account and User-Agent suffix. ``gates`` must all be
+    ``name`` is upstream's canonical name (``replicaset-controller``), or another one for a controller that upstream
+    does not have; ``aliases`` are the older ones that ``--controllers`` takes too, ``client_name`` is the service
+    account and User-Agent suffix. ``default_on`` says whether ``--controllers=*`` includes it. ``gates`` must all be
     on. ``unsupported_gates`` change what upstream's controller does and not what this one does: the manager refuses
     their other value. ``qps_factor`` and ``burst_factor`` widen the client's rate limit where upstream widens it
-    (garbage collector, namespaces). ``switch`` names the field of the options without which the controller has
-    nothing to do and is not even built, however it was asked for. ``package`` is the
-    package of the controller (``__name__`` where the descriptor stands), whose module ``controller`` builds it:
-    ``build(context: ControllerContext) -> RunnableController``.
+    (garbage collector, namespaces). ``switch`` names the field of the options without which the controller has nothing
+    to do and is not even built, however it was asked for. ``package`` is the package of the controller (``__name__``
+    where the descriptor stands), whose module ``controller`` builds it: ``build(context: ControllerContext) ->
+    RunnableController``.
     """
 
     name: str

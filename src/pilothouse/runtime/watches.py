@@ -26,13 +26,18 @@ def any_object(_obj: Any) -> bool:
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
     """One thing a controller watches.
 
+    Controllers that declare the same share one watch and one cache. ``PODS.metadata``, another view or a selector makes
+    one more of each: declare a resource whole where another controller reads it whole anyway.
+
     ``predicate`` says which of these objects give it something to do. A controller with such watches sends and keeps
     nothing as long as there is none of them, and may be built with the first one (``runtime.on_demand``):
     to it that is as a restart of the program.
     """
 
     kind: Kind[Any]
+    """By which the controller gets its informer: ``context.informer(kind)``."""
     namespace: str = ""
+    """Empty for all namespaces."""
     label_selector: str = ""
     field_selector: str = ""
     keep_raw: bool = False
