@@ -16,21 +16,23 @@ from pilothouse.api.packaged import packaged
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
-class Subresource(msgspec.Struct, frozen=True):
+_READ_WRITE = ("get", "patch", "update")
+
+
+class Subresource(msgspec.Struct, frozen=True, array_like=True):
     """A part of a resource with an address of its own. Empty group and version mean those of the resource."""
 
-    name: str
     kind: str
-    group: str
-    version: str
-    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+    verbs: tuple[str, ...] = _READ_WRITE
 
 
-class ResourceInfo(msgspec.Struct, frozen=True, eq=False):
+class ResourceInfo(msgspec.Struct, frozen=True, eq=False, rename="camel"):
     """One resource in one version, as it is served. Two are the same only if they are the same object.
 
     ``custom`` is None for built-in resources; for a custom one it is what the definition says beyond this table
-    (``apiextensions.CustomVersion``).
+    (``apiextensions.CustomVersion``). What comes after it follows from the names.
     """
 
     group: str
@@ -51,43 +53,19 @@ class ResourceInfo(msgspec.Struct, frozen=True, eq=False):
     prefix: str = ""
     head: bytes = b""
 
-    @staticmethod
-    def make(
-        group: str,
-        version: str,
-        resource: str,
-        kind: str,
-        *,
-        namespaced: bool,
-        verbs: tuple[str, ...] = STANDARD_VERBS,
-        short_names: tuple[str, ...] = (),
-        categories: tuple[str, ...] = (),
-        subresources: Mapping[str, Subresource] | None = None,
-        singular: str = "",
-        list_kind: str = "",
-        custom: Any = None,
-    ) -> "ResourceInfo":
-        """A row with everything that follows from its names filled in."""
-        api_version = f"{group}/{version}" if group else version
-        return ResourceInfo(
-            group=group,
-            version=version,
-            resource=resource,
-            kind=kind,
-            namespaced=namespaced,
-            verbs=verbs,
-            short_names=short_names,
-            categories=categories,
-            subresources=subresources or {},
-            singular=singular or kind.lower(),
-            list_kind=list_kind or kind + "List",
-            custom=custom,
-            api_version=api_version,
-            group_resource=f"{resource}.{group}" if group else resource,
-            group_kind=f"{kind}.{group}" if group else kind,
-            prefix=storage_prefix(group, resource),
-            head=b'{"kind":"%s","apiVersion":"%s",' % (kind.encode(), api_version.encode()),
-        )
+    def __post_init__(self) -> None:
+        group, resource, kind = self.group, self.resource, self.kind
+        api_version = f"{group}/{self.version}" if group else self.version
+        for field, value in (
+            ("singular", self.singular or kind.lower()),
+            ("list_kind", self.list_kind or kind + "List"),
+            ("api_version", api_version),
+            ("group_resource", f"{resource}.{group}" if group else resource),
+            ("group_kind", f"{kind}.{group}" if group else kind),
+            ("prefix", storage_prefix(group, resource)),
+            ("head", b'{"kind":"%s","apiVersion":"%s",' % (kind.encode(), api_version.encode())),
+        ):
+            msgspec.structs.force_setattr(self, field, value)
 
     def key(self, namespace: str, name: str) -> str:
         """Where the object of that name is stored."""
@@ -108,73 +86,39 @@ def storage_prefix(group: str, resource: str) -> str:
     return f"{group}/{resource}/"
 
 
-class _Row(msgspec.Struct, rename="camel"):
-    group: str
-    version: str
-    resource: str
-    kind: str
-    namespaced: bool
-    verbs: tuple[str, ...] = STANDARD_VERBS
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    subresources: dict[str, tuple[str, str, str, tuple[str, ...]]] = {}
-
-
 @lru_cache(maxsize=1)
 def built_in() -> tuple[ResourceInfo, ...]:
     """The built-in resources, in the order in which discovery shows them."""
     text = packaged("apiserver/data/resources.json")
-    return tuple(
-        ResourceInfo.make(
-            row.group,
-            row.version,
-            row.resource,
-            row.kind,
-            namespaced=row.namespaced,
-            verbs=row.verbs,
-            short_names=row.short_names,
-            categories=row.categories,
-            subresources={
-                name: Subresource(name, kind, group, version, verbs)
-                for name, (kind, group, version, verbs) in row.subresources.items()
-            },
-        )
-        for row in msgspec.json.decode(text, type=list[_Row])
-    )
+    return msgspec.json.decode(text, type=tuple[ResourceInfo, ...])
 
 
-_READ_WRITE = ("get", "patch", "update")
+def _with_status(group: str, version: str, resource: str, kind: str, *, namespaced: bool) -> ResourceInfo:
+    return ResourceInfo(group, version, resource, kind, namespaced, subresources={"status": Subresource(kind)})
+
+
 BEHIND_GATES: Mapping[str, tuple[ResourceInfo, ...]] = {
     "DRAResourcePoolStatus": (
-        ResourceInfo.make(
+        _with_status(
             "resource.k8s.io",
             "v1alpha3",
             "resourcepoolstatusrequests",
             "ResourcePoolStatusRequest",
             namespaced=False,
-            subresources={"status": Subresource("status", "ResourcePoolStatusRequest", "", "", _READ_WRITE)},
         ),
     ),
     "StorageVersionMigrator": (
-        ResourceInfo.make(
+        _with_status(
             "storagemigration.k8s.io",
             "v1beta1",
             "storageversionmigrations",
             "StorageVersionMigration",
             namespaced=False,
-            subresources={"status": Subresource("status", "StorageVersionMigration", "", "", _READ_WRITE)},
         ),
     ),
     "GenericWorkload": (
-        ResourceInfo.make(
-            "scheduling.k8s.io",
-            "v1alpha2",
-            "podgroups",
-            "PodGroup",
-            namespaced=True,
-            subresources={"status": Subresource("status", "PodGroup", "", "", _READ_WRITE)},
-        ),
-        ResourceInfo.make("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", namespaced=True),
+        _with_status("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", namespaced=True),
+        ResourceInfo("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", namespaced=True),
     ),
     "MaxUnavailableStatefulSet": (),
 }

@@ -92,9 +92,7 @@ async def test_nobody_asks_to_be_an_administrator_by_certificate(api: Api) -> No
 
 
 async def test_who_may_attest_for_a_signer(api: Api) -> None:
-    info = ResourceInfo.make(
-        "certificates.k8s.io", "v1beta1", "clustertrustbundles", "ClusterTrustBundle", namespaced=False
-    )
+    info = ResourceInfo("certificates.k8s.io", "v1beta1", "clustertrustbundles", "ClusterTrustBundle", namespaced=False)
 
     def attest(signer: str) -> None:
         obj = {"metadata": {"name": "b"}, "spec": {"signerName": signer}}

@@ -89,9 +89,9 @@ def test_custom_resources_come_and_go() -> None:
     table = ResourceTable()
     discovery = Discovery(table, "")
     before = get(discovery, "/apis", accept=ACCEPT).headers["etag"]
-    status = Subresource("status", "Ship", "", "", ("get", "patch", "update"))
+    status = Subresource("Ship")
     ships = tuple(
-        ResourceInfo.make(
+        ResourceInfo(
             "sea.example.com",
             version,
             "ships",

@@ -118,7 +118,7 @@ def admit(
         meta = (obj or old or {}).get("metadata") or {}
         write = Admission(
             operation=operation,
-            info=ResourceInfo.make(group, "v1", kind, go_kind, namespaced=True),
+            info=ResourceInfo(group, "v1", kind, go_kind, namespaced=True),
             namespace=meta.get("namespace", "") if namespace is None else namespace,
             name=meta.get("name", "") if name is None else name,
             identity=user,

@@ -211,7 +211,7 @@ class Custom:
 
 
 def test_custom_columns_come_from_the_definition() -> None:
-    info = ResourceInfo.make("sea.example.com", "v1", "ships", "Ship", namespaced=True, custom=Custom())
+    info = ResourceInfo("sea.example.com", "v1", "ships", "Ship", namespaced=True, custom=Custom())
     maker = TableMaker(info)
     columns = msgspec.json.decode(maker.columns)
     assert [column["name"] for column in columns] == ["Name", "Speed", "Ready", "Since"]

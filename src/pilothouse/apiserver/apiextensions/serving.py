@@ -140,12 +140,12 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
     given = version.get("subresources") or {}
     subresources: dict[str, Subresource] = {}
     if "status" in given:
-        subresources["status"] = Subresource("status", names["kind"], "", "", _READ_WRITE)
+        subresources["status"] = Subresource(names["kind"])
     scale = None
     if given.get("scale"):
         paths = given["scale"]
         scale = ScalePaths(paths["specReplicasPath"], paths["statusReplicasPath"], paths.get("labelSelectorPath") or "")
-        subresources["scale"] = Subresource("scale", "Scale", "autoscaling", "v1", _READ_WRITE)
+        subresources["scale"] = Subresource("Scale", "autoscaling", "v1")
     selectable = {
         field["jsonPath"].lstrip("."): tuple(field["jsonPath"].lstrip(".").split("."))
         for field in version.get("selectableFields") or ()
@@ -192,7 +192,7 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
         strategy,
         strategy.terminating,
     )
-    info = ResourceInfo.make(
+    info = ResourceInfo(
         spec["group"],
         version["name"],
         names["plural"],

@@ -38,8 +38,8 @@ _RBAC = "rbac.authorization.k8s.io"
 _READER = "system:aggregated-metrics-reader"
 
 INFOS = (
-    ResourceInfo.make(GROUP, VERSION, "nodes", "NodeMetrics", namespaced=False, verbs=("get", "list")),
-    ResourceInfo.make(GROUP, VERSION, "pods", "PodMetrics", namespaced=True, verbs=("get", "list")),
+    ResourceInfo(GROUP, VERSION, "nodes", "NodeMetrics", namespaced=False, verbs=("get", "list")),
+    ResourceInfo(GROUP, VERSION, "pods", "PodMetrics", namespaced=True, verbs=("get", "list")),
 )
 
 

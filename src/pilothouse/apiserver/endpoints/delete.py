@@ -18,6 +18,7 @@ from pilothouse.apiserver.objects import (
     next_generation,
     ordered_metadata,
     parse_seconds,
+    read_head,
 )
 from pilothouse.apiserver.options import DeleteOptions, check_numbers, read_delete_options
 from pilothouse.apiserver.serializers.bodies import JSON_TYPES, YAML_TYPES, check_size, read_document, read_text
@@ -51,28 +52,10 @@ async def delete(core: Core, call: Call) -> Result:
     code = 202 if not gone and options.orphan_dependents is False else 200
     warnings = tuple(call.warnings)
     if gone and not strategy.return_deleted_object:
-        meta = read_stored_meta(value)
-        details = {"name": call.name, "kind": info.resource, "uid": meta}
-        if info.group:
-            details = {"name": call.name, "group": info.group, "kind": info.resource, "uid": meta}
+        group = {"group": info.group} if info.group else {}
+        details = {"name": call.name, **group, "kind": info.resource, "uid": read_head(value).metadata.uid}
         return StatusResult(code, msgspec.json.encode(errors.success(details)), warnings)
     return ObjectResult(code, info, core.view(info, value), warnings)
-
-
-class _Uid(msgspec.Struct):
-    uid: str = ""
-
-
-class _WithUid(msgspec.Struct):
-    metadata: _Uid
-
-
-_read_uid = msgspec.json.Decoder(_WithUid).decode
-
-
-def read_stored_meta(value: bytes) -> str:
-    """The uid of a stored object."""
-    return _read_uid(value).metadata.uid
 
 
 async def delete_one(core: Core, call: Call, options: DeleteOptions) -> tuple[bytes, bool]:
@@ -129,9 +112,7 @@ def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None
 def _mismatch(call: Call, why: str) -> errors.StatusError:
     """The 409 of a precondition. It names the kind where all others name the resource."""
     info, group = call.info, call.strategy.error_group(call.info)
-    details = (
-        {"name": call.name, "group": group, "kind": info.kind} if group else {"name": call.name, "kind": info.kind}
-    )
+    details = {"name": call.name, **({"group": group} if group else {}), "kind": info.kind}
     kind = f"{info.kind}.{group}" if group else info.kind
     return errors.StatusError(
         409, "Conflict", f'Operation cannot be fulfilled on {kind} "{call.name}": {why}', details=details
@@ -192,13 +173,13 @@ async def _remove_marked(core: Core, call: Call, marked: Record) -> bytes:
 
     ``ignoreNotFound`` in apiserver's generic/registry/store.go (v0.36; kubernetes/kubernetes#19403).
     """
-    record = marked
+    record, uid = marked, read_head(marked.value).metadata.uid
     for _attempt in range(_ATTEMPTS):
         try:
             return await remove(core, record)
         except Mismatch as mismatch:
             newest = mismatch.current
-            if newest is None or read_stored_meta(newest.value) != read_stored_meta(marked.value):
+            if newest is None or read_head(newest.value).metadata.uid != uid:
                 return marked.value
             record = newest
     raise errors.modified(call.info, call.name)
@@ -275,8 +256,8 @@ async def delete_collection(core: Core, call: Call) -> Result:
     assert isinstance(page, ListResult), "a list answers a list"
     deleted: list[bytes] = []
     for value in page.values:
-        name, namespace = _place_of(value)
-        one = Call(call.request, call.asked, call.info, call.strategy, call.identity, namespace, name)
+        meta = read_head(value).metadata
+        one = Call(call.request, call.asked, call.info, call.strategy, call.identity, meta.namespace, meta.name)
         # What is answered is the list as it was read (apiserver pkg/registry/generic/registry/store.go, v0.36).
         deleted.append(value)
         try:
@@ -285,20 +266,3 @@ async def delete_collection(core: Core, call: Call) -> Result:
             if error.code != 404:
                 raise
     return ListResult(call.info, deleted, page.revision, page.continue_, page.remaining, tuple(call.warnings))
-
-
-class _Place(msgspec.Struct):
-    name: str
-    namespace: str = ""
-
-
-class _Placed(msgspec.Struct):
-    metadata: _Place
-
-
-_read_place = msgspec.json.Decoder(_Placed).decode
-
-
-def _place_of(value: bytes) -> tuple[str, str]:
-    place = _read_place(value).metadata
-    return place.name, place.namespace

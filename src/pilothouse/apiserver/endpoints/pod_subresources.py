@@ -6,62 +6,14 @@ body changes is dropped without a word, but for other containers of a resize.
 """
 
 from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.call import Call
-from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.endpoints.object_names import check_name
-from pilothouse.apiserver.endpoints.patch import patch_function, read_patch_options
-from pilothouse.apiserver.endpoints.request_objects import read_object
-from pilothouse.apiserver.endpoints.update import Part, Wanted, change
+from pilothouse.apiserver.endpoints.update import Part
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object, next_generation
-from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.registry.core.pods.validation import qos_class, validate_pod_spec
 from pilothouse.apiserver.registry.generic.strategy import Step
-from pilothouse.apiserver.serializers.results import ObjectResult
 
 _MIRROR = "kubernetes.io/config.mirror"
 _RESIZABLE = ("cpu", "memory")
-
-
-async def update_ephemeral_containers(core: Core, call: Call) -> ObjectResult:
-    """PUT of pods/NAME/ephemeralcontainers."""
-    return await _put(core, call, _EPHEMERAL)
-
-
-async def patch_ephemeral_containers(core: Core, call: Call) -> ObjectResult:
-    """PATCH of pods/NAME/ephemeralcontainers."""
-    return await _patch(core, call, _EPHEMERAL)
-
-
-async def update_resize(core: Core, call: Call) -> ObjectResult:
-    """PUT of pods/NAME/resize."""
-    return await _put(core, call, _RESIZE)
-
-
-async def patch_resize(core: Core, call: Call) -> ObjectResult:
-    """PATCH of pods/NAME/resize."""
-    return await _patch(core, call, _RESIZE)
-
-
-async def _put(core: Core, call: Call, part: Part) -> ObjectResult:
-    options = read_write_options(call.asked.query, "UpdateOptions")
-    sent = await core.long_work.run(call.size, read_object, call, options)
-    meta: Object = sent.setdefault("metadata", {})
-    check_name(call, meta)
-    revision = meta.get("resourceVersion") or ""
-    return await _write(core, call, lambda _old: read_object(call, options), options, part, revision)
-
-
-async def _patch(core: Core, call: Call, part: Part) -> ObjectResult:
-    options = read_patch_options(call)
-    wanted = await core.long_work.run(call.size, patch_function, call, call.info, options)
-    return await _write(core, call, wanted, options, part, None)
-
-
-async def _write(
-    core: Core, call: Call, wanted: Wanted, options: WriteOptions, part: Part, revision: str | None
-) -> ObjectResult:
-    return await change(core, call, wanted, options, revision=revision, part=part)
 
 
 def _only(obj: Object, old: Object, spec: Object) -> None:
@@ -115,7 +67,7 @@ def _validate_ephemeral_containers(obj: Object, old: Object) -> ErrorList:
 
 
 _STEPS: tuple[Step, ...] = ("object meta update", "object meta", "update")
-_EPHEMERAL = Part(_prepare_ephemeral_containers, _validate_ephemeral_containers, _STEPS)
+EPHEMERAL_CONTAINERS = Part(_prepare_ephemeral_containers, _validate_ephemeral_containers, _STEPS)
 
 
 # Resize
@@ -176,7 +128,7 @@ def _validate_resize(obj: Object, old: Object) -> ErrorList:
     return errors
 
 
-_RESIZE = Part(_prepare_resize, _validate_resize, _STEPS)
+RESIZE = Part(_prepare_resize, _validate_resize, _STEPS)
 _CONTAINERS = ("containers", "initContainers")
 
 

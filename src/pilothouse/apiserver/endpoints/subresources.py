@@ -267,18 +267,27 @@ def _not_bound(call: Call, why: str) -> errors.StatusError:
     return errors.conflict(call.info, call.name, why, subresource="binding")
 
 
-# namespaces/finalize
+# Subresources that write a part of the object by rules of their own
 
 
-async def finalize_namespace(core: Core, call: Call) -> ObjectResult:
-    """PUT of namespaces/NAME/finalize: only here spec.finalizers may change."""
+async def update_part(core: Core, call: Call, part: Part) -> ObjectResult:
+    """PUT of such a subresource."""
     options = read_write_options(call.asked.query, "UpdateOptions")
     sent = await core.long_work.run(call.size, read_object, call, options)
     meta: Object = sent.setdefault("metadata", {})
     check_name(call, meta)
     revision = meta.get("resourceVersion") or ""
+    return await change(core, call, lambda _old: read_object(call, options), options, revision=revision, part=part)
 
-    return await change(core, call, lambda _old: sent, options, revision=revision, part=_FINALIZE)
+
+async def patch_part(core: Core, call: Call, part: Part) -> ObjectResult:
+    """PATCH of such a subresource."""
+    options = read_patch_options(call)
+    wanted = await core.long_work.run(call.size, patch_function, call, call.info, options)
+    return await change(core, call, wanted, options, part=part)
+
+
+# namespaces/finalize: only here spec.finalizers may change
 
 
 def _only_finalizers(obj: Object, old: Object) -> None:
@@ -294,4 +303,4 @@ def _validate_finalize(obj: Object, _old: Object) -> ErrorList:
     return validate_finalizer_name(obj["spec"].get("finalizers") or (), "spec.finalizers")
 
 
-_FINALIZE = Part(_only_finalizers, _validate_finalize)
+FINALIZE = Part(_only_finalizers, _validate_finalize)

@@ -253,10 +253,10 @@ def _add_paths(paths: dict[str, Any], info: ResourceInfo, name: str | None) -> N
     for path, verbs in wanted.items():
         if verbs:
             paths[path] = _path_item(info, path, verbs, kind, name)
-    for sub in info.subresources.values():
+    for subresource, sub in info.subresources.items():
         shown = {"group": sub.group or info.group, "kind": sub.kind, "version": sub.version or info.version}
         verbs = [verb for verb in ("get", "create", "update", "patch") if verb in sub.verbs]
-        path = f"{item}/{sub.name}"
+        path = f"{item}/{subresource}"
         if verbs:
             paths[path] = _path_item(info, path, verbs, shown, None)
 

@@ -46,6 +46,22 @@ class Misconfigured(msgspec.Struct, frozen=True):
     message: str
 
 
+class Decision(msgspec.Struct, frozen=True):
+    """One reason to reject a write; ``kind`` is what its text calls a policy."""
+
+    kind: str
+    policy: str
+    binding: str
+    message: str
+    reason: str = "Invalid"
+
+    @property
+    def text(self) -> str:
+        """What the client gets to read."""
+        by = f" with binding '{self.binding}'" if self.binding else ""
+        return f"{self.kind} '{self.policy}'{by} denied request: {self.message}"
+
+
 def by_policy(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
     """The bindings by the names of their policies."""
     found: dict[str, list[Binding]] = {}

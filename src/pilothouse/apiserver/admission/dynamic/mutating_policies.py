@@ -9,12 +9,10 @@ import copy
 from collections.abc import Awaitable
 from typing import Any
 
-import msgspec
-
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
 from pilothouse.apiserver.admission.dynamic.adopting import adopt
-from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, bound, by_policy
+from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, Decision, bound, by_policy
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import (
     Condition,
@@ -117,21 +115,6 @@ def _atomics(value: Any, type_: MergeType, path: str) -> list[str]:
     return found
 
 
-class _Failure(msgspec.Struct, frozen=True):
-    """Why a policy cannot be applied."""
-
-    policy: str
-    binding: str
-    message: str
-    reason: str = ""
-
-    @property
-    def text(self) -> str:
-        """What the client is told."""
-        by = f" with binding '{self.binding}'" if self.binding else ""
-        return f"policy '{self.policy}'{by} denied request: {self.message}"
-
-
 class MutatingAdmissionPolicy(Plugin):
     """Runs the policies that are bound, in the order of their names."""
 
@@ -152,7 +135,7 @@ class MutatingAdmissionPolicy(Plugin):
     async def _run(self, write: Admission, *, again: bool) -> None:
         bindings = by_policy(self._bindings.all)
         policies = [policy for policy in self._policies.all if policy.name in bindings and (policy.again or not again)]
-        failures: list[_Failure] = []
+        failures: list[Decision] = []
         changed_by: list[bool] = []
         for policy in policies:
             changed_by.append(await self._apply(write, policy, bindings[policy.name], failures))
@@ -163,12 +146,12 @@ class MutatingAdmissionPolicy(Plugin):
         if failures:
             raise _status_error(write, failures)
 
-    async def _apply(self, write: Admission, policy: Policy, bindings: list[Binding], failures: list[_Failure]) -> bool:
+    async def _apply(self, write: Admission, policy: Policy, bindings: list[Binding], failures: list[Decision]) -> bool:
         """Whether the policy has changed the object. What went wrong is added to ``failures``, if that matters."""
 
         def failed(binding: str, message: str, reason: str = "") -> None:
             if not policy.fails_open:
-                failures.append(_Failure(policy.name, binding, message, reason))
+                failures.append(Decision("policy", policy.name, binding, message, reason))
 
         changed = False
         for each in bound(self._core, write, policy.criteria, policy.param_kind, bindings):
@@ -197,7 +180,7 @@ class MutatingAdmissionPolicy(Plugin):
         return changed
 
 
-def _status_error(write: Admission, failures: list[_Failure]) -> errors.StatusError:
+def _status_error(write: Admission, failures: list[Decision]) -> errors.StatusError:
     """The first failure is the message, all of them are causes (``policy_dispatcher.go``). The code stays 403."""
     error = new_forbidden(write, "")
     details = {**(error.details or {}), "causes": [{"message": failure.text} for failure in failures]}

@@ -1,15 +1,13 @@
-"""ValidatingAdmissionPolicy: expressions that judge writes, where bindings apply them.
+"""ValidatingAdmissionPolicy: expressions that validate writes, where bindings apply them.
 
 After k8s.io/apiserver ``pkg/admission/plugin/policy/validating`` (v0.36).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Iterator
 
-import msgspec
-
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import Admission, Plugin, new_forbidden
-from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, bound, by_policy
+from pilothouse.apiserver.admission.dynamic.bindings import Binding, Bound, Decision, bound, by_policy
 from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import (
     Condition,
@@ -27,6 +25,7 @@ from pilothouse.env.logging import Log
 
 _log = Log("admission-policy")
 _CODES = {"Invalid": 422, "Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
+_KIND = "ValidatingAdmissionPolicy"
 _MAX_MESSAGE = 5 * 1024
 
 
@@ -75,21 +74,6 @@ class Validation:
         return self._text or f"failed expression: {self.condition.source.strip()}"
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """One reason to refuse a write."""
-
-    policy: str
-    binding: str
-    message: str
-    reason: str = "Invalid"
-
-    @property
-    def text(self) -> str:
-        """What the client is told."""
-        by = f" with binding '{self.binding}'" if self.binding else ""
-        return f"ValidatingAdmissionPolicy '{self.policy}'{by} denied request: {self.message}"
-
-
 class ValidatingAdmissionPolicy(Plugin):
     """Runs the policies that are bound."""
 
@@ -122,7 +106,7 @@ class ValidatingAdmissionPolicy(Plugin):
                 async for decision in self._evaluate_binding(write, policy, each.binding, inputs):
                     yield decision
             elif not policy.fails_open:
-                yield Decision(policy.name, each.binding, each.message)
+                yield Decision(_KIND, policy.name, each.binding, each.message)
 
     async def _evaluate_binding(
         self, write: Admission, policy: Policy, binding: Binding, inputs: Inputs
@@ -172,7 +156,7 @@ async def _annotate(policy: Policy, binding: Binding, inputs: Inputs) -> AsyncIt
             value = await condition.evaluate(inputs, budget)
         except (ExpressionError, OutOfBudget) as error:
             if not policy.fails_open:
-                yield Decision(policy.name, binding.name, str(error))
+                yield Decision(_KIND, policy.name, binding.name, str(error))
             if isinstance(error, OutOfBudget):
                 return
             continue
@@ -183,7 +167,7 @@ async def _annotate(policy: Policy, binding: Binding, inputs: Inputs) -> AsyncIt
 def _act(write: Admission, policy: Policy, binding: Binding, message: str, reason: str) -> Iterator[Decision]:
     for action in binding.actions:
         if action == "Deny":
-            yield Decision(policy.name, binding.name, message, reason)
+            yield Decision(_KIND, policy.name, binding.name, message, reason)
         elif action == "Warn":
             write.warnings.append(
                 f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}': "
