@@ -70,7 +70,7 @@ def test_an_estimate_is_made_once_for_much_the_same_sizes() -> None:
     assert rounded(Extent(5, 100, 1_000)) == rounded(Extent(8, 128, 1_024)) == Extent(8, 128, 1_024)
 
 
-def test_a_large_value_is_not_looked_at_to_its_end() -> None:
+def test_a_large_value_is_not_measured_to_its_end() -> None:
     assert measured(list(range(1_000_000))) == measured([["x"]] * 500_000)
 
 
@@ -87,7 +87,7 @@ LONG = {"object": "a" * 200_000}
 MEDIUM = {"object": "a" * 8_000}
 
 
-def test_without_processes_what_may_take_too_long_is_refused() -> None:
+def test_without_processes_what_may_take_too_long_is_rejected() -> None:
     with pytest.raises(EvaluationError, match=COST_EXCEEDED):
         evaluate(HEAVY, LONG, measured(LONG), Budget())
 

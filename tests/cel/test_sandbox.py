@@ -63,7 +63,7 @@ def test_errors_come_back_in_the_same_words(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("expression", ["type(1)", "optional.of(1)", "[optional.of(1)]"])
-def test_values_that_nobody_can_use_are_errors(sandbox: Sandbox, expression: str) -> None:
+def test_unusable_values_are_errors(sandbox: Sandbox, expression: str) -> None:
     assert "is of no use here" in sandbox.evaluate(task(expression)).error
 
 
@@ -150,6 +150,6 @@ def test_compiling_is_ended_when_it_takes_too_long(monkeypatch: pytest.MonkeyPat
         sandbox.stop()
 
 
-def test_a_result_of_another_type_is_refused(sandbox: Sandbox) -> None:
+def test_a_result_of_another_type_is_an_error(sandbox: Sandbox) -> None:
     with pytest.raises(CompileError, match=r"^int$"):
         asyncio.run(DYNAMIC.compile_beside("1" + " " * 5000, lambda: sandbox, gives=["bool"]))

@@ -324,7 +324,7 @@ def test_a_definition_that_contains_itself_is_checked_all_the_way_down() -> None
     assert version == {"name": "", "served": False, "storage": False, "schema": {"openAPIV3Schema": schema}}
 
 
-def test_duplicates_in_free_form_values_are_nobodys_business() -> None:
+def test_duplicates_in_free_form_values_are_ignored() -> None:
     revision = definition("apps", "v1", "ControllerRevision")
     decoded = decode_body(b'{"data":{"a":1,"a":{"b":null}},"revision":1}', revision)
     assert decoded.strict_errors == []

@@ -43,7 +43,7 @@ def test_parse(text: str, terms: tuple[FieldTerm, ...]) -> None:
         ("a=b=c", "invalid field selector: unescaped character in value: 61"),
     ],
 )
-def test_what_upstream_refuses_is_refused_in_its_words(text: str, message: str) -> None:
+def test_what_upstream_rejects_is_rejected_in_its_words(text: str, message: str) -> None:
     with pytest.raises(FieldSelectorError) as caught:
         parse_field_selector(text)
     assert str(caught.value) == message

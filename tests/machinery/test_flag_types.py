@@ -109,7 +109,7 @@ def test_what_is_read(kind: FlagType, text: str, value: Any) -> None:
         "no key file": (NAMED_CERTIFICATES, "a:b", "expected comma separated certificate and key file paths"),
     },
 )
-def test_what_is_refused(kind: FlagType, text: str, message: str) -> None:
+def test_rejected_values(kind: FlagType, text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
         kind.parse(text)
     assert message in str(caught.value)

@@ -93,7 +93,7 @@ def test_what_a_command_line_means(argv: list[str], name: str, expected: Any) ->
         "shorthands are named with their flag": (["-v=x"], 'invalid argument "x" for "-v, --v" flag'),
     },
 )
-def test_what_is_refused_and_how(argv: list[str], message: str) -> None:
+def test_rejected_command_lines(argv: list[str], message: str) -> None:
     with pytest.raises(FlagError) as caught:
         flags().parse(argv)
     assert str(caught.value).startswith(message)

@@ -88,7 +88,7 @@ _BAD_VALUE = (
         ),
     ],
 )
-def test_a_selector_that_upstream_refuses_is_refused_in_its_words(text: str, message: str) -> None:
+def test_a_selector_that_upstream_rejects_is_rejected_in_its_words(text: str, message: str) -> None:
     with pytest.raises(SelectorError) as caught:
         parse_selector(text)
     assert str(caught.value) == message
@@ -167,7 +167,7 @@ def test_match_labels_and_expressions_must_all_hold() -> None:
         ),
     ],
 )
-def test_an_impossible_expression_is_refused(requirement: LabelSelectorRequirement, message: str) -> None:
+def test_an_impossible_expression_is_rejected(requirement: LabelSelectorRequirement, message: str) -> None:
     with pytest.raises(SelectorError) as caught:
         selector_from(LabelSelector(match_expressions=(requirement,)))
     assert str(caught.value) == message

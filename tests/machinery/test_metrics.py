@@ -1,4 +1,4 @@
-"""What the registry exposes, and what it was told to leave out."""
+"""What the registry exposes, and what it leaves out."""
 
 from pilothouse.runtime.metrics import Registry
 
@@ -22,7 +22,7 @@ def test_values_that_are_not_allowed_become_one() -> None:
     ]
 
 
-def test_labels_that_nobody_restricts_have_any_value() -> None:
+def test_unrestricted_labels_have_any_value() -> None:
     registry = Registry(allowed={"other_total": {"code": {"200"}}})
     registry.gauge("depth", "Depth", ("name",)).labels_of("anything").set(3)
     assert 'depth{name="anything"} 3' in registry.exposition()

@@ -29,6 +29,6 @@ def test_they_are_gos(pattern: str, text: str, found: bool) -> None:
 
 
 @pytest.mark.parametrize("pattern", [r"(?=a)", r"(a)\1", "(", "a{1001}"])
-def test_what_go_refuses_is_refused(pattern: str) -> None:
+def test_what_go_rejects_is_rejected(pattern: str) -> None:
     with pytest.raises(PatternError):
         compiled(pattern)

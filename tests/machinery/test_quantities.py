@@ -89,7 +89,7 @@ def test_amounts_are_written_as_they_are_stored(sent: dict[str, Any] | None, sto
     assert list(sent or ()) == list(stored or ())
 
 
-def test_one_wrong_amount_is_told() -> None:
+def test_one_wrong_amount_is_reported() -> None:
     with pytest.raises(QuantityError):
         canonicalize({"cpu": "much"})
 

@@ -45,7 +45,7 @@ def laughs(levels: int) -> str:
         "a bad merge": ("a: 1\n<<: 2", "yaml: map merge requires map or sequence of maps as the value"),
     },
 )
-def test_what_goes_too_far_is_refused_soon_and_cheaply(text: str, said: str) -> None:
+def test_excesses_are_rejected_early_and_cheaply(text: str, said: str) -> None:
     tracemalloc.start()
     began = time.process_time()
     with pytest.raises(YamlError) as caught:

@@ -90,7 +90,7 @@ container_names = st.lists(st.sampled_from("abcdef"), unique=True, max_size=5)
 
 @quick
 @given(live=container_names, patch=container_names)
-def test_a_merged_list_keeps_both_orders_and_loses_nobody(live: list[str], patch: list[str]) -> None:
+def test_a_merged_list_keeps_both_orders_and_loses_no_item(live: list[str], patch: list[str]) -> None:
     pod = load().for_kind("", "v1", "Pod")
 
     def spec(of: list[str]) -> dict[str, Any]:

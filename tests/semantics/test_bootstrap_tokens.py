@@ -81,6 +81,6 @@ def test_how_long_a_token_is_good(expiration: str, expected: float | None) -> No
     assert seconds_left(expiration, NOW) == expected
 
 
-def test_a_value_that_is_no_text_reads_as_one_that_nobody_has() -> None:
+def test_a_value_that_is_no_text_matches_no_token() -> None:
     assert text_of({"token-id": b"\xff\xfe"}, "token-id") == "\ufffd\ufffd"
     assert text_of({}, "token-id") == ""

@@ -84,7 +84,7 @@ def test_of_two_common_names_the_last_counts() -> None:
         "no request": (b"-----BEGIN CERTIFICATE REQUEST-----\nc2VjcmV0\n-----END CERTIFICATE REQUEST-----\n", ""),
     },
 )
-def test_what_is_no_request_is_refused_without_repeating_it(pem: bytes, text: str) -> None:
+def test_what_is_no_request_is_rejected_without_repeating_it(pem: bytes, text: str) -> None:
     with pytest.raises(UnreadableRequest) as caught:
         parse_request(pem)
     assert text in str(caught.value)

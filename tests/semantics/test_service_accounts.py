@@ -33,8 +33,8 @@ def test_whose_a_secret_is(found: Secret, expected: bool) -> None:
 
 
 def test_a_token_names_account_and_secret_and_has_no_end() -> None:
-    told = legacy_claims(ObjectMeta(name="bot", namespace="ns", uid="1"), "s")
-    assert list(told.items()) == [
+    claims = legacy_claims(ObjectMeta(name="bot", namespace="ns", uid="1"), "s")
+    assert list(claims.items()) == [
         ("iss", "kubernetes/serviceaccount"),
         ("kubernetes.io/serviceaccount/namespace", "ns"),
         ("kubernetes.io/serviceaccount/secret.name", "s"),

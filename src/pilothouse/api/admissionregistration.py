@@ -37,7 +37,7 @@ class ValidatingAdmissionPolicySpec(View, frozen=True):
 
 
 class ValidatingAdmissionPolicyStatus(View, frozen=True):
-    """Which generation of it was looked at."""
+    """``observed_generation`` of the type checking."""
 
     observed_generation: int = 0
 

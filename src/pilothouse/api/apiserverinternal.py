@@ -1,4 +1,4 @@
-"""``internal.apiserver.k8s.io``: what API servers tell each other of how they store things. Alpha, off by default."""
+"""``internal.apiserver.k8s.io``: in which versions API servers store resources. Alpha, off by default."""
 
 import msgspec
 

@@ -11,7 +11,7 @@ from pilothouse.api.meta import LabelSelector, ObjectMeta, View
 class ReplicaSetSpec(View, frozen=True):
     """What a ReplicaSet should be.
 
-    The template stays raw: it is copied into pods as it came, also the fields that nobody here knows.
+    The template stays raw: it is copied into pods as it came, also unknown fields.
     """
 
     replicas: int | None = None

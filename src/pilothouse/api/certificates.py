@@ -1,4 +1,4 @@
-"""``certificates.k8s.io``: who wants a certificate, from whom, and whether somebody said yes.
+"""``certificates.k8s.io``: requests for certificates, their signers and approvals.
 
 CertificateSigningRequests are ``v1``. Requests of pods and published authorities are ``v1beta1`` in v1.36, behind gates
 that are off.

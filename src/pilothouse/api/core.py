@@ -341,7 +341,7 @@ class ConfigMap(View, frozen=True):
 
 
 class Secret(View, frozen=True):
-    """What nobody else is to read. Its text, in a log say, leaves everything out that could tell."""
+    """``repr`` and ``str`` leave the data out."""
 
     metadata: ObjectMeta = ObjectMeta()
     type: str = ""
@@ -478,7 +478,7 @@ class PersistentVolumeClaimStatus(View, frozen=True):
 
 
 class PersistentVolumeClaim(View, frozen=True):
-    """A wish for a volume. Who writes one back needs it whole."""
+    """Kept whole, so that it can be written back."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()

@@ -6,7 +6,7 @@ from pilothouse.api.meta import ObjectMeta, View
 
 
 class EndpointConditions(View, frozen=True):
-    """What may be expected of an endpoint. ``ready`` is what most look at: serving, and not on its way out."""
+    """What may be expected of an endpoint. ``ready``: serving, and not terminating."""
 
     ready: bool | None = None
     serving: bool | None = None

@@ -1,4 +1,4 @@
-"""The log of a container, as an API server asks whoever runs the pods for it.
+"""The log of a container, as an API server asks the simulated nodes for it.
 
 Nodes are programs of their own and none of the server's business. ``nodes.logs`` knows what simulated containers write,
 ``apiserver.endpoints.logs`` answers requests with it, and ``plane`` hands the one to the other.

@@ -150,7 +150,7 @@ class ResourcePoolStatusRequestSpec(View, frozen=True):
 
 
 class ResourcePoolStatusRequestStatus(View, frozen=True):
-    """The answer, as far as it tells since when it is there."""
+    """Only the conditions, which say since when there is an answer."""
 
     conditions: tuple[Condition, ...] = ()
 

@@ -56,7 +56,7 @@ class Type:
 
     @property
     def definition(self) -> "Definition":
-        """The fields of an ``object``. Definitions refer to each other, so it is looked up when first needed."""
+        """The fields of an ``object``. Definitions refer to each other, so it is resolved when first needed."""
         found = self._definition
         assert found is not None, f"a {self.name} has no definition"
         if not isinstance(found, Definition):

@@ -1,4 +1,4 @@
-"""What containers and nodes use of cpu and memory, as an API server asks whoever runs them for it.
+"""What containers and nodes use of cpu and memory, as an API server asks the simulated nodes for it.
 
 Nodes are programs of their own and none of the server's business. ``nodes.usage`` knows what simulated containers use,
 ``apiserver.controllers.resource_metrics`` serves it as metrics.k8s.io, and ``plane`` hands the one to the other.

@@ -1,6 +1,6 @@
 """``authorizer``: questions to the authorization of the server (k8s.io/apiserver ``pkg/cel/library/authz.go``, v0.36).
 
-Whoever evaluates an expression that may ask sets ``asking`` for the time of the evaluation.
+The caller sets ``asking`` for the time of an evaluation that may use the authorizer.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 After cel-go's ``checker/cost.go`` (v0.26.0) and k8s.io/apiserver ``pkg/cel/library/cost.go`` (v0.36): every operation
 costs one, traversing a text a tenth of its length, a loop its body times the size of what it loops over. How large
-values may be is known from the schema (``sizes``). Definitions are refused by it, so that every difference from
+values may be is known from the schema (``sizes``). Definitions are rejected by it, so that every difference from
 upstream would be one in what may be written; ``tests/apiserver/test_costs.py`` has upstream's own table.
 """
 
@@ -60,7 +60,7 @@ UNKNOWN = Bounds(0, MOST)
 _NOTHING = Bounds()
 
 Sizes = Callable[[Sequence[str]], Bounds | None]
-"""The size of the value at a path that begins with a variable; None when nobody knows."""
+"""The size of the value at a path that begins with a variable; None when unknown."""
 
 
 class _Entries(msgspec.Struct, frozen=True):

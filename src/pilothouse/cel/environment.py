@@ -1,11 +1,11 @@
 """Expressions compiled against typed variables, and evaluated.
 
-The library refuses three things that Kubernetes needs: values of types of its own, optional variables, and times
+The library lacks three things that Kubernetes needs: values of types of its own, optional variables, and times
 inside of a value's tree. So an expression is *checked* in an environment where everything has the type that Kubernetes
 declares, and *run* in one environment for all where types of Kubernetes are tagged maps, and objects are maps: a
 checked expression names functions and fields, not where they are kept.
 
-What an expression may cost is estimated as upstream does (``costs``). What an evaluation does cost nobody counts: the
+What an expression may cost is estimated as upstream does (``costs``). What an evaluation costs is not counted: the
 library gives up after 10,000 iterations of macros, and the error is that of an exceeded cost limit. How long one may
 take is known before (``work``); who evaluates what may take long, ``limits`` says.
 """

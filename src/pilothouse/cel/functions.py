@@ -1,4 +1,4 @@
-"""Kubernetes' functions for expressions: what the checker is told of them, and what they do.
+"""Kubernetes' functions for expressions: their declarations for the checker, and what they do.
 
 After k8s.io/apiserver ``pkg/cel/library`` (v0.36). At run time a value of one of their types is a map with a tag
 (``tagged``) and a canonical text, so that equal values are equal maps.
@@ -41,7 +41,7 @@ def run_overloads(taken: Callable[[Any], Any]) -> Iterator[Function]:
             grouped.setdefault((function.name, takes, function.member), []).append(function)
     for (name, takes, member), candidates in grouped.items():
         gives = {_run_type(candidate.gives) for candidate in candidates}
-        assert len(gives) == 1, f"overloads of {name} that differ in what they give cannot be told apart"
+        assert len(gives) == 1, f"overloads of {name} that differ in what they give cannot be distinguished"
         yield Function(name, takes, gives.pop(), _choose(name, candidates, taken), member=member)
 
 

@@ -1,6 +1,6 @@
 """``Object.spec{replicas: 1}`` and ``JSONPatch{op: "add"}``, as maps.
 
-Mutating policies build what they want with types that nobody declares: any field of ``Object`` is an ``Object.field``.
+Mutating policies build what they want with types that are not declared: any field of ``Object`` is an ``Object.field``.
 The library knows declared types only, so the expression is rewritten before it is compiled: the name of the type
 goes (blanks keep the columns), and the names of fields become strings.
 """

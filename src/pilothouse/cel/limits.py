@@ -1,8 +1,8 @@
 """What evaluations may cost when they run (k8s.io/apiserver ``pkg/apis/cel/config.go``, v0.36), and who evaluates.
 
-Nobody counts upstream's units here. One that may take long, as ``work`` says, is left to a process that is ended when
-its time is over (``sandbox``); what it took is charged. Where there are no processes, in virtual time, the bound itself
-is charged, so that the same writes are refused every time.
+Upstream's cost units are not counted here. An expression that may take long, as ``work`` says, is left to a process
+that is ended when its time is over (``sandbox``); what it took is charged. Where there are no processes, in virtual
+time, the bound itself is charged, so that the same writes are rejected every time.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ class Busy(Exception):  # no error: come again later
 
 
 class TakesLong(Exception):  # no error: it says who is to evaluate
-    """An expression may take long, and the loop waits for whoever evaluates it."""
+    """An expression may take long, and the caller must not block the loop."""
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class Source(msgspec.Struct, frozen=True):
     variables: Mapping[str, Any]
     messages: bytes | None = None
     lines_before: int = 0
-    """Of the text, which nobody has written: the places in messages are those of the source."""
+    """Of the text, which is generated: the positions in messages are those of the source."""
     runs: bool = True
     """Whether it is to be evaluated, or only checked."""
 
@@ -100,7 +100,7 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 class Elsewhere(Protocol):
-    """Does what takes long in another process, and waits for the result. Raises ``TakesLong`` where nobody may wait."""
+    """Does what takes long in another process and waits for it. Raises ``TakesLong`` where it must not wait."""
 
     def compiles_here(self, size: int) -> bool:
         """Whether a ``Source`` of this size is compiled where it stands."""
@@ -113,24 +113,24 @@ class Elsewhere(Protocol):
 
 
 class OnLoop:
-    """``Elsewhere`` for one computation on the loop, which waits for nobody. What it compiles adds up."""
+    """``Elsewhere`` for one computation on the loop, which must not wait. What it compiles adds up."""
 
     def __init__(self) -> None:
         self._left = COMPILED_AT_ONCE
 
     def compiles_here(self, size: int) -> bool:
-        """Raises ``TakesLong`` for what is too much together: somebody else begins anew."""
+        """Raises ``TakesLong`` for what is too much together; the caller starts again elsewhere."""
         self._left -= size
         if self._left < 0:
             raise TakesLong
         return True
 
     def compile(self, source: Source) -> Compiled:
-        """Somebody else does."""
+        """Left to another process."""
         raise TakesLong
 
     def evaluate(self, task: Task) -> Evaluated:
-        """Somebody else does."""
+        """Left to another process."""
         raise TakesLong
 
 
@@ -213,7 +213,7 @@ class Budget:
             raise OutOfBudget
 
     def charge_bound(self, work: int) -> None:
-        """Of an evaluation that nobody can stop. Raises ``EvaluationError`` before one that may take too long."""
+        """Of an evaluation that cannot be stopped. Raises ``EvaluationError`` before one that may take too long."""
         units = work // _WORK_PER_UNIT
         if units > PER_CALL_LIMIT:
             raise EvaluationError(COST_EXCEEDED)

@@ -47,7 +47,7 @@ _MOST_WAITING = 8
 
 
 class Sandbox:
-    """Does one after the other, whoever asks."""
+    """Does one after the other."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -121,7 +121,7 @@ class Sandbox:
         self._stopped = True
         process = self._process
         if process is not None:
-            process.kill()  # whoever waits for it goes on
+            process.kill()  # which ends the wait for it
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
         with self._lock:

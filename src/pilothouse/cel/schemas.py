@@ -31,7 +31,7 @@ RESERVED = frozenset(
         "var void while",
     )
 )
-"""What is no identifier in an expression, though it looks like one."""
+"""Reserved words, which are no identifiers."""
 _ESCAPABLE = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _SPECIAL = re.compile(r"__|[./-]")
@@ -64,7 +64,7 @@ class Types:
         self.messages: list[tuple[str, dict[str, Kind]]] = []
 
     def of(self, node: Node, *, root: bool = False) -> Kind | None:
-        """The type of values of a node; None when the schema does not tell."""
+        """The type of values of a node; None when the schema does not say."""
         if node.get("x-kubernetes-int-or-string"):
             return "dyn"
         match node.get("type"):

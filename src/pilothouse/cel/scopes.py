@@ -31,7 +31,7 @@ class Scope:
         self._environment: Any = None
         self.sources = {one.get("name") or "": one.get("expression") or "" for one in variables or ()}
         self.compiling = asyncio.Lock()
-        """Whoever needs an expression first compiles it, and the others wait."""
+        """The first user of an expression compiles it, and the others wait."""
 
     @property
     def environment(self) -> Any:

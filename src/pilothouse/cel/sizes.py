@@ -1,4 +1,4 @@
-"""How large values can be that a schema allows: what ``costs`` is told of them.
+"""How large the values can be that a schema allows, for ``costs``.
 
 After k8s.io/apiserver ``pkg/cel/common/schemas.go`` and ``pkg/cel/limits.go`` (v0.36): by maxLength, maxItems and
 maxProperties, or by how many of the smallest that are possible fit into a request of three megabytes.
@@ -56,7 +56,7 @@ _KEY = Sized(2)
 
 
 def sized(node: Node, *, root: bool = False) -> Sized | None:
-    """The sizes of a schema; None where it does not tell the type."""
+    """The sizes of a schema; None where it does not say the type."""
     longest = node.get("maxLength")
     if node.get("x-kubernetes-int-or-string"):
         return Sized(1, _REQUEST - 2 if longest is None else max(longest, 0) * 4)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 TAG = "@kubernetes"
-"""The key that tells a value of one of Kubernetes' types from a map. No such name passes a schema."""
+"""The key that marks a value of one of Kubernetes' types. No such name passes a schema."""
 
 Does = Callable[..., Any]
 Type = str | tuple[str, Any]

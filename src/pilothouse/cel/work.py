@@ -18,10 +18,10 @@ from pilothouse.cel.checked import Checked, Node
 
 MOST_ITERATIONS = 10_000
 MOST_MEASURED = 20_000
-"""Of what is larger nobody looks at all, a millisecond at most."""
+"""Larger values are not measured to the end, which takes a millisecond at most."""
 _COUNTED = re.compile(r"\{(\d*),?(\d*)\}")
 _MOST_REPEATED = 1000
-"""RE2 refuses expressions that repeat more often, however nested."""
+"""RE2 rejects expressions that repeat more often, however nested."""
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -201,7 +201,7 @@ class _Estimate:
             return found[-1]
         value = self._variables if isinstance(self._variables, Extent) else self._variables.get(name, Extent())
         if name not in self._converted:
-            # All of it is converted before it is looked at, once.
+            # All of it is converted once before it is used.
             self._converted.add(name)
             self.total += 2 * value.extent.weight
         return value

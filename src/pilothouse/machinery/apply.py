@@ -1,7 +1,7 @@
 """Who owns what after a write: the heart of managedFields and server-side apply, without objects' own metadata.
 
 ``Owners`` maps managers to the fields that they own. ``update`` follows a write that has been made already, ``apply``
-makes one of a configuration, and refuses to take what others own unless it is forced to. Managers are opaque here;
+makes one of a configuration, and rejects to take what others own unless it is forced to. Managers are opaque here;
 ``managed_fields`` knows what they are made of. After structured-merge-diff ``merge/update.go`` (v6).
 """
 
@@ -31,7 +31,7 @@ Owners = dict[str, Owned]
 """By manager. The functions below change the dict they are given and return it."""
 
 Filter = Callable[[FieldSet, str], FieldSet]
-"""What of a set of fields counts in a version; the rest is reset by the resource, and so nobody's."""
+"""What of a set of fields counts in a version; the rest is reset by the resource, and owned by no manager."""
 
 
 class ApplyConflicts(Exception):
@@ -99,7 +99,7 @@ def apply(
 ) -> tuple[Object, Owners]:
     """The object with the configuration applied, and who owns what then.
 
-    What the manager applied the last time and does not now goes, unless somebody else owns it. Raises
+    What the manager applied the last time and does not now goes, unless another manager owns it. Raises
     ``ApplyConflicts`` when others own what would get another value.
     """
     _reconcile(owners, versions)
@@ -158,7 +158,7 @@ def _settle(
             continue
         type_ = versions.type_of(owned.version)
         if type_ is None:
-            # Nobody can say any more what these fields are.
+            # What these fields are is not known any more.
             del owners[other]
             continue
         found = between(owned.version, type_)
@@ -184,7 +184,7 @@ def _settle(
 
 
 def _prune(merged: Object, versions: Versions, owners: Owners, last: Owned) -> Object:
-    """Take out what was applied the last time, is not now, and is nobody else's."""
+    """Take out what was applied the last time, is not now, and has no other owner."""
     type_ = versions.type_of(last.version)
     if type_ is None:
         return merged

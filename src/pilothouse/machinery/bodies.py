@@ -76,7 +76,7 @@ def decode_body(body: bytes, definition: Definition) -> Decoded:
     try:
         written = _encode(_decoder(definition).decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # Something is wrong, or only unusual (a null in a list): the walk will tell.
+        # Something is wrong, or only unusual (a null in a list): the walk decides.
         return _decode_slowly(body, definition)
     # msgspec keeps the last of several fields of one name and says nothing. But then strings have got lost on the way,
     # so their quotes are missing in what is written back.
@@ -139,7 +139,7 @@ def _decode_slowly(body: bytes, definition: Definition) -> Decoded:
 
 
 def _check_syntax(body: bytes) -> None:
-    """Says what is wrong with a text that msgspec refuses; it is too strict for some that are JSON (a lone
+    """Reports the error of a text that msgspec rejects; it is too strict for some that are JSON (a lone
     surrogate)."""
     if (message := syntax_error(body)) is not None:
         raise BodySyntaxError(message)

@@ -44,8 +44,8 @@ def is_condition_true(conditions: Iterable[_Typed], type_: str) -> bool:
 def with_condition(conditions: Iterable[C], new: C) -> tuple[C, ...]:
     """``conditions`` with ``new`` in the place of the one of its type, or at the end.
 
-    While the status stays what it was, so does ``last_transition_time``: it tells when the status changed last, not
-    when somebody last looked.
+    While the status stays what it was, so does ``last_transition_time``: it is when the status last changed, not
+    when it was last observed.
     """
     result = list(conditions)
     for index, old in enumerate(result):

@@ -33,7 +33,7 @@ _DESCRIPTORS = {
     "@hourly": "0 * * * *",
 }
 _YEARS = 5
-"""How far ahead a moment is looked for."""
+"""How far ahead the next moment is searched."""
 _MINUTE, _HOUR = datetime.timedelta(minutes=1), datetime.timedelta(hours=1)
 _SECOND = datetime.timedelta(seconds=1)
 
@@ -207,7 +207,7 @@ class _IsDay(Protocol):
 
 class _Walk:
     """A moment on its way to the next one that fits. Each step answers whether it got there within the larger unit;
-    if not, all must be looked at again from the month on (the label WRAP of ``spec.go``)."""
+    if not, all must be compared again from the month on (the label WRAP of ``spec.go``)."""
 
     def __init__(self, at: datetime.datetime, zone: datetime.tzinfo) -> None:
         self._zone = zone
@@ -278,7 +278,7 @@ class _Walk:
 
     def _date(self, wall: datetime.datetime) -> datetime.datetime:
         """Go's ``time.Date``: the moment at which clocks of the zone show this (given as if it were UTC). Of two such
-        moments, or none, it takes the one that comes out of looking the offset up twice."""
+        moments, or none, it takes the one that results from two lookups of the offset."""
         offset = self._offset(wall)
         if offset:
             offset = self._offset(wall - offset)

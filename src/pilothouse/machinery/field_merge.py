@@ -203,6 +203,6 @@ def reconciled(fields: FieldSet, type_: MergeType) -> FieldSet:
 
 def _is_atomic(type_: MergeType) -> bool:
     if type_.map is not None:
-        # A map whose members are not known is looked at by its value only.
+        # A map whose members are not known is merged by its value only.
         return type_.map.atomic and not type_.scalar
     return type_.list is not None and not type_.list.associative

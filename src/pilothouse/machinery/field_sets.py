@@ -327,7 +327,7 @@ def decode_fields(text: bytes | msgspec.Raw) -> FieldSet:
 
 
 def read_fields(document: Any) -> FieldSet:
-    """A set that somebody else wrote, in our form. Elements of kinds nobody knows are left out.
+    """A set from elsewhere, in our form. Elements of unknown kinds are left out.
 
     Raises ``FieldsError`` for what cannot be read.
     """

@@ -1,7 +1,7 @@
 """From objects to sets of fields: what an object has, and what lies between two of them.
 
-``compare`` is behind every write (who changed what), ``field_set`` behind apply (what somebody wants); ``problems``
-says what is wrong with an applied configuration. All walk by ``merge_types``. After structured-merge-diff
+``compare`` is behind every write (who changed what), ``field_set`` behind apply (what somebody wants); ``all_errors``
+validates an applied configuration. All walk by ``merge_types``. After structured-merge-diff
 ``typed/{compare,tofieldset,validate}.go`` (v6).
 """
 
@@ -16,7 +16,7 @@ _ABSENT: Any = object()
 
 
 class ItemError(ValueError):
-    """A list item has no path element: nothing tells it from others."""
+    """A list item has no path element: it has no identity."""
 
 
 # Path elements of list items ----------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def compare(old: dict[str, Any], new: dict[str, Any], type_: MergeType, skip: Co
 def grown(zero: dict[str, Any], new: dict[str, Any], shape: MapType, skip: Collection[str] = ()) -> FieldSet:
     """What ``compare`` finds modified or added in ``new``, in one set and quickly, where ``zero`` has next to nothing.
 
-    Members of the names in ``skip`` are not looked at.
+    Members of the names in ``skip`` are not compared.
     """
     path_elements, element = shape.path_elements, shape.element
     node: FieldSet = {}
@@ -282,7 +282,7 @@ def whole(value: Any, type_: MergeType) -> FieldSet:
         node: FieldSet = {".": LEAF}
         for name, inner in value.items():
             found = path_elements.get(name)
-            # Most values are scalars, and those need no look at their type.
+            # Most values are scalars, which need no type.
             if found is not None:
                 node[found[0]] = whole(inner, found[1]) if type(inner) in _CONTAINERS else LEAF
             elif element is not None:
@@ -365,7 +365,7 @@ def all_errors(value: Any, type_: MergeType, *, duplicates: bool = False) -> lis
 
 
 def error_text(found: list[tuple[str, str]]) -> str:
-    """Several problems in one text."""
+    """Several errors in one text."""
     texts = [f"{path}: {what}" if path else what for path, what in found]
     return texts[0] if len(texts) == 1 else "\n".join(["errors:", *(f"  {text}" for text in texts)])
 

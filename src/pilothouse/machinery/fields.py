@@ -16,7 +16,7 @@ _FEW = 8
 
 
 class FieldSelectorError(ValueError):
-    """A field selector that upstream refuses, in upstream's words."""
+    """A field selector that upstream rejects, in upstream's words."""
 
 
 class FieldTerm(msgspec.Struct, frozen=True):

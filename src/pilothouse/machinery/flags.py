@@ -107,7 +107,7 @@ def normalize(name: str) -> str:
 
 
 def closest(name: str, known: Sequence[str]) -> str:
-    """The one that somebody who typed this name may have meant; empty if there is none."""
+    """The closest known name, for a hint; empty if there is none."""
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=_SIMILAR)), "")
 
 
@@ -155,7 +155,7 @@ class FlagSet:
         return Parsed(values, tuple(reading.values), tuple(reading.arguments), reading.wants_help)
 
     def similar(self, name: str) -> str:
-        """The flag that somebody who typed this name may have meant; empty if there is none."""
+        """The closest flag that is not deprecated; empty if there is none."""
         return closest(normalize(name), [name for name, flag in self._by_name.items() if not flag.deprecated])
 
     def of(self, letter: str) -> Flag | None:

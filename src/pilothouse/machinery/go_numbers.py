@@ -1,6 +1,6 @@
 """Numbers that do not fit their field, as Go's conversion of untyped objects takes them.
 
-A decoder refuses them. What an apply has merged is not decoded but converted (apimachinery
+A decoder rejects them. What an apply has merged is not decoded but converted (apimachinery
 ``pkg/runtime/converter.go``, ``fromUnstructured``, v0.36), and Go's conversions keep the lowest bits of what is too
 large. ``apiserver.endpoints.apply`` comes here with what did not decode.
 """
@@ -21,7 +21,7 @@ class ConversionError(ValueError):
 def fit_numbers(obj: Any, definition: Definition) -> Any:
     """The object with every whole number in its field's range: 2147483648 in an ``int32`` is -2147483648.
 
-    It is the same object, not a copy, where all of them fit. ``ConversionError`` tells of a fraction in such a field.
+    It is the same object, not a copy, where all of them fit. Raises ``ConversionError`` for a fraction in such a field.
     """
     if not isinstance(obj, dict):
         return obj

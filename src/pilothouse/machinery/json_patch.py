@@ -46,10 +46,10 @@ class _Draft:
         self.copied_bytes = 0
         """How much JSON ``copy`` operations have added."""
         self._own: dict[int, Any] = {}
-        """The containers that are in nobody else's hands, by their ids. All above them are among them."""
+        """The containers that are not shared, by their ids. All above them are among them."""
 
     def find(self, path: str) -> tuple[Any, str]:
-        """The container that the last part of ``path`` is looked up in, and that part."""
+        """The container that the last part of ``path`` refers to, and that part."""
         parts = _parts(path)
         if not parts:
             raise PatchNotApplicable(f"missing path: {path!r}")
@@ -129,7 +129,7 @@ def _source(operation: Mapping[str, Any]) -> str:
 
 
 def _parts(path: str) -> list[str]:
-    # The text before the first slash is not looked at, as upstream.
+    # The text before the first slash is ignored, as upstream.
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 

@@ -1,6 +1,6 @@
 """Why a text is no JSON, in the words of Go's ``encoding/json``.
 
-Only asked for after the fast decoder has refused a text, so it may be slow; clients see the sentence.
+Only asked for after the fast decoder has rejected a text, so it may be slow; clients see the sentence.
 """
 
 import re

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
     PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 else:
-    # The library takes some 20 ms, and whoever signs nothing does without it.
+    # The library takes some 20 ms, which programs that sign nothing do not pay.
     PrivateKey = PublicKey = Any
 
 _encode = msgspec.json.Encoder().encode
@@ -56,7 +56,7 @@ def from_base64url(text: str) -> bytes:
 
 
 def new_key() -> PrivateKey:
-    """A key for whoever was given none. EC keys are made in a millisecond, RSA keys are not."""
+    """A new key. EC keys are made in a millisecond, RSA keys are not."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
@@ -131,7 +131,7 @@ def jwk(kid: str, key: PublicKey) -> dict[str, str]:
 
 
 class Signer:
-    """Signs claims with one key. Its text tells nothing of the key."""
+    """Signs claims with one key. Its text does not contain the key."""
 
     def __init__(self, key: PrivateKey) -> None:
         self._key = key
@@ -182,7 +182,7 @@ def verify(key: PublicKey, head: Mapping[str, Any], data: bytes, signature: byte
 
 
 def detached_hs256(content: str, kid: str, secret: bytes) -> str:
-    """The signature of ``content`` by whoever shares the secret, without the content (RFC 7515, appendix F)."""
+    """The signature of ``content`` with a shared secret, without the content (RFC 7515, appendix F)."""
     head = to_base64url(_encode({"alg": "HS256", "kid": kid}))
     signed = f"{head}.{to_base64url(content.encode())}".encode()
     return f"{head}..{to_base64url(hmac.new(secret, signed, hashlib.sha256).digest())}"

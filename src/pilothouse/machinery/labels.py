@@ -30,7 +30,7 @@ _FEW = 8
 
 
 class SelectorError(ValueError):
-    """A selector that upstream refuses, in upstream's words."""
+    """A selector that upstream rejects, in upstream's words."""
 
 
 class Requirement(msgspec.Struct, frozen=True):

@@ -45,7 +45,7 @@ _STRIPPED_METADATA = frozenset({".", *("f:" + name for name in _UNOWNED)})
 
 
 def _strip(fields: FieldSet) -> FieldSet:
-    """The set without what nobody owns: kind, version, and of the metadata what the server sets (stripmeta.go)."""
+    """The set without what has no owner: kind, version, and metadata that the server sets (stripmeta.go)."""
     meta = fields.get("f:metadata")
     if meta is None and "f:kind" not in fields and "f:apiVersion" not in fields:
         return fields
@@ -153,7 +153,7 @@ def read_entries(document: Any) -> Entries | None:
 
 
 def _key(entry: Entry) -> tuple[str, str, str, str]:
-    """What tells managers apart."""
+    """The identity of a manager."""
     version = "" if entry.operation == "Apply" else entry.api_version
     return entry.manager, entry.operation, entry.subresource, version
 
@@ -304,7 +304,7 @@ class _Step:
         return _remember(self._own, text, None if left is fields else field_sets.encode_fields(left))
 
     def other(self, text: bytes, versions: Versions, type_: MergeType) -> bytes | None:
-        """Somebody else's set afterwards; None when it stays."""
+        """Another manager's set afterwards; None when it stays."""
         if not any(mark in text for mark in self.marks):
             return None
         if not versions.fixed:

@@ -2,7 +2,7 @@
 
 ``field_walks`` and ``apply`` go through objects by these types. They are made of the schema of the built-in kinds
 (``api.schema``) or of the structural schema of a custom resource, and are what structured-merge-diff calls atoms
-(``schema/elements.go``, v6). A type may allow values of several forms; which one holds is told by the value.
+(``schema/elements.go``, v6). A type may allow values of several forms; the value determines which one holds.
 """
 
 from collections.abc import Callable, Mapping

@@ -153,7 +153,7 @@ class Registry:
 
     Asking for a family that exists returns the existing one, so that several controllers can share a name; asking
     for it with another type or other labels is a mistake and raises ``ValueError``. ``exposition`` sorts names and
-    labels. It leaves out the ``disabled`` names. ``allowed`` has, by metric and label, the values that are told apart;
+    labels. It leaves out the ``disabled`` names. ``allowed`` has, by metric and label, the values that are kept;
     all others are ``unexpected`` (component-base's ``--allow-metric-labels``).
     """
 

@@ -29,7 +29,7 @@ _GO_WORDS = {
 
 
 def _in_go_words(why: str) -> str:
-    """RE2 in C++ names the same problems otherwise, and shows where they are without quotes."""
+    """RE2 in C++ has other words for the same errors, and shows their position without quotes."""
     text_error, _separator, where = why.partition(": ")
     if text_error.startswith("trailing \\"):
         text_error, where = "trailing \\", ""

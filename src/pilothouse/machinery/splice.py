@@ -1,7 +1,7 @@
 """Changing named fields of a raw JSON object and leaving every other value as it came, byte for byte.
 
 This is how an object is written back that was read through a view: the view shows a few fields, the raw JSON has them
-all, and what nobody here knows must survive (docs/design/views.md).
+all, and unknown fields must survive (docs/design/views.md).
 """
 
 from collections.abc import Mapping

@@ -369,7 +369,7 @@ def _follow_item_directives(live: list[Any], patch: list[Any], merge_key: str) -
 
 
 def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequence[Any], merge_key: str) -> list[Any]:
-    """``merged`` in the order that the module promises."""
+    """``merged`` in the order that the module documents."""
     patch_indexes = _indexes(_keys_of(patch_order, merge_key))
     live_indexes = _indexes(_keys_of(live_order, merge_key))
     keys = _keys_of(merged, merge_key)

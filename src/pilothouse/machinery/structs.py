@@ -1,6 +1,6 @@
 """msgspec structs made from schema definitions at run time, so that a body can be checked in C.
 
-``bodies`` decodes with them first and only walks a body in Python when they refuse it. Quantities and times come out
+``bodies`` decodes with them first and only walks a body in Python when they reject it. Quantities and times come out
 in canonical form, as the API server stores them.
 """
 
@@ -81,7 +81,7 @@ def struct_for(definition: Definition, *, forbid_unknown: bool = True) -> type[m
 
     Every field is optional; a field that was not there is ``UNSET``, one that was null is ``None``, so encoding writes
     exactly the fields that were read, and those that Go prints although they are unset. Attributes have no useful
-    names: decode, encode, and look at the result.
+    names: decode, encode, and compare.
     """
     key = id(definition), forbid_unknown
     if key in _classes:

@@ -1,6 +1,6 @@
 """The thorough check of an object against its type: every unknown and duplicate field, every wrong value.
 
-Slow and complete; ``bodies`` comes here when the fast check refuses. Two dialects of error texts: that of Go's JSON
+Slow and complete; ``bodies`` comes here when the fast check fails. Two dialects of error texts: that of Go's JSON
 decoder (sigs.k8s.io/json, for bodies) and that of the converter (apimachinery ``pkg/runtime/converter.go``, for the
 result of a strategic merge patch).
 """
@@ -110,7 +110,7 @@ def walk_document(document: dict[str, Any], definition: Definition) -> "Walk":
 
 
 class Walk:
-    """One walk. The results are complete after ``run``, which raises ``DecodeError`` for what Go refuses."""
+    """One walk. The results are complete after ``run``, which raises ``DecodeError`` for what Go rejects."""
 
     def __init__(self, definition: Definition, dialect: "Dialect") -> None:
         self.document: dict[str, Any] = {}
@@ -380,7 +380,7 @@ class ConverterDialect(Dialect):
             case "list" | "bytes":
                 return DecodeError(f"cannot restore slice from {kind}")
         target = {"number": "float64"}.get(type_.name, type_.name)
-        # Go could convert these (an integer to a character), so upstream gets one step further before it refuses.
+        # Go could convert these (an integer to a character), so upstream gets one step further before it fails.
         if (kind == "int64" and target == "string") or (kind == "float64" and target in ("int32", "int64")):
             return DecodeError(f"cannot convert {kind} to {where.type_name(type_)}")
         return DecodeError(f"unrecognized type: {target}")

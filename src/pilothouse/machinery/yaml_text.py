@@ -2,7 +2,7 @@
 
 libyaml's events become the values that ``sigs.k8s.io/yaml`` makes of them: keys are text, dates too, and only the first
 document counts. A few lines of aliases of aliases stand for gigabytes; Go's yaml (v2, ``decode.go``:
-``allowedAliasRatio``) refuses them, and so does this, by what they stand for. Unlike Go's it also refuses a long text
+``allowedAliasRatio``) rejects them, and so does this, by what they stand for. Unlike Go's it also rejects a long text
 that is repeated a few hundred times, a document of more than a million values, and nests 300 deep at most, not 10,000.
 """
 

@@ -1,6 +1,6 @@
 """Time zones by name, as Go's ``time.LoadLocation`` takes them.
 
-Read by the API server, which refuses CronJobs with others, by schedules and by the CronJob controller. The database is
+Read by the API server, which rejects CronJobs with others, by schedules and by the CronJob controller. The database is
 the system's, or that of the package ``tzdata`` where the system has none.
 """
 

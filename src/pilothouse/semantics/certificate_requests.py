@@ -36,13 +36,13 @@ _PEM = re.compile(rb"-----BEGIN ([^-]*)-----(.*?)-----END \1-----", re.DOTALL)
 
 
 def is_approved(request: CertificateSigningRequest) -> bool:
-    """Whether somebody approved it and nobody denied it."""
+    """Whether it is approved and not denied."""
     said = {condition.type for condition in request.status.conditions}
     return APPROVED in said and DENIED not in said
 
 
 def is_decided(request: CertificateSigningRequest) -> bool:
-    """Whether somebody approved or denied it."""
+    """Whether it is approved or denied."""
     return any(condition.type in (APPROVED, DENIED) for condition in request.status.conditions)
 
 

@@ -15,7 +15,7 @@ from pilothouse.api.resource import DeviceTaint, DeviceToleration, ResourceClaim
 from pilothouse.machinery.owners import is_controlled_by
 
 ALLOCATION_FINALIZER = "resource.kubernetes.io/delete-protection"
-"""On claims: the scheduler has allocated them, and whoever clears that allocation takes it off."""
+"""On claims: the scheduler has allocated them, and who clears the allocation removes it."""
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 """Annotation of claims made from templates: the entry of the pod that they were made for."""
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"

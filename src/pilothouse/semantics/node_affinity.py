@@ -44,7 +44,7 @@ def _fits(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
         return False
     if not all(_holds(r, labels) for r in term.match_expressions):
         return False
-    # metadata.name is the only field there is (v1.36 validation refuses others).
+    # metadata.name is the only field there is (v1.36 validation rejects others).
     return not term.match_fields or all(_holds(r, {"metadata.name": name}) for r in term.match_fields)
 
 

@@ -1,6 +1,6 @@
 """What a whole pod asks for: requests and limits of its containers, summed up. Pure, over JSON.
 
-After component-helpers' ``resource/helpers.go`` (v0.36). Limit ranges look at the spec alone; quota also counts
+After component-helpers' ``resource/helpers.go`` (v0.36). Limit ranges use the spec alone; quota also counts
 overhead, and what containers still have while they are resized.
 """
 
@@ -78,7 +78,7 @@ class _Given:
     def __init__(self, amounts_by_name: dict[str, Amounts], *, infeasible: bool) -> None:
         self.by_name = amounts_by_name
         self.infeasible = infeasible
-        """The wish in the spec will never be granted, so it does not count."""
+        """The request in the spec will never be granted, so it does not count."""
 
 
 def _given(status: Json | None, field: str) -> _Given | None:

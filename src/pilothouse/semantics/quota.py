@@ -1,6 +1,6 @@
 """What counts against a ResourceQuota: how much an object uses, of which resources, and which scopes it is in. Pure.
 
-Admission charges what comes by it, and whoever recomputes ``status.used`` uses the same evaluators. After kubernetes'
+Admission and the controller that computes ``status.used`` share the evaluators. After kubernetes'
 ``pkg/quota/v1/evaluator/core`` and apiserver's ``pkg/quota/v1`` (v1.36). Objects are JSON.
 """
 

@@ -98,5 +98,5 @@ def port_of(pod: Pod, port: ServicePort) -> int | None:
 
 def slice_name_prefix(name: str) -> str:
     """``<name>-``, without the dash where that would make it too long."""
-    # Judged without the dash, and with a letter before it (apimachinery ``validation.maskTrailingDash``).
+    # Validated without the dash, and with a letter before it (apimachinery ``validation.maskTrailingDash``).
     return name if dns_subdomain_errors(name[:-1] + "a") else f"{name}-"

@@ -90,7 +90,7 @@ def request_of(claim: PersistentVolumeClaim) -> Quantity:
 
 
 def capacity_now(claim: PersistentVolumeClaim) -> Quantity:
-    """How large the claim's volume is, as far as the claim has been told."""
+    """How large the claim's volume is, as reported in the status of the claim."""
     return _amount(claim.status.capacity)
 
 

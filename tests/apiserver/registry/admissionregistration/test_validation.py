@@ -31,7 +31,7 @@ LABEL = (
 
 
 async def refused(api: Api, path: str, obj: Object) -> list[str]:
-    """What a create is told."""
+    """The errors of a create."""
     return told(await api.post(path, {"metadata": {"name": "x"}, **obj}))
 
 

@@ -38,7 +38,7 @@ async def established(api: Api, **spec: Any) -> Object:
     return (await api.get(FOOS)).body
 
 
-async def test_names_that_somebody_else_wrote_into_the_status_are_put_right(api: Api) -> None:
+async def test_foreign_names_in_the_status_are_corrected(api: Api) -> None:
     wrong = await established(api)
     wrong["status"] = {"acceptedNames": {"plural": "bars", "kind": "Bar"}}
     answer = await api.put(FOOS + "/status", wrong)
@@ -59,21 +59,21 @@ async def test_conditions_are_left_alone_where_the_names_are_right(api: Api) -> 
     assert conditions(await api.get(FOOS))["NamesAccepted"] == ("True", "Why")
 
 
-async def test_accepted_names_are_judged(api: Api) -> None:
+async def test_accepted_names_are_validated(api: Api) -> None:
     made = await established(api)
     made["status"]["acceptedNames"] = {"plural": "", "kind": "Foo", "listKind": "Foo"}
-    [(field, told)] = causes(await api.put(FOOS + "/status", made))
+    [(field, detail)] = causes(await api.put(FOOS + "/status", made))
     assert field == "status.acceptedNames.listKind"
-    assert told.endswith("kind and listKind may not be the same")
+    assert detail.endswith("kind and listKind may not be the same")
 
 
-async def test_a_stored_version_that_is_gone_is_told_of_at_every_update(api: Api) -> None:
+async def test_a_removed_stored_version_is_an_error_of_every_update(api: Api) -> None:
     made = await established(api)
     made["status"]["storedVersions"] = ["v1", "v0"]
     await api.put(FOOS + "/status", made)
-    [(field, told)] = causes(await api.patch(FOOS, {"metadata": {"labels": {"a": "b"}}}))
+    [(field, detail)] = causes(await api.patch(FOOS, {"metadata": {"labels": {"a": "b"}}}))
     assert field == "status.storedVersions[1]"
-    assert "missing from spec.versions; v0 was previously a storage version" in told
+    assert "missing from spec.versions; v0 was previously a storage version" in detail
 
 
 async def test_a_storage_version_that_is_there_twice_is_missed_once(api: Api) -> None:
@@ -135,8 +135,8 @@ async def test_an_update_names_the_revision_that_it_builds_on(api: Api, part: st
 async def test_no_name_but_its_own_may_be_generated(api: Api) -> None:
     body = definition()
     body["metadata"] = {"name": "foos.example.com", "generateName": "foo-"}
-    told = 'Invalid value: "foo-": must be spec.names.plural+"."+spec.group'
-    assert causes(await api.post(DEFINITIONS, body)) == [("metadata.generateName", told)]
+    detail = 'Invalid value: "foo-": must be spec.names.plural+"."+spec.group'
+    assert causes(await api.post(DEFINITIONS, body)) == [("metadata.generateName", detail)]
 
 
 async def test_a_conversion_that_says_nothing_lacks_its_strategy(api: Api) -> None:
@@ -155,7 +155,7 @@ async def test_the_first_deletion_only_marks(api: Api) -> None:
 
 
 @pytest.mark.parametrize(("field", "name"), [("uid", "UID"), ("resourceVersion", "ResourceVersion")])
-async def test_a_deletion_of_another_definition_is_refused(api: Api, field: str, name: str) -> None:
+async def test_a_deletion_of_another_definition_is_rejected(api: Api, field: str, name: str) -> None:
     await established(api)
     answer = await api.delete(FOOS, {"preconditions": {field: "17"}})
     assert answer.status == 409
@@ -182,15 +182,15 @@ async def test_what_is_false_of_a_schema_is_not_stored(api: Api) -> None:
         "in a branch": {"anyOf": [{"dependencies": {"a": ["b"]}}]},
     },
 )
-def test_the_structure_is_judged_of_what_can_have_one(unsupported: Object) -> None:
+def test_only_supported_schemas_are_validated_as_structural(unsupported: Object) -> None:
     shapeless = {"properties": {"metadata": {"type": "array", "items": {"type": "string"}}}}
-    told = [problem.field for problem in validate_schema({"type": "object", **shapeless}, "s")]
-    assert "s.properties[metadata]" in told
+    detail = [error.field for error in validate_schema({"type": "object", **shapeless}, "s")]
+    assert "s.properties[metadata]" in detail
     mixed = {"type": "object", **unsupported}
     mixed["properties"] = {**shapeless["properties"], **unsupported.get("properties", {})}
-    told = [problem.field for problem in validate_schema(mixed, "s")]
-    assert told
-    assert "s.properties[metadata]" not in told
+    detail = [error.field for error in validate_schema(mixed, "s")]
+    assert detail
+    assert "s.properties[metadata]" not in detail
 
 
 async def test_a_definition_that_was_made_anew_meanwhile_is_not_taken_for_the_old_one(

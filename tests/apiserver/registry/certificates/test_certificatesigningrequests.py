@@ -88,7 +88,7 @@ async def test_approval_stamps_its_condition_and_changes_nothing_else(api: Api) 
         ),
     },
 )
-async def test_approvals_that_are_refused(api: Api, target: str, conditions: list[Object], message: str) -> None:
+async def test_rejected_approvals(api: Api, target: str, conditions: list[Object], message: str) -> None:
     await api.made(REQUESTS, _request())
     answer = await api.patch(f"{REQUESTS}/r/{target}", {"status": {"conditions": conditions}})
     assert (answer.status, answer.message) == (
@@ -178,13 +178,13 @@ async def test_the_signer_adds_the_certificate_once(api: Api) -> None:
         ),
     },
 )
-async def test_requests_that_are_refused(api: Api, spec: Object, message: str) -> None:
+async def test_rejected_requests(api: Api, spec: Object, message: str) -> None:
     answer = await api.post(REQUESTS, _request(**spec))
     assert answer.status == 422
     assert message in answer.message
 
 
-async def test_labels_of_a_status_are_judged_as_often_as_those_of_a_request(api: Api) -> None:
+async def test_labels_of_a_status_are_validated_as_often_as_those_of_a_request(api: Api) -> None:
     await api.made(REQUESTS, _request())
     bad = {"metadata": {"labels": {"a": "b c"}}}
     counts = [

@@ -231,20 +231,20 @@ async def test_mounts(api: Api, mount: Object, expected: Causes) -> None:
     assert causes(await api.post(PODS, pod(volumes=[{"name": "v"}], containers=[container]))) == expected
 
 
-async def test_the_words_of_refusals(api: Api, golden: Golden) -> None:
+async def test_texts_of_errors(api: Api, golden: Golden) -> None:
     container = {"name": "c", "image": "i"}
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
     bodies = {
-        **{f"volume {source}": (PODS, pod(volumes=[{"name": "v", **source}])) for source, told in SOURCES if told},
+        **{f"volume {source}": (PODS, pod(volumes=[{"name": "v", **source}])) for source, errors in SOURCES if errors},
         **{
             f"reference {given}": (PODS, pod(containers=[{**container, "env": [{"name": "A", "valueFrom": given}]}]))
-            for given, told in REFERENCES
-            if told
+            for given, errors in REFERENCES
+            if errors
         },
         **{
             f"persistent volume {source}": (VOLUMES, {"metadata": {"name": "pv"}, "spec": {**spec, **source}})
-            for source, told in PERSISTENT
-            if told
+            for source, errors in PERSISTENT
+            if errors
         },
     }
     golden.check("volume_sources", {case: words(await api.post(path, body)) for case, (path, body) in bodies.items()})

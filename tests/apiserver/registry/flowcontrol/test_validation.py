@@ -19,7 +19,7 @@ LABEL = (
 
 
 async def refused(api: Api, path: str, spec: Object, **metadata: Object) -> list[str]:
-    """What a create is told."""
+    """The errors of a create."""
     return told(await api.post(path, {"metadata": {"name": "x", **metadata}, "spec": spec}))
 
 

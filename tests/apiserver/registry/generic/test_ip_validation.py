@@ -34,7 +34,7 @@ PATH: Object = {"path": "/", "pathType": "Prefix", "backend": BACKEND}
 
 
 async def refused(api: Api, path: str, obj: Object) -> list[str]:
-    """What a create is told."""
+    """The errors of a create."""
     return told(await api.post(path, {"metadata": {"name": "x"}, **obj}))
 
 
@@ -129,7 +129,7 @@ async def test_slices(api: Api, obj: Object, expected: list[str]) -> None:
     assert await refused(api, SLICES, obj) == expected
 
 
-async def test_numbers_of_ports_are_not_looked_at_nor_topology_kept(api: Api) -> None:
+async def test_numbers_of_ports_are_not_validated_nor_topology_kept(api: Api) -> None:
     obj = {**_slice(deprecatedTopology={"a": "b"}), "ports": [{"port": 70000}]}
     assert (await api.made(SLICES, {"metadata": {"name": "x"}, **obj}))["endpoints"] == [
         {"addresses": ["10.0.0.1"], "conditions": {}}

@@ -190,7 +190,7 @@ async def test_more_than_ten_managers_of_updates_become_ancient_changes(api: Api
     }
 
 
-async def test_a_binding_makes_nobody_an_owner(api: Api) -> None:
+async def test_a_binding_makes_no_manager_an_owner(api: Api) -> None:
     made = await api.post(PODS, POD)
     body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
     await api.made(PODS + "/p/binding", body)

@@ -252,7 +252,7 @@ async def test_an_applied_one_belongs_to_who_applied_it(api: Api) -> None:
     assert again.meta["resourceVersion"] == applied.meta["resourceVersion"]
 
 
-async def test_unknown_fields_are_told(api: Api) -> None:
+async def test_unknown_fields_are_reported(api: Api) -> None:
     answer = await api.post(f"{REQUESTS}?fieldValidation=Strict", request(defaultPartitionTypeAttribute="a/b"))
     assert answer.status == 400
     assert 'unknown field "spec.defaultPartitionTypeAttribute"' in answer.message, "of v1.37"

@@ -28,7 +28,7 @@ SHARE = "12345678-1234-1234-1234-123456789abc"
 
 
 async def refused(api: Api, path: str, spec: Object) -> list[str]:
-    """What a create is told."""
+    """The errors of a create."""
     return told(await api.post(path, {"metadata": {"name": "x"}, "spec": spec}))
 
 
@@ -479,7 +479,7 @@ async def test_an_allocation_stays(api: Api) -> None:
     assert found.endswith(": field is immutable")
 
 
-async def test_nobody_new_uses_a_claim_that_is_deleted(api: Api) -> None:
+async def test_a_claim_that_is_deleted_gets_no_new_users(api: Api) -> None:
     await _with_status(api, {"allocation": _allocation(RESULT)}, finalizers=["example.com/x"])
     await api.delete(CLAIMS + "/x")
     assert told(await api.patch(CLAIMS + "/x/status", {"status": {"reservedFor": [USER]}})) == [

@@ -122,7 +122,7 @@ def _inline(**spec: Any) -> Object:
         ),
     },
 )
-async def test_what_is_refused(api: Api, resource: str, obj: Object, expected: list[str]) -> None:
+async def test_rejected_values(api: Api, resource: str, obj: Object, expected: list[str]) -> None:
     assert told(await api.post(STORAGE + resource, {"metadata": {"name": "x"}, **obj})) == expected
 
 
@@ -142,7 +142,7 @@ async def test_what_is_refused(api: Api, resource: str, obj: Object, expected: l
         ),
     },
 )
-async def test_what_is_refused_of_the_status_of_an_attachment(api: Api, status: Object, expected: list[str]) -> None:
+async def test_rejected_statuses_of_attachments(api: Api, status: Object, expected: list[str]) -> None:
     await api.made(STORAGE + "volumeattachments", {"metadata": {"name": "x"}, "spec": ATTACHMENT})
     assert (
         told(await api.patch(STORAGE + "volumeattachments/x/status", {"status": {"attached": False, **status}}))

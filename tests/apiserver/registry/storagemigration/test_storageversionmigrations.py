@@ -84,7 +84,7 @@ async def test_what_can_be_asked_for(env: Env, resource: str, group: str, expect
     assert answer.message == f'StorageVersionMigration.storagemigration.k8s.io "m" is invalid: {expected}'
 
 
-async def test_the_wish_never_changes_and_the_rest_may(env: Env) -> None:
+async def test_the_spec_never_changes_and_the_rest_may(env: Env) -> None:
     api = Api(env, WITH)
     await api.post(MIGRATIONS, migration())
     path = f"{MIGRATIONS}/m"

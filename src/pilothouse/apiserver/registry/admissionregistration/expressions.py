@@ -159,7 +159,7 @@ def validate_match_conditions(conditions: Sequence[Object], path: str, *, params
 def _validate_expression(
     scope: Any, text: str | None, path: str, gives: Iterable[str], *, compiled: str = "", missing: str = _MISSING
 ) -> ErrorList:
-    """``compiled`` is what is compiled in its stead, ``missing`` what is told of none."""
+    """``compiled`` is what is compiled in its stead, ``missing`` the detail when there is none."""
     if not (text or "").strip():
         return [required(path, missing)]
     try:

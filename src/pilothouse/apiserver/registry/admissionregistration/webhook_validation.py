@@ -76,7 +76,7 @@ def validate_admission_review_versions(versions: list[str], webhook: str) -> Err
 
 def validate_webhook_service(service: Object, path: str) -> ErrorList:
     """After apiserver's ``pkg/util/webhook/validation.go`` (v0.36), whose caller gives it name and namespace the other
-    way round: each is told of as the other."""
+    way round: each is reported as the other."""
     errors = [
         required(f"{path}.{detail}")
         for detail, field in (("name", "namespace"), ("namespace", "name"))

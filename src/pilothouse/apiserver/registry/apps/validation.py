@@ -110,8 +110,8 @@ def validate_selector(spec: Object, called: str) -> ErrorList:
 
 
 def validate_template_of_replica_set(spec: Object) -> ErrorList:
-    """``ValidatePodTemplateSpecForReplicaSet``, for ReplicaSets and Deployments. The template is only looked at with a
-    selector to hold against it."""
+    """``ValidatePodTemplateSpecForReplicaSet``, for ReplicaSets and Deployments. The template is only validated with a
+    selector to compare it with."""
     selector, template = spec.get("selector"), spec["template"]
     if selector and not is_selector(selector):
         return [invalid("spec.selector", internal_value(SELECTOR, selector), "invalid label selector")]
@@ -158,7 +158,7 @@ def _matches(selector: Object, labels: Object) -> bool:
     try:
         return selector_from(msgspec.convert(selector, LabelSelector)).matches(labels)
     except (SelectorError, msgspec.ValidationError):
-        # It has been refused already.
+        # It has been rejected already.
         return True
 
 

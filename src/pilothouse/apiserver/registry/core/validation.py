@@ -131,10 +131,10 @@ def is_huge_of_quotas(name: str) -> bool:
 
 def resource_name_errors(name: str) -> list[str]:
     """What is wrong with the name of any resource (``validateResourceName``)."""
-    faults = qualified_name_errors(name)
-    if not faults and "/" not in name and name not in _STANDARD_RESOURCES and not is_huge_of_quotas(name):
+    errors = qualified_name_errors(name)
+    if not errors and "/" not in name and name not in _STANDARD_RESOURCES and not is_huge_of_quotas(name):
         return ["must be a standard resource type or fully qualified"]
-    return faults
+    return errors
 
 
 @remembered(512)
@@ -203,7 +203,7 @@ def _against_limit(name: str, amount: object, limits: Object, path: str) -> Erro
     try:
         asked, most = parse_quantity(str(amount)), parse_quantity(str(limit))
     except QuantityError:
-        return []  # told already
+        return []  # reported already
     if not may_overcommit and asked != most:
         return [invalid(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")]
     if asked > most:
@@ -217,7 +217,7 @@ def _is_pages(name: str, amount: object) -> bool:
         size = parse_quantity(name.removeprefix(_HUGE))
         asked = parse_quantity(str(amount))
     except QuantityError:
-        return True  # told as what is wrong with the name, or the amount
+        return True  # an error of the name, or of the amount
     return size.value > 0 and asked.is_whole and asked.value % size.value == 0
 
 

@@ -1,7 +1,7 @@
 """Where volumes come from, those of pods and PersistentVolumes: how many sources there are, and what is wrong with one.
 
 After ``validateVolumeSource``, ``ValidatePersistentVolumeSpec`` and what they call in kubernetes'
-``pkg/apis/core/validation/validation.go`` (v1.36). Only the first source is looked at, in upstream's order.
+``pkg/apis/core/validation/validation.go`` (v1.36). Only the first source is validated, in upstream's order.
 """
 
 import re
@@ -147,7 +147,7 @@ def _validate(holder: Object, path: str, order: Iterable[str], checks: Mapping[s
         given = holder.get(name)
         if given is None:
             continue
-        if seen and (name != "flexVolume" or order is _OF_PODS):  # which upstream counts and looks at anyway
+        if seen and (name != "flexVolume" or order is _OF_PODS):  # which upstream counts and validates anyway
             all_errors.append(forbidden(f"{path}.{_MISSPELT.get(name, name)}", _ONE))
             continue
         seen = True
@@ -436,7 +436,7 @@ def _empty(given: Object, where: str) -> ErrorList:
     try:
         negative = limit is not None and parse_quantity(str(limit)) < _ZERO
     except QuantityError:
-        negative = False  # which its type tells
+        negative = False  # its type reports that
     return [forbidden(f"{where}.sizeLimit", "SizeLimit field must be a valid resource quantity")] if negative else []
 
 

@@ -1,7 +1,7 @@
 """The priority levels and flow schemas that every server has: apiserver's ``pkg/apis/flowcontrol/bootstrap/default.go``
 (v1.36).
 
-Nobody is held up by flow control here; the objects are there because clients and tests look for them.
+No request is queued here; the objects exist because clients and tests expect them.
 """
 
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def _flow_object(name: str, spec: Object) -> Object:
 
 
 def _schemas() -> Iterator[tuple[str, str, int, str, Object]]:
-    """(name, priority level, precedence, what tells flows apart, rule)."""
+    """(name, priority level, precedence, distinguisher, rule)."""
     everybody = _subjects("Group", "system:unauthenticated", "system:authenticated")
     nodes = _subjects("Group", "system:nodes")
     system_accounts = [{"kind": "ServiceAccount", "serviceAccount": {"namespace": "kube-system", "name": "*"}}]

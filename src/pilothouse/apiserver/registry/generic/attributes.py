@@ -1,7 +1,7 @@
 """Labels and selectable fields of stored objects, read at most once per revision, and an index over a few of the
 fields.
 
-Lists and watches with selectors ask here. Nothing is kept for a resource until somebody selects in it.
+Lists and watches with selectors ask here. Nothing is kept for a resource before the first selection in it.
 """
 
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ class AttributeCache:
         known = readers.get(reader)
         if known is None:
             if len(readers) >= _READERS:
-                # A definition that changes leaves readers behind that nobody asks for again.
+                # A definition that changes leaves readers behind that are not used again.
                 readers.clear()
             known = readers[reader] = {}
         found = known.get(record.key)

@@ -1,6 +1,6 @@
 """Addresses and ranges of them in objects, as strictly as they are read since v1.36 (``StrictIPCIDRValidation``).
 
-After apimachinery's ``pkg/util/validation/ip.go`` (v0.36). What can be read, but is ambiguous, is told of as such:
+After apimachinery's ``pkg/util/validation/ip.go`` (v0.36). What can be read, but is ambiguous, is reported as such:
 zeros that other programs read as octal numbers, IPv4 inside of IPv6, bits that no mask covers. ``…_errors`` are texts,
 ``validate_…`` return errors about a field, and take what an object has had before.
 """
@@ -57,15 +57,15 @@ def ip_errors(text: str) -> tuple[str, ...]:
 
 def canonical_ip_errors(text: str) -> tuple[str, ...]:
     """The same where only the canonical form will do."""
-    faults = ip_errors(text)
-    if faults or text == str(ipaddress.ip_address(text)):
-        return faults
+    errors = ip_errors(text)
+    if errors or text == str(ipaddress.ip_address(text)):
+        return errors
     return (f'must be in canonical form ("{ipaddress.ip_address(text)}")',)
 
 
 @remembered(1024)
 def cidr_errors(text: str) -> tuple[str, ...]:
-    """Why it is no range of addresses; one fault at most."""
+    """Why it is no CIDR; one error at most."""
     network = parse_cidr_sloppy(text)
     if network is None:
         return (_NO_NETWORK,)
@@ -82,9 +82,9 @@ def cidr_errors(text: str) -> tuple[str, ...]:
 
 def canonical_cidr_errors(text: str) -> tuple[str, ...]:
     """The same where only the canonical form will do."""
-    faults = cidr_errors(text)
-    if faults or text == str(parse_cidr_sloppy(text)):
-        return faults
+    errors = cidr_errors(text)
+    if errors or text == str(parse_cidr_sloppy(text)):
+        return errors
     return (f'must be in canonical form ("{parse_cidr_sloppy(text)}")',)
 
 
@@ -102,11 +102,11 @@ def family_of(text: str) -> int:
 def validate_ip_for_legacy_field(text: str, path: str, known: Container[str] = ()) -> ErrorList:
     if _plain.fullmatch(text) or text in known:
         return []
-    return [invalid(path, text, fault) for fault in ip_errors(text)]
+    return [invalid(path, text, detail) for detail in ip_errors(text)]
 
 
 def validate_cidr_for_legacy_field(text: str, path: str, known: Container[str] = ()) -> ErrorList:
-    return [] if text in known else [invalid(path, text, fault) for fault in cidr_errors(text)]
+    return [] if text in known else [invalid(path, text, detail) for detail in cidr_errors(text)]
 
 
 def _without_zeros(text: str) -> str:

@@ -2,7 +2,7 @@
 
 ``FieldManager`` knows for every resource how its objects are compared and what its subresources reset; the rules are in
 ``machinery.managed_fields``. Every kind is tracked, whoever writes, as upstream does it. Inside the server the list of
-entries travels apart from the object or, in its metadata, as ``msgspec.Raw``: nothing but this module looks into it.
+entries travels apart from the object or, in its metadata, as ``msgspec.Raw``: only this module reads it.
 """
 
 from functools import lru_cache
@@ -57,7 +57,7 @@ _START = _MARK + b"["
 def split(value: bytes) -> tuple[bytes, bytes]:
     """A stored object without its managedFields, and those, empty when there are none.
 
-    Most writes look at neither all entries nor all fields of one, so it pays not to decode them with the object.
+    Most writes need neither all entries nor all fields of one, so it pays not to decode them with the object.
     """
     size = _sizes.get(value)
     if size is None:
@@ -66,7 +66,7 @@ def split(value: bytes) -> tuple[bytes, bytes]:
         try:
             size = len(_read_head(value).metadata.managedFields)
         except msgspec.DecodeError:
-            return value, b""  # whoever decodes the object says what is wrong with it
+            return value, b""  # the decoder of the object reports the error
         if not size:
             return value, b""
     # The first such field is the one of the object itself: nothing before it in metadata has fields of any name and
@@ -197,12 +197,12 @@ class Tracker:
         self.zero: Object = {"apiVersion": info.api_version, "kind": info.kind}
         if info.custom is None:
             self.zero |= _zero_objects().get(f"{info.group}/{info.version}/{info.kind}", {})
-        # What an older release of ours has stored is looked at when somebody applies.
+        # What an older release of ours has stored is read at the next apply.
         self.versions = Versions(info.api_version, self._type_of, self._convert, fixed=info.custom is None)
         self._types: dict[str, MergeType | None] = {}
         self._reset = self._reset_fields()
         self.skip = frozenset(name[2:] for name, below in self._reset.items() if not below)
-        """Members of objects that are reset as a whole, and so need not be looked at."""
+        """Members of objects that are reset as a whole, and so need not be compared."""
         self._only = {"resize": _only_resources, "ephemeralcontainers": _only_ephemeral}.get(subresource)
         if info.resource != "pods" or info.group:
             self._only = None
@@ -519,7 +519,7 @@ def put_entries(obj: Object, entries: bytes) -> None:
 
 
 def with_plain_owners(obj: Object) -> Object:
-    """The object with managedFields as JSON has them, for those who look at everything."""
+    """The object with managedFields as JSON has them, for readers of the whole object."""
     entries = obj["metadata"].get("managedFields")
     if not isinstance(entries, msgspec.Raw):
         return obj

@@ -84,7 +84,7 @@ def validate_object_meta(
     """``ValidateObjectMeta`` of a new object: ``name_errors`` says why a text is no name of the kind.
 
     ``kube_finalizers``: only finalizers that the server knows may have no domain. ``generate_name`` False
-    (``ValidateObjectMetaWithOpts``): nobody looks at the prefix.
+    (``ValidateObjectMetaWithOpts``): the prefix is not validated.
     """
     errors: ErrorList = []
     prefix = metadata.get("generateName")
@@ -111,7 +111,7 @@ def _validate_generate_name(prefix: str, name_errors: Callable[[str], list[str]]
     if name_errors is path_segment_errors:
         found = path_segment_prefix_errors(prefix)
     else:
-        # The name is not made yet when upstream looks at the prefix, so a trailing dash is masked.
+        # The name is not made yet when upstream validates the prefix, so a trailing dash is masked.
         found = name_errors(prefix[:-1] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix)
     return [invalid("metadata.generateName", prefix, text) for text in found]
 

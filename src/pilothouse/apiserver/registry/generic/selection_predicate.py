@@ -24,14 +24,14 @@ NAME_ONLY: Fields = {"metadata.name": ("metadata", "name")}
 
 
 class Attributes(msgspec.Struct, gc=False):
-    """What selectors look at: the labels, and the fields that the kind lets callers select by."""
+    """What selectors select by: the labels, and the fields that the kind lets callers select by."""
 
     labels: Mapping[str, str]
     _seen: Any
     _reader: "AttributeReader"
 
     def field(self, label: str) -> str:
-        """The value of a field; only those that somebody asks for are looked up."""
+        """The value of a field; read when asked for."""
         paths, default = self._reader.fields[label]
         for path in paths:
             node = self._seen
@@ -145,7 +145,7 @@ def read_selection(info: ResourceInfo, query: Query, fields: Fields, unsupported
     if selector is not None:
         for term in selector.terms:
             if term.path not in fields:
-                # Options are judged before fields are looked up.
+                # Options are validated before fields are resolved.
                 read_list_options(query, watch=query.flag("watch"))
                 raise errors.bad_request(unsupported(term.path))
         if selector.empty:

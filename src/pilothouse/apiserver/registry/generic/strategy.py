@@ -2,7 +2,7 @@
 
 Handlers ask it for defaults, for what a write may change, for kind-specific validation and for how the resource differs
 from the ordinary one. The class below is the ordinary resource; others override what differs. Methods that prepare get
-dicts that they may change in place; validation only looks.
+dicts that they may change in place; validation changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,7 +66,7 @@ class Strategy:
     graceful = False
     """Whether DELETE may leave the object for a grace period."""
     checks_delete_preconditions = False
-    """Whether a DELETE of its own looks at preconditions, before the general one."""
+    """Whether a DELETE of its own checks preconditions, before the general one."""
     raises_generation_on_delete = True
     keeps_status_on_create = False
     has_status = False
@@ -92,9 +92,9 @@ class Strategy:
     selectable_namespace = True
 
     create_steps: Sequence[Step] = ("object meta", "object")
-    """What upstream's ``Validate`` looks at, in its order. Whatever is found twice is listed twice."""
+    """What upstream's ``Validate`` validates, in its order. What it finds twice is listed twice."""
     update_steps: Sequence[Step] = ("object meta update", "object", "update")
-    """The same of its ``ValidateUpdate``, after the metadata of any object has been looked at."""
+    """The same of its ``ValidateUpdate``, after the metadata of any object."""
     status_steps: Sequence[Step] = ("object meta update", "update")
     """The same for writes to /status."""
     kube_finalizers = True

@@ -1,4 +1,4 @@
-"""What is wrong with a write: the metadata, and what the kind asks, in upstream's order and as often as it looks.
+"""Validation of a write: the metadata, and what the kind requires, in upstream's order and as often.
 
 After apiserver's ``pkg/registry/rest/{create,update}.go`` (v0.36). The text of an error names a cause once, its
 ``causes`` as often as it was found; which kind validates what again is in its strategy (``Step``).

@@ -1,7 +1,7 @@
 """Expressions that choose devices.
 
 After k8s.io/dynamic-resource-allocation ``cel/compile.go`` (v0.36) and ``validateSelector`` in kubernetes'
-``pkg/apis/resource/validation/validation.go`` (v1.36). What an attribute is nobody knows before it is read.
+``pkg/apis/resource/validation/validation.go`` (v1.36). The type of an attribute is not known before it is read.
 """
 
 from functools import lru_cache
@@ -38,10 +38,10 @@ def _validate_selector(selector: Object, path: str, stored: bool) -> ErrorList:
         return []
     if len(text.encode()) > _LONGEST:
         return [too_long(where, _LONGEST)]
-    fault = _compile_error(text)
-    if not fault:
+    detail = _compile_error(text)
+    if not detail:
         return []
-    return [forbidden(where, fault) if fault == _TOO_COMPLEX else invalid(where, text, fault)]
+    return [forbidden(where, detail) if detail == _TOO_COMPLEX else invalid(where, text, detail)]
 
 
 @lru_cache(maxsize=256)

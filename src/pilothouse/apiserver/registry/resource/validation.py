@@ -68,7 +68,7 @@ def validate_set(
     validate: Callable[[Item, str], Iterable[FieldError]],
     key: Callable[[Item], Hashable],
 ) -> ErrorList:
-    """The same of items that are told apart by a key. A key that is a tuple of pairs is shown as an object."""
+    """The same of items that have a key. A key that is a tuple of pairs is shown as an object."""
     all_errors = validate_slice(items, most, path, validate)
     if len(items) > most:
         return all_errors
@@ -91,7 +91,7 @@ def validate_map(
     most: int | None = None,
     longest: int = _LONGEST_KEY,
 ) -> ErrorList:
-    """What is wrong with keys, which is told of the map, and with members."""
+    """Keys, whose errors name the map, and members."""
     if most is not None and len(members) > most:
         return [too_many(path, len(members), most)]
     all_errors: ErrorList = []
@@ -186,7 +186,7 @@ def validate_uid(uid: str, path: str) -> ErrorList:
 
 
 def validate_device_configuration(configuration: Object, path: str) -> ErrorList:
-    """What a driver is told of how to set devices up."""
+    """How a driver shall set devices up."""
     opaque = configuration.get("opaque")
     if opaque is None:
         return [required(f"{path}.opaque")]
@@ -237,7 +237,7 @@ def validate_condition_name(name: str, path: str) -> ErrorList:
 
 
 def validate_device_binding_parameters(holder: Object, path: str) -> ErrorList:
-    """Conditions that must be met before a pod is bound to a node, and those that tell that it cannot be."""
+    """Conditions that must be met before a pod is bound to a node, and those that say that it cannot be."""
     given = {name: holder.get(name) or [] for name in ("bindingConditions", "bindingFailureConditions")}
     all_errors: ErrorList = []
     for name, conditions in given.items():

@@ -19,7 +19,7 @@ def validate_unchanged(obj: Object, old: Object, field: str) -> ErrorList:
 
 
 def validate_names(name: str, path: str, detail: Sequence[str]) -> ErrorList:
-    """``told`` is what is wrong with the name if there is one."""
+    """``told``: the error of a name that is there."""
     if not name:
         return [required(path)]
     return [invalid(path, name, text) for text in detail]

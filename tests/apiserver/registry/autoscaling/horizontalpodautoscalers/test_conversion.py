@@ -170,7 +170,7 @@ async def test_annotations_that_stand_for_fields_are_nothing_in_v2(api: Api) -> 
     )
 
 
-async def test_an_update_of_v1_stores_no_average_that_nobody_reported(api: Api) -> None:
+async def test_an_update_of_v1_stores_no_average_that_was_not_reported(api: Api) -> None:
     made = await api.made(V1, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
     made["status"] = {"currentReplicas": 0, "desiredReplicas": 0, "currentCPUUtilizationPercentage": 59}
     reported = (await api.put(V1 + "/h/status", made)).body

@@ -1,4 +1,4 @@
-"""What autoscalers may be told (kubernetes ``pkg/apis/autoscaling/validation/validation_test.go``, v1.36)."""
+"""Validation of HorizontalPodAutoscalers (kubernetes ``pkg/apis/autoscaling/validation/validation_test.go``, v1.36)."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ M = "spec.metrics[0]"
 NO_GROUP = "apiVersion must specify API group"
 
 
-def _told(spec: Object, before: Object | None = None) -> list[str]:
+def _errors(spec: Object, before: Object | None = None) -> list[str]:
     before = None if before is None else {**SPEC, **before}
     return [f"{each.field}: {each.text}" for each in validate_horizontal_pod_autoscaler_spec({**SPEC, **spec}, before)]
 
@@ -62,8 +62,8 @@ def _up(**rules: Any) -> Object:
         ),
     },
 )
-def test_what_autoscalers_may_be_told(spec: Object, before: Object | None) -> None:
-    assert _told(spec, before) == []
+def test_accepted_autoscalers(spec: Object, before: Object | None) -> None:
+    assert _errors(spec, before) == []
 
 
 NEEDED = "Required value: must populate information for the given metric source"
@@ -71,7 +71,7 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
 
 
 @cases(
-    "spec, told",
+    "spec, errors",
     {
         "some pods": (
             {"minReplicas": 0, "maxReplicas": -1},
@@ -200,11 +200,11 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
         ),
     },
 )
-def test_what_autoscalers_may_not_be_told(spec: Object, told: list[str]) -> None:
-    assert _told(spec) == told
+def test_rejected_autoscalers(spec: Object, errors: list[str]) -> None:
+    assert _errors(spec) == errors
 
 
-async def test_the_older_form_is_judged_like_the_newer_one(api: Api) -> None:
+async def test_v1_is_validated_like_v2(api: Api) -> None:
     text = '[{"type": "Pods", "pods": {"metricName": "", "targetAverageValue": "1"}}]'
     annotations = {"autoscaling.alpha.kubernetes.io/metrics": text}
     meta = {"name": "h", "annotations": annotations}

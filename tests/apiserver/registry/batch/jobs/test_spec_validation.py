@@ -1,4 +1,4 @@
-"""What jobs and CronJobs may be told to do (kubernetes ``pkg/apis/batch/validation/validation_test.go``, v1.36)."""
+"""Validation of Jobs and CronJobs (kubernetes ``pkg/apis/batch/validation/validation_test.go``, v1.36)."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ INDEXED: Object = {"completionMode": "Indexed", "completions": 5, "parallelism":
 EXIT = {"operator": "In", "values": [1]}
 
 
-def _told(**spec: Any) -> list[str]:
+def _errors(**spec: Any) -> list[str]:
     return [f"{each.field}: {each.text}" for each in validate_job_spec({"template": TEMPLATE, **spec}, "spec")]
 
 
@@ -57,12 +57,12 @@ MANY = "when completions are above 100000 and used with backoff limit per index"
         "what is enough": _enough({"succeededIndexes": "0,2-4", "succeededCount": 4}, {"succeededCount": 5}),
     },
 )
-def test_what_jobs_may_be(spec: Object) -> None:
-    assert _told(**spec) == []
+def test_accepted_jobs(spec: Object) -> None:
+    assert _errors(**spec) == []
 
 
 @cases(
-    "spec, told",
+    "spec, errors",
     {
         "a manager has a name": ({"managedBy": ""}, ["spec.managedBy: Required value"]),
         "a manager has a domain": (
@@ -212,8 +212,8 @@ def test_what_jobs_may_be(spec: Object) -> None:
         ),
     },
 )
-def test_what_jobs_may_not_be(spec: Object, told: list[str]) -> None:
-    assert _told(**spec) == told
+def test_rejected_jobs(spec: Object, errors: list[str]) -> None:
+    assert _errors(**spec) == errors
 
 
 async def _changed(api: Api, root: str, spec: Object, *changes: tuple[str, Object]) -> Answer:
@@ -291,16 +291,16 @@ async def test_when_a_job_may_not_change(
 ) -> None:
     answer = await _changed(api, JOBS, spec, *changes)
     assert answer.status == 422, answer.text
-    told = [message for name, message in _causes(answer) if name == field]
-    assert len(told) == 1
-    assert told[0].endswith(text)
+    texts = [message for name, message in _causes(answer) if name == field]
+    assert len(texts) == 1
+    assert texts[0].endswith(text)
 
 
 async def test_pods_of_an_indexed_job_have_names_of_hosts(api: Api) -> None:
 
-    told = f'Invalid value: "{"j" * 61}": will not able to create pod with invalid DNS label: {"j" * 61}-10'
+    texts = f'Invalid value: "{"j" * 61}": will not able to create pod with invalid DNS label: {"j" * 61}-10'
     spec = {**JOB, "completionMode": "Indexed", "completions": 11}
-    assert _causes(await api.post(JOBS, {"metadata": {"name": "j" * 61}, "spec": spec})) == [("metadata.name", told)]
+    assert _causes(await api.post(JOBS, {"metadata": {"name": "j" * 61}, "spec": spec})) == [("metadata.name", texts)]
 
 
 async def test_an_empty_policy_for_failures_is_one(api: Api) -> None:
@@ -315,7 +315,7 @@ EXPLICIT = "timeZone must be an explicit time zone as defined in https://www.ian
 
 
 @cases(
-    "spec, told",
+    "spec, errors",
     {
         "a schedule is needed": ({"schedule": ""}, [("spec.schedule", "Required value")]),
         "a zone has a field": (
@@ -370,8 +370,8 @@ EXPLICIT = "timeZone must be an explicit time zone as defined in https://www.ian
         ),
     },
 )
-async def test_what_cron_jobs_may_not_be(api: Api, spec: Object, told: list[tuple[str, str]]) -> None:
-    assert _causes(await api.post(CRON_JOBS, {"metadata": {"name": "c"}, "spec": {**CRON, **spec}})) == told
+async def test_rejected_cron_jobs(api: Api, spec: Object, errors: list[tuple[str, str]]) -> None:
+    assert _causes(await api.post(CRON_JOBS, {"metadata": {"name": "c"}, "spec": {**CRON, **spec}})) == errors
 
 
 async def test_an_old_cron_job_may_keep_its_zones(api: Api) -> None:

@@ -20,21 +20,23 @@ START = "status.startTime"
 
 def _are(*names: str, **fields: Any) -> Object:
     """A status with these conditions; those that begin with "-" are false."""
-    told = [{"type": name.removeprefix("-"), "status": "False" if name.startswith("-") else "True"} for name in names]
-    return {**({"conditions": told} if told else {}), **fields}
+    conditions = [
+        {"type": name.removeprefix("-"), "status": "False" if name.startswith("-") else "True"} for name in names
+    ]
+    return {**({"conditions": conditions} if conditions else {}), **fields}
 
 
 COMPLETE = _are("SuccessCriteriaMet", "Complete", startTime=NOW, completionTime=LATER)
 FAILED = _are("FailureTarget", "Failed", startTime=NOW)
 
 
-def _told(spec: Object, before: Object, after: Object) -> list[str]:
+def _errors(spec: Object, before: Object, after: Object) -> list[str]:
     of_others = {**spec, "managedBy": "example.com/jobs"}
     return [f"{each.field}: {each.text}" for each in validate_job_status(of_others, after, before)]
 
 
 @pytest.mark.parametrize("manager", [None, "kubernetes.io/job-controller"])
-def test_what_an_old_manager_says_of_its_jobs_is_taken(manager: str | None) -> None:
+def test_statuses_of_managers_before_1_31_are_accepted(manager: str | None) -> None:
     """One before v1.31 does not say that a job has done enough, and begins it twice when its view is old."""
     spec = {} if manager is None else {"managedBy": manager}
     ended = _are("Complete", startTime=LATER, completionTime=LATER, succeeded=1)
@@ -68,15 +70,15 @@ def test_what_an_old_manager_says_of_its_jobs_is_taken(manager: str | None) -> N
         "an elastic job may become smaller": ({**INDEXED, "parallelism": 5}, {"succeeded": 3}, {"succeeded": 1}),
     },
 )
-def test_what_may_be_said_of_a_job(spec: Object, before: Object, after: Object) -> None:
-    assert _told(spec, before, after) == []
+def test_accepted_job_statuses(spec: Object, before: Object, after: Object) -> None:
+    assert _errors(spec, before, after) == []
 
 
 NEGATIVE = "must be greater than or equal to 0"
 
 
 @cases(
-    "spec, before, after, told",
+    "spec, before, after, errors",
     {
         "counts are not negative": (
             {},
@@ -258,8 +260,8 @@ NEGATIVE = "must be greater than or equal to 0"
         ),
     },
 )
-def test_what_may_not_be_said_of_a_job(spec: Object, before: Object, after: Object, told: list[str]) -> None:
-    assert _told(spec, before, after) == told
+def test_rejected_job_statuses(spec: Object, before: Object, after: Object, errors: list[str]) -> None:
+    assert _errors(spec, before, after) == errors
 
 
 @pytest.mark.parametrize(
@@ -275,11 +277,11 @@ def test_what_may_not_be_said_of_a_job(spec: Object, before: Object, after: Obje
     ],
 )
 def test_texts_that_name_no_indexes(text: str, why: str) -> None:
-    (told,) = _told(INDEXED, {}, {"completedIndexes": text})
-    assert f"error parsing completedIndexes: {why}" in told
+    (error,) = _errors(INDEXED, {}, {"completedIndexes": text})
+    assert f"error parsing completedIndexes: {why}" in error
 
 
-async def test_a_status_is_judged_when_it_is_written(api: Api) -> None:
+async def test_a_status_is_validated_when_it_is_written(api: Api) -> None:
     template = {"spec": {"containers": [{"name": "c", "image": "x"}], "restartPolicy": "Never"}}
     await api.made(JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
     answer = await api.patch(f"{JOBS}/j/status", {"status": {"failed": -1}})

@@ -57,8 +57,8 @@ _NOTES: dict[str, tuple[dict[str, str], Object, list[str]]] = {
 }
 
 
-@cases("notes, spec, told", _NOTES)
-async def test_annotations_that_are_refused(api: Api, notes: dict[str, str], spec: Object, told: list[str]) -> None:
+@cases("notes, spec, errors", _NOTES)
+async def test_rejected_annotations(api: Api, notes: dict[str, str], spec: Object, errors: list[str]) -> None:
     alone = await api.post(PODS, pod(metadata={"annotations": notes}, **spec))
     body = pod(**spec)["spec"]
     template = {
@@ -68,8 +68,8 @@ async def test_annotations_that_are_refused(api: Api, notes: dict[str, str], spe
         "template": {"metadata": {"annotations": notes}, "spec": body},
     }
     inside = await api.post("/api/v1/namespaces/default/podtemplates", template)
-    assert all_told(alone) == told
-    assert all_told(inside) == [f"template.{text.removeprefix('metadata.')}" for text in told]
+    assert all_told(alone) == errors
+    assert all_told(inside) == [f"template.{text.removeprefix('metadata.')}" for text in errors]
 
 
 async def test_annotations_that_stay(api: Api) -> None:

@@ -473,9 +473,9 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
 }
 
 
-@cases("spec, told", _ROWS)
-async def test_pods_that_are_refused(api: Api, spec: Object, told: list[str]) -> None:
-    assert all_told(await api.post(PODS, pod(**spec))) == told
+@cases("spec, errors", _ROWS)
+async def test_rejected_pods(api: Api, spec: Object, errors: list[str]) -> None:
+    assert all_told(await api.post(PODS, pod(**spec))) == errors
 
 
 _TAKEN: dict[str, Object] = {
@@ -527,7 +527,7 @@ _TAKEN: dict[str, Object] = {
 
 
 @cases("spec", _TAKEN)
-async def test_pods_that_are_taken(api: Api, spec: Object) -> None:
+async def test_accepted_pods(api: Api, spec: Object) -> None:
     answer = await api.post(PODS, pod(**spec))
     assert answer.status == 201, answer.text
 
@@ -568,7 +568,7 @@ async def test_fields_behind_gates_are_dropped(api: Api) -> None:
     assert spec["volumes"][0]["projected"]["sources"] == [{"secret": {"name": "s"}}, {}]
 
 
-async def test_templates_are_refused_for_more(api: Api) -> None:
+async def test_templates_are_rejected_for_more(api: Api) -> None:
     """What only templates may not have, and what the admission of pods refuses before."""
 
     path = "spec.template.spec"

@@ -105,8 +105,8 @@ _STATUSES: dict[str, tuple[Object, list[str]]] = {
 }
 
 
-@cases("status, told", _STATUSES)
-async def test_statuses_that_are_refused(api: Api, status: Object, told: list[str]) -> None:
+@cases("status, errors", _STATUSES)
+async def test_rejected_statuses(api: Api, status: Object, errors: list[str]) -> None:
     rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}
     containers: list[Object] = [
         {"name": "c", "image": "i"},
@@ -119,7 +119,7 @@ async def test_statuses_that_are_refused(api: Api, status: Object, told: list[st
     ended = [{"name": each["name"], "image": "i", "state": _ONCE} for each in containers]
     before = await api.patch(f"{PODS}/p/status", {"status": {"containerStatuses": ended}})
     assert before.status == 200, before.text
-    assert all_told(await api.patch(f"{PODS}/p/status", {"status": status})) == told
+    assert all_told(await api.patch(f"{PODS}/p/status", {"status": status})) == errors
 
 
 async def test_a_container_that_may_take_all_others_lets_them_run_again(api: Api) -> None:

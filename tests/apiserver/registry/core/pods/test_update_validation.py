@@ -56,17 +56,17 @@ _CHANGES: dict[str, tuple[Object, list[str]]] = {
 }
 
 
-@cases("change, told", _CHANGES)
-async def test_changes_while_there_are_gates(api: Api, change: Object, told: list[str]) -> None:
+@cases("change, errors", _CHANGES)
+async def test_changes_while_there_are_gates(api: Api, change: Object, errors: list[str]) -> None:
     made = await api.post(PODS, pod(**_GATED))
     assert made.status == 201, made.text
     body = made.body
     body["spec"].update(change)
     if "nodeSelector" in change:
-        body["spec"]["nodeSelector"] = {**({} if told else {"a": "b"}), **change["nodeSelector"]}
+        body["spec"]["nodeSelector"] = {**({} if errors else {"a": "b"}), **change["nodeSelector"]}
     answer = await api.put(f"{PODS}/p", body)
-    if told:
-        assert all_told(answer) == told
+    if errors:
+        assert all_told(answer) == errors
     else:
         assert answer.status == 200, answer.text
 

@@ -200,7 +200,7 @@ _ROWS: dict[str, tuple[Object, list[tuple[str, str]]]] = {
 
 
 @cases("spec, causes", _ROWS)
-async def test_pods_that_are_refused(api: Api, spec: Object, causes: list[tuple[str, str]]) -> None:
+async def test_rejected_pods(api: Api, spec: Object, causes: list[tuple[str, str]]) -> None:
     answer = await api.post(PODS, pod(**spec))
     assert answer.status == 422, answer.text
     assert [(cause["field"], cause["reason"]) for cause in answer.body["details"]["causes"]] == causes
@@ -270,7 +270,7 @@ _STATUSES: dict[str, tuple[Object, list[tuple[str, str]]]] = {
 
 
 @cases("status, causes", _STATUSES)
-async def test_statuses_that_are_refused(api: Api, status: Object, causes: list[tuple[str, str]]) -> None:
+async def test_rejected_statuses(api: Api, status: Object, causes: list[tuple[str, str]]) -> None:
     going_on = {"name": "on", "image": "i", "restartPolicy": "Always"}
     first = [{"name": "i", "image": "i"}, going_on]
     await api.post(PODS, pod("p", restartPolicy="Never", initContainers=first))

@@ -273,12 +273,12 @@ async def test_a_second_family_is_added_and_taken_away(env: Env) -> None:
         ),
     },
 )
-async def test_services_that_are_refused(api: Api, spec: Object, message: str) -> None:
+async def test_rejected_services(api: Api, spec: Object, message: str) -> None:
     answer = await api.post(SERVICES, _service(**spec))
     assert (answer.status, answer.message) == (422, f'Service "s" is invalid: {message}')
 
 
-async def test_a_refusal_has_the_name_that_the_service_would_have_got(api: Api) -> None:
+async def test_a_rejection_has_the_name_that_the_service_would_have_got(api: Api) -> None:
     """Names are generated before addresses are looked for, since v1.30."""
     body = {"metadata": {"generateName": "made-"}, "spec": {"ports": [{"port": 80}], "clusterIP": "10.9.9.9"}}
     answer = await api.post(SERVICES, body)
@@ -287,7 +287,7 @@ async def test_a_refusal_has_the_name_that_the_service_would_have_got(api: Api) 
     assert answer.message.startswith(f'Service "{name}" is invalid: spec.clusterIPs: Invalid value: ["10.9.9.9"]: ')
 
 
-async def test_ports_are_told_apart(api: Api) -> None:
+async def test_ports_are_distinct(api: Api) -> None:
     ports = [{"name": "a", "port": 80}, {"name": "a", "port": 80}, {"port": 81}]
     causes: list[Object] = (await api.post(SERVICES, _service(ports=ports))).body["details"]["causes"]
     assert [(cause["field"], cause["reason"]) for cause in causes] == [

@@ -22,7 +22,7 @@ def _service(annotations: dict[str, str] | None = None, **spec: Any) -> Object:
     return {"metadata": meta, "spec": {"ports": [{"port": 80}], **spec}}
 
 
-def _told(answer: Answer) -> list[str]:
+def _errors(answer: Answer) -> list[str]:
     causes = (answer.body.get("details") or {}).get("causes") or []
     return [f"{cause['field']}: {cause['message']}" for cause in causes]
 
@@ -32,7 +32,7 @@ def _cases(*rows: tuple[str, Object, list[str]]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("service", "told"),
+    ("service", "errors"),
     _cases(
         (
             "addresses of outside that are ambiguous, or no one's",
@@ -111,12 +111,12 @@ def _cases(*rows: tuple[str, Object, list[str]]) -> list[Any]:
         ),
     ),
 )
-async def test_services_that_are_refused(api: Api, service: Object, told: list[str]) -> None:
-    assert _told(await api.post(SERVICES, service)) == told
+async def test_rejected_services(api: Api, service: Object, errors: list[str]) -> None:
+    assert _errors(await api.post(SERVICES, service)) == errors
 
 
 @cases(
-    "made, change, told",
+    "made, change, errors",
     {
         "the port of health checks": (
             {**LB, "externalTrafficPolicy": "Local"},
@@ -130,16 +130,16 @@ async def test_services_that_are_refused(api: Api, service: Object, told: list[s
         ),
     },
 )
-async def test_what_stays(api: Api, made: Object, change: Object, told: list[str]) -> None:
+async def test_what_stays(api: Api, made: Object, change: Object, errors: list[str]) -> None:
     await api.made(SERVICES, _service(**made))
-    assert _told(await api.patch(f"{SERVICES}/s", {"spec": change})) == told
+    assert _errors(await api.patch(f"{SERVICES}/s", {"spec": change})) == errors
 
 
 BALANCER = "status.loadBalancer.ingress"
 
 
 @cases(
-    "kind, ingress, told",
+    "kind, ingress, errors",
     {
         "right": ("LoadBalancer", [{"ip": "10.0.0.1"}, {"hostname": "a.b"}], []),
         "of no load balancer": (
@@ -166,6 +166,8 @@ BALANCER = "status.loadBalancer.ingress"
         ),
     },
 )
-async def test_what_load_balancers_say(api: Api, kind: str, ingress: list[Object], told: list[str]) -> None:
+async def test_what_load_balancers_say(api: Api, kind: str, ingress: list[Object], errors: list[str]) -> None:
     await api.made(SERVICES, _service(type=kind))
-    assert _told(await api.patch(f"{SERVICES}/s/status", {"status": {"loadBalancer": {"ingress": ingress}}})) == told
+    assert (
+        _errors(await api.patch(f"{SERVICES}/s/status", {"status": {"loadBalancer": {"ingress": ingress}}})) == errors
+    )

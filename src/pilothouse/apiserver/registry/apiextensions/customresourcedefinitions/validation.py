@@ -194,7 +194,7 @@ def validate_names(names: Object, path: str) -> ErrorList:
 
 
 def _validate_label(path: str, value: str | None, *, empty: bool = False) -> ErrorList:
-    """``empty``: whether an empty text is looked at, too."""
+    """``empty``: whether an empty text is validated, too."""
     found = dns_1035_label_errors(value or "") if value or empty else []
     return [invalid(path, value or "", ",".join(found))] if found else []
 

@@ -22,7 +22,7 @@ def validate_deployment_strategy(strategy: Object) -> ErrorList:
             return []
         return [forbidden(path, "may not be specified when strategy `type` is 'Recreate'")]
     if kind != "RollingUpdate":
-        # The type is judged, the whole strategy is shown.
+        # The type is validated, the whole strategy is shown.
         shown = internal_value("apps.DeploymentStrategy", strategy)
         return [not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))]
     rolling = rolling or {}

@@ -35,7 +35,7 @@ def _validate(obj: Object, old: Object | None) -> ErrorList:
 
 
 def _v2_form(obj: Object) -> Object:
-    """The older form is judged as what it is stored as."""
+    """The older form is validated in the form in which it is stored."""
     return autoscaler_conversion.to_v2(obj) if _is_v1(obj) else obj
 
 

@@ -42,7 +42,7 @@ def drop_derived_metrics(obj: Object) -> None:
     """Drop from a v1 object the annotation of current metrics where the field alone gives the same one.
 
     The annotation writes ``currentAverageValue: "0"`` for a metric without an average; read back, it would store an
-    average that nobody reported.
+    average that was not reported.
     """
     annotations: Object = obj["metadata"].get("annotations") or {}
     percent = (obj.get("status") or {}).get("currentCPUUtilizationPercentage")
@@ -104,7 +104,7 @@ def to_v1(obj: Object) -> Object:
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
     carried: dict[str, Any] = {}
     metrics = spec.pop("metrics", None) or ()
-    # Only the first metric of CPU is looked at for the field; all that have a percentage stay out of the annotation.
+    # Only the first metric of CPU counts for the field; all that have a percentage stay out of the annotation.
     first = next((metric for metric in metrics if _is_cpu(metric)), None)
     if first is not None and (percent := _percent(first, "target")) is not None:
         spec["targetCPUUtilizationPercentage"] = percent

@@ -1,4 +1,4 @@
-"""What an autoscaler may be told: validation of the spec, in the form of v2.
+"""Validation of HorizontalPodAutoscalers, in the form of v2.
 
 After kubernetes' ``pkg/apis/autoscaling/validation/validation.go``, with the options that
 ``pkg/registry/autoscaling/horizontalpodautoscaler/strategy.go`` sets (v1.36). Pure; ``autoscalers`` is the only caller.
@@ -107,7 +107,7 @@ def _validate_metric(metric: Object, path: str, *, tolerant: bool) -> ErrorList:
     errors += unknown
     present = [source for source in _SOURCES.values() if metric.get(source) is not None]
     if present:
-        # Only the first is looked at; the others are too many.
+        # Only the first is validated; the others are too many.
         errors += _validate_source(present[0], metric[present[0]], f"{path}.{present[0]}", tolerant=tolerant)
     wanted = _SOURCES.get(kind)
     if wanted is not None and wanted not in present:

@@ -1,7 +1,6 @@
-"""Texts that name completion indexes (``0,2,5-7``), judged more strictly than the Job controller reads them.
+"""Completion indexes (``0,2,5-7``), read more strictly than by the Job controller.
 
 After ``validateIndexesFormat`` and its neighbours in kubernetes' ``pkg/apis/batch/validation/validation.go`` (v1.36).
-Pure; ``job_specs`` and ``job_statuses`` ask.
 """
 
 import re

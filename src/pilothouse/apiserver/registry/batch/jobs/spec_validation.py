@@ -213,7 +213,7 @@ def _validate_success_policy(spec: Object, path: str) -> ErrorList:
         errors.append(required(f"{path}.rules", detail))
     if len(rules) > _MOST_RULES:
         errors.append(too_many(f"{path}.rules", len(rules), _MOST_RULES))
-    # Without completions, which are told to be missing, upstream gives up.
+    # Without completions, an error of its own, upstream stops here.
     completions = spec.get("completions")
     for position, rule in enumerate(rules if completions is not None else ()):
         errors += _validate_success_rule(rule, f"{path}.rules[{position}]", completions or 0)

@@ -49,7 +49,7 @@ class JobStrategy(Strategy):
         template = ensure_object(spec["template"], "metadata")
         labels: dict[str, str] = {**(template.get("labels") or {})}
         for prefix in ("", PREFIX):
-            # A label that is there already is the client's mistake, which validation refuses.
+            # A label that is there already is the client's mistake, which validation rejects.
             labels.setdefault(prefix + "job-name", meta.get("name") or "")
             labels.setdefault(prefix + "controller-uid", meta["uid"])
         template["labels"] = labels

@@ -74,7 +74,7 @@ def _validate_job_object(spec: Object) -> ErrorList:
 
 
 def _validate_generated(obj: Object, *, prefixed: bool) -> ErrorList:
-    """A selector that is generated, and the labels that it looks for. Old jobs have no prefixed ones."""
+    """A selector that is generated, and the labels that it selects. Old jobs have no prefixed ones."""
     spec = obj["spec"]
     if spec.get("manualSelector") or spec.get("selector") is None:
         return []
@@ -158,5 +158,5 @@ def _matches(selector: Object, labels: Object) -> bool:
     try:
         return selector_from(msgspec.convert(selector, LabelSelector)).matches(labels)
     except (SelectorError, msgspec.ValidationError):
-        # The selector has been refused already.
+        # The selector has been rejected already.
         return True

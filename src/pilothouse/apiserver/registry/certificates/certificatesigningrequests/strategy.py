@@ -50,7 +50,7 @@ class CertificateSigningRequestStrategy(Strategy):
             known = validation.of_type(old, kind)
             found = [position for position, each in enumerate(conditions) if each.get("type") == kind]
             if len(known) == len(found):
-                # Removing or adding one is refused below; what is there stays as it was.
+                # Removing or adding one is rejected below; what is there stays as it was.
                 for position, condition in zip(found, known, strict=True):
                     conditions[position] = condition
         _stamp(conditions, old, now)

@@ -6,7 +6,7 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 
 
 class ComponentStatusStrategy(Strategy):
-    """ComponentStatuses, of which there are none: nobody probes anything here."""
+    """ComponentStatuses, of which there are none: nothing is probed here."""
 
     deprecation_warnings = ("v1 ComponentStatus is deprecated in v1.19+",)
 

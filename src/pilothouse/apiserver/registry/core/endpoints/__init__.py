@@ -73,7 +73,7 @@ class EndpointsStrategy(Strategy):
 
 
 def _validate_endpoint_address(address: Object, path: str) -> ErrorList:
-    """``validateEndpointAddress``, which looks at the address twice."""
+    """``validateEndpointAddress``, which validates the address twice."""
     ip, host, node = address.get("ip") or "", address.get("hostname"), address.get("nodeName")
     errors = [invalid(f"{path}.ip", ip, text) for text in ip_errors(ip)]
     if host:

@@ -13,7 +13,7 @@ from pilothouse.machinery.names import qualified_name_errors
 
 
 def no_name_errors(_name: str) -> list[str]:
-    """Events are named by whoever reports them; a name only has to fit into a path, which is asked of all."""
+    """Names of events are chosen by their reporters and need only be valid in a path."""
     return []
 
 

@@ -124,5 +124,5 @@ def _ratios(ratio: Quantity, low: Quantity, high: Quantity) -> tuple[float, floa
 
 
 def _validate_limit_range_resource_name(name: str, kind: str, path: str) -> ErrorList:
-    faults = container_resource_texts(name) if kind in ("Container", "Pod") else resource_name_errors(name)
-    return [invalid(path, name, text) for text in faults]
+    texts = container_resource_texts(name) if kind in ("Container", "Pod") else resource_name_errors(name)
+    return [invalid(path, name, text) for text in texts]

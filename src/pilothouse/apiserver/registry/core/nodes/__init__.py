@@ -32,7 +32,7 @@ _NODE_INFO = (
 
 
 class NodeStrategy(Strategy):
-    """Unschedulable and taints are free to change. Nobody reads where a node's configuration came from, any more."""
+    """Unschedulable and taints may change. ``configSource`` is only kept where it was stored before."""
 
     update_steps = ("object meta", "object", "object meta update", "update")
 

@@ -38,7 +38,7 @@ def is_negative(text: Any) -> bool:
     try:
         return parse_quantity(str(text)) < _ZERO
     except QuantityError:
-        return False  # which its type tells
+        return False  # its type reports that
 
 
 def is_positive(text: Any) -> bool:
@@ -174,7 +174,7 @@ def _amount(amounts: Object) -> Quantity:
     try:
         return parse_quantity(str(amounts.get("storage") or "0"))
     except QuantityError:
-        return _ZERO  # which its type tells
+        return _ZERO  # its type reports that
 
 
 def _validate_data_source(spec: Object, path: str, *, any_group: bool) -> ErrorList:
@@ -206,7 +206,7 @@ def _validate_data_source(spec: Object, path: str, *, any_group: bool) -> ErrorL
 
 
 def _requests(spec: Object) -> Object:
-    """What a claim asks for. What was stored by somebody else's hand may lack it."""
+    """``spec.resources.requests``, which an invalid stored object may lack."""
     requests: Object = (spec.get("resources") or {}).get("requests") or {}
     return requests
 

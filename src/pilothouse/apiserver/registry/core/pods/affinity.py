@@ -119,7 +119,7 @@ def _validate_pod_affinity_term(term: Object, path: str) -> ErrorList:
     key = term.get("topologyKey") or ""
     if not key:
         errors.append(required(f"{path}.topologyKey", "can not be empty"))
-    # Upstream looks at the name of an empty key, too.
+    # Upstream validates the name of an empty key, too.
     return errors + _names(f"{path}.topologyKey", key, qualified_name_errors(key))
 
 

@@ -1,4 +1,4 @@
-"""What a pod may be told about itself, in variables and in files: ``fieldRef`` and ``resourceFieldRef``.
+"""Validation of the downward API, in variables and in files: ``fieldRef`` and ``resourceFieldRef``.
 
 After ``validateObjectFieldSelector`` and ``validateContainerResourceFieldSelector`` in kubernetes'
 ``pkg/apis/core/validation/validation.go``, and ``pkg/apis/core/pods/helpers.go`` (v1.36).
@@ -84,4 +84,4 @@ def _text(divisor: object) -> str:
     try:
         return canonical(str(divisor or "0"))
     except QuantityError:
-        return "0"  # which its type tells
+        return "0"  # its type reports that

@@ -15,7 +15,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def merge_label_keys(pod: Object) -> None:
-    """Write the pod's own values into the selectors, before it is judged. Templates keep the keys only."""
+    """Write the pod's own values into the selectors, before validation. Templates keep the keys only."""
     labels = pod["metadata"].get("labels") or {}
     for holder in _holders(pod["spec"]):
         selector = holder.get("labelSelector")

@@ -47,7 +47,7 @@ def _names(field: str, value: str, detail: Iterable[str]) -> ErrorList:
 
 
 def validate_pod_wide_fields(spec: Object, path: str, *, plain: bool) -> ErrorList:
-    """What is wrong with the rarer parts of a pod spec that are judged first. ``plain``: no container has anything that
+    """Validation of the rarer parts of a pod spec that come first. ``plain``: no container has anything that
     rests on the pod."""
     if _PARTS.isdisjoint(spec) and not spec.get("securityContext") and spec.get("dnsPolicy") != "None":
         # Most pods have none of them, and pods are created by the thousand.

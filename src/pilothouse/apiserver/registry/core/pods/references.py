@@ -55,7 +55,7 @@ _OF_PROJECTION = {
 
 
 class UnknownSource(ValueError):
-    """A volume of which nobody can say whether it refers to an API object."""
+    """A volume of which it is unknown whether it refers to an API object."""
 
 
 def secret_names(spec: Object) -> Iterator[str]:

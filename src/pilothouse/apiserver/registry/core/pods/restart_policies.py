@@ -43,7 +43,7 @@ def validate_container_restart_policy(container: Object, path: str) -> ErrorList
 
 
 def validate_init_container_restart_policy(container: Object, path: str) -> ErrorList:
-    """The same of an init container, whose rules nobody looks at without a policy."""
+    """The same of an init container, whose rules are not validated without a policy."""
     found = validate_container_restart_policy(container, path)
     return found[:1] if container.get("restartPolicy") is None else found
 

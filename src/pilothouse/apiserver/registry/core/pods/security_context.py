@@ -54,7 +54,7 @@ def is_id(value: int | None) -> bool:
 
 
 def visited(spec: Object, path: str) -> Iterator[tuple[str, Object]]:
-    """Every container with its path, in the order in which upstream looks through them."""
+    """Every container with its path, in upstream's order."""
     for field in ("initContainers", "containers", "ephemeralContainers"):
         for position, container in enumerate(spec.get(field) or ()):
             yield f"{path}.{field}[{position}]", container

@@ -23,16 +23,16 @@ def validate_pod_spec_update(spec: Object, before: Object) -> ErrorList:
     errors: ErrorList = []
     for field in ("containers", "initContainers"):
         if len(spec.get(field) or ()) != len(before.get(field) or ()):
-            # Upstream looks no further: the rest could not be compared.
+            # Upstream stops here: the rest could not be compared.
             return [*errors, forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
         for position, container in enumerate(spec.get(field) or ()):
-            # Images are what of a container may change, so that upstream looks at them once more.
+            # Images are what of a container may change, so upstream validates them once more.
             if not container.get("image"):
                 errors.append(required(f"spec.{field}[{position}].image"))
             errors += validate_image_whitespace(container, f"spec.{field}[{position}]")
     deadline = _validate_active_deadline_update(spec, before)
     if deadline and spec.get("activeDeadlineSeconds") is not None:
-        return errors + deadline  # upstream looks no further here either
+        return errors + deadline  # upstream stops here, too
     errors += deadline
     errors += _validate_only_added_tolerations(spec, before)
     errors += _validate_scheduling_gates_update(spec, before)

@@ -154,7 +154,7 @@ def _names(field: str, value: str, detail: Iterable[str]) -> ErrorList:
 
 def _validate_claims(claims: Sequence[Object], path: str, meta: Object | None) -> ErrorList:
     if meta is not None and MIRROR in (meta.get("annotations") or {}):
-        # Told for each of them, and without the field (validatePodResourceClaim).
+        # One error for each of them, without the field (validatePodResourceClaim).
         return [forbidden("[]", "static pods do not support resource claims") for _claim in claims]
     return validate_pod_resource_claims(claims, path)
 
@@ -304,7 +304,7 @@ def _validate_container(
 ) -> bool:
     """Whether it is known to be right by itself, so that nothing in it rests on the rest of the pod."""
     # Pods are made by the thousand from a few templates, so what was found to be right is known again. What rests on
-    # the rest of the pod is looked at each time.
+    # the rest of the pod is validated each time.
     text = b"" if "volumeDevices" in container else _encode((init, {**container, "volumeMounts": None}))
     if text in _right:
         if container.get("volumeMounts"):

@@ -131,7 +131,7 @@ def _is_of_quotas(name: str) -> bool:
 
 def _validate_resource_quota_resource_name(name: str, path: str) -> ErrorList:
     """Names without a domain are those that every server knows (``ValidateResourceQuotaResourceName``)."""
-    faults = resource_name_errors(name)
+    texts = resource_name_errors(name)
     if "/" not in name and not _is_of_quotas(name):
-        faults = [*faults, "must be a standard resource for quota"]
-    return [invalid(path, name, text) for text in faults]
+        texts = [*texts, "must be a standard resource for quota"]
+    return [invalid(path, name, text) for text in texts]

@@ -22,9 +22,9 @@ _JSON_TYPES = {str: "string", bool: "bool", int: "number", float: "number", list
 
 def _json_object_error(text: bytes) -> str:
     """Why it is no JSON object, as Go's decoder has it."""
-    fault = syntax_error(text)
-    if fault is not None:
-        return fault
+    error = syntax_error(text)
+    if error is not None:
+        return error
     kind = _JSON_TYPES.get(type(json.loads(text)))
     return f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}" if kind else ""
 

@@ -4,7 +4,7 @@ What is taken follows the store as writes are staged, so that two creates of one
 address has an IPAddress object (kubernetes' ``pkg/registry/core/service/ipallocator/cidrallocator.go``, v1.36), which
 is staged together with the service: they become visible in one commit, and go together.
 
-An entry may be stale after a commit that failed; whoever meets it looks at the service itself and drops it.
+An entry may be stale after a commit that failed; the next user reads the service itself and drops the entry.
 """
 
 import ipaddress
@@ -185,7 +185,7 @@ def _spec(value: bytes) -> _Spec:
     try:
         return _read(value).spec
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _Spec()  # what no API server would have let in takes nothing, and stops nobody else
+        return _Spec()  # an invalid stored object takes nothing, and does not block others
 
 
 def _addresses(value: bytes) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ class AddressPool:
         return "the provided network does not match the current range"
 
     def taken(self, address: str) -> str:
-        """Why nobody may have the address, or an empty string."""
+        """Why the address cannot be allocated, or an empty string."""
         return ALLOCATED_ADDRESS if self._taken.holder_of_address(str(ipaddress.ip_address(address))) else ""
 
     def network_address(self) -> str:
@@ -225,7 +225,7 @@ class AddressPool:
         return next((str(network.network_address) for network in self._networks()), "")
 
     def free(self) -> str:
-        """An address that nobody has, or an empty string. The lower part of a range comes last, so that it stays free
+        """A free address, or an empty string. The lower part of a range comes last, so that it stays free
         for those who ask for one."""
         for network in self._networks():
             for offset in _offsets(self._env, network):
@@ -257,7 +257,7 @@ class PortPool:
         self._taken = taken
 
     def why_not(self, port: int) -> str:
-        """Why nobody may have the port, or an empty string."""
+        """Why the port cannot be allocated, or an empty string."""
         if port not in NODE_PORTS:
             return (
                 f"provided port is not in the valid range. The range of valid ports is "
@@ -266,11 +266,11 @@ class PortPool:
         return self.taken(port)
 
     def taken(self, port: int) -> str:
-        """Why nobody may have the port although it is one, or an empty string."""
+        """The same for a valid port number."""
         return _ALLOCATED_PORT if self._taken.holder_of_port(port) else ""
 
     def free(self, besides: Iterable[int]) -> int:
-        """A port that nobody has, and that is none of ``besides``; 0 when there is none."""
+        """A free port that is not in ``besides``; 0 when there is none."""
         mine = frozenset(besides)
         upper = NODE_PORTS[_STATIC_PORTS:]
         start = self._env.stream("apiserver node ports").randrange(len(upper))
@@ -299,7 +299,7 @@ class PortAllocation:
         return why
 
     def allocate_next(self, what: str) -> int:
-        """A port that nobody has; what stands for one in a dry run. Raises where there is none."""
+        """A free port; in a dry run a placeholder. Raises if there is none."""
         if self._dry_run:
             port = max(self._allocated, default=NODE_PORTS.stop) + 1
         else:

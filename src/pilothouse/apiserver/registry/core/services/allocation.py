@@ -1,6 +1,6 @@
 """Cluster addresses, families and node ports of services: what a service asked for, and what it gets.
 
-Runs as an admission plugin, because giving an address means looking at all services (``address_pools``). After
+Runs as an admission plugin, because allocating an address needs all services (``address_pools``). After
 kubernetes' ``pkg/registry/core/service/storage/alloc.go`` and ``pkg/registry/core/service/strategy.go`` (v1.36).
 """
 
@@ -82,7 +82,7 @@ _read_range = msgspec.json.Decoder(_Range).decode
 
 
 class ServiceAddresses(Plugin):
-    """Gives services what they have no address or port of, and refuses what cannot be theirs."""
+    """Allocates missing addresses and ports of services, and rejects those that are not available."""
 
     concerns = frozenset({"services"})
 
@@ -157,7 +157,7 @@ class ServiceAddresses(Plugin):
         families: list[str] = spec.setdefault("ipFamilies", [])
         default, is_single = next(iter(self._pools)), spec["ipFamilyPolicy"] == "SingleStack"
         if _has_any_endpoints(spec):
-            # Somebody else fills in the endpoints, of whatever family; also where the cluster has only one.
+            # Without a selector endpoints may be of any family; also where the cluster has only one.
             families += [] if families else [default]
             families += [] if is_single or len(families) > 1 else [_other(families[0])]
             return
@@ -341,7 +341,7 @@ def _other(family: str) -> str:
 
 
 def _validate_parent(write: Admission, address: str) -> str:
-    """Why there cannot be an IPAddress for the service, which is made before anybody looks at its name."""
+    """Why there cannot be an IPAddress for the service, which is made before its name is validated."""
     parent = {"resource": "services", "namespace": write.namespace, "name": write.name}
     found = registration_of(_NETWORKING, "ipaddresses").strategy.validate({"spec": {"parentRef": parent}})
     return str(errors.invalid(_NETWORKING, "IPAddress", address, found).message) if found else ""

@@ -1,7 +1,7 @@
 """What writes of Services do. ``service_types`` says what a type of Service has.
 
 After kubernetes' ``pkg/registry/core/service/strategy.go`` (v1.36). ``allocation`` gives addresses and ports as
-admission, because it has to look at all Services; it calls the functions here before it does.
+admission, because it needs all Services; it calls the functions here before it does.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -192,8 +192,8 @@ def validate_service(obj: Object, old: Object | None) -> ErrorList:
     errors += _validate_session_affinity(spec) + validate_service_cluster_ips_related_fields(spec, before)
     for position, address in enumerate(spec.get("externalIPs") or ()):
         path = f"spec.externalIPs[{position}]"
-        faults = validate_ip_for_legacy_field(address, path, before.get("externalIPs") or ())
-        errors += faults or [invalid(path, address, text) for text in non_special_ip_errors(address)]
+        ip_errors = validate_ip_for_legacy_field(address, path, before.get("externalIPs") or ())
+        errors += ip_errors or [invalid(path, address, text) for text in non_special_ip_errors(address)]
     if kind not in TYPES:
         errors.append(not_supported("spec.type", kind, TYPES))
     errors += _validate_port_numbers(ports, kind) + _validate_source_ranges(obj, old)

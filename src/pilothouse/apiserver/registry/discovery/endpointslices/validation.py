@@ -34,7 +34,7 @@ def _validate_endpoint_slice(obj: Object) -> ErrorList:
     names = set[str]()
     for position, port in enumerate(ports):
         path, name = f"ports[{position}]", port.get("name") or ""
-        # Upstream does not look at the numbers.
+        # Upstream does not validate the numbers.
         errors += validate_port_name(name, path)
         if name in names:
             errors.append(duplicate(f"{path}.name", name))
@@ -74,7 +74,7 @@ def _zone_errors(name: str) -> tuple[str, ...]:
 def _validate_hints(hints: Object, path: str) -> ErrorList:
     """For which zones and nodes an endpoint is."""
     errors: ErrorList = []
-    for field, faults in (("forZones", _zone_errors), ("forNodes", _node_errors)):
+    for field, errors_of in (("forZones", _zone_errors), ("forNodes", _node_errors)):
         wanted, seen = hints.get(field) or [], set[str]()
         if len(wanted) > _MOST_HINTS:
             return [*errors, too_many(f"{path}.{field}", len(wanted), _MOST_HINTS)]
@@ -83,7 +83,7 @@ def _validate_hints(hints: Object, path: str) -> ErrorList:
             if name in seen:
                 errors.append(duplicate(where, name))
             seen.add(name)
-            errors += [invalid(where, name, text) for text in faults(name)]
+            errors += [invalid(where, name, text) for text in errors_of(name)]
     return errors
 
 
@@ -98,8 +98,8 @@ def _validate_addresses(addresses: list[str], kind: str, path: str) -> ErrorList
         if kind == "FQDN" and not address:
             errors.append(required(f"{path}[{index}]"))
             continue
-        for value, fault in _address_errors(address, kind):
-            errors.append(invalid(f"{path}[{index}]", value, fault))
+        for value, detail in _address_errors(address, kind):
+            errors.append(invalid(f"{path}[{index}]", value, detail))
     return errors
 
 
@@ -118,8 +118,8 @@ def _address_errors(address: str, kind: str) -> tuple[tuple[str, str], ...]:
         return tuple(_name_errors(address.removesuffix(".") or address))
     if kind not in ("IPv4", "IPv6"):
         return ()
-    faults = ip_errors(address) if kind == "IPv4" else canonical_ip_errors(address)
-    return tuple((address, fault) for fault in faults or non_special_ip_errors(address))
+    details = ip_errors(address) if kind == "IPv4" else canonical_ip_errors(address)
+    return tuple((address, detail) for detail in details or non_special_ip_errors(address))
 
 
 def _name_errors(name: str) -> list[tuple[str, str]]:
@@ -129,4 +129,4 @@ def _name_errors(name: str) -> list[tuple[str, str]]:
         return [(name, ",".join(detail))]
     if "." not in name:
         return [(name, "should be a domain with at least two segments separated by dots")]
-    return next(([(label, ",".join(faults))] for label in name.split(".") if (faults := dns_label_errors(label))), [])
+    return next(([(label, ",".join(texts))] for label in name.split(".") if (texts := dns_label_errors(label))), [])

@@ -142,18 +142,18 @@ def _validate_non_resource_policy_rule(rule: Object, path: str) -> ErrorList:
         errors += _alone(urls, where, "non-resource URLs")
     else:
         for position, url in enumerate(urls):
-            fault = _url_error(url)
-            errors += [invalid(f"{where}[{position}]", url, fault)] if fault else []
+            detail = _url_error(url)
+            errors += [invalid(f"{where}[{position}]", url, detail)] if detail else []
     return errors
 
 
 def _url_error(url: str) -> str:
     stars = url.count("*")
-    faults = (
+    rules = (
         (not url, "must not be empty"),
         (not url.startswith("/"), "must start with slash"),
         (" " in url, "must not contain white-space"),
         ("//" in url, "must not contain double slash"),
         (stars > 1 or (stars == 1 and not url.endswith("/*")), "wildcard can only do suffix matching"),
     )
-    return next((text for wrong, text in faults if wrong), "")
+    return next((text for wrong, text in rules if wrong), "")

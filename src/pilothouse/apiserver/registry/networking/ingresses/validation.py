@@ -102,7 +102,7 @@ def _validate_http_ingress_path(entry: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     kind, where = entry.get("pathType"), entry.get("path") or ""
     if not kind:
-        # Upstream looks no further.
+        # Upstream stops here.
         return [required(f"{path}.pathType", "pathType must be specified")]
     if kind not in _PATH_TYPES:
         errors.append(not_supported(f"{path}.pathType", kind, _PATH_TYPES))

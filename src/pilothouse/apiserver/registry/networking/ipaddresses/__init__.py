@@ -11,7 +11,7 @@ from pilothouse.machinery.names import dns_subdomain_errors, path_segment_errors
 
 
 class IPAddressStrategy(Strategy):
-    """IPAddresses: named by the address, and somebody's for good."""
+    """IPAddresses: the address is the name, and the parent never changes."""
 
     update_steps = ("object meta", "object", "object meta update", "update")
 

@@ -75,7 +75,7 @@ def _validate_network_policy_peer(peer: Object, path: str, known: Collection[str
 def _validate_range(text: str, path: str, known: Collection[str]) -> ErrorList:
     if text in known:
         return []
-    return [invalid(path, text, fault) for fault in cidr_errors(text)]
+    return [invalid(path, text, detail) for detail in cidr_errors(text)]
 
 
 def _validate_ip_block(block: Object, path: str, known: Collection[str]) -> ErrorList:

@@ -53,7 +53,7 @@ _AN_ADDRESS = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:d
 
 
 def _key(device: Object) -> DeviceKey:
-    """What tells a device, or a share of one, from others, as messages show it."""
+    """The identity of a device, or of a share of one, as messages show it."""
     fields = (("Driver", "driver"), ("Pool", "pool"), ("Device", "device"), ("ShareID", "shareID"))
     return tuple((shown, device.get(field) or "") for shown, field in fields)
 

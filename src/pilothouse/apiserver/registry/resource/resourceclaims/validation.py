@@ -1,4 +1,4 @@
-"""What is wrong with ResourceClaims, their templates, and DeviceClasses: which devices are wished for.
+"""Validation of ResourceClaims, their templates, and DeviceClasses: which devices are requested.
 
 After kubernetes' ``pkg/apis/resource/validation`` (v1.36). What a claim has got is ``device_allocations``'.
 """
@@ -41,7 +41,7 @@ def validate_resource_claim_template(spec: Object) -> ErrorList:
 
 
 def validate_device_class(spec: Object, old: Object | None) -> ErrorList:
-    """What is wrong with a class. What is as it was is not looked at again."""
+    """What did not change is not validated again."""
     selectors = spec.get("selectors") or []
     stored = old is not None and selectors == (old.get("selectors") or [])
     errors = validate_selectors(selectors, "spec.selectors", stored=stored)
@@ -76,7 +76,7 @@ def validate_resource_claim_spec(claim: Object, path: str) -> ErrorList:
 
 
 def _validate_device_request(request: Object, path: str) -> ErrorList:
-    """One wish, or several of which the first that can be had is taken."""
+    """One request, or several of which the first that can be allocated is used."""
     all_errors = validate_label(request.get("name") or "", f"{path}.name")
     exactly, choices = request.get("exactly"), request.get("firstAvailable") or []
     if exactly is not None and choices:

@@ -10,7 +10,7 @@ _NOT_YET = "-"
 
 
 def print_resource_pool_status_request(value: Doc, now: Now) -> Row:
-    """The sums over all pools that are told (KEP-5677, v1.36)."""
+    """The sums over all reported pools (KEP-5677, v1.36)."""
     status, driver = part(value, "status"), part(value, "spec", "driver") or ""
     given = [each for each in part(status, "conditions") or () if each.get("type") in _ANSWERED]
     if status is None or not given:

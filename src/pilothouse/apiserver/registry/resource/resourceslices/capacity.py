@@ -33,7 +33,7 @@ def validate_device_capacity(capacity: Object, path: str, *, is_shared: bool) ->
             return _validate_value(values, _amount(policy["default"]), most, f"{where}.validValues")
         return _validate_range(bounds, policy.get("default"), most, f"{where}.validRange") if bounds else []
     except QuantityError:
-        return []  # which its type tells
+        return []  # its type reports that
 
 
 def _amount(text: Any) -> Quantity:

@@ -40,7 +40,7 @@ _version = re.compile(
 
 
 def validate_resource_slice(spec: Object, old: Object | None) -> ErrorList:
-    """What is wrong with a slice. Of a device only what is new is looked at."""
+    """Of a device only what is new is validated."""
     errors = validate_csi_driver_name(spec.get("driver") or "", "spec.driver")
     pool = spec.get("pool") or {}
     errors += _validate_pool(pool, "spec.pool")

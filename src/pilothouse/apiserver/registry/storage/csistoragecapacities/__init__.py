@@ -40,7 +40,7 @@ def _is_negative(amount: str) -> bool:
     try:
         return parse_quantity(amount).mantissa < 0
     except QuantityError:
-        return False  # which its type tells
+        return False  # its type reports that
 
 
 REGISTRATION = Registration(

@@ -43,7 +43,7 @@ def _validate_volume_error(error: Object, path: str) -> ErrorList:
     """Why a volume could not be attached, or detached."""
     errors: ErrorList = []
     if len((error.get("message") or "").encode()) > _LONGEST_MESSAGE:
-        # Upstream tells another limit than the one that it means.
+        # Upstream reports another limit than the one that it checks.
         errors.append(too_long(f"{path}.message", _LARGEST_METADATA))
     code = error.get("errorCode")
     if code is not None and code < 0:
