@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.controllers.node_world import World
 from tests.controllers.upstream_coverage import Cases, missing
+from tests.tables import cases
 
 from pilothouse.api.core import Secret
 from pilothouse.api.meta import ObjectMeta
@@ -52,35 +53,30 @@ def token(number: str = "abc123", **data: str) -> Secret:
     )
 
 
-@pytest.mark.parametrize(
-    ("data", "secrets", "expected"),
-    [
-        pytest.param({"kubeconfig": "payload"}, [token()], {"kubeconfig": "payload", KEY: SIGNATURE}, id="a new one"),
-        pytest.param(
+@cases(
+    "data, secrets, expected",
+    {
+        "a new one": ({"kubeconfig": "payload"}, [token()], {"kubeconfig": "payload", KEY: SIGNATURE}),
+        "it is there": (
             {"kubeconfig": "payload", KEY: SIGNATURE},
             [token()],
             {"kubeconfig": "payload", KEY: SIGNATURE},
-            id="it is there",
         ),
-        pytest.param(
-            {"kubeconfig": "payload", KEY: "old"}, [token()], {"kubeconfig": "payload", KEY: SIGNATURE}, id="an old one"
-        ),
-        pytest.param({"kubeconfig": "payload", KEY: "old"}, [], {"kubeconfig": "payload"}, id="nobody's"),
-        pytest.param(
+        "an old one": ({"kubeconfig": "payload", KEY: "old"}, [token()], {"kubeconfig": "payload", KEY: SIGNATURE}),
+        "nobody's": ({"kubeconfig": "payload", KEY: "old"}, [], {"kubeconfig": "payload"}),
+        "only signatures go": (
             {"kubeconfig": "payload", KEY: SIGNATURE, "more": "x", "jws-kubeconfig": "y"},
             [token(usage_bootstrap_signing="false")],
             {"kubeconfig": "payload", "more": "x", "jws-kubeconfig": "y"},
-            id="only signatures go",
         ),
-        pytest.param(
+        "of a token that is over": (
             {"kubeconfig": "payload", KEY: SIGNATURE},
             [token(expiration="2025-12-31T00:00:00Z")],
             {"kubeconfig": "payload"},
-            id="of a token that is over",
         ),
-        pytest.param({KEY: "old"}, [token()], None, id="no text"),
-        pytest.param({}, [token()], None, id="nothing at all"),
-    ],
+        "no text": ({KEY: "old"}, [token()], None),
+        "nothing at all": ({}, [token()], None),
+    },
 )
 def test_which_signatures_belong_there(
     data: dict[str, str], secrets: list[Secret], expected: dict[str, str] | None

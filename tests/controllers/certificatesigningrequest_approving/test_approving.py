@@ -10,6 +10,7 @@ import pytest
 from tests.certificate_requests import CLIENT, REQUESTS, SERVING, decided, document, request_pem
 from tests.controllers import node_world
 from tests.controllers.node_world import Doc, World
+from tests.tables import cases
 
 from pilothouse.api.certificates import (
     CertificateSigningRequest,
@@ -52,19 +53,19 @@ def wanted(name: str = NODE, *organizations: str) -> RequestedNames:
     return RequestedNames(common_name=name, organizations=organizations or ("system:nodes",))
 
 
-@pytest.mark.parametrize(
-    ("request_", "requested", "expected"),
-    [
-        pytest.param(asked(), wanted(), (SELF, ANY), id="a kubelet that asks for what it is already"),
-        pytest.param(asked(by="joe"), wanted(), (ANY,), id="somebody who asks for a node (requestor joe)"),
-        pytest.param(asked(), wanted("system:node:bar"), (ANY,), id="a node that asks for another (cn bar)"),
-        pytest.param(asked(), wanted("mike"), (), id="no node (cn mike)"),
-        pytest.param(asked(), RequestedNames(common_name=NODE), (), id="no organization (orgs nil)"),
-        pytest.param(asked(), wanted(NODE, "system:master"), (), id="another one (orgs system:master)"),
-        pytest.param(asked(usages=(*CLIENT, "server auth")), wanted(), (), id="a usage too many (server auth)"),
-        pytest.param(asked(usages=()), wanted(), (), id="no usages"),
-        pytest.param(asked(usages=("key encipherment", "digital signature")), wanted(), (), id="not what it is for"),
-    ],
+@cases(
+    "request_, requested, expected",
+    {
+        "a kubelet that asks for what it is already": (asked(), wanted(), (SELF, ANY)),
+        "somebody who asks for a node (requestor joe)": (asked(by="joe"), wanted(), (ANY,)),
+        "a node that asks for another (cn bar)": (asked(), wanted("system:node:bar"), (ANY,)),
+        "no node (cn mike)": (asked(), wanted("mike"), ()),
+        "no organization (orgs nil)": (asked(), RequestedNames(common_name=NODE), ()),
+        "another one (orgs system:master)": (asked(), wanted(NODE, "system:master"), ()),
+        "a usage too many (server auth)": (asked(usages=(*CLIENT, "server auth")), wanted(), ()),
+        "no usages": (asked(usages=()), wanted(), ()),
+        "not what it is for": (asked(usages=("key encipherment", "digital signature")), wanted(), ()),
+    },
 )
 def test_which_right_lets_a_request_through(
     request_: CertificateSigningRequest, requested: RequestedNames, expected: tuple[Right, ...]
@@ -72,18 +73,18 @@ def test_which_right_lets_a_request_through(
     assert rights_that_do(request_, requested) == expected
 
 
-@pytest.mark.parametrize(
-    ("request_", "expected"),
-    [
-        pytest.param(asked(), True, id="nobody has said anything"),
-        pytest.param(asked("Failed"), True, id="that a signer gave it up is no decision"),
-        pytest.param(asked("Approved"), False, id="approved"),
-        pytest.param(asked("Denied"), False, id="denied"),
-        pytest.param(asked(served=True), False, id="served"),
-        pytest.param(asked(signer=KUBELET_SERVING), False, id="for a kubelet's server"),
-        pytest.param(asked(signer=API_SERVER_CLIENT), False, id="for another client"),
-        pytest.param(asked(signer="example.com/own"), False, id="somebody else's signer"),
-    ],
+@cases(
+    "request_, expected",
+    {
+        "nobody has said anything": (asked(), True),
+        "that a signer gave it up is no decision": (asked("Failed"), True),
+        "approved": (asked("Approved"), False),
+        "denied": (asked("Denied"), False),
+        "served": (asked(served=True), False),
+        "for a kubelet's server": (asked(signer=KUBELET_SERVING), False),
+        "for another client": (asked(signer=API_SERVER_CLIENT), False),
+        "somebody else's signer": (asked(signer="example.com/own"), False),
+    },
 )
 def test_what_there_is_to_decide(request_: CertificateSigningRequest, expected: bool) -> None:
     assert is_open(request_) is expected
@@ -154,14 +155,14 @@ APPROVAL = "update certificatesigningrequests/approval r"
 REVIEW = "create subjectaccessreviews "
 
 
-@pytest.mark.parametrize(
-    ("granted", "by", "message"),
-    [
-        pytest.param(("selfnodeclient",), NODE, SELF.message, id="for itself"),
-        pytest.param(("nodeclient",), NODE, ANY.message, id="for any node"),
-        pytest.param(("nodeclient", "selfnodeclient"), NODE, SELF.message, id="the narrower right is enough"),
-        pytest.param(("nodeclient",), "system:bootstrap:abcdef", ANY.message, id="for a node that is yet to be"),
-    ],
+@cases(
+    "granted, by, message",
+    {
+        "for itself": (("selfnodeclient",), NODE, SELF.message),
+        "for any node": (("nodeclient",), NODE, ANY.message),
+        "the narrower right is enough": (("nodeclient", "selfnodeclient"), NODE, SELF.message),
+        "for a node that is yet to be": (("nodeclient",), "system:bootstrap:abcdef", ANY.message),
+    },
 )
 async def test_whoever_may_is_approved(env: Env, granted: tuple[str, ...], by: str, message: str) -> None:
     async with running(env, *granted) as (world, judge):
@@ -233,13 +234,13 @@ async def test_what_was_denied_stays_denied(env: Env) -> None:
         assert [each["type"] for each in found["status"]["conditions"]] == ["Denied"]
 
 
-@pytest.mark.parametrize(
-    ("fault", "verb", "resource"),
-    [
-        pytest.param(fail(500), "create", "subjectaccessreviews", id="no answer to the question"),
-        pytest.param(fail(500), "update", "certificatesigningrequests", id="approval refused"),
-        pytest.param(conflict(), "update", "certificatesigningrequests", id="conflict"),
-    ],
+@cases(
+    "fault, verb, resource",
+    {
+        "no answer to the question": (fail(500), "create", "subjectaccessreviews"),
+        "approval refused": (fail(500), "update", "certificatesigningrequests"),
+        "conflict": (conflict(), "update", "certificatesigningrequests"),
+    },
 )
 async def test_what_fails_is_tried_again(env: Env, fault: Action, verb: str, resource: str) -> None:
     async with running(env, "nodeclient") as (world, _judge):

@@ -6,10 +6,10 @@ import base64
 import datetime
 from typing import Any
 
-import pytest
 from cryptography import x509
 from tests.certificate_requests import REQUESTS, authority, decided, document, request_pem
 from tests.controllers.node_world import World
+from tests.tables import cases
 
 from pilothouse.api.certificates import (
     CertificateSigningRequest,
@@ -49,33 +49,29 @@ def asked(
 APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
 
 
-@pytest.mark.parametrize(
-    ("request_", "goes"),
-    [
-        pytest.param(asked(condition(APPROVED, 50 * MINUTE), certificate=LIVING), False, id="served not long ago"),
-        pytest.param(asked(condition(APPROVED, HOUR), certificate=LIVING), False, id="an hour ago to the second"),
-        pytest.param(asked(condition(APPROVED, 2 * HOUR), certificate=LIVING), True, id="served long ago"),
-        pytest.param(asked(condition(APPROVED, 50 * MINUTE)), False, id="approved, its signer has time"),
-        pytest.param(asked(condition(APPROVED, 2 * HOUR)), False, id="approved longer ago, its signer still has time"),
-        pytest.param(asked(condition(APPROVED, 25 * HOUR)), True, id="approved a day ago: nobody will serve it"),
-        pytest.param(asked(condition(DENIED, 50 * MINUTE)), False, id="denied not long ago"),
-        pytest.param(asked(condition(DENIED, 2 * HOUR)), True, id="denied long ago"),
-        pytest.param(
-            asked(condition(APPROVED, 2 * HOUR), condition(FAILED, 50 * MINUTE)), False, id="failed not long ago"
-        ),
-        pytest.param(asked(condition(APPROVED, 2 * HOUR), condition(FAILED, 2 * HOUR)), True, id="failed long ago"),
-        pytest.param(asked(age=5 * HOUR), False, id="nobody has decided yet"),
-        pytest.param(asked(age=25 * HOUR), True, id="nobody has decided for a day"),
-        pytest.param(asked(condition("Other", 25 * HOUR), age=25 * HOUR), False, id="something was said, if not much"),
-        pytest.param(asked(condition(APPROVED, 50 * MINUTE), certificate=ENDED), True, id="its certificate has ended"),
-        pytest.param(asked(age=5 * HOUR, certificate=ENDED), False, id="one that was never approved"),
-        pytest.param(
-            asked(condition(APPROVED, 50 * MINUTE), certificate=b"garbage"), False, id="no certificate has not ended"
-        ),
-        pytest.param(asked(condition(APPROVED, 2 * HOUR), certificate=b"garbage"), True, id="but served is served"),
-        pytest.param(asked(condition(DENIED, None)), False, id="denied at no time: never too old"),
-        pytest.param(asked(age=None), False, id="made at no time: never too old"),
-    ],
+@cases(
+    "request_, goes",
+    {
+        "served not long ago": (asked(condition(APPROVED, 50 * MINUTE), certificate=LIVING), False),
+        "an hour ago to the second": (asked(condition(APPROVED, HOUR), certificate=LIVING), False),
+        "served long ago": (asked(condition(APPROVED, 2 * HOUR), certificate=LIVING), True),
+        "approved, its signer has time": (asked(condition(APPROVED, 50 * MINUTE)), False),
+        "approved longer ago, its signer still has time": (asked(condition(APPROVED, 2 * HOUR)), False),
+        "approved a day ago: nobody will serve it": (asked(condition(APPROVED, 25 * HOUR)), True),
+        "denied not long ago": (asked(condition(DENIED, 50 * MINUTE)), False),
+        "denied long ago": (asked(condition(DENIED, 2 * HOUR)), True),
+        "failed not long ago": (asked(condition(APPROVED, 2 * HOUR), condition(FAILED, 50 * MINUTE)), False),
+        "failed long ago": (asked(condition(APPROVED, 2 * HOUR), condition(FAILED, 2 * HOUR)), True),
+        "nobody has decided yet": (asked(age=5 * HOUR), False),
+        "nobody has decided for a day": (asked(age=25 * HOUR), True),
+        "something was said, if not much": (asked(condition("Other", 25 * HOUR), age=25 * HOUR), False),
+        "its certificate has ended": (asked(condition(APPROVED, 50 * MINUTE), certificate=ENDED), True),
+        "one that was never approved": (asked(age=5 * HOUR, certificate=ENDED), False),
+        "no certificate has not ended": (asked(condition(APPROVED, 50 * MINUTE), certificate=b"garbage"), False),
+        "but served is served": (asked(condition(APPROVED, 2 * HOUR), certificate=b"garbage"), True),
+        "denied at no time: never too old": (asked(condition(DENIED, None)), False),
+        "made at no time: never too old": (asked(age=None), False),
+    },
 )
 def test_whose_time_is_over(request_: CertificateSigningRequest, goes: bool) -> None:
     assert (why_over(request_, NOW) is not None) is goes

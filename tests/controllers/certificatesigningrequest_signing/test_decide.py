@@ -5,6 +5,7 @@ v1.36."""
 import datetime
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.certificates import (
     CertificateSigningRequest,
@@ -24,17 +25,17 @@ NOW = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
 MINUTE, HOUR, DAY = (datetime.timedelta(**{unit: 1}) for unit in ("minutes", "hours", "days"))
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        pytest.param(1800, 1800, id="shorter than the limit"),
-        pytest.param(3 * 3600, 3600, id="longer than the limit"),
-        pytest.param(-60, 600, id="negative"),
-        pytest.param(599, 600, id="less than ten minutes"),
-        pytest.param(600, 600, id="ten minutes"),
-        pytest.param(3600, 3600, id="the limit"),
-        pytest.param(None, 3600, id="nothing said: the limit"),
-    ],
+@cases(
+    "seconds, expected",
+    {
+        "shorter than the limit": (1800, 1800),
+        "longer than the limit": (3 * 3600, 3600),
+        "negative": (-60, 600),
+        "less than ten minutes": (599, 600),
+        "ten minutes": (600, 600),
+        "the limit": (3600, 3600),
+        "nothing said: the limit": (None, 3600),
+    },
 )
 def test_how_long_a_certificate_is_good(seconds: int | None, expected: int) -> None:
     assert lifetime(seconds, 3600.0) == datetime.timedelta(seconds=expected)
@@ -46,16 +47,16 @@ def test_a_limit_below_ten_minutes_is_the_limit() -> None:
     assert lifetime(30, 60.0) == 10 * MINUTE, "as upstream: what is asked for is raised without a look at the limit"
 
 
-@pytest.mark.parametrize(
-    ("length", "authority", "expected"),
-    [
-        pytest.param(HOUR, DAY, HOUR, id="short: five minutes before now, and whole after it (backdate with short)"),
-        pytest.param(MINUTE, DAY, MINUTE, id="very short (super small ttl)"),
-        pytest.param(10 * MINUTE, DAY, 10 * MINUTE, id="ten minutes"),
-        pytest.param(8 * HOUR, DAY, 8 * HOUR - 5 * MINUTE, id="eight hours are not short"),
-        pytest.param(24 * HOUR, 9 * DAY, DAY - 5 * MINUTE, id="a day less five minutes (longer ttl)"),
-        pytest.param(48 * HOUR, DAY, DAY, id="never longer than the authority (truncate expiration)"),
-    ],
+@cases(
+    "length, authority, expected",
+    {
+        "short: five minutes before now, and whole after it (backdate with short)": (HOUR, DAY, HOUR),
+        "very short (super small ttl)": (MINUTE, DAY, MINUTE),
+        "ten minutes": (10 * MINUTE, DAY, 10 * MINUTE),
+        "eight hours are not short": (8 * HOUR, DAY, 8 * HOUR - 5 * MINUTE),
+        "a day less five minutes (longer ttl)": (24 * HOUR, 9 * DAY, DAY - 5 * MINUTE),
+        "never longer than the authority (truncate expiration)": (48 * HOUR, DAY, DAY),
+    },
 )
 def test_from_when_and_until_when(
     length: datetime.timedelta, authority: datetime.timedelta, expected: datetime.timedelta
@@ -63,37 +64,30 @@ def test_from_when_and_until_when(
     assert validity(NOW, length, NOW + authority) == (NOW - 5 * MINUTE, NOW + expected)
 
 
-@pytest.mark.parametrize(
-    ("ended", "text"),
-    [
-        pytest.param(5 * MINUTE, "the signer has expired: NotAfter=2026-05-01 11:55:00", id="expired ca"),
-        pytest.param(
+@cases(
+    "ended, text",
+    {
+        "expired ca": (5 * MINUTE, "the signer has expired: NotAfter=2026-05-01 11:55:00"),
+        "expired ca with backdate": (
             0 * MINUTE,
             "refusing to sign a certificate that expired in the past: NotAfter=2026-05-01 12:00:00",
-            id="expired ca with backdate",
         ),
-    ],
+    },
 )
 def test_an_authority_that_has_ended_signs_nothing(ended: datetime.timedelta, text: str) -> None:
     with pytest.raises(AuthorityEnded, match=text):
         validity(NOW, HOUR, NOW - ended)
 
 
-@pytest.mark.parametrize(
-    ("usages", "expected"),
-    [
-        pytest.param(("client auth", "digital signature", "key encipherment"), None, id="all that it may have"),
-        pytest.param(("client auth",), None, id="what it must have"),
-        pytest.param(
-            ("server auth", "client auth"),
-            "invalid usage for client certificate: server auth",
-            id="one that it may not",
-        ),
-        pytest.param(
-            ("digital signature",), "missing required usage for client certificate: client auth", id="not what it must"
-        ),
-        pytest.param((), "missing required usage for client certificate: client auth", id="none"),
-    ],
+@cases(
+    "usages, expected",
+    {
+        "all that it may have": (("client auth", "digital signature", "key encipherment"), None),
+        "what it must have": (("client auth",), None),
+        "one that it may not": (("server auth", "client auth"), "invalid usage for client certificate: server auth"),
+        "not what it must": (("digital signature",), "missing required usage for client certificate: client auth"),
+        "none": ((), "missing required usage for client certificate: client auth"),
+    },
 )
 def test_what_a_client_may_use_its_key_for(usages: tuple[str, ...], expected: str | None) -> None:
     assert VALIDATIONS[API_SERVER_CLIENT](RequestedNames(), usages) == expected
@@ -106,17 +100,17 @@ def said(*conditions: str, served: bool = False) -> CertificateSigningRequest:
     return CertificateSigningRequest(status=status)
 
 
-@pytest.mark.parametrize(
-    ("request_", "expected"),
-    [
-        pytest.param(said("Approved"), True, id="approved"),
-        pytest.param(said(), False, id="not approved"),
-        pytest.param(said("Denied"), False, id="denied"),
-        pytest.param(said("Approved", "Denied"), False, id="approved and denied"),
-        pytest.param(said("Approved", "Failed"), False, id="given up"),
-        pytest.param(said("Failed"), False, id="given up before anybody approved"),
-        pytest.param(said("Approved", served=True), False, id="served"),
-    ],
+@cases(
+    "request_, expected",
+    {
+        "approved": (said("Approved"), True),
+        "not approved": (said(), False),
+        "denied": (said("Denied"), False),
+        "approved and denied": (said("Approved", "Denied"), False),
+        "given up": (said("Approved", "Failed"), False),
+        "given up before anybody approved": (said("Failed"), False),
+        "served": (said("Approved", served=True), False),
+    },
 )
 def test_whose_turn_it_is(request_: CertificateSigningRequest, expected: bool) -> None:
     assert is_waiting(request_) is expected

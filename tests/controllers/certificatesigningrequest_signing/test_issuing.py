@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.certificate_requests import CLIENT, authority, request_pem, requesters_key
+from tests.tables import cases
 
 from pilothouse.controllers.identity.certificatesigningrequest_signing.authorities import authority_of
 from pilothouse.controllers.identity.certificatesigningrequest_signing.issuing import (
@@ -115,22 +116,21 @@ def test_extensions_that_are_asked_for_are_not_given() -> None:
     assert {each.oid.dotted_string for each in extensions} == {"2.5.29.37", "2.5.29.19", "2.5.29.35"}
 
 
-@pytest.mark.parametrize(
-    ("usages", "bits", "purposes"),
-    [
-        pytest.param(("signing",), {0}, [], id="signing"),
-        pytest.param(("client auth",), set(), [ExtendedKeyUsageOID.CLIENT_AUTH], id="client auth"),
-        pytest.param(("client auth",) * 2, set(), [ExtendedKeyUsageOID.CLIENT_AUTH], id="twice is once"),
-        pytest.param(("cert sign", "encipher only"), {5, 7}, [], id="cert sign, encipher only"),
-        pytest.param(
+@cases(
+    "usages, bits, purposes",
+    {
+        "signing": (("signing",), {0}, []),
+        "client auth": (("client auth",), set(), [ExtendedKeyUsageOID.CLIENT_AUTH]),
+        "twice is once": (("client auth",) * 2, set(), [ExtendedKeyUsageOID.CLIENT_AUTH]),
+        "cert sign, encipher only": (("cert sign", "encipher only"), {5, 7}, []),
+        "in Go's order": (
             ("ocsp signing", "crl sign", "s/mime", "content commitment"),
             {6, 1},
             [ExtendedKeyUsageOID.EMAIL_PROTECTION, ExtendedKeyUsageOID.OCSP_SIGNING],
-            id="in Go's order",
         ),
-        pytest.param(("s/mime", "email protection"), set(), [ExtendedKeyUsageOID.EMAIL_PROTECTION], id="two words"),
-        pytest.param((), set(), [], id="none"),
-    ],
+        "two words": (("s/mime", "email protection"), set(), [ExtendedKeyUsageOID.EMAIL_PROTECTION]),
+        "none": ((), set(), []),
+    },
 )
 def test_usages_are_translated(usages: tuple[str, ...], bits: set[int], purposes: list[x509.ObjectIdentifier]) -> None:
     found, listed = usages_of(usages)
@@ -164,15 +164,15 @@ def test_every_usage_can_be_written() -> None:
     assert len(list(found.get_extension_for_class(x509.ExtendedKeyUsage).value)) == 12
 
 
-@pytest.mark.parametrize(
-    ("bits", "expected"),
-    [
-        pytest.param({0}, "03020780", id="one"),
-        pytest.param({0, 2}, "030205a0", id="two"),
-        pytest.param({7}, "03020001", id="the last of the first byte"),
-        pytest.param({8}, "0303070080", id="the first of the second"),
-        pytest.param({0, 8}, "0303078080", id="of both"),
-    ],
+@cases(
+    "bits, expected",
+    {
+        "one": ({0}, "03020780"),
+        "two": ({0, 2}, "030205a0"),
+        "the last of the first byte": ({7}, "03020001"),
+        "the first of the second": ({8}, "0303070080"),
+        "of both": ({0, 8}, "0303078080"),
+    },
 )
 def test_bits_are_written_as_der_wants(bits: set[int], expected: str) -> None:
     assert _encoded(frozenset(bits)).hex() == expected
@@ -197,15 +197,15 @@ def self_signed(key: SigningKey) -> Authority:
     return Authority(builder.sign(key, digest), key)
 
 
-@pytest.mark.parametrize(
-    ("key", "digest"),
-    [
-        pytest.param(lambda: rsa.generate_private_key(65537, 2048), "sha256", id="RSA"),
-        pytest.param(lambda: ec.generate_private_key(ec.SECP256R1()), "sha256", id="P-256"),
-        pytest.param(lambda: ec.generate_private_key(ec.SECP384R1()), "sha384", id="P-384"),
-        pytest.param(lambda: ec.generate_private_key(ec.SECP521R1()), "sha512", id="P-521"),
-        pytest.param(ed25519.Ed25519PrivateKey.generate, None, id="Ed25519"),
-    ],
+@cases(
+    "key, digest",
+    {
+        "RSA": (lambda: rsa.generate_private_key(65537, 2048), "sha256"),
+        "P-256": (lambda: ec.generate_private_key(ec.SECP256R1()), "sha256"),
+        "P-384": (lambda: ec.generate_private_key(ec.SECP384R1()), "sha384"),
+        "P-521": (lambda: ec.generate_private_key(ec.SECP521R1()), "sha512"),
+        "Ed25519": (ed25519.Ed25519PrivateKey.generate, None),
+    },
 )
 def test_any_kind_of_authority_signs_as_go_would(key: Callable[[], SigningKey], digest: str | None) -> None:
     by = self_signed(key())

@@ -23,6 +23,7 @@ from tests.certificate_requests import (
 )
 from tests.controllers import node_world
 from tests.controllers.node_world import Doc, World
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Action, Rule, conflict, fail, lose_answer
 from pilothouse.controllers.identity.certificatesigningrequest_signing import DESCRIPTOR, SigningOptions
@@ -82,41 +83,36 @@ USER = request_pem("hello-world", ["some-org"])
 SERVER = request_pem("system:node:testnode", NODES, dns=["example.com"])
 
 
-@pytest.mark.parametrize(
-    ("body", "said", "served", "reason"),
-    [
-        pytest.param(document("r", USER, API_SERVER_CLIENT, CLIENT), "Approved", True, "", id="kube-apiserver-client"),
-        pytest.param(
+@cases(
+    "body, said, served, reason",
+    {
+        "kube-apiserver-client": (document("r", USER, API_SERVER_CLIENT, CLIENT), "Approved", True, ""),
+        "kube-apiserver-client with an unexpected usage": (
             document("r", USER, API_SERVER_CLIENT, (*CLIENT, "server auth")),
             "Approved",
             False,
             "invalid usage for client certificate: server auth",
-            id="kube-apiserver-client with an unexpected usage",
         ),
-        pytest.param(
-            document("r", request_pem("system:node:x"), KUBELET_CLIENT), "Approved", True, "", id="…-client-kubelet"
-        ),
-        pytest.param(
+        "…-client-kubelet": (document("r", request_pem("system:node:x"), KUBELET_CLIENT), "Approved", True, ""),
+        "no kubelet's, approved by hand": (
             document("r", USER, KUBELET_CLIENT),
             "Approved",
             False,
             "subject organization is not system:nodes",
-            id="no kubelet's, approved by hand",
         ),
-        pytest.param(document("r", USER, LEGACY_UNKNOWN, ["any"]), "Approved", True, "", id="legacy-unknown"),
-        pytest.param(document("r", SERVER, KUBELET_SERVING, SERVING), "Approved", True, "", id="kubelet-serving"),
-        pytest.param(
+        "legacy-unknown": (document("r", USER, LEGACY_UNKNOWN, ["any"]), "Approved", True, ""),
+        "kubelet-serving": (document("r", SERVER, KUBELET_SERVING, SERVING), "Approved", True, ""),
+        "kubelet-serving without an address": (
             document("r", request_pem(), KUBELET_SERVING, SERVING),
             "Approved",
             False,
             "DNS or IP subjectAltName is required",
-            id="kubelet-serving without an address",
         ),
-        pytest.param(document("r", SERVER, KUBELET_SERVING, SERVING), "", False, "", id="not approved"),
-        pytest.param(document("r", SERVER, KUBELET_SERVING, SERVING), "Denied", False, "", id="denied"),
-        pytest.param(document("r", USER, "kubernetes.io/not-recognised"), "Approved", False, "", id="unknown signer"),
-        pytest.param(document("r", USER, "example.com/sample-name"), "Approved", False, "", id="somebody else's"),
-    ],
+        "not approved": (document("r", SERVER, KUBELET_SERVING, SERVING), "", False, ""),
+        "denied": (document("r", SERVER, KUBELET_SERVING, SERVING), "Denied", False, ""),
+        "unknown signer": (document("r", USER, "kubernetes.io/not-recognised"), "Approved", False, ""),
+        "somebody else's": (document("r", USER, "example.com/sample-name"), "Approved", False, ""),
+    },
 )
 async def test_who_is_served(world: World, body: Doc, said: str, served: bool, reason: str) -> None:
     await ask(world, body, said)
@@ -153,17 +149,17 @@ async def test_nothing_is_done_for_a_request_that_has_failed(world: World) -> No
     assert world.requests() == []
 
 
-@pytest.mark.parametrize(
-    ("seconds", "limit", "after"),
-    [
-        pytest.param(600, 8760, 10 * MINUTE, id="ten minutes"),
-        pytest.param(86400, 8760, 24 * HOUR - 5 * MINUTE, id="a day"),
-        pytest.param(None, 8760, 8760 * HOUR - 5 * MINUTE, id="nothing said"),
-        pytest.param(86400, 1, HOUR, id="more than --cluster-signing-duration"),
-        pytest.param(None, 200_000, 3650 * 24 * HOUR, id="more than the authority has"),
-        pytest.param(600, 0, 0 * HOUR, id="no time at all"),
-        pytest.param(None, -1, -1 * HOUR, id="less than that: it ends before it begins"),
-    ],
+@cases(
+    "seconds, limit, after",
+    {
+        "ten minutes": (600, 8760, 10 * MINUTE),
+        "a day": (86400, 8760, 24 * HOUR - 5 * MINUTE),
+        "nothing said": (None, 8760, 8760 * HOUR - 5 * MINUTE),
+        "more than --cluster-signing-duration": (86400, 1, HOUR),
+        "more than the authority has": (None, 200_000, 3650 * 24 * HOUR),
+        "no time at all": (600, 0, 0 * HOUR),
+        "less than that: it ends before it begins": (None, -1, -1 * HOUR),
+    },
 )
 async def test_how_long_a_certificate_is_good(
     env: Env, seconds: int | None, limit: int, after: datetime.timedelta
@@ -251,41 +247,34 @@ def test_one_pair_is_for_all_and_own_pairs_are_for_those_alone(tmp_path: Path) -
     }
 
 
-@pytest.mark.parametrize(
-    ("options", "can", "errors"),
-    [
-        pytest.param({}, False, 0, id="nothing"),
-        pytest.param({"cert_file": "a"}, False, 0, id="a certificate alone: no signer, as upstream"),
-        pytest.param({"cert_file": "a", "key_file": "b"}, True, 0, id="one pair"),
-        pytest.param({"kubelet_client_cert_file": "a", "kubelet_client_key_file": "b"}, True, 0, id="an own pair"),
-        pytest.param({"kubelet_client_cert_file": "a"}, True, 1, id="a certificate without its key"),
-        pytest.param({"legacy_unknown_key_file": "a"}, True, 1, id="a key without its certificate"),
-        pytest.param(
-            {"cert_file": "a", "legacy_unknown_cert_file": "b", "legacy_unknown_key_file": "c"},
-            True,
-            1,
-            id="both kinds",
-        ),
-        pytest.param({"pair": OURS}, True, 0, id="no file, but an embedded server's"),
-    ],
+@cases(
+    "options, can, errors",
+    {
+        "nothing": ({}, False, 0),
+        "a certificate alone: no signer, as upstream": ({"cert_file": "a"}, False, 0),
+        "one pair": ({"cert_file": "a", "key_file": "b"}, True, 0),
+        "an own pair": ({"kubelet_client_cert_file": "a", "kubelet_client_key_file": "b"}, True, 0),
+        "a certificate without its key": ({"kubelet_client_cert_file": "a"}, True, 1),
+        "a key without its certificate": ({"legacy_unknown_key_file": "a"}, True, 1),
+        "both kinds": ({"cert_file": "a", "legacy_unknown_cert_file": "b", "legacy_unknown_key_file": "c"}, True, 1),
+        "no file, but an embedded server's": ({"pair": OURS}, True, 0),
+    },
 )
 def test_which_files_go_together(options: dict[str, str], can: bool, errors: int) -> None:
     made = SigningOptions(**options)  # type: ignore[arg-type]
     assert (made.can_sign, len(made.validate())) == (can, errors)
 
 
-@pytest.mark.parametrize(
-    ("certificate", "key", "text"),
-    [
-        pytest.param(None, OURS.key, "No such file", id="no certificate"),
-        pytest.param(OURS.certificate, None, "No such file", id="no key"),
-        pytest.param(OURS.certificate * 2, OURS.key, "expected 1 certificate, found 2", id="two certificates"),
-        pytest.param(b"x", OURS.key, "can't be read", id="no PEM"),
-        pytest.param(OURS.certificate, b"secret", "can't be read", id="no key in it"),
-        pytest.param(
-            OURS.certificate, authority(virtual.START, "other").key, "is not the key of", id="the key of another"
-        ),
-    ],
+@cases(
+    "certificate, key, text",
+    {
+        "no certificate": (None, OURS.key, "No such file"),
+        "no key": (OURS.certificate, None, "No such file"),
+        "two certificates": (OURS.certificate * 2, OURS.key, "expected 1 certificate, found 2"),
+        "no PEM": (b"x", OURS.key, "can't be read"),
+        "no key in it": (OURS.certificate, b"secret", "can't be read"),
+        "the key of another": (OURS.certificate, authority(virtual.START, "other").key, "is not the key of"),
+    },
 )
 def test_files_that_cannot_be_used_end_the_start_and_are_not_repeated(
     certificate: bytes | None, key: bytes | None, text: str, tmp_path: Path

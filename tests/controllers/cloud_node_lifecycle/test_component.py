@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import HEALTHY, NODES, World
+from tests.tables import cases
 
 from pilothouse.api.core import Node
 from pilothouse.client.interceptor import Rule, conflict, fail
@@ -65,18 +66,18 @@ async def soon(seconds: float = 6.0) -> None:
     await asyncio.sleep(seconds)
 
 
-@pytest.mark.parametrize(
-    ("conditions", "instance", "stays", "taints"),
-    [
-        pytest.param(UNREADY, "gone", False, [], id="node is not ready and does not exist"),
-        pytest.param({"Ready": "Unknown"}, "gone", False, [], id="node is unknown and does not exist"),
-        pytest.param({}, "gone", False, [], id="node has no Ready condition and does not exist"),
-        pytest.param(HEALTHY, "gone", True, [], id="node is ready, whatever the cloud says"),
-        pytest.param(UNREADY, "", True, [], id="node is not ready, but exists"),
-        pytest.param({"Ready": "Unknown"}, "", True, [], id="node is unknown, but exists"),
-        pytest.param(UNREADY, "stopped", True, [TAINT], id="node is not ready and was shut down, but exists"),
-        pytest.param(HEALTHY, "stopped", True, [], id="node is ready, and its machine is said to be off"),
-    ],
+@cases(
+    "conditions, instance, stays, taints",
+    {
+        "node is not ready and does not exist": (UNREADY, "gone", False, []),
+        "node is unknown and does not exist": ({"Ready": "Unknown"}, "gone", False, []),
+        "node has no Ready condition and does not exist": ({}, "gone", False, []),
+        "node is ready, whatever the cloud says": (HEALTHY, "gone", True, []),
+        "node is not ready, but exists": (UNREADY, "", True, []),
+        "node is unknown, but exists": ({"Ready": "Unknown"}, "", True, []),
+        "node is not ready and was shut down, but exists": (UNREADY, "stopped", True, [TAINT]),
+        "node is ready, and its machine is said to be off": (HEALTHY, "stopped", True, []),
+    },
 )
 async def test_what_becomes_of_a_node(
     world: World, conditions: dict[str, str], instance: str, stays: bool, taints: list[str]

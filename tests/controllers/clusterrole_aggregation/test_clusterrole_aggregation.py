@@ -10,6 +10,7 @@ import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import Doc, World
 from tests.programs import ROOT
+from tests.tables import cases
 
 from pilothouse.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from pilothouse.api.rbac import AggregationRule, ClusterRole, PolicyRule
@@ -42,34 +43,25 @@ CHISEL = role("chisel", BAR, MORTISES)
 SAW = role("saw", NOT_BAR, BOARDS)
 
 
-@pytest.mark.parametrize(
-    ("roles", "aggregate", "expected"),
-    [
-        pytest.param([HAMMER], combined(BAR, rules=(BOARDS,)), (NAILS, WEDGES), id="dead rules go"),
-        pytest.param([SAW], combined(BAR, rules=(NAILS, WEDGES)), (), id="nobody is picked: all rules go"),
-        pytest.param([HAMMER, CHISEL, SAW], combined(BAR), (MORTISES, NAILS, WEDGES), id="who is picked, by name"),
-        pytest.param(
-            [HAMMER, CHISEL, SAW],
-            combined(BAR, NOT_BAR),
-            (MORTISES, NAILS, WEDGES, BOARDS),
-            id="selector by selector",
-        ),
-        pytest.param(
+@cases(
+    "roles, aggregate, expected",
+    {
+        "dead rules go": ([HAMMER], combined(BAR, rules=(BOARDS,)), (NAILS, WEDGES)),
+        "nobody is picked: all rules go": ([SAW], combined(BAR, rules=(NAILS, WEDGES)), ()),
+        "who is picked, by name": ([HAMMER, CHISEL, SAW], combined(BAR), (MORTISES, NAILS, WEDGES)),
+        "selector by selector": ([HAMMER, CHISEL, SAW], combined(BAR, NOT_BAR), (MORTISES, NAILS, WEDGES, BOARDS)),
+        "the order of selectors goes before that of names": (
             [HAMMER, CHISEL, SAW],
             combined(NOT_BAR, BAR),
             (BOARDS, MORTISES, NAILS, WEDGES),
-            id="the order of selectors goes before that of names",
         ),
-        pytest.param(
+        "a rule that another role has too comes once": (
             [HAMMER, CHISEL, role("saw", BAR, BOARDS), role("other-saw", NOT_BAR, BOARDS)],
             combined(BAR, NOT_BAR),
             (MORTISES, NAILS, WEDGES, BOARDS),
-            id="a rule that another role has too comes once",
         ),
-        pytest.param(
-            [role("a", BAR, NAILS, NAILS), role("b", BAR, NAILS)], combined(BAR), (NAILS,), id="also within one role"
-        ),
-        pytest.param(
+        "also within one role": ([role("a", BAR, NAILS, NAILS), role("b", BAR, NAILS)], combined(BAR), (NAILS,)),
+        "the same verbs in another order are another rule": (
             [
                 role("a", BAR, PolicyRule(verbs=("get", "list"), resources=("nails",))),
                 role("b", BAR, PolicyRule(verbs=("list", "get"), resources=("nails",))),
@@ -79,21 +71,19 @@ SAW = role("saw", NOT_BAR, BOARDS)
                 PolicyRule(verbs=("get", "list"), resources=("nails",)),
                 PolicyRule(verbs=("list", "get"), resources=("nails",)),
             ),
-            id="the same verbs in another order are another rule",
         ),
-        pytest.param([HAMMER], combined({}, rules=(NAILS,)), (NAILS, WEDGES), id="an empty selector picks all others"),
-        pytest.param([], combined(BAR, rules=(NAILS,)), (), id="a role does not pick itself"),
-        pytest.param([HAMMER], SAW, None, id="no aggregation rule: the rules are its own"),
-        pytest.param([HAMMER], combined(BAR, rules=(NAILS, WEDGES)), None, id="they are right: nothing to write"),
-        pytest.param([SAW], combined(BAR), None, id="none, and none are there"),
-        pytest.param([HAMMER], combined(BAR, rules=(WEDGES, NAILS)), (NAILS, WEDGES), id="another order is put right"),
-        pytest.param(
+        "an empty selector picks all others": ([HAMMER], combined({}, rules=(NAILS,)), (NAILS, WEDGES)),
+        "a role does not pick itself": ([], combined(BAR, rules=(NAILS,)), ()),
+        "no aggregation rule: the rules are its own": ([HAMMER], SAW, None),
+        "they are right: nothing to write": ([HAMMER], combined(BAR, rules=(NAILS, WEDGES)), None),
+        "none, and none are there": ([SAW], combined(BAR), None),
+        "another order is put right": ([HAMMER], combined(BAR, rules=(WEDGES, NAILS)), (NAILS, WEDGES)),
+        "but not among roles that could pick each other": (
             [HAMMER, msgspec.structs.replace(combined(NOT_BAR), metadata=ObjectMeta(name="zzz", labels=BAR))],
             combined(BAR, rules=(WEDGES, NAILS)),
             None,
-            id="but not among roles that could pick each other",
         ),
-    ],
+    },
 )
 def test_what_a_role_made_of_others_allows(
     roles: list[ClusterRole], aggregate: ClusterRole, expected: tuple[PolicyRule, ...] | None
@@ -218,14 +208,14 @@ async def test_two_roles_that_pick_each_other_come_to_rest(world: World) -> None
     assert len(world.requests()) == sent
 
 
-@pytest.mark.parametrize(
+@cases(
     "fault",
-    [
-        pytest.param(Rule(fail(409), verb="patch", resource="clusterroles", nth=1), id="a conflict"),
-        pytest.param(Rule(fail(500), verb="patch", resource="clusterroles", nth=1), id="an error of the server"),
-        pytest.param(Rule(delay(7.0), verb="watch", resource="clusterroles"), id="a cache that lags"),
-        pytest.param(Rule(lose_answer(), verb="patch", resource="clusterroles", nth=1), id="an answer that is lost"),
-    ],
+    {
+        "a conflict": Rule(fail(409), verb="patch", resource="clusterroles", nth=1),
+        "an error of the server": Rule(fail(500), verb="patch", resource="clusterroles", nth=1),
+        "a cache that lags": Rule(delay(7.0), verb="watch", resource="clusterroles"),
+        "an answer that is lost": Rule(lose_answer(), verb="patch", resource="clusterroles", nth=1),
+    },
 )
 async def test_what_fails_is_tried_again(world: World, fault: Any) -> None:
     world.faults.add(fault)

@@ -7,8 +7,8 @@ names in the ids.
 import datetime
 from typing import Any
 
-import pytest
 from tests.controllers.resourceclaim.builders import claim_doc, owner, pod, reference, view
+from tests.tables import cases
 
 from pilothouse.api.core import Pod
 from pilothouse.api.meta import Condition, ObjectMeta
@@ -81,38 +81,31 @@ def toleration(seconds: int | None = None, **more: Any) -> Doc:
     return found if seconds is None else {**found, "tolerationSeconds": seconds}
 
 
-@pytest.mark.parametrize(
-    ("taints", "tolerations", "expected"),
-    [
-        pytest.param([], [], None, id="untainted-claim"),
-        pytest.param([TAINT], [], 0.0, id="tainted-claim-through-resourceslice"),
-        pytest.param([{**TAINT, "effect": "NoSchedule"}], [], None, id="no-evict-pod-not-executed: NoSchedule"),
-        pytest.param([{**TAINT, "effect": "None"}], [], None, id="no-evict-pod-effect-none"),
-        pytest.param([{**TAINT, "effect": "new"}], [], None, id="no-evict-pod-unknown-effect"),
-        pytest.param([TAINT], [toleration(60)], 60.0, id="evict-pod-later"),
-        pytest.param(
+@cases(
+    "taints, tolerations, expected",
+    {
+        "untainted-claim": ([], [], None),
+        "tainted-claim-through-resourceslice": ([TAINT], [], 0.0),
+        "no-evict-pod-not-executed: NoSchedule": ([{**TAINT, "effect": "NoSchedule"}], [], None),
+        "no-evict-pod-effect-none": ([{**TAINT, "effect": "None"}], [], None),
+        "no-evict-pod-unknown-effect": ([{**TAINT, "effect": "new"}], [], None),
+        "evict-pod-later": ([TAINT], [toleration(60)], 60.0),
+        "evict-pod-later-many: the shortest one counts": (
             [TAINT],
             [toleration(20, key="other"), toleration(60), toleration(30)],
             30.0,
-            id="evict-pod-later-many: the shortest one counts",
         ),
-        pytest.param([TAINT], [toleration(60, key="other")], 0.0, id="evict-pod-toleration-mismatch"),
-        pytest.param([TAINT], [toleration()], None, id="no-evict-pod-toleration-forever"),
-        pytest.param([TAINT], [toleration(60), toleration()], None, id="no-evict-pod-toleration-forever-many"),
-        pytest.param(
-            [TAINT, {**TAINT, "key": "second"}], [toleration(key="broken")], 0.0, id="evict-pod-partial-toleration"
-        ),
-        pytest.param([TAINT], [toleration(-5)], 0.0, id="a negative time is none"),
-        pytest.param(
-            [TAINT], [toleration(key="broken", operator="Equal", value="yes")], None, id="the value is the same"
-        ),
-        pytest.param([TAINT], [toleration(key="broken", operator="", value="no")], 0.0, id="the value is another"),
-        pytest.param([TAINT], [{"operator": "Exists"}], None, id="no effect: all of them, unlike upstream"),
-        pytest.param([TAINT], [toleration(2**62)], None, id="longer than time can tell"),
-        pytest.param(
-            [{**TAINT, "timeAdded": "2026-01-01T00:01:00Z"}], [], 60.0, id="a taint of the future waits for its time"
-        ),
-    ],
+        "evict-pod-toleration-mismatch": ([TAINT], [toleration(60, key="other")], 0.0),
+        "no-evict-pod-toleration-forever": ([TAINT], [toleration()], None),
+        "no-evict-pod-toleration-forever-many": ([TAINT], [toleration(60), toleration()], None),
+        "evict-pod-partial-toleration": ([TAINT, {**TAINT, "key": "second"}], [toleration(key="broken")], 0.0),
+        "a negative time is none": ([TAINT], [toleration(-5)], 0.0),
+        "the value is the same": ([TAINT], [toleration(key="broken", operator="Equal", value="yes")], None),
+        "the value is another": ([TAINT], [toleration(key="broken", operator="", value="no")], 0.0),
+        "no effect: all of them, unlike upstream": ([TAINT], [{"operator": "Exists"}], None),
+        "longer than time can tell": ([TAINT], [toleration(2**62)], None),
+        "a taint of the future waits for its time": ([{**TAINT, "timeAdded": "2026-01-01T00:01:00Z"}], [], 60.0),
+    },
 )
 def test_when_the_users_of_a_claim_must_go(taints: list[Doc], tolerations: list[Doc], expected: float | None) -> None:
     pools = pools_of(slice_of({"gpu-0": taints, "gpu-1": [TAINT]}))
@@ -127,32 +120,23 @@ def test_a_claim_without_devices_evicts_nobody() -> None:
 ENTRY = {"name": "gpu", "resourceClaimName": "claim"}
 
 
-@pytest.mark.parametrize(
-    ("user", "claim", "goes"),
-    [
-        pytest.param(pod(entries=[ENTRY], node="n"), claim_with(), True, id="evict-pod-resourceclaim"),
-        pytest.param(pod(entries=[ENTRY]), claim_with(), False, id="no-evict-pod-not-scheduled"),
-        pytest.param(
-            pod(named={"gpu": "claim"}, node="n"), claim_with(owner=owner()), True, id="evict-pod-resourceclaimtemplate"
-        ),
-        pytest.param(
+@cases(
+    "user, claim, goes",
+    {
+        "evict-pod-resourceclaim": (pod(entries=[ENTRY], node="n"), claim_with(), True),
+        "no-evict-pod-not-scheduled": (pod(entries=[ENTRY]), claim_with(), False),
+        "evict-pod-resourceclaimtemplate": (pod(named={"gpu": "claim"}, node="n"), claim_with(owner=owner()), True),
+        "no-evict-wrong-pod: the claim was made for another one": (
             pod(named={"gpu": "claim"}, node="n"),
             claim_with(owner=owner(uid="other")),
             False,
-            id="no-evict-wrong-pod: the claim was made for another one",
         ),
-        pytest.param(pod(node="n"), claim_with(owner=owner()), False, id="no-evict-pod-resourceclaim-not-created"),
-        pytest.param(pod(named={"gpu": None}, node="n"), claim_with(), False, id="no-evict-pod-no-claim-needed"),
-        pytest.param(
-            pod(entries=[ENTRY], node="n"), claim_with(users=[]), False, id="no-evict-pod-resourceclaim-not-reserved"
-        ),
-        pytest.param(
-            pod(entries=[ENTRY], node="n", uid="other"), claim_with(), False, id="reserved for its predecessor"
-        ),
-        pytest.param(
-            pod(entries=[ENTRY], node="n", phase="Succeeded"), claim_with(), False, id="it has ended, unlike upstream"
-        ),
-    ],
+        "no-evict-pod-resourceclaim-not-created": (pod(node="n"), claim_with(owner=owner()), False),
+        "no-evict-pod-no-claim-needed": (pod(named={"gpu": None}, node="n"), claim_with(), False),
+        "no-evict-pod-resourceclaim-not-reserved": (pod(entries=[ENTRY], node="n"), claim_with(users=[]), False),
+        "reserved for its predecessor": (pod(entries=[ENTRY], node="n", uid="other"), claim_with(), False),
+        "it has ended, unlike upstream": (pod(entries=[ENTRY], node="n", phase="Succeeded"), claim_with(), False),
+    },
 )
 def test_which_pods_must_go(user: Pod, claim: ResourceClaim, goes: bool) -> None:
     pools = pools_of(slice_of({"gpu-0": [TAINT]}))
@@ -193,17 +177,17 @@ def test_several_claims_and_taints_are_joined() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("selector", "matches"),
-    [
-        pytest.param({}, True, id="the driver"),
-        pytest.param({"driver": None}, True, id="an empty selector: all devices"),
-        pytest.param({"driver": "other"}, False, id="another driver"),
-        pytest.param({"pool": "node"}, True, id="the pool"),
-        pytest.param({"pool": "other"}, False, id="another pool"),
-        pytest.param({"device": "gpu-0", "pool": "node"}, True, id="the device"),
-        pytest.param({"device": "gpu-1"}, False, id="another device"),
-    ],
+@cases(
+    "selector, matches",
+    {
+        "the driver": ({}, True),
+        "an empty selector: all devices": ({"driver": None}, True),
+        "another driver": ({"driver": "other"}, False),
+        "the pool": ({"pool": "node"}, True),
+        "another pool": ({"pool": "other"}, False),
+        "the device": ({"device": "gpu-0", "pool": "node"}, True),
+        "another device": ({"device": "gpu-1"}, False),
+    },
 )
 def test_which_devices_a_rule_is_about(selector: Doc, matches: bool) -> None:
     assert rule_matches(rule(selector=selector), "gpu.example.com", "node", "gpu-0") is matches
@@ -247,23 +231,21 @@ WHEN = (
 )
 
 
-@pytest.mark.parametrize(
-    ("effect", "counts", "expected"),
-    [
-        pytest.param("NoExecute", Counts(), ("False", "NotStarted", ""), id="rule-status"),
-        pytest.param(
+@cases(
+    "effect, counts, expected",
+    {
+        "rule-status": ("NoExecute", Counts(), ("False", "NotStarted", "")),
+        "evict-pod-rule": (
             "NoExecute",
             Counts(pending=1, namespaces=1),
             ("True", "PodsPendingEviction", "1 pod needs to be evicted in 1 namespace."),
-            id="evict-pod-rule",
         ),
-        pytest.param(
+        "evict-many-pods-many-namespaces": (
             "NoExecute",
             Counts(pending=2, namespaces=2),
             ("True", "PodsPendingEviction", "2 pods need to be evicted in 2 different namespaces."),
-            id="evict-many-pods-many-namespaces",
         ),
-        pytest.param(
+        "some have gone, others will": (
             "NoExecute",
             Counts(pending=2, namespaces=1, evicted=1),
             (
@@ -271,15 +253,13 @@ WHEN = (
                 "PodsPendingEviction",
                 "2 pods need to be evicted in 1 namespace. 1 pod evicted since starting the controller.",
             ),
-            id="some have gone, others will",
         ),
-        pytest.param(
+        "evict-many-pods-same-namespace": (
             "NoExecute",
             Counts(evicted=2),
             ("False", "Completed", "2 pods evicted since starting the controller."),
-            id="evict-many-pods-same-namespace",
         ),
-        pytest.param(
+        "none-pod-rule": (
             "None",
             Counts(published=3, allocated=1, pending=1, namespaces=1),
             (
@@ -288,9 +268,8 @@ WHEN = (
                 "3 published devices selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace "
                 f"{WHEN}",
             ),
-            id="none-pod-rule",
         ),
-        pytest.param(
+        "none-many-pods-many-namespaces": (
             "None",
             Counts(allocated=3, pending=2, namespaces=2),
             (
@@ -299,15 +278,13 @@ WHEN = (
                 "0 published devices selected. 3 allocated devices selected. 2 pods would be evicted in 2 different "
                 f"namespaces {WHEN}",
             ),
-            id="none-many-pods-many-namespaces",
         ),
-        pytest.param(
+        "other effects": (
             "NoSchedule",
             Counts(),
             ("False", "OtherEffect", "Eviction only happens for the NoExecute effect."),
-            id="other effects",
         ),
-    ],
+    },
 )
 def test_what_a_rules_status_says(effect: str, counts: Counts, expected: tuple[str, str, str]) -> None:
     made = new_condition(rule(effect=effect), counts)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.controllers.endpointslice.builders import HTTP, pod, service
+from tests.tables import cases
 
 from pilothouse.api.core import (
     Container,
@@ -43,28 +44,28 @@ def in_phase(phase: str, ready: bool, going: bool) -> Pod:
     return replace(made, metadata=meta, status=replace(made.status, phase=phase))
 
 
-@pytest.mark.parametrize(
-    ("phase", "ready", "going", "tolerant", "expected"),
-    [
-        pytest.param("Running", True, False, False, (1, 0), id="running"),
-        pytest.param("Running", True, True, False, (0, 0), id="running, goes"),
-        pytest.param("Unknown", True, False, False, (1, 0), id="unknown, ready"),
-        pytest.param("Unknown", True, True, False, (0, 0), id="unknown, ready, goes"),
-        pytest.param("Pending", True, False, False, (1, 0), id="pending, ready"),
-        pytest.param("Pending", True, True, False, (0, 0), id="pending, ready, goes"),
-        pytest.param("Unknown", False, False, False, (0, 1), id="unknown, not ready"),
-        pytest.param("Pending", False, False, False, (0, 1), id="pending, not ready"),
-        pytest.param("Failed", False, False, False, (0, 0), id="failed"),
-        pytest.param("Succeeded", False, False, False, (0, 0), id="succeeded"),
-        pytest.param("Running", False, False, True, (1, 0), id="running, all are published"),
-        pytest.param("Running", False, True, True, (1, 0), id="running, goes, all are published"),
-        pytest.param("Unknown", False, False, True, (1, 0), id="unknown, all are published"),
-        pytest.param("Unknown", False, True, True, (1, 0), id="unknown, goes, all are published"),
-        pytest.param("Pending", False, False, True, (1, 0), id="pending, all are published"),
-        pytest.param("Pending", False, True, True, (1, 0), id="pending, goes, all are published"),
-        pytest.param("Failed", False, False, True, (0, 0), id="failed, all are published"),
-        pytest.param("Succeeded", False, False, True, (0, 0), id="succeeded, all are published"),
-    ],
+@cases(
+    "phase, ready, going, tolerant, expected",
+    {
+        "running": ("Running", True, False, False, (1, 0)),
+        "running, goes": ("Running", True, True, False, (0, 0)),
+        "unknown, ready": ("Unknown", True, False, False, (1, 0)),
+        "unknown, ready, goes": ("Unknown", True, True, False, (0, 0)),
+        "pending, ready": ("Pending", True, False, False, (1, 0)),
+        "pending, ready, goes": ("Pending", True, True, False, (0, 0)),
+        "unknown, not ready": ("Unknown", False, False, False, (0, 1)),
+        "pending, not ready": ("Pending", False, False, False, (0, 1)),
+        "failed": ("Failed", False, False, False, (0, 0)),
+        "succeeded": ("Succeeded", False, False, False, (0, 0)),
+        "running, all are published": ("Running", False, False, True, (1, 0)),
+        "running, goes, all are published": ("Running", False, True, True, (1, 0)),
+        "unknown, all are published": ("Unknown", False, False, True, (1, 0)),
+        "unknown, goes, all are published": ("Unknown", False, True, True, (1, 0)),
+        "pending, all are published": ("Pending", False, False, True, (1, 0)),
+        "pending, goes, all are published": ("Pending", False, True, True, (1, 0)),
+        "failed, all are published": ("Failed", False, False, True, (0, 0)),
+        "succeeded, all are published": ("Succeeded", False, False, True, (0, 0)),
+    },
 )
 def test_which_pods_are_reached(
     phase: str, ready: bool, going: bool, tolerant: bool, expected: tuple[int, int]
@@ -78,19 +79,19 @@ def test_which_pods_are_reached(
 FOUR, SIX = "10.1.1.1", "2001:db8::1"
 
 
-@pytest.mark.parametrize(
-    ("spec", "ips", "expected"),
-    [
-        pytest.param({"ip_families": ("IPv4",)}, [FOUR], FOUR, id="IPv4"),
-        pytest.param({"ip_families": ("IPv6",)}, [SIX], SIX, id="IPv6"),
-        pytest.param({"ip_families": ("IPv4", "IPv6")}, [SIX, FOUR], FOUR, id="both: the first counts"),
-        pytest.param({"ip_families": ("IPv6", "IPv4")}, [FOUR, SIX], SIX, id="both, the other way"),
-        pytest.param({"ip_families": ("IPv6",)}, [FOUR], None, id="the pod has none of it"),
-        pytest.param({"ip_families": (), "cluster_ip": "10.0.0.1"}, [SIX, FOUR], FOUR, id="that of its own address"),
-        pytest.param({"ip_families": (), "cluster_ip": "fd00::1"}, [FOUR, SIX], SIX, id="that of its own, IPv6"),
-        pytest.param({"ip_families": (), "cluster_ip": "None"}, [SIX, FOUR], SIX, id="headless: that of the pod"),
-        pytest.param({"ip_families": ("IPv4",)}, ["010.01.1.1"], FOUR, id="written canonically"),
-    ],
+@cases(
+    "spec, ips, expected",
+    {
+        "IPv4": ({"ip_families": ("IPv4",)}, [FOUR], FOUR),
+        "IPv6": ({"ip_families": ("IPv6",)}, [SIX], SIX),
+        "both: the first counts": ({"ip_families": ("IPv4", "IPv6")}, [SIX, FOUR], FOUR),
+        "both, the other way": ({"ip_families": ("IPv6", "IPv4")}, [FOUR, SIX], SIX),
+        "the pod has none of it": ({"ip_families": ("IPv6",)}, [FOUR], None),
+        "that of its own address": ({"ip_families": (), "cluster_ip": "10.0.0.1"}, [SIX, FOUR], FOUR),
+        "that of its own, IPv6": ({"ip_families": (), "cluster_ip": "fd00::1"}, [FOUR, SIX], SIX),
+        "headless: that of the pod": ({"ip_families": (), "cluster_ip": "None"}, [SIX, FOUR], SIX),
+        "written canonically": ({"ip_families": ("IPv4",)}, ["010.01.1.1"], FOUR),
+    },
 )
 def test_the_address_of_a_pod(spec: dict[str, Any], ips: list[str], expected: str | None) -> None:
     """TestPodToEndpointAddressForService."""
@@ -130,14 +131,14 @@ def test_ports() -> None:
     assert [port.app_protocol for port in subset.ports] == ["http"]
 
 
-@pytest.mark.parametrize(
-    ("cluster_ip", "labels", "expected"),
-    [
-        pytest.param("10.0.0.1", {"a": "b"}, {"a": "b", MANAGED_BY: "endpoint-controller"}, id="those of the service"),
-        pytest.param("None", {}, {MANAGED_BY: "endpoint-controller", HEADLESS_LABEL: ""}, id="headless"),
-        pytest.param("", {}, {MANAGED_BY: "endpoint-controller", HEADLESS_LABEL: ""}, id="no address yet"),
-        pytest.param("10.0.0.1", {HEADLESS_LABEL: ""}, {MANAGED_BY: "endpoint-controller"}, id="headless no more"),
-    ],
+@cases(
+    "cluster_ip, labels, expected",
+    {
+        "those of the service": ("10.0.0.1", {"a": "b"}, {"a": "b", MANAGED_BY: "endpoint-controller"}),
+        "headless": ("None", {}, {MANAGED_BY: "endpoint-controller", HEADLESS_LABEL: ""}),
+        "no address yet": ("", {}, {MANAGED_BY: "endpoint-controller", HEADLESS_LABEL: ""}),
+        "headless no more": ("10.0.0.1", {HEADLESS_LABEL: ""}, {MANAGED_BY: "endpoint-controller"}),
+    },
 )
 def test_labels(cluster_ip: str, labels: dict[str, str], expected: dict[str, str]) -> None:
     """TestSyncEndpointsItemsWithLabels, TestSyncEndpointsHeadlessServiceLabel."""
@@ -156,41 +157,34 @@ def subset(ready: Iterable[EndpointAddress], bad: Iterable[EndpointAddress], *po
 A, B, C = address("1.2.3.4"), address("5.6.7.8"), address("1.2.3.4", "uid")
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        pytest.param([], [], id="nothing"),
-        pytest.param([subset([], [], 111)], [], id="no addresses"),
-        pytest.param([subset([A], [])], [subset([A], [])], id="no ports"),
-        pytest.param([subset([A], [], 111)], [subset([A], [], 111)], id="one"),
-        pytest.param([subset([], [A], 111)], [subset([], [A], 111)], id="one that is not ready"),
-        pytest.param([subset([A, A], [], 111)], [subset([A], [], 111)], id="one twice"),
-        pytest.param([subset([A], [A], 111)], [subset([], [A], 111)], id="not ready wins"),
-        pytest.param([subset([A], [], 111), subset([], [A], 111)], [subset([], [A], 111)], id="also in another subset"),
-        pytest.param([subset([C, A], [], 111)], [subset([C, A], [], 111)], id="who has no target comes last"),
-        pytest.param([subset([B, A], [], 222, 111)], [subset([A, B], [], 111, 222)], id="sorted"),
-        pytest.param(
-            [subset([A], [], 111), subset([A], [], 222)], [subset([A], [], 111, 222)], id="ports of the same addresses"
-        ),
-        pytest.param(
-            [subset([A], [], 111), subset([B], [], 111)], [subset([A, B], [], 111)], id="addresses of the same port"
-        ),
-        pytest.param(
+@cases(
+    "given, expected",
+    {
+        "nothing": ([], []),
+        "no addresses": ([subset([], [], 111)], []),
+        "no ports": ([subset([A], [])], [subset([A], [])]),
+        "one": ([subset([A], [], 111)], [subset([A], [], 111)]),
+        "one that is not ready": ([subset([], [A], 111)], [subset([], [A], 111)]),
+        "one twice": ([subset([A, A], [], 111)], [subset([A], [], 111)]),
+        "not ready wins": ([subset([A], [A], 111)], [subset([], [A], 111)]),
+        "also in another subset": ([subset([A], [], 111), subset([], [A], 111)], [subset([], [A], 111)]),
+        "who has no target comes last": ([subset([C, A], [], 111)], [subset([C, A], [], 111)]),
+        "sorted": ([subset([B, A], [], 222, 111)], [subset([A, B], [], 111, 222)]),
+        "ports of the same addresses": ([subset([A], [], 111), subset([A], [], 222)], [subset([A], [], 111, 222)]),
+        "addresses of the same port": ([subset([A], [], 111), subset([B], [], 111)], [subset([A, B], [], 111)]),
+        "others stay apart": (
             [subset([A], [], 222), subset([B], [], 111)],
             [subset([B], [], 111), subset([A], [], 222)],
-            id="others stay apart",
         ),
-        pytest.param(
+        "ready for one port only": (
             [subset([A], [B], 111), subset([A, B], [], 222)],
             [subset([A], [B], 111), subset([A, B], [], 222)],
-            id="ready for one port only",
         ),
-        pytest.param(
+        "put together from parts": (
             [subset([A, B], [], 111), subset([A], [], 222), subset([B], [], 222)],
             [subset([A, B], [], 111, 222)],
-            id="put together from parts",
         ),
-    ],
+    },
 )
 def test_the_canonical_form(given: list[EndpointSubset], expected: list[EndpointSubset]) -> None:
     """TestPackSubsets, TestSortSubsets."""
@@ -210,27 +204,25 @@ def many(ready: list[int], bad: list[int]) -> tuple[EndpointSubset, ...]:
 HUNDREDS = [100] * 5
 
 
-@pytest.mark.parametrize(
-    ("ready", "bad", "left_ready", "left_bad"),
-    [
-        pytest.param([], [], [], [], id="none"),
-        pytest.param([50, *HUNDREDS[1:]], [50, *HUNDREDS[1:]], [50, *HUNDREDS[1:]], [50, *HUNDREDS[1:]], id="fewer"),
-        pytest.param(HUNDREDS, HUNDREDS, HUNDREDS, HUNDREDS, id="as many as may be"),
-        pytest.param(
+@cases(
+    "ready, bad, left_ready, left_bad",
+    {
+        "none": ([], [], [], []),
+        "fewer": ([50, *HUNDREDS[1:]], [50, *HUNDREDS[1:]], [50, *HUNDREDS[1:]], [50, *HUNDREDS[1:]]),
+        "as many as may be": (HUNDREDS, HUNDREDS, HUNDREDS, HUNDREDS),
+        "the ready ones fit": (
             [90, 110, 50, 10, 20],
             [101, 200, 200, 201, 298],
             [90, 110, 50, 10, 20],
             [73, 144, 144, 145, 214],
-            id="the ready ones fit",
         ),
-        pytest.param(
+        "the ready ones are too many": (
             [205, 400, 402, 400, 693],
             [100, 200, 200, 200, 300],
             [98, 191, 192, 191, 328],
             [0] * 5,
-            id="the ready ones are too many",
         ),
-    ],
+    },
 )
 def test_no_more_than_may_be(ready: list[int], bad: list[int], left_ready: list[int], left_bad: list[int]) -> None:
     """TestTruncateEndpoints."""
@@ -240,14 +232,14 @@ def test_no_more_than_may_be(ready: list[int], bad: list[int], left_ready: list[
     assert cut is (sum(ready) + sum(bad) > 1000)
 
 
-@pytest.mark.parametrize(
-    ("number", "ready", "expected"),
-    [
-        pytest.param(1000, 1000, (1000, 0, False), id="as many as may be"),
-        pytest.param(1001, 1001, (1000, 0, True), id="one too many"),
-        pytest.param(1100, 600, (600, 400, True), id="some are not ready"),
-        pytest.param(900, 500, (500, 400, False), id="fewer"),
-    ],
+@cases(
+    "number, ready, expected",
+    {
+        "as many as may be": (1000, 1000, (1000, 0, False)),
+        "one too many": (1001, 1001, (1000, 0, True)),
+        "some are not ready": (1100, 600, (600, 400, True)),
+        "fewer": (900, 500, (500, 400, False)),
+    },
 )
 def test_a_service_of_many_pods(number: int, ready: int, expected: tuple[int, int, bool]) -> None:
     """TestSyncServiceOverCapacity."""

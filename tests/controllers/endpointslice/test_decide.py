@@ -6,6 +6,7 @@ import datetime
 import pytest
 from msgspec.structs import replace
 from tests.controllers.endpointslice.builders import node, planned, pod, service, sizes, slices_of, written
+from tests.tables import cases
 
 from pilothouse.api.core import Container, ContainerPort, PodStatus, Service, ServicePort
 from pilothouse.api.discovery import EndpointSlice
@@ -20,16 +21,16 @@ DELETED = ObjectMeta(
 )
 
 
-@pytest.mark.parametrize(
-    ("ready", "deleted", "published", "conditions"),
-    [
-        pytest.param(True, False, False, (True, True, False), id="ready [TestPodToEndpoint]"),
-        pytest.param(False, False, False, (False, False, False), id="not ready"),
-        pytest.param(False, False, True, (True, False, False), id="not ready, but published all the same"),
-        pytest.param(True, True, False, (False, True, True), id="on its way out and serving: not ready"),
-        pytest.param(False, True, False, (False, False, True), id="on its way out and done"),
-        pytest.param(True, True, True, (True, True, True), id="on its way out, published all the same"),
-    ],
+@cases(
+    "ready, deleted, published, conditions",
+    {
+        "ready [TestPodToEndpoint]": (True, False, False, (True, True, False)),
+        "not ready": (False, False, False, (False, False, False)),
+        "not ready, but published all the same": (False, False, True, (True, False, False)),
+        "on its way out and serving: not ready": (True, True, False, (False, True, True)),
+        "on its way out and done": (False, True, False, (False, False, True)),
+        "on its way out, published all the same": (True, True, True, (True, True, True)),
+    },
 )
 def test_conditions(ready: bool, deleted: bool, published: bool, conditions: tuple[bool, bool, bool]) -> None:
     one = pod(1, ready=ready)
@@ -54,16 +55,16 @@ SIDECAR = Container(
 )
 
 
-@pytest.mark.parametrize(
-    ("target", "protocol", "expected"),
-    [
-        pytest.param(8080, "TCP", 8080, id="a number is the number [TestFindPort]"),
-        pytest.param("http", "TCP", 9090, id="a name is looked up"),
-        pytest.param("http", "UDP", None, id="of the same protocol"),
-        pytest.param("nothing", "TCP", None, id="a name that the pod lacks"),
-        pytest.param("proxy", "TCP", 15, id="a sidecar's"),
-        pytest.param("once", "TCP", None, id="no other init container's"),
-    ],
+@cases(
+    "target, protocol, expected",
+    {
+        "a number is the number [TestFindPort]": (8080, "TCP", 8080),
+        "a name is looked up": ("http", "TCP", 9090),
+        "of the same protocol": ("http", "UDP", None),
+        "a name that the pod lacks": ("nothing", "TCP", None),
+        "a sidecar's": ("proxy", "TCP", 15),
+        "no other init container's": ("once", "TCP", None),
+    },
 )
 def test_ports(target: int | str, protocol: str, expected: int | None) -> None:
     once = replace(SIDECAR, restart_policy="", ports=(ContainerPort(name="once", container_port=16, protocol="TCP"),))
@@ -78,15 +79,15 @@ def test_a_port_that_a_pod_lacks_is_left_out_and_a_headless_service_needs_none()
     assert endpoint_ports(service(ports=(), cluster_ip="None"), pod(1)) == ()
 
 
-@pytest.mark.parametrize(
-    ("families", "cluster_ip", "expected"),
-    [
-        pytest.param(("IPv4",), "10.0.0.1", ("IPv4",), id="IPv4 [TestGetAddressTypesForService]"),
-        pytest.param(("IPv6", "IPv4"), "fd00::1", ("IPv4", "IPv6"), id="both"),
-        pytest.param((), "10.0.0.1", ("IPv4",), id="an older server's: the family of its address"),
-        pytest.param((), "fd00::1", ("IPv6",), id="an older server's of IPv6"),
-        pytest.param((), "None", ("IPv4", "IPv6"), id="an older server's headless one: both"),
-    ],
+@cases(
+    "families, cluster_ip, expected",
+    {
+        "IPv4 [TestGetAddressTypesForService]": (("IPv4",), "10.0.0.1", ("IPv4",)),
+        "both": (("IPv6", "IPv4"), "fd00::1", ("IPv4", "IPv6")),
+        "an older server's: the family of its address": ((), "10.0.0.1", ("IPv4",)),
+        "an older server's of IPv6": ((), "fd00::1", ("IPv6",)),
+        "an older server's headless one: both": ((), "None", ("IPv4", "IPv6")),
+    },
 )
 def test_address_types(families: tuple[str, ...], cluster_ip: str, expected: tuple[str, ...]) -> None:
     assert address_types(service(ip_families=families, cluster_ip=cluster_ip)) == expected
@@ -94,9 +95,15 @@ def test_address_types(families: tuple[str, ...], cluster_ip: str, expected: tup
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("010.001.0.1", ("IPv4", "10.1.0.1")), ("FD00:0::1", ("IPv6", "fd00::1")), ("::ffff:1.2.3.4", ("IPv4", "1.2.3.4")),
-     ("fe80::1%eth0", None), ("nonsense", None), ("", None)],
-)  # fmt: skip
+    [
+        ("010.001.0.1", ("IPv4", "10.1.0.1")),
+        ("FD00:0::1", ("IPv6", "fd00::1")),
+        ("::ffff:1.2.3.4", ("IPv4", "1.2.3.4")),
+        ("fe80::1%eth0", None),
+        ("nonsense", None),
+        ("", None),
+    ],
+)
 def test_addresses_are_written_as_go_writes_them(text: str, expected: tuple[str, str] | None) -> None:
     assert canonical_ip(text) == expected
 
@@ -145,24 +152,29 @@ def test_250_pods_are_three_slices() -> None:
     assert sizes(planned(service(), [pod(n) for n in range(250)]).creates) == [100, 100, 50]
 
 
-@pytest.mark.parametrize(
-    ("before", "wanted", "after", "writes"),
-    [
-        pytest.param([range(62), range(62, 123)], range(250), [89, 61, 100], (1, 1, 0),
-                     id="a new one and a rest that fits best [TestReconcileEndpointSlicesSomePreexisting]"),
-        pytest.param([range(74), range(74, 148)], range(300), [74, 74, 100, 52], (2, 0, 0),
-                     id="two new ones rather than three writes [TestReconcileEndpointSlicesSomePreexistingWorse…]"),
-        pytest.param([range(50), range(50, 90)], range(100), [60, 40], (0, 1, 0),
-                     id="ten more fit best into the fuller one"),
-        pytest.param([range(50), range(50, 100)], range(150), [100, 50], (0, 1, 0),
-                     id="fifty more fill one of two equal ones"),
-        pytest.param([range(100), range(100, 190)], range(50, 195), [55, 90], (0, 1, 0),
-                     id="new ones go where something goes anyway"),
-        pytest.param([range(100), range(100, 110)], range(100), [100], (0, 0, 1), id="an empty one goes"),
-        pytest.param([range(30), range(30, 60)], range(60), [30, 30], (0, 0, 0), id="half full ones are not merged"),
-        pytest.param([range(100)], range(101), [100, 1], (1, 0, 0), id="one too many: a new one"),
-    ],
-)  # fmt: skip
+@cases(
+    "before, wanted, after, writes",
+    {
+        "a new one and a rest that fits best [TestReconcileEndpointSlicesSomePreexisting]": (
+            [range(62), range(62, 123)],
+            range(250),
+            [89, 61, 100],
+            (1, 1, 0),
+        ),
+        "two new ones rather than three writes [TestReconcileEndpointSlicesSomePreexistingWorse…]": (
+            [range(74), range(74, 148)],
+            range(300),
+            [74, 74, 100, 52],
+            (2, 0, 0),
+        ),
+        "ten more fit best into the fuller one": ([range(50), range(50, 90)], range(100), [60, 40], (0, 1, 0)),
+        "fifty more fill one of two equal ones": ([range(50), range(50, 100)], range(150), [100, 50], (0, 1, 0)),
+        "new ones go where something goes anyway": ([range(100), range(100, 190)], range(50, 195), [55, 90], (0, 1, 0)),
+        "an empty one goes": ([range(100), range(100, 110)], range(100), [100], (0, 0, 1)),
+        "half full ones are not merged": ([range(30), range(30, 60)], range(60), [30, 30], (0, 0, 0)),
+        "one too many: a new one": ([range(100)], range(101), [100, 1], (1, 0, 0)),
+    },
+)
 def test_packing(before: list[range], wanted: range, after: list[int], writes: tuple[int, int, int]) -> None:
     owner = service()
     there = slices_of(owner, *[[pod(n) for n in numbers] for numbers in before])
@@ -247,14 +259,14 @@ def test_slices_of_an_older_service_of_the_name_go_and_are_not_reused() -> None:
     assert [len(part) for part in (plan.creates, plan.updates, plan.replacements, plan.deletes)] == [1, 0, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("owner", "expected"),
-    [
-        pytest.param(service(), {}, id="none of its own [TestSetEndpointSliceLabels]"),
-        pytest.param(service(labels={"a": "b"}), {"a": "b"}, id="the service's"),
-        pytest.param(service(labels={MANAGED_BY: "me", SERVICE_NAME: "x"}), {}, id="but not what is reserved"),
-        pytest.param(service(cluster_ip="None"), {"service.kubernetes.io/headless": ""}, id="headless"),
-    ],
+@cases(
+    "owner, expected",
+    {
+        "none of its own [TestSetEndpointSliceLabels]": (service(), {}),
+        "the service's": (service(labels={"a": "b"}), {"a": "b"}),
+        "but not what is reserved": (service(labels={MANAGED_BY: "me", SERVICE_NAME: "x"}), {}),
+        "headless": (service(cluster_ip="None"), {"service.kubernetes.io/headless": ""}),
+    },
 )
 def test_labels(owner: Service, expected: dict[str, str]) -> None:
     ours = {MANAGED_BY: "endpointslice-controller.k8s.io", SERVICE_NAME: "web"}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 from tests.controllers.endpointslice.builders import planned, pod, service, slices_of
+from tests.tables import cases
 
 from pilothouse.api.core import Node, NodeCondition, NodeStatus
 from pilothouse.api.discovery import EndpointSlice
@@ -29,13 +30,13 @@ def hints(slices: Sequence[EndpointSlice]) -> list[tuple[list[str], list[str]] |
     ]
 
 
-@pytest.mark.parametrize(
-    ("distribution", "expected"),
-    [
-        pytest.param("PreferClose", [(["a"], []), (["b"], []), None, None], id="the older name: own zone"),
-        pytest.param("PreferSameZone", [(["a"], []), (["b"], []), None, None], id="own zone"),
-        pytest.param("PreferSameNode", [(["a"], ["n1"]), (["b"], ["n2"]), ([], ["n3"]), None], id="and own node"),
-    ],
+@cases(
+    "distribution, expected",
+    {
+        "the older name: own zone": ("PreferClose", [(["a"], []), (["b"], []), None, None]),
+        "own zone": ("PreferSameZone", [(["a"], []), (["b"], []), None, None]),
+        "and own node": ("PreferSameNode", [(["a"], ["n1"]), (["b"], ["n2"]), ([], ["n3"]), None]),
+    },
 )
 def test_near(distribution: str, expected: list[object]) -> None:
     """[TestReconcileHints_...] n3 has no zone, the last pod is not ready."""
@@ -79,19 +80,15 @@ def test_the_older_annotation_decides_alone_where_it_is(annotations: dict[str, s
     assert wants_topology(annotations) is expected
 
 
-@pytest.mark.parametrize(
-    ("ratios", "count", "expected"),
-    [
-        pytest.param({}, 4, "Insufficient Node information", id="no shares [Test_getAllocations]"),
-        pytest.param({"a": 0.5, "b": 0.5}, 1, "Insufficient number of endpoints (1 endpoints, 2 zones)", id="too few"),
-        pytest.param({"a": 0.25, "b": 0.75}, 2, "Unable to allocate minimum", id="one and two of two"),
-        pytest.param(
-            {"a": 0.5, "b": 0.5}, 6, {"a": Allocation(3, 3, 3.0), "b": Allocation(3, 3, 3.0)}, id="two halves of six"
-        ),
-        pytest.param(
-            {"a": 0.2, "b": 0.8}, 10, {"a": Allocation(2, 3, 2.0), "b": Allocation(7, 8, 8.0)}, id="a fifth of ten"
-        ),
-    ],
+@cases(
+    "ratios, count, expected",
+    {
+        "no shares [Test_getAllocations]": ({}, 4, "Insufficient Node information"),
+        "too few": ({"a": 0.5, "b": 0.5}, 1, "Insufficient number of endpoints (1 endpoints, 2 zones)"),
+        "one and two of two": ({"a": 0.25, "b": 0.75}, 2, "Unable to allocate minimum"),
+        "two halves of six": ({"a": 0.5, "b": 0.5}, 6, {"a": Allocation(3, 3, 3.0), "b": Allocation(3, 3, 3.0)}),
+        "a fifth of ten": ({"a": 0.2, "b": 0.8}, 10, {"a": Allocation(2, 3, 2.0), "b": Allocation(7, 8, 8.0)}),
+    },
 )
 def test_allocations(ratios: dict[str, float], count: int, expected: str | dict[str, Allocation]) -> None:
     found = allocate(ratios, count)
@@ -134,43 +131,41 @@ def node(name: str, zone: str, cpu: str, *, ready: bool = True, labels: dict[str
     )
 
 
-@pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [
-        pytest.param([], {}, id="no nodes [TestSetNodes]"),
-        pytest.param([node("1", "a", "1")], {}, id="one zone"),
-        pytest.param([node("1", "a", "1"), node("2", "b", "3")], {"a": 0.25, "b": 0.75}, id="a quarter and the rest"),
-        pytest.param([node("1", "a", "1000m"), node("2", "b", "1"), node("3", "", "1")], {}, id="one has no zone"),
-        pytest.param([node("1", "a", "1"), node("2", "b", "1"), node("3", "b", "0")], {}, id="one has no CPU"),
-        pytest.param(
+@cases(
+    "nodes, expected",
+    {
+        "no nodes [TestSetNodes]": ([], {}),
+        "one zone": ([node("1", "a", "1")], {}),
+        "a quarter and the rest": ([node("1", "a", "1"), node("2", "b", "3")], {"a": 0.25, "b": 0.75}),
+        "one has no zone": ([node("1", "a", "1000m"), node("2", "b", "1"), node("3", "", "1")], {}),
+        "one has no CPU": ([node("1", "a", "1"), node("2", "b", "1"), node("3", "b", "0")], {}),
+        "one is not ready": (
             [node("1", "a", "1"), node("2", "b", "1"), node("3", "c", "1", ready=False)],
             {"a": 0.5, "b": 0.5},
-            id="one is not ready",
         ),
-        pytest.param(
+        "one is of the control plane": (
             [
                 node("1", "a", "1"),
                 node("2", "b", "1"),
                 node("3", "c", "1", labels={"node-role.kubernetes.io/master": ""}),
             ],
             {"a": 0.5, "b": 0.5},
-            id="one is of the control plane",
         ),
-    ],
+    },
 )
 def test_shares(nodes: list[Node], expected: dict[str, float]) -> None:
     assert shares(nodes) == expected
 
 
-@pytest.mark.parametrize(
-    ("endpoints", "ratios", "expected"),
-    [
-        pytest.param({}, {"a": 0.5, "b": 0.5}, False, id="nothing [TestServiceOverloaded]"),
-        pytest.param({"a": 2, "b": 2}, {}, True, id="no shares any more"),
-        pytest.param({"a": 2, "b": 2}, {"a": 0.5, "b": 0.5}, False, id="even"),
-        pytest.param({"a": 2, "b": 2}, {"a": 0.3, "b": 0.3, "c": 0.4}, True, id="a new zone"),
-        pytest.param({"a": 9, "b": 2}, {"a": 0.7, "b": 0.3}, True, id="too few for its share"),
-    ],
+@cases(
+    "endpoints, ratios, expected",
+    {
+        "nothing [TestServiceOverloaded]": ({}, {"a": 0.5, "b": 0.5}, False),
+        "no shares any more": ({"a": 2, "b": 2}, {}, True),
+        "even": ({"a": 2, "b": 2}, {"a": 0.5, "b": 0.5}, False),
+        "a new zone": ({"a": 2, "b": 2}, {"a": 0.3, "b": 0.3, "c": 0.4}, True),
+        "too few for its share": ({"a": 9, "b": 2}, {"a": 0.7, "b": 0.3}, True),
+    },
 )
 def test_overload(endpoints: dict[str, int], ratios: dict[str, float], expected: bool) -> None:
     assert is_overloaded(endpoints, ratios) is expected

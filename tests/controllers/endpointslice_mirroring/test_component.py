@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.node_world import World
+from tests.tables import cases
 
 from pilothouse.client.interceptor import (
     Rule,
@@ -103,18 +104,18 @@ async def test_endpoints_written_by_hand_get_their_slice(world: World) -> None:
     assert len(world.requests()) == before, "quiet"
 
 
-@pytest.mark.parametrize(
-    ("meta", "spec", "expected"),
-    [
-        pytest.param({}, {}, True, id="no selector"),
-        pytest.param({"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}, {}, False, id="to be skipped"),
-        pytest.param({"labels": {"endpointslice.kubernetes.io/skip-mirror": "false"}}, {}, True, id="not skipped"),
-        pytest.param({"annotations": {"control-plane.alpha.kubernetes.io/leader": "{}"}}, {}, False, id="a lock"),
-        pytest.param({}, None, False, id="no service"),
-        pytest.param({}, {"selector": {"foo": "bar"}}, False, id="somebody else finds the endpoints"),
-        pytest.param({}, {"clusterIP": "None"}, True, id="no cluster address"),
-        pytest.param({}, {"type": "ExternalName", "externalName": "x.example"}, True, id="a name for another"),
-    ],
+@cases(
+    "meta, spec, expected",
+    {
+        "no selector": ({}, {}, True),
+        "to be skipped": ({"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}, {}, False),
+        "not skipped": ({"labels": {"endpointslice.kubernetes.io/skip-mirror": "false"}}, {}, True),
+        "a lock": ({"annotations": {"control-plane.alpha.kubernetes.io/leader": "{}"}}, {}, False),
+        "no service": ({}, None, False),
+        "somebody else finds the endpoints": ({}, {"selector": {"foo": "bar"}}, False),
+        "no cluster address": ({}, {"clusterIP": "None"}, True),
+        "a name for another": ({}, {"type": "ExternalName", "externalName": "x.example"}, True),
+    },
 )
 async def test_who_is_mirrored(world: World, meta: Doc, spec: Doc | None, expected: bool) -> None:
     await world.start(DESCRIPTOR, MirroringOptions())

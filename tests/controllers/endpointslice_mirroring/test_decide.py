@@ -3,8 +3,8 @@
 TestAddressToEndpoint) and ``endpointslicemirroring_controller_test.go`` (TestShouldMirror)."""
 
 import msgspec
-import pytest
 from msgspec.structs import replace
+from tests.tables import cases
 
 from pilothouse.api.core import EndpointAddress, Endpoints, EndpointsPort, EndpointSubset, ObjectReference
 from pilothouse.api.discovery import LABEL_SKIP_MIRROR, Endpoint, EndpointConditions, EndpointPort, EndpointSlice
@@ -86,36 +86,32 @@ def totals(plan: Plan) -> tuple[int, int, int]:
     return plan.added, plan.updated, plan.removed
 
 
-@pytest.mark.parametrize(
-    ("subsets", "slices", "most", "expected", "changed", "skipped"),
-    [
-        pytest.param((), (), 1000, (0, 0, 0), (0, 0, 0), 0, id="no subsets"),
-        pytest.param((subset(HTTP),), (), 1000, (0, 0, 0), (0, 0, 0), 0, id="a subset without addresses"),
-        pytest.param((subset(HTTP, "10.0.0.1"),), (), 1000, (1, 0, 0), (1, 0, 0), 0, id="one of each"),
-        pytest.param((TWO_WEB,), (), 1000, (1, 0, 0), (2, 0, 0), 0, id="two ports, two addresses: one slice"),
-        pytest.param((TWO_WEB, THREE_ADMIN), (), 1000, (2, 0, 0), (5, 0, 0), 0, id="two subsets: two slices"),
-        pytest.param(
-            (TWO_WEB, THREE_ADMIN), (existing("s", WEB),), 1000, (1, 1, 0), (5, 0, 0), 0, id="an empty slice is filled"
-        ),
-        pytest.param(
+@cases(
+    "subsets, slices, most, expected, changed, skipped",
+    {
+        "no subsets": ((), (), 1000, (0, 0, 0), (0, 0, 0), 0),
+        "a subset without addresses": ((subset(HTTP),), (), 1000, (0, 0, 0), (0, 0, 0), 0),
+        "one of each": ((subset(HTTP, "10.0.0.1"),), (), 1000, (1, 0, 0), (1, 0, 0), 0),
+        "two ports, two addresses: one slice": ((TWO_WEB,), (), 1000, (1, 0, 0), (2, 0, 0), 0),
+        "two subsets: two slices": ((TWO_WEB, THREE_ADMIN), (), 1000, (2, 0, 0), (5, 0, 0), 0),
+        "an empty slice is filled": ((TWO_WEB, THREE_ADMIN), (existing("s", WEB),), 1000, (1, 1, 0), (5, 0, 0), 0),
+        "a slice with some addresses: one stays and says more, one goes": (
             (TWO_WEB, THREE_ADMIN),
             (existing("s", WEB, endpoint(2, "10.0.0.2", full=False), endpoint(1, "10.0.0.1", "10.0.0.3", full=False)),),
             1000,
             (1, 1, 0),
             (4, 1, 1),
             0,
-            id="a slice with some addresses: one stays and says more, one goes",
         ),
-        pytest.param(
+        "a slice that says it all is left alone": (
             (TWO_WEB, THREE_ADMIN),
             (existing("s", WEB, endpoint(1, "10.0.0.1"), endpoint(2, "10.0.0.2")),),
             1000,
             (1, 0, 0),
             (3, 0, 0),
             0,
-            id="a slice that says it all is left alone",
         ),
-        pytest.param(
+        "both families: a slice for each, of each subset": (
             (
                 subset(WEB, "2001:db8:2222:3333:4444:5555:6666:7777", "10.0.0.2"),
                 subset(ADMIN, "10.0.1.1", "10.0.1.2", "2001:db8:3333:4444:5555:6666:7777:8888"),
@@ -125,18 +121,16 @@ def totals(plan: Plan) -> tuple[int, int, int]:
             (4, 0, 0),
             (5, 0, 0),
             0,
-            id="both families: a slice for each, of each subset",
         ),
-        pytest.param(
+        "IPv6 only": (
             (subset(WEB, "2001:db8::1", "2001:db8::2"), subset(ADMIN, "2001:db8::3", "2001:db8::4", "2001:db8::5")),
             (),
             1000,
             (2, 0, 0),
             (5, 0, 0),
             0,
-            id="IPv6 only",
         ),
-        pytest.param(
+        "some are no addresses": (
             (
                 subset(WEB, "2001:db8::1", "this-is-not-an-ip"),
                 subset(ADMIN, "this-is-also-not-an-ip", "2001:db8::4", "2001:db8::5"),
@@ -146,68 +140,59 @@ def totals(plan: Plan) -> tuple[int, int, int]:
             (2, 0, 0),
             (3, 0, 0),
             2,
-            id="some are no addresses",
         ),
-        pytest.param(
+        "none is an address": (
             (subset(WEB, "no1", "no2"), subset(ADMIN, "no11", "no12", "no13")),
             (),
             1000,
             (0, 0, 0),
             (0, 0, 0),
             5,
-            id="none is an address",
         ),
-        pytest.param((TWO_WEB, THREE_ADMIN), (), 2, (2, 0, 0), (4, 0, 0), 1, id="one subset has more than may be"),
-        pytest.param(
+        "one subset has more than may be": ((TWO_WEB, THREE_ADMIN), (), 2, (2, 0, 0), (4, 0, 0), 1),
+        "those that are not ready are left out first": (
             (subset(HTTP, "10.0.0.1", "10.0.0.2", bad=("10.0.0.3",)),),
             (),
             2,
             (1, 0, 0),
             (2, 0, 0),
             1,
-            id="those that are not ready are left out first",
         ),
-        pytest.param(
+        "a second slice of the same goes": (
             (subset(HTTP, "10.0.0.1"),),
             (existing("a", HTTP, endpoint(1, "10.0.0.1")), existing("b", HTTP, endpoint(2, "10.0.0.2"))),
             1000,
             (0, 0, 1),
             (0, 0, 0),
             0,
-            id="a second slice of the same goes",
         ),
-        pytest.param(
+        "without addresses slices go, and those of ports that are not there any more": (
             (subset(HTTP),),
             (existing("a", HTTP, endpoint(1, "10.0.0.1")), existing("b", WEB, endpoint(2, "10.0.0.2"))),
             1000,
             (0, 0, 2),
             (0, 0, 0),
             0,
-            id="without addresses slices go, and those of ports that are not there any more",
         ),
-        pytest.param(
-            (TWO_WEB, replace(TWO_WEB, ports=ADMIN)), (), 1000, (1, 0, 0), (2, 0, 0), 0, id="same addresses: one slice"
-        ),
-        pytest.param(
+        "same addresses: one slice": ((TWO_WEB, replace(TWO_WEB, ports=ADMIN)), (), 1000, (1, 0, 0), (2, 0, 0), 0),
+        "same ports: one slice": (
             (subset(HTTP, "10.0.0.1"), subset(HTTP, bad=("10.0.0.2",))),
             (),
             1000,
             (1, 0, 0),
             (2, 0, 0),
             0,
-            id="same ports: one slice",
         ),
-        pytest.param(
+        "a family of which there are no addresses any more": (
             (subset(HTTP, "10.0.0.1"),),
             (existing("v6", HTTP, endpoint(1, "2001:db8::1"), family="IPv6"),),
             1000,
             (1, 0, 1),
             (1, 0, 1),
             0,
-            id="a family of which there are no addresses any more",
         ),
-        pytest.param((subset((), "10.0.0.1"),), (), 1000, (1, 0, 0), (1, 0, 0), 0, id="no ports: a slice without any"),
-    ],
+        "no ports: a slice without any": ((subset((), "10.0.0.1"),), (), 1000, (1, 0, 0), (1, 0, 0), 0),
+    },
 )
 def test_reconcile(
     subsets: tuple[EndpointSubset, ...],
@@ -230,15 +215,15 @@ ONE = subset(HTTP, "10.0.0.1")
 APPLIED = {LAST_APPLIED: '{"apiVersion":"v1","kind":"Endpoints","subsets":[]}'}
 
 
-@pytest.mark.parametrize(
-    ("annotations", "expected"),
-    [
-        pytest.param(APPLIED, {}, id="what kubectl applied is not copied"),
-        pytest.param({}, {}, id="nor made up"),
-        pytest.param({LAST_APPLIED: ""}, {}, id="nor copied when it is empty"),
-        pytest.param({**APPLIED, "foo": "bar"}, {"foo": "bar"}, id="others are copied"),
-        pytest.param({TRIGGER_TIME: "date", "foo": "bar"}, {"foo": "bar"}, id="when it changed is not copied"),
-    ],
+@cases(
+    "annotations, expected",
+    {
+        "what kubectl applied is not copied": (APPLIED, {}),
+        "nor made up": ({}, {}),
+        "nor copied when it is empty": ({LAST_APPLIED: ""}, {}),
+        "others are copied": ({**APPLIED, "foo": "bar"}, {"foo": "bar"}),
+        "when it changed is not copied": ({TRIGGER_TIME: "date", "foo": "bar"}, {"foo": "bar"}),
+    },
 )
 def test_annotations(annotations: dict[str, str], expected: dict[str, str]) -> None:
     [made] = planned(of(ONE, annotations=annotations)).creates
@@ -250,30 +235,28 @@ def test_annotations(annotations: dict[str, str], expected: dict[str, str]) -> N
 FULL = endpoint(1, "10.0.0.1")
 
 
-@pytest.mark.parametrize(
-    ("endpoints", "existing_one", "rewritten"),
-    [
-        pytest.param(of(ONE), existing("s", HTTP, FULL, annotations=APPLIED), True, id="an annotation too many"),
-        pytest.param(of(ONE, annotations={"a": "1"}), existing("s", HTTP, FULL), True, id="an annotation too few"),
-        pytest.param(of(ONE, labels={"a": "1"}), existing("s", HTTP, FULL), True, id="a label too few"),
-        pytest.param(of(ONE), existing("s", HTTP, FULL, labels={**LABELS, "a": "1"}), True, id="a label too many"),
-        pytest.param(of(ONE, labels=LABELS), existing("s", HTTP, FULL), False, id="the labels of slices themselves"),
-        pytest.param(of(ONE, annotations={TRIGGER_TIME: "x"}), existing("s", HTTP, FULL), False, id="a new time only"),
-        pytest.param(
+@cases(
+    "endpoints, existing_one, rewritten",
+    {
+        "an annotation too many": (of(ONE), existing("s", HTTP, FULL, annotations=APPLIED), True),
+        "an annotation too few": (of(ONE, annotations={"a": "1"}), existing("s", HTTP, FULL), True),
+        "a label too few": (of(ONE, labels={"a": "1"}), existing("s", HTTP, FULL), True),
+        "a label too many": (of(ONE), existing("s", HTTP, FULL, labels={**LABELS, "a": "1"}), True),
+        "the labels of slices themselves": (of(ONE, labels=LABELS), existing("s", HTTP, FULL), False),
+        "a new time only": (of(ONE, annotations={TRIGGER_TIME: "x"}), existing("s", HTTP, FULL), False),
+        "the slice of older Endpoints": (
             of(ONE),
             existing("s", HTTP, FULL, ownerReferences=[{"kind": "Endpoints", "uid": "old", "controller": True}]),
             True,
-            id="the slice of older Endpoints",
         ),
-        pytest.param(
+        "the slice of these Endpoints": (
             of(ONE),
             existing("s", HTTP, FULL, ownerReferences=[{"kind": "Endpoints", "uid": "uid-ext", "controller": True}]),
             False,
-            id="the slice of these Endpoints",
         ),
-        pytest.param(of(ONE), existing("s", HTTP, replace(FULL, zone="a")), True, id="somebody wrote a zone"),
-        pytest.param(of(ONE), existing("s", HTTP, FULL, FULL), True, id="twice the same"),
-    ],
+        "somebody wrote a zone": (of(ONE), existing("s", HTTP, replace(FULL, zone="a")), True),
+        "twice the same": (of(ONE), existing("s", HTTP, FULL, FULL), True),
+    },
 )
 def test_what_else_makes_a_slice_be_written(endpoints: Endpoints, existing_one: EndpointSlice, rewritten: bool) -> None:
     plan = planned(endpoints, existing_one)
@@ -282,15 +265,15 @@ def test_what_else_makes_a_slice_be_written(endpoints: Endpoints, existing_one: 
         assert (each.metadata.name, each.metadata.generate_name, each.metadata.resource_version) == ("s", "", "")
 
 
-@pytest.mark.parametrize(
-    ("labels", "annotations"),
-    [
-        pytest.param({}, {}, id="neither"),
-        pytest.param({}, {"foo": "bar"}, id="annotations"),
-        pytest.param({"foo": "bar"}, {}, id="labels"),
-        pytest.param({"foo": "bar"}, {"foo2": "bar2"}, id="both"),
-        pytest.param({SERVICE_NAME: "mine", MANAGED_BY: "me"}, {}, id="labels that are ours"),
-    ],
+@cases(
+    "labels, annotations",
+    {
+        "neither": ({}, {}),
+        "annotations": ({}, {"foo": "bar"}),
+        "labels": ({"foo": "bar"}, {}),
+        "both": ({"foo": "bar"}, {"foo2": "bar2"}),
+        "labels that are ours": ({SERVICE_NAME: "mine", MANAGED_BY: "me"}, {}),
+    },
 )
 def test_new_slices_are_the_endpoints_own(labels: dict[str, str], annotations: dict[str, str]) -> None:
     ports = (EndpointPort(name="foo", protocol="TCP"),)
@@ -320,14 +303,14 @@ def test_new_slices_are_the_endpoints_own(labels: dict[str, str], annotations: d
 TARGET = ObjectReference(api_version="v1", kind="Pod", namespace="default", name="foo")
 
 
-@pytest.mark.parametrize(
-    ("ip", "family", "written"),
-    [
-        pytest.param("10.1.2.3", "IPv4", "10.1.2.3", id="as it is"),
-        pytest.param("010.001.002.003", "IPv4", "10.1.2.3", id="leading zeros"),
-        pytest.param("::ffff:10.1.2.3", "IPv4", "10.1.2.3", id="IPv4 in IPv6's clothes"),
-        pytest.param("2001:DB8:0:0::1", "IPv6", "2001:db8::1", id="the short form of IPv6"),
-    ],
+@cases(
+    "ip, family, written",
+    {
+        "as it is": ("10.1.2.3", "IPv4", "10.1.2.3"),
+        "leading zeros": ("010.001.002.003", "IPv4", "10.1.2.3"),
+        "IPv4 in IPv6's clothes": ("::ffff:10.1.2.3", "IPv4", "10.1.2.3"),
+        "the short form of IPv6": ("2001:DB8:0:0::1", "IPv6", "2001:db8::1"),
+    },
 )
 def test_an_address_as_an_endpoint(ip: str, family: str, written: str) -> None:
     known = EndpointAddress(ip=ip, hostname="foo", node_name="node-abc", target_ref=TARGET)
@@ -344,14 +327,14 @@ def test_an_address_as_an_endpoint(ip: str, family: str, written: str) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("labels", "annotations", "expected"),
-    [
-        pytest.param({}, {}, True, id="usual ones"),
-        pytest.param({LABEL_SKIP_MIRROR: "true"}, {}, False, id="to be skipped"),
-        pytest.param({LABEL_SKIP_MIRROR: "invalid"}, {}, True, id="something else in the label"),
-        pytest.param({}, {LEADER: ""}, False, id="a lock"),
-    ],
+@cases(
+    "labels, annotations, expected",
+    {
+        "usual ones": ({}, {}, True),
+        "to be skipped": ({LABEL_SKIP_MIRROR: "true"}, {}, False),
+        "something else in the label": ({LABEL_SKIP_MIRROR: "invalid"}, {}, True),
+        "a lock": ({}, {LEADER: ""}, False),
+    },
 )
 def test_should_mirror(labels: dict[str, str], annotations: dict[str, str], expected: bool) -> None:
     assert may_be_mirrored(of(labels=labels, annotations=annotations)) is expected
@@ -360,40 +343,35 @@ def test_should_mirror(labels: dict[str, str], annotations: dict[str, str], expe
 V6 = "2001:db8::1"
 
 
-@pytest.mark.parametrize(
-    ("subsets", "slices", "created", "updated", "deleted"),
-    [
-        pytest.param((), (), 0, [], [], id="nothing"),
-        pytest.param((ONE,), (existing("bar", ADMIN),), 0, ["bar"], [], id="one to create, one to delete"),
-        pytest.param(
+@cases(
+    "subsets, slices, created, updated, deleted",
+    {
+        "nothing": ((), (), 0, [], []),
+        "one to create, one to delete": ((ONE,), (existing("bar", ADMIN),), 0, ["bar"], []),
+        "one to create, update and delete": (
             (ONE, subset(ADMIN, "10.0.0.9")),
             (existing("bar", WEB), existing("baz", ADMIN)),
             0,
             ["bar", "baz"],
             [],
-            id="one to create, update and delete",
         ),
-        pytest.param(
-            (ONE, subset(ADMIN, "10.0.0.9")), (existing("bar", WEB),), 1, ["bar"], [], id="two to create, one to delete"
-        ),
-        pytest.param(
+        "two to create, one to delete": ((ONE, subset(ADMIN, "10.0.0.9")), (existing("bar", WEB),), 1, ["bar"], []),
+        "one to create, two to delete": (
             (ONE,),
             (existing("bar1", WEB), existing("bar2", ADMIN)),
             0,
             ["bar1"],
             ["bar2"],
-            id="one to create, two to delete",
         ),
-        pytest.param(
+        "one of each family": (
             (subset(HTTP, "10.0.0.1", V6),),
             (existing("bar-v4", WEB), existing("bar-v6", WEB, family="IPv6")),
             0,
             ["bar-v4", "bar-v6"],
             [],
-            id="one of each family",
         ),
-        pytest.param((ONE,), (existing("bar-v6", WEB, family="IPv6"),), 1, [], ["bar-v6"], id="families are not mixed"),
-    ],
+        "families are not mixed": ((ONE,), (existing("bar-v6", WEB, family="IPv6"),), 1, [], ["bar-v6"]),
+    },
 )
 def test_slices_are_recycled(
     subsets: tuple[EndpointSubset, ...],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import PODS, Doc, World
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
 from pilothouse.controllers.volumes.ephemeral_volume import DESCRIPTOR, EphemeralVolumeOptions
@@ -107,14 +108,14 @@ async def test_somebody_elses_claim_is_left_alone_and_the_pod_is_told(env: Env) 
         assert world.requests() == [CREATE]
 
 
-@pytest.mark.parametrize(
-    ("fault", "told"),
-    [
-        pytest.param(fail(403, "Forbidden"), True, id="refused"),
-        pytest.param(fail(500), True, id="the server is ill"),
-        pytest.param(conflict(), True, id="create-conflict"),
-        pytest.param(lose_answer(), True, id="the answer is lost"),
-    ],
+@cases(
+    "fault, told",
+    {
+        "refused": (fail(403, "Forbidden"), True),
+        "the server is ill": (fail(500), True),
+        "create-conflict": (conflict(), True),
+        "the answer is lost": (lose_answer(), True),
+    },
 )
 async def test_a_claim_that_cannot_be_made_is_tried_again(env: Env, fault: Any, told: bool) -> None:
 

@@ -4,7 +4,7 @@
 from typing import Any
 
 import msgspec
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod
 from pilothouse.controllers.volumes.ephemeral_volume.decide import Make, Reject, decide, has_ephemeral_volumes
@@ -42,43 +42,37 @@ def made(volume: str = "scratch", spec: Doc = SPEC, **metadata: Any) -> Make:
 FOREIGN = Reject("scratch", "PVC ns/p-scratch was not created for pod ns/p (pod is not owner)")
 
 
-@pytest.mark.parametrize(
-    ("asks", "known", "steps"),
-    [
-        pytest.param(pod(SCRATCH), claims(), [made()], id="create"),
-        pytest.param(pod(SCRATCH, deletionTimestamp="2026-01-01T00:00:00Z"), claims(), [], id="pod-deleted"),
-        pytest.param(pod(), claims(), [], id="no-volumes"),
-        pytest.param(
+@cases(
+    "asks, known, steps",
+    {
+        "create": (pod(SCRATCH), claims(), [made()]),
+        "pod-deleted": (pod(SCRATCH, deletionTimestamp="2026-01-01T00:00:00Z"), claims(), []),
+        "no-volumes": (pod(), claims(), []),
+        "volumes of other kinds": (
             pod({"name": "scratch", "emptyDir": {}}, {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}),
             claims(),
             [],
-            id="volumes of other kinds",
         ),
-        pytest.param(pod(SCRATCH), claims(("scratch", []), ("p", [])), [made()], id="create-with-other-PVC"),
-        pytest.param(pod(SCRATCH), claims(("p-scratch", [])), [FOREIGN], id="wrong-PVC-owner"),
-        pytest.param(
+        "create-with-other-PVC": (pod(SCRATCH), claims(("scratch", []), ("p", [])), [made()]),
+        "wrong-PVC-owner": (pod(SCRATCH), claims(("p-scratch", [])), [FOREIGN]),
+        "an owner that does not control it is not enough": (
             pod(SCRATCH),
             claims(("p-scratch", [{**OWNER, "controller": False}])),
             [FOREIGN],
-            id="an owner that does not control it is not enough",
         ),
-        pytest.param(
-            pod(SCRATCH), claims(("p-scratch", [{**OWNER, "uid": "older"}])), [FOREIGN], id="of an earlier pod"
-        ),
-        pytest.param(pod(SCRATCH), claims(("p-scratch", [OWNER])), [], id="it is there"),
-        pytest.param(
+        "of an earlier pod": (pod(SCRATCH), claims(("p-scratch", [{**OWNER, "uid": "older"}])), [FOREIGN]),
+        "it is there": (pod(SCRATCH), claims(("p-scratch", [OWNER])), []),
+        "what is there of several is left alone": (
             pod(SCRATCH, {**SCRATCH, "name": "more"}),
             claims(("p-more", [OWNER])),
             [made()],
-            id="what is there of several is left alone",
         ),
-        pytest.param(
+        "nothing after a refusal": (
             pod({**SCRATCH, "name": "first"}, SCRATCH, {**SCRATCH, "name": "last"}),
             claims(("p-scratch", [])),
             [made("first"), FOREIGN],
-            id="nothing after a refusal",
         ),
-        pytest.param(
+        "labels and annotations of the template, and nothing else of its metadata": (
             pod(
                 {
                     "name": "scratch",
@@ -92,21 +86,20 @@ FOREIGN = Reject("scratch", "PVC ns/p-scratch was not created for pod ns/p (pod 
             ),
             claims(),
             [made(labels={"a": "b"}, annotations={"c": "d"})],
-            id="labels and annotations of the template, and nothing else of its metadata",
         ),
-    ],
+    },
 )
 def test_what_a_pod_lacks(asks: Pod, known: dict[str, PersistentVolumeClaim], steps: list[object]) -> None:
     assert decide(asks, known.get) == steps
 
 
-@pytest.mark.parametrize(
-    ("asks", "expected"),
-    [
-        pytest.param(pod(SCRATCH), True, id="one is enough"),
-        pytest.param(pod({"name": "c", "persistentVolumeClaim": {"claimName": "c"}}), False, id="only of other kinds"),
-        pytest.param(pod(SCRATCH, deletionTimestamp="2026-01-01T00:00:00Z"), False, id="it is being deleted"),
-    ],
+@cases(
+    "asks, expected",
+    {
+        "one is enough": (pod(SCRATCH), True),
+        "only of other kinds": (pod({"name": "c", "persistentVolumeClaim": {"claimName": "c"}}), False),
+        "it is being deleted": (pod(SCRATCH, deletionTimestamp="2026-01-01T00:00:00Z"), False),
+    },
 )
 def test_which_pods_are_looked_at(asks: Pod, expected: bool) -> None:
     assert has_ephemeral_volumes(asks) is expected

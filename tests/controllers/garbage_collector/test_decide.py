@@ -1,7 +1,7 @@
 """What happens to an object, given how it stands with its owners."""
 
-import pytest
 from tests.controllers.garbage_collector.histories import History, identity, meta, reference
+from tests.tables import cases
 
 from pilothouse.api.meta import OwnerReference
 from pilothouse.controllers.cleanup.garbage_collector.decide import (
@@ -26,74 +26,59 @@ def owners(*standings: Standing) -> tuple[tuple[OwnerReference, Standing], ...]:
     return tuple((OwnerReference(uid=f"u{i}"), standing) for i, standing in enumerate(standings))
 
 
-@pytest.mark.parametrize(
-    ("seen", "expected"),
-    [
-        pytest.param(Observed(), Keep(), id="no owners: nobody's business"),
-        pytest.param(Observed(owners=owners(SOLID)), Keep(), id="a solid owner: keep"),
-        pytest.param(Observed(owners=owners(SOLID, SOLID)), Keep(), id="solid owners: keep"),
-        pytest.param(
-            Observed(owners=owners(SOLID, DANGLING)), RemoveOwners(("u1",)), id="one owner is left: drop the other"
-        ),
-        pytest.param(
+@cases(
+    "seen, expected",
+    {
+        "no owners: nobody's business": (Observed(), Keep()),
+        "a solid owner: keep": (Observed(owners=owners(SOLID)), Keep()),
+        "solid owners: keep": (Observed(owners=owners(SOLID, SOLID)), Keep()),
+        "one owner is left: drop the other": (Observed(owners=owners(SOLID, DANGLING)), RemoveOwners(("u1",))),
+        "one owner is left: those that wait must not wait for this one; dangling ones are named first": (
             Observed(owners=owners(WAITING, SOLID, DANGLING)),
             RemoveOwners(("u2", "u0")),
-            id="one owner is left: those that wait must not wait for this one; dangling ones are named first",
         ),
-        pytest.param(Observed(owners=owners(DANGLING)), Delete("Background"), id="no owner is left: delete"),
-        pytest.param(
+        "no owner is left: delete": (Observed(owners=owners(DANGLING)), Delete("Background")),
+        "no owner is left, but its dependents are to be orphaned": (
             Observed(owners=owners(DANGLING), finalizers=("orphan",)),
             Delete("Orphan"),
-            id="no owner is left, but its dependents are to be orphaned",
         ),
-        pytest.param(
+        "no owner is left, and it was to be deleted in the foreground": (
             Observed(owners=owners(DANGLING), finalizers=("foregroundDeletion",)),
             Delete("Foreground"),
-            id="no owner is left, and it was to be deleted in the foreground",
         ),
-        pytest.param(
+        "orphaning goes before foreground": (
             Observed(owners=owners(DANGLING), finalizers=("foregroundDeletion", "orphan")),
             Delete("Orphan"),
-            id="orphaning goes before foreground",
         ),
-        pytest.param(
-            Observed(owners=owners(WAITING)), Delete("Background"), id="the owner waits, nobody waits for this: delete"
-        ),
-        pytest.param(
+        "the owner waits, nobody waits for this: delete": (Observed(owners=owners(WAITING)), Delete("Background")),
+        "the owner waits, and so must this for its own dependents": (
             Observed(owners=owners(WAITING), has_dependents=True),
             Delete("Foreground"),
-            id="the owner waits, and so must this for its own dependents",
         ),
-        pytest.param(
+        "perhaps a circle of waiting: stop blocking": (
             Observed(owners=owners(WAITING, DANGLING), has_dependents=True, dependent_waits=True),
             Delete("Foreground", unblock=True),
-            id="perhaps a circle of waiting: stop blocking",
         ),
-        pytest.param(
+        "without a waiting owner there is no circle": (
             Observed(owners=owners(DANGLING), has_dependents=True, dependent_waits=True),
             Delete("Background"),
-            id="without a waiting owner there is no circle",
         ),
-    ],
+    },
 )
 def test_decide(seen: Observed, expected: Decision) -> None:
     assert decide(seen) == expected
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        pytest.param(None, DANGLING, id="nothing there"),
-        pytest.param(meta(identity("v1/ConfigMap ns1/owner=reborn")), DANGLING, id="another object of the same name"),
-        pytest.param(meta(OWNER), SOLID, id="there"),
-        pytest.param(meta(OWNER, deleting=True), SOLID, id="being deleted in the background: there until it is gone"),
-        pytest.param(meta(OWNER, finalizers=("foregroundDeletion",)), SOLID, id="a finalizer alone means nothing"),
-        pytest.param(
-            meta(OWNER, deleting=True, finalizers=("foregroundDeletion",)),
-            WAITING,
-            id="being deleted in the foreground",
-        ),
-    ],
+@cases(
+    "found, expected",
+    {
+        "nothing there": (None, DANGLING),
+        "another object of the same name": (meta(identity("v1/ConfigMap ns1/owner=reborn")), DANGLING),
+        "there": (meta(OWNER), SOLID),
+        "being deleted in the background: there until it is gone": (meta(OWNER, deleting=True), SOLID),
+        "a finalizer alone means nothing": (meta(OWNER, finalizers=("foregroundDeletion",)), SOLID),
+        "being deleted in the foreground": (meta(OWNER, deleting=True, finalizers=("foregroundDeletion",)), WAITING),
+    },
 )
 def test_standing(found: object, expected: Standing) -> None:
     assert standing_of(found, reference(OWNER)) is expected  # type: ignore[arg-type]

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.controllers.garbage_collector.histories import History, identity, meta, reference
+from tests.tables import cases
 
 from pilothouse.api.meta import OwnerReference
 from pilothouse.controllers.cleanup.garbage_collector.graph import Identity, alternative_identity, partition
@@ -137,38 +137,32 @@ def test_a_plain_deletion_marks_the_node_and_waits_for_the_end() -> None:
     assert not owner.deleting_dependents
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        pytest.param(
+@cases(
+    "before, after, expected",
+    {
+        "a blocking reference is taken away: the owner may go now": (
             [reference(OWNER, blocking=True)],
             [],
             ["delete? apps/v1/ReplicaSet ns1/web"],
-            id="a blocking reference is taken away: the owner may go now",
         ),
-        pytest.param(
+        "a reference stops blocking: the owner may go now": (
             [reference(OWNER, blocking=True)],
             [reference(OWNER)],
             ["delete? apps/v1/ReplicaSet ns1/web"],
-            id="a reference stops blocking: the owner may go now",
         ),
-        pytest.param([reference(OWNER)], [], [], id="a reference that did not block is taken away: nothing"),
-        pytest.param(
-            [reference(OWNER)], [reference(OWNER, blocking=True)], [], id="a reference begins to block: nothing"
-        ),
-        pytest.param(
+        "a reference that did not block is taken away: nothing": ([reference(OWNER)], [], []),
+        "a reference begins to block: nothing": ([reference(OWNER)], [reference(OWNER, blocking=True)], []),
+        "an unknown owner is added: it is looked up": (
             [reference(OWNER)],
             [reference(OWNER), reference(OTHER)],
             ["delete? virtual apps/v1/ReplicaSet ns1/other"],
-            id="an unknown owner is added: it is looked up",
         ),
-        pytest.param(
+        "owners are exchanged: the old one first": (
             [reference(OWNER, blocking=True)],
             [reference(OTHER)],
             ["delete? apps/v1/ReplicaSet ns1/web", "delete? virtual apps/v1/ReplicaSet ns1/other"],
-            id="owners are exchanged: the old one first",
         ),
-    ],
+    },
 )
 def test_changes_of_references(before: list[object], after: list[object], expected: list[str]) -> None:
     """TestUnblockOwnerReference, TestReferencesDiffs (v1.36), seen from outside."""
@@ -245,70 +239,59 @@ def parent(api_version: str = "", kind: str = "", name: str = "", *, of: Identit
 VERSIONS = [Identity(f"v{number}", "kind", "ns1", "name", "uid") for number in range(1, 6)]
 
 
-@pytest.mark.parametrize(
-    ("claims", "absent", "expected"),
-    [
-        pytest.param(
+@cases(
+    "claims, absent, expected",
+    {
+        "namespaced alternate version": (
             [("ns1", [NS_PARENT]), ("ns1", [parent("xx", of=NS_PARENT)])],
             NS_PARENT,
             parent("xx", of=NS_PARENT),
-            id="namespaced alternate version",
         ),
-        pytest.param(
+        "namespaced alternate kind": (
             [("ns1", [NS_PARENT]), ("ns1", [parent(kind="xxxxxxxx", of=NS_PARENT)])],
             NS_PARENT,
             parent(kind="xxxxxxxx", of=NS_PARENT),
-            id="namespaced alternate kind",
         ),
-        pytest.param(
-            [("ns1", [NS_PARENT]), ("ns2", [NS2_PARENT])], NS_PARENT, NS2_PARENT, id="namespaced alternate namespace"
-        ),
-        pytest.param(
+        "namespaced alternate namespace": ([("ns1", [NS_PARENT]), ("ns2", [NS2_PARENT])], NS_PARENT, NS2_PARENT),
+        "namespaced alternate name": (
             [("ns1", [NS_PARENT]), ("ns1", [parent(name="xxxxxxxxxx", of=NS_PARENT)])],
             NS_PARENT,
             parent(name="xxxxxxxxxx", of=NS_PARENT),
-            id="namespaced alternate name",
         ),
-        pytest.param(
+        "cluster alternate version: nobody knows that it is cluster-scoped, too": (
             [("ns1", [CLUSTER_PARENT]), ("ns1", [parent("xx", of=CLUSTER_PARENT)])],
             CLUSTER_PARENT,
             Identity("xx", "ClusterParent", "ns1", "parentname", "parentuid"),
-            id="cluster alternate version: nobody knows that it is cluster-scoped, too",
         ),
-        pytest.param(
+        "cluster alternate kind: nobody knows that it is cluster-scoped, too": (
             [("ns1", [CLUSTER_PARENT]), ("ns1", [parent(kind="xxxxxxxxxxxxx", of=CLUSTER_PARENT)])],
             CLUSTER_PARENT,
             Identity("v1", "xxxxxxxxxxxxx", "ns1", "parentname", "parentuid"),
-            id="cluster alternate kind: nobody knows that it is cluster-scoped, too",
         ),
-        pytest.param(
+        "cluster alternate namespace: the dependents' namespaces do not matter": (
             [("ns1", [CLUSTER_PARENT]), ("ns2", [CLUSTER_PARENT])],
             CLUSTER_PARENT,
             None,
-            id="cluster alternate namespace: the dependents' namespaces do not matter",
         ),
-        pytest.param(
+        "cluster alternate name: known to be cluster-scoped": (
             [("ns1", [CLUSTER_PARENT]), ("ns1", [parent(name="xxxxxxxxxx", of=CLUSTER_PARENT)])],
             CLUSTER_PARENT,
             parent(name="xxxxxxxxxx", of=CLUSTER_PARENT),
-            id="cluster alternate name: known to be cluster-scoped",
         ),
-        pytest.param([("ns1", VERSIONS)], VERSIONS[4], VERSIONS[0], id="after the last comes the first"),
-        pytest.param([("ns1", VERSIONS)], VERSIONS[3], VERSIONS[4], id="the next one in order"),
-        pytest.param(
+        "after the last comes the first": ([("ns1", VERSIONS)], VERSIONS[4], VERSIONS[0]),
+        "the next one in order": ([("ns1", VERSIONS)], VERSIONS[3], VERSIONS[4]),
+        "ignore unrelated": (
             [("ns1", [CLUSTER_PARENT, identity("v1/Parent ns1/name=anotheruid")])],
             CLUSTER_PARENT,
             None,
-            id="ignore unrelated",
         ),
-        pytest.param([("ns1", [CLUSTER_PARENT, CLUSTER_PARENT])], CLUSTER_PARENT, None, id="ignore matches"),
-        pytest.param(
+        "ignore matches": ([("ns1", [CLUSTER_PARENT, CLUSTER_PARENT])], CLUSTER_PARENT, None),
+        "collapse duplicates": (
             [("", [CLUSTER_PARENT] + [parent(kind="xxxxxxxxxxxxx", of=CLUSTER_PARENT)] * 2)],
             CLUSTER_PARENT,
             parent(kind="xxxxxxxxxxxxx", of=CLUSTER_PARENT),
-            id="collapse duplicates",
         ),
-    ],
+    },
 )
 def test_alternative_identity(
     claims: list[tuple[str, list[Identity]]], absent: Identity, expected: Identity | None

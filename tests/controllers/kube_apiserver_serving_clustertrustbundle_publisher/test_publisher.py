@@ -10,6 +10,7 @@ import pytest
 from tests.controllers import node_world
 from tests.controllers.certificate_kinds import allow_any_name, serve
 from tests.controllers.node_world import World
+from tests.tables import cases
 
 from pilothouse.api.certificates import KUBE_APISERVER_SERVING_SIGNER
 from pilothouse.client.interceptor import Action, Rule, fail, lose_request
@@ -56,33 +57,29 @@ async def world(env: Env) -> AsyncIterator[World]:
         yield world
 
 
-@pytest.mark.parametrize(
-    ("bundles", "expected"),
-    [
-        pytest.param((), [CREATE], id="no bundles"),
-        pytest.param((("nosigner", "", "x"), ("signer:one", "signer", "y")), [CREATE], id="none of this signer"),
-        pytest.param(((NAME, KUBE_APISERVER_SERVING_SIGNER, "olddata"),), [UPDATE], id="another content"),
-        pytest.param(
+@cases(
+    "bundles, expected",
+    {
+        "no bundles": ((), [CREATE]),
+        "none of this signer": ((("nosigner", "", "x"), ("signer:one", "signer", "y")), [CREATE]),
+        "another content": (((NAME, KUBE_APISERVER_SERVING_SIGNER, "olddata"),), [UPDATE]),
+        "one too many": (
             ((NAME, KUBE_APISERVER_SERVING_SIGNER, BUNDLE), (OTHER, KUBE_APISERVER_SERVING_SIGNER, BUNDLE)),
             [f"delete clustertrustbundles {OTHER}"],
-            id="one too many",
         ),
-        pytest.param(
+        "the one needs changing, the other goes": (
             ((NAME, KUBE_APISERVER_SERVING_SIGNER, "olddata"), (OTHER, KUBE_APISERVER_SERVING_SIGNER, BUNDLE)),
             [UPDATE, f"delete clustertrustbundles {OTHER}"],
-            id="the one needs changing, the other goes",
         ),
-        pytest.param(
+        "under another name": (
             ((OTHER, KUBE_APISERVER_SERVING_SIGNER, BUNDLE),),
             [CREATE, f"delete clustertrustbundles {OTHER}"],
-            id="under another name",
         ),
-        pytest.param(
+        "all is as it should be": (
             (("nosigner", "", "x"), ("signer:one", "signer", "y"), (NAME, KUBE_APISERVER_SERVING_SIGNER, BUNDLE)),
             [],
-            id="all is as it should be",
         ),
-    ],
+    },
 )
 async def test_what_is_done_about_the_bundles_there_are(
     env: Env, bundles: tuple[tuple[str, str, str], ...], expected: list[str]
@@ -132,13 +129,13 @@ async def test_a_bundle_that_can_not_be_removed_keeps_no_other_one(env: Env, fai
         assert tried[-3:] == [others[1], others[2], others[0]], "in the next look what was left"
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        pytest.param(TrustBundleOptions(), False, id="nothing to publish"),
-        pytest.param(TrustBundleOptions(authority=BUNDLE), True, id="the authority of the connection"),
-        pytest.param(TrustBundleOptions(root_ca_file="a"), True, id="a file"),
-    ],
+@cases(
+    "options, expected",
+    {
+        "nothing to publish": (TrustBundleOptions(), False),
+        "the authority of the connection": (TrustBundleOptions(authority=BUNDLE), True),
+        "a file": (TrustBundleOptions(root_ca_file="a"), True),
+    },
 )
 def test_it_runs_where_there_is_something_to_publish(options: TrustBundleOptions, expected: bool) -> None:
     assert getattr(options, DESCRIPTOR.switch) is expected

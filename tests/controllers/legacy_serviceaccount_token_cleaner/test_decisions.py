@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.controllers.upstream_coverage import Cases, missing
+from tests.tables import cases
 
 from pilothouse.api.core import Secret, SecretReference, ServiceAccount
 from pilothouse.api.meta import ObjectMeta
@@ -87,49 +88,47 @@ def secret(
     return Secret(metadata=meta, type=kind)
 
 
-@pytest.mark.parametrize(
-    ("found", "account", "pods", "expected"),
-    [
-        pytest.param(secret(), ACCOUNT, set(), Due.MARK, id="not used for long"),
-        pytest.param(secret(used=""), ACCOUNT, set(), Due.MARK, id="never used"),
-        pytest.param(secret(uid=""), ACCOUNT, set(), Due.MARK, id="a name will do"),
-        pytest.param(secret(used="2023-01-30"), ACCOUNT, set(), Due.NOTHING, id="used on the last day that counts"),
-        pytest.param(secret(used="2023-01-29"), ACCOUNT, set(), Due.MARK, id="used on the day before that"),
-        pytest.param(secret(used="2023-02-20"), ACCOUNT, set(), Due.NOTHING, id="used lately"),
-        pytest.param(secret(used="2023-01-15-1"), ACCOUNT, set(), Due.NOTHING, id="nobody can tell when"),
-        pytest.param(secret(made="2023-01-31"), ACCOUNT, set(), Due.NOTHING, id="made lately"),
-        pytest.param(secret(going=True), ACCOUNT, set(), Due.NOTHING, id="being deleted"),
-        pytest.param(secret(kind="Opaque"), ACCOUNT, set(), Due.NOTHING, id="another type"),
-        pytest.param(secret(), BARE, set(), Due.NOTHING, id="made by hand: its account does not list it"),
-        pytest.param(secret(name="other"), ACCOUNT, set(), Due.NOTHING, id="its account lists another one"),
-        pytest.param(secret(), None, set(), Due.NOTHING, id="its account is gone"),
-        pytest.param(secret(uid="123456"), ACCOUNT, set(), Due.NOTHING, id="its account was another one"),
-        pytest.param(secret(), ACCOUNT, {"t"}, Due.NOTHING, id="a pod uses it"),
-        pytest.param(secret(), ACCOUNT, {"u"}, Due.MARK, id="a pod uses another one"),
-        pytest.param(secret(invalid="2023-02-20"), ACCOUNT, set(), Due.NOTHING, id="marked lately"),
-        pytest.param(secret(invalid="2023-01-30"), ACCOUNT, set(), Due.NOTHING, id="marked on the last that counts"),
-        pytest.param(secret(invalid="2023-01-29"), ACCOUNT, set(), Due.DELETE, id="marked on the day before that"),
-        pytest.param(secret(used="", invalid="2023-01-15"), ACCOUNT, set(), Due.DELETE, id="never used, marked"),
-        pytest.param(secret(invalid="2023-01-15-1"), ACCOUNT, set(), Due.MARK, id="nobody can tell since when"),
-        pytest.param(secret(invalid="2023-01-15"), ACCOUNT, {"t"}, Due.NOTHING, id="marked, and a pod uses it now"),
-        pytest.param(
-            secret(used="2023-02-20", invalid="2023-01-15"), ACCOUNT, set(), Due.NOTHING, id="marked, and used again"
-        ),
-    ],
+@cases(
+    "found, account, pods, expected",
+    {
+        "not used for long": (secret(), ACCOUNT, set(), Due.MARK),
+        "never used": (secret(used=""), ACCOUNT, set(), Due.MARK),
+        "a name will do": (secret(uid=""), ACCOUNT, set(), Due.MARK),
+        "used on the last day that counts": (secret(used="2023-01-30"), ACCOUNT, set(), Due.NOTHING),
+        "used on the day before that": (secret(used="2023-01-29"), ACCOUNT, set(), Due.MARK),
+        "used lately": (secret(used="2023-02-20"), ACCOUNT, set(), Due.NOTHING),
+        "nobody can tell when": (secret(used="2023-01-15-1"), ACCOUNT, set(), Due.NOTHING),
+        "made lately": (secret(made="2023-01-31"), ACCOUNT, set(), Due.NOTHING),
+        "being deleted": (secret(going=True), ACCOUNT, set(), Due.NOTHING),
+        "another type": (secret(kind="Opaque"), ACCOUNT, set(), Due.NOTHING),
+        "made by hand: its account does not list it": (secret(), BARE, set(), Due.NOTHING),
+        "its account lists another one": (secret(name="other"), ACCOUNT, set(), Due.NOTHING),
+        "its account is gone": (secret(), None, set(), Due.NOTHING),
+        "its account was another one": (secret(uid="123456"), ACCOUNT, set(), Due.NOTHING),
+        "a pod uses it": (secret(), ACCOUNT, {"t"}, Due.NOTHING),
+        "a pod uses another one": (secret(), ACCOUNT, {"u"}, Due.MARK),
+        "marked lately": (secret(invalid="2023-02-20"), ACCOUNT, set(), Due.NOTHING),
+        "marked on the last that counts": (secret(invalid="2023-01-30"), ACCOUNT, set(), Due.NOTHING),
+        "marked on the day before that": (secret(invalid="2023-01-29"), ACCOUNT, set(), Due.DELETE),
+        "never used, marked": (secret(used="", invalid="2023-01-15"), ACCOUNT, set(), Due.DELETE),
+        "nobody can tell since when": (secret(invalid="2023-01-15-1"), ACCOUNT, set(), Due.MARK),
+        "marked, and a pod uses it now": (secret(invalid="2023-01-15"), ACCOUNT, {"t"}, Due.NOTHING),
+        "marked, and used again": (secret(used="2023-02-20", invalid="2023-01-15"), ACCOUNT, set(), Due.NOTHING),
+    },
 )
 def test_what_becomes_of_a_secret(found: Secret, account: ServiceAccount | None, pods: set[str], expected: Due) -> None:
     assert decide(found, account, pods, MOMENT) is expected
 
 
-@pytest.mark.parametrize(
-    ("since", "expected"),
-    [
-        pytest.param("2023-01-28", True, id="since the end of that day"),
-        pytest.param("2023-01-29", True, id="since noon before that"),
-        pytest.param("2023-01-30", False, id="half a day is missing"),
-        pytest.param("2023-02-20", False, id="since lately"),
-        pytest.param("9999-12-31", False, id="since the end of days"),
-    ],
+@cases(
+    "since, expected",
+    {
+        "since the end of that day": ("2023-01-28", True),
+        "since noon before that": ("2023-01-29", True),
+        "half a day is missing": ("2023-01-30", False),
+        "since lately": ("2023-02-20", False),
+        "since the end of days": ("9999-12-31", False),
+    },
 )
 def test_nothing_is_touched_before_its_use_was_tracked_for_a_period(since: str, expected: bool) -> None:
     assert is_tracked_long_enough(datetime.date.fromisoformat(since), MOMENT) is expected

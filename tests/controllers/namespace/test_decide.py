@@ -3,6 +3,7 @@
 import datetime
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import Pod, PodSpec, PodStatus
 from pilothouse.api.meta import Object, ObjectMeta
@@ -30,32 +31,30 @@ def held(*finalizers: str) -> Object:
     return Object(metadata=ObjectMeta(name="x", finalizers=finalizers))
 
 
-@pytest.mark.parametrize(
-    ("pods", "seconds_later", "expected"),
-    [
-        pytest.param([], 0, 0, id="no pods: nothing to wait for"),
-        pytest.param([pod(30), pod(60), pod(10)], 0, 60, id="the longest grace period counts"),
-        pytest.param([pod(30), pod(60, "Succeeded"), pod(90, "Failed")], 0, 30, id="terminal pods do not count"),
-        pytest.param([pod(None)], 0, 0, id="a pod without a grace period adds nothing"),
-        pytest.param([pod(30)], 29, 30, id="the estimate does not shrink while it lasts"),
-        pytest.param([pod(30)], 30, 0, id="once the period is over there is no estimate any more"),
-    ],
+@cases(
+    "pods, seconds_later, expected",
+    {
+        "no pods: nothing to wait for": ([], 0, 0),
+        "the longest grace period counts": ([pod(30), pod(60), pod(10)], 0, 60),
+        "terminal pods do not count": ([pod(30), pod(60, "Succeeded"), pod(90, "Failed")], 0, 30),
+        "a pod without a grace period adds nothing": ([pod(None)], 0, 0),
+        "the estimate does not shrink while it lasts": ([pod(30)], 29, 30),
+        "once the period is over there is no estimate any more": ([pod(30)], 30, 0),
+    },
 )
 def test_estimate_grace(pods: list[Pod], seconds_later: int, expected: int) -> None:
     assert estimate_grace(pods, DELETED_AT, DELETED_AT + datetime.timedelta(seconds=seconds_later)) == expected
 
 
-@pytest.mark.parametrize(
-    ("items", "estimate", "expected"),
-    [
-        pytest.param([], 30, GONE, id="nothing listed: gone, whatever was estimated"),
-        pytest.param([held()], 30, Remainder(1, {}, 30), id="within the estimate objects may remain"),
-        pytest.param(
-            [held("a"), held("a", "b")], 0, Remainder(2, {"a": 2, "b": 1}, 15), id="finalizers get fifteen seconds"
-        ),
-        pytest.param([held("a"), held()], 0, Remainder(2, {"a": 1}, 15), id="one object with a finalizer is enough"),
-        pytest.param([held("a")], 20, Remainder(1, {"a": 1}, 20), id="an estimate goes before the finalizers' default"),
-    ],
+@cases(
+    "items, estimate, expected",
+    {
+        "nothing listed: gone, whatever was estimated": ([], 30, GONE),
+        "within the estimate objects may remain": ([held()], 30, Remainder(1, {}, 30)),
+        "finalizers get fifteen seconds": ([held("a"), held("a", "b")], 0, Remainder(2, {"a": 2, "b": 1}, 15)),
+        "one object with a finalizer is enough": ([held("a"), held()], 0, Remainder(2, {"a": 1}, 15)),
+        "an estimate goes before the finalizers' default": ([held("a")], 20, Remainder(1, {"a": 1}, 20)),
+    },
 )
 def test_judge_remainder(items: list[Object], estimate: int, expected: Remainder) -> None:
     assert decide_remainder(WIDGETS, "ns", items, estimate) == expected

@@ -2,7 +2,7 @@
 
 import datetime
 
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.meta import Condition
 from pilothouse.controllers.cleanup.namespace.decide import Resource
@@ -48,18 +48,15 @@ def test_all_is_well_in_upstream_words_and_order() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("outcome", "expected"),
-    [
-        pytest.param(
-            Outcome(discovery_error="boom"), [(DISCOVERY_FAILURE, "DiscoveryFailed", "boom")], id="discovery failed"
-        ),
-        pytest.param(
+@cases(
+    "outcome, expected",
+    {
+        "discovery failed": (Outcome(discovery_error="boom"), [(DISCOVERY_FAILURE, "DiscoveryFailed", "boom")]),
+        "a group version could not be read": (
             Outcome(parsing_error="boom"),
             [(PARSING_FAILURE, "GroupVersionParsingFailed", "boom")],
-            id="a group version could not be read",
         ),
-        pytest.param(
+        "errors are sorted, so that the text does not flicker": (
             Outcome(content_errors=("z broke", "a broke")),
             [
                 (
@@ -68,9 +65,8 @@ def test_all_is_well_in_upstream_words_and_order() -> None:
                     "Failed to delete all resource types, 2 remaining: a broke, z broke",
                 )
             ],
-            id="errors are sorted, so that the text does not flicker",
         ),
-        pytest.param(
+        "TestProcessContentTotals: just remaining": (
             Outcome(counts={Resource("apps", "v1", "deployments"): 5, Resource("apps", "v1", "daemonsets"): 5}),
             [
                 (
@@ -80,9 +76,8 @@ def test_all_is_well_in_upstream_words_and_order() -> None:
                     "deployments.apps has 5 resource instances",
                 )
             ],
-            id="TestProcessContentTotals: just remaining",
         ),
-        pytest.param(
+        "TestProcessContentTotals: just finalizers": (
             Outcome(finalizers={"service-catalog": 6, "kubedb": 5}),
             [
                 (
@@ -92,9 +87,8 @@ def test_all_is_well_in_upstream_words_and_order() -> None:
                     "service-catalog in 6 resource instances",
                 )
             ],
-            id="TestProcessContentTotals: just finalizers",
         ),
-        pytest.param(
+        "TestProcessContentTotals: both, and the lonely dot of the core group": (
             Outcome(counts={Resource("", "v1", "pods"): 1}, finalizers={"f": 1}),
             [
                 (
@@ -108,9 +102,8 @@ def test_all_is_well_in_upstream_words_and_order() -> None:
                     "Some content in the namespace has finalizers remaining: f in 1 resource instances",
                 ),
             ],
-            id="TestProcessContentTotals: both, and the lonely dot of the core group",
         ),
-    ],
+    },
 )
 def test_each_failure_sets_its_condition(outcome: Outcome, expected: list[tuple[str, str, str]]) -> None:
     found = conditions_of(outcome, NOW)
@@ -122,17 +115,16 @@ def condition(kind: str, status: str = "True", reason: str = "", message: str = 
     return Condition(type=kind, status=status, reason=reason, message=message, last_transition_time=THEN)
 
 
-@pytest.mark.parametrize(
-    ("before", "expected_order"),
-    [
-        pytest.param([], ORDER, id="the first pass writes all five"),
-        pytest.param(["unknown"], ["unknown", *ORDER], id="TestUpdateConditions: leave unknown"),
-        pytest.param(
+@cases(
+    "before, expected_order",
+    {
+        "the first pass writes all five": ([], ORDER),
+        "TestUpdateConditions: leave unknown": (["unknown"], ["unknown", *ORDER]),
+        "TestUpdateConditions: leave different order": (
             [PARSING_FAILURE, DISCOVERY_FAILURE],
             [PARSING_FAILURE, DISCOVERY_FAILURE, CONTENT_FAILURE, CONTENT_REMAINING, FINALIZERS_REMAINING],
-            id="TestUpdateConditions: leave different order",
         ),
-    ],
+    },
 )
 def test_existing_conditions_keep_their_position(before: list[str], expected_order: list[str]) -> None:
     updated = update_conditions([condition(kind) for kind in before], conditions_of(Outcome(), NOW))

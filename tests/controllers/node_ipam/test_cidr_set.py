@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.controllers.node.node_ipam.cidr_set import CidrSet, OutOfRange
 from pilothouse.machinery.cidrs import parse_cidr
@@ -23,12 +24,12 @@ def used(blocks: CidrSet) -> list[int]:
     return [index for index in range(blocks.size) if blocks.is_used(index)]
 
 
-@pytest.mark.parametrize(
+@cases(
     "cluster",
-    [
-        pytest.param("127.123.234.0/30", id="IPv4 of one block (TestCIDRSetFullyAllocated)"),
-        pytest.param("beef:1234::/30", id="IPv6 of one block"),
-    ],
+    {
+        "IPv4 of one block (TestCIDRSetFullyAllocated)": "127.123.234.0/30",
+        "IPv6 of one block": "beef:1234::/30",
+    },
 )
 def test_what_is_given_back_can_be_given_out_again(cluster: str) -> None:
     blocks = blocks_of(cluster, 30)
@@ -38,25 +39,25 @@ def test_what_is_given_back_can_be_given_out_again(cluster: str) -> None:
         assert blocks.release(blocks.indices(parse_cidr(cluster))) == 1
 
 
-@pytest.mark.parametrize(
-    ("cluster", "mask", "index", "expected"),
-    [
-        pytest.param("127.123.3.0/16", 24, 0, "127.123.0.0/24", id="IPv4, first: host bits mean nothing"),
-        pytest.param("127.123.0.0/16", 24, 15, "127.123.15.0/24", id="IPv4, sixteenth"),
-        pytest.param("192.168.5.219/28", 32, 5, "192.168.5.213/32", id="IPv4, blocks of one address"),
-        pytest.param("2001:0db8:1234:3::/48", 64, 0, "2001:db8:1234::/64", id="/48 to /64, first"),
-        pytest.param("2001:0db8:1234::/48", 64, 15, "2001:db8:1234:f::/64", id="/48 to /64, sixteenth"),
-        pytest.param("2001:0db8:85a3::8a2e:0370:7334/50", 63, 6425, "2001:db8:85a3:3232::/63", id="/50 to /63"),
-        pytest.param("2001:0db8::/32", 48, 0, "2001:db8::/48", id="/32 to /48, first"),
-        pytest.param("2001:0db8::/32", 48, 15, "2001:db8:f::/48", id="/32 to /48, sixteenth"),
-        pytest.param("2001:0db8:85a3::8a2e:0370:7334/32", 48, 6425, "2001:db8:1919::/48", id="/32 to /48, 6426th"),
-        pytest.param("2001:0db8:1234:ff00::/56", 72, 0, "2001:db8:1234:ff00::/72", id="/56 to /72, first"),
-        pytest.param("2001:0db8:1234:ff00::/56", 72, 15, "2001:db8:1234:ff00:f00::/72", id="/56 to /72, sixteenth"),
-        pytest.param("2001:0db8:1234:ff00::0370:7334/56", 72, 6425, "2001:db8:1234:ff19:1900::/72", id="/56 to /72"),
-        pytest.param("2001:0db8:1234:0:1234::/80", 96, 0, "2001:db8:1234:0:1234::/96", id="/80 to /96, first"),
-        pytest.param("2001:0db8:1234:0:1234::/80", 96, 15, "2001:db8:1234:0:1234:f::/96", id="/80 to /96, sixteenth"),
-        pytest.param("2001:0db8:1234:ff00::0370:7334/80", 96, 6425, "2001:db8:1234:ff00:0:1919::/96", id="/80 to /96"),
-    ],
+@cases(
+    "cluster, mask, index, expected",
+    {
+        "IPv4, first: host bits mean nothing": ("127.123.3.0/16", 24, 0, "127.123.0.0/24"),
+        "IPv4, sixteenth": ("127.123.0.0/16", 24, 15, "127.123.15.0/24"),
+        "IPv4, blocks of one address": ("192.168.5.219/28", 32, 5, "192.168.5.213/32"),
+        "/48 to /64, first": ("2001:0db8:1234:3::/48", 64, 0, "2001:db8:1234::/64"),
+        "/48 to /64, sixteenth": ("2001:0db8:1234::/48", 64, 15, "2001:db8:1234:f::/64"),
+        "/50 to /63": ("2001:0db8:85a3::8a2e:0370:7334/50", 63, 6425, "2001:db8:85a3:3232::/63"),
+        "/32 to /48, first": ("2001:0db8::/32", 48, 0, "2001:db8::/48"),
+        "/32 to /48, sixteenth": ("2001:0db8::/32", 48, 15, "2001:db8:f::/48"),
+        "/32 to /48, 6426th": ("2001:0db8:85a3::8a2e:0370:7334/32", 48, 6425, "2001:db8:1919::/48"),
+        "/56 to /72, first": ("2001:0db8:1234:ff00::/56", 72, 0, "2001:db8:1234:ff00::/72"),
+        "/56 to /72, sixteenth": ("2001:0db8:1234:ff00::/56", 72, 15, "2001:db8:1234:ff00:f00::/72"),
+        "/56 to /72": ("2001:0db8:1234:ff00::0370:7334/56", 72, 6425, "2001:db8:1234:ff19:1900::/72"),
+        "/80 to /96, first": ("2001:0db8:1234:0:1234::/80", 96, 0, "2001:db8:1234:0:1234::/96"),
+        "/80 to /96, sixteenth": ("2001:0db8:1234:0:1234::/80", 96, 15, "2001:db8:1234:0:1234:f::/96"),
+        "/80 to /96": ("2001:0db8:1234:ff00::0370:7334/80", 96, 6425, "2001:db8:1234:ff00:0:1919::/96"),
+    },
 )
 def test_blocks_are_counted_from_the_start_of_the_range(cluster: str, mask: int, index: int, expected: str) -> None:
     """TestIndexToCIDRBlock. And back: a block's index is its own."""
@@ -106,39 +107,39 @@ def test_a_block_is_used_or_not_however_often_it_was_said() -> None:
     assert len(allocate_all(blocks)) == 256 - 3
 
 
-@pytest.mark.parametrize(
-    ("cluster", "mask", "text", "expected"),
-    [
-        pytest.param("127.0.0.0/8", 16, "127.0.0.0/16", range(1), id="IPv4, first (TestGetBitforCIDR)"),
-        pytest.param("be00::/8", 16, "be00::/16", range(1), id="IPv6, first"),
-        pytest.param("127.0.0.0/8", 16, "127.123.0.0/16", range(123, 124), id="IPv4, 124th"),
-        pytest.param("be00::/8", 16, "beef::/16", range(0xEF, 0xF0), id="IPv6, 0xef"),
-        pytest.param("127.0.0.0/8", 16, "127.168.0.0/16", range(168, 169), id="IPv4, 169th"),
-        pytest.param("be00::/8", 16, "be68::/16", range(0x68, 0x69), id="IPv6, 0x68"),
-        pytest.param("127.0.0.0/8", 16, "127.224.0.0/16", range(224, 225), id="IPv4, 225th"),
-        pytest.param("be00::/8", 16, "be24::/16", range(0x24, 0x25), id="IPv6, 0x24"),
-        pytest.param("192.168.0.0/16", 24, "192.168.12.0/24", range(12, 13), id="IPv4, 13th of /16"),
-        pytest.param("beef::/16", 24, "beef:1200::/24", range(0x12, 0x13), id="IPv6, 0x12 of /16"),
-        pytest.param("192.168.0.0/16", 24, "192.168.151.0/24", range(151, 152), id="IPv4, 152nd of /16"),
-        pytest.param("beef::/16", 24, "beef:9700::/24", range(0x97, 0x98), id="IPv6, 0x97 of /16"),
-        pytest.param("192.168.0.0/16", 24, "127.168.224.0/24", None, id="IPv4, another range"),
-        pytest.param("beef::/16", 24, "2001:db00::/24", None, id="IPv6, another range"),
-        pytest.param("192.168.0.0/16", 24, "beef::/24", None, id="another family"),
-        pytest.param("127.0.0.0/8", 16, "127.0.0.0/8", range(256), id="IPv4, the range itself (TestOccupy)"),
-        pytest.param("2001:beef:1200::/40", 48, "2001:beef:1200::/40", range(256), id="IPv6, the range itself"),
-        pytest.param("127.0.0.0/8", 16, "127.0.0.0/2", range(256), id="IPv4, more than the range"),
-        pytest.param("2001:beef:1200::/40", 48, "2001:beef:1234::/34", range(256), id="IPv6, more than the range"),
-        pytest.param("2001:beef:1200::/40", 48, "2001:beef:1200::/48", range(1), id="IPv6, one block"),
-        pytest.param("127.0.0.0/8", 32, "127.0.0.0/16", range(65536), id="IPv4, 65536 blocks"),
-        pytest.param("2001:beef:1200::/48", 64, "2001:beef:1200::/48", range(65536), id="IPv6, 65536 blocks"),
-        pytest.param("127.0.0.0/7", 16, "127.0.0.0/15", range(256, 258), id="IPv4, two blocks in the middle"),
-        pytest.param("2001:beef:7f00::/39", 48, "2001:beef:7f00::/47", range(256, 258), id="IPv6, two blocks"),
-        pytest.param("127.0.0.0/7", 15, "127.0.0.0/15", range(128, 129), id="IPv4, the 129th"),
-        pytest.param("2001:beef:7f00::/39", 47, "2001:beef:7f00::/47", range(128, 129), id="IPv6, the 129th"),
-        pytest.param("127.0.0.0/7", 18, "127.0.0.0/15", range(1024, 1032), id="IPv4, eight blocks"),
-        pytest.param("2001:beef:7f00::/39", 50, "2001:beef:7f00::/47", range(1024, 1032), id="IPv6, eight blocks"),
-        pytest.param("10.0.0.0/16", 24, "10.0.3.64/26", range(3, 4), id="less than a block uses the whole of it"),
-    ],
+@cases(
+    "cluster, mask, text, expected",
+    {
+        "IPv4, first (TestGetBitforCIDR)": ("127.0.0.0/8", 16, "127.0.0.0/16", range(1)),
+        "IPv6, first": ("be00::/8", 16, "be00::/16", range(1)),
+        "IPv4, 124th": ("127.0.0.0/8", 16, "127.123.0.0/16", range(123, 124)),
+        "IPv6, 0xef": ("be00::/8", 16, "beef::/16", range(0xEF, 0xF0)),
+        "IPv4, 169th": ("127.0.0.0/8", 16, "127.168.0.0/16", range(168, 169)),
+        "IPv6, 0x68": ("be00::/8", 16, "be68::/16", range(0x68, 0x69)),
+        "IPv4, 225th": ("127.0.0.0/8", 16, "127.224.0.0/16", range(224, 225)),
+        "IPv6, 0x24": ("be00::/8", 16, "be24::/16", range(0x24, 0x25)),
+        "IPv4, 13th of /16": ("192.168.0.0/16", 24, "192.168.12.0/24", range(12, 13)),
+        "IPv6, 0x12 of /16": ("beef::/16", 24, "beef:1200::/24", range(0x12, 0x13)),
+        "IPv4, 152nd of /16": ("192.168.0.0/16", 24, "192.168.151.0/24", range(151, 152)),
+        "IPv6, 0x97 of /16": ("beef::/16", 24, "beef:9700::/24", range(0x97, 0x98)),
+        "IPv4, another range": ("192.168.0.0/16", 24, "127.168.224.0/24", None),
+        "IPv6, another range": ("beef::/16", 24, "2001:db00::/24", None),
+        "another family": ("192.168.0.0/16", 24, "beef::/24", None),
+        "IPv4, the range itself (TestOccupy)": ("127.0.0.0/8", 16, "127.0.0.0/8", range(256)),
+        "IPv6, the range itself": ("2001:beef:1200::/40", 48, "2001:beef:1200::/40", range(256)),
+        "IPv4, more than the range": ("127.0.0.0/8", 16, "127.0.0.0/2", range(256)),
+        "IPv6, more than the range": ("2001:beef:1200::/40", 48, "2001:beef:1234::/34", range(256)),
+        "IPv6, one block": ("2001:beef:1200::/40", 48, "2001:beef:1200::/48", range(1)),
+        "IPv4, 65536 blocks": ("127.0.0.0/8", 32, "127.0.0.0/16", range(65536)),
+        "IPv6, 65536 blocks": ("2001:beef:1200::/48", 64, "2001:beef:1200::/48", range(65536)),
+        "IPv4, two blocks in the middle": ("127.0.0.0/7", 16, "127.0.0.0/15", range(256, 258)),
+        "IPv6, two blocks": ("2001:beef:7f00::/39", 48, "2001:beef:7f00::/47", range(256, 258)),
+        "IPv4, the 129th": ("127.0.0.0/7", 15, "127.0.0.0/15", range(128, 129)),
+        "IPv6, the 129th": ("2001:beef:7f00::/39", 47, "2001:beef:7f00::/47", range(128, 129)),
+        "IPv4, eight blocks": ("127.0.0.0/7", 18, "127.0.0.0/15", range(1024, 1032)),
+        "IPv6, eight blocks": ("2001:beef:7f00::/39", 50, "2001:beef:7f00::/47", range(1024, 1032)),
+        "less than a block uses the whole of it": ("10.0.0.0/16", 24, "10.0.3.64/26", range(3, 4)),
+    },
 )
 def test_which_blocks_a_range_shares_addresses_with(cluster: str, mask: int, text: str, expected: range | None) -> None:
     blocks = blocks_of(cluster, mask)
@@ -153,14 +154,12 @@ def test_which_blocks_a_range_shares_addresses_with(cluster: str, mask: int, tex
     assert not blocks.is_used(expected.stop)
 
 
-@pytest.mark.parametrize(
-    ("cluster", "mask", "expected"),
-    [
-        pytest.param("127.0.0.0/8", 32, ["127.0.0.0/32", "127.0.0.1/32"], id="as many blocks as IPv4 can have"),
-        pytest.param(
-            "2001:beef:1234:369b::/60", 64, ["2001:beef:1234:3690::/64", "2001:beef:1234:3691::/64"], id="a few of IPv6"
-        ),
-    ],
+@cases(
+    "cluster, mask, expected",
+    {
+        "as many blocks as IPv4 can have": ("127.0.0.0/8", 32, ["127.0.0.0/32", "127.0.0.1/32"]),
+        "a few of IPv6": ("2001:beef:1234:369b::/60", 64, ["2001:beef:1234:3690::/64", "2001:beef:1234:3691::/64"]),
+    },
 )
 def test_the_first_two(cluster: str, mask: int, expected: list[str]) -> None:
     """TestCIDRSetv6."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import NODES, Doc, World
+from tests.tables import cases
 
 from pilothouse.client import Client
 from pilothouse.client.interceptor import Action, Rule, conflict, delay, fail, lose_answer, lose_request, time_out
@@ -75,16 +76,15 @@ async def test_every_node_gets_a_range_with_one_request(world: World) -> None:
     assert await world.events() == []
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        pytest.param(BOTH, ["10.0.16.0/24", "2001:db8:0:4000::/64"], id="IPv4 first, after the services"),
-        pytest.param(
+@cases(
+    "options, expected",
+    {
+        "IPv4 first, after the services": (BOTH, ["10.0.16.0/24", "2001:db8:0:4000::/64"]),
+        "IPv6 first": (
             NodeIpamOptions(allocate=True, cluster_cidr="2001:db8::/48,10.0.0.0/16", mask_size_ipv6=56),
             ["2001:db8::/56", "10.0.0.0/24"],
-            id="IPv6 first",
         ),
-    ],
+    },
 )
 async def test_with_two_families_a_node_gets_one_of_each(
     env: Env, options: NodeIpamOptions, expected: list[str]
@@ -147,16 +147,16 @@ async def test_a_cache_that_shows_the_former_node_of_a_name_takes_nothing_from_t
         assert world.requests() == []
 
 
-@pytest.mark.parametrize(
-    ("action", "freed"),
-    [
-        pytest.param(lose_answer(), False, id="it was written, and the answer was lost"),
-        pytest.param(time_out(sent=True), False, id="it was written after we stopped waiting"),
-        pytest.param(lose_request(), False, id="it was not written, and we cannot know"),
-        pytest.param(fail(500), False, id="the server failed in the middle of something"),
-        pytest.param(fail(403), True, id="it was refused"),
-        pytest.param(conflict(), True, id="it met conflicts"),
-    ],
+@cases(
+    "action, freed",
+    {
+        "it was written, and the answer was lost": (lose_answer(), False),
+        "it was written after we stopped waiting": (time_out(sent=True), False),
+        "it was not written, and we cannot know": (lose_request(), False),
+        "the server failed in the middle of something": (fail(500), False),
+        "it was refused": (fail(403), True),
+        "it met conflicts": (conflict(), True),
+    },
 )
 async def test_a_block_is_free_again_only_if_it_was_certainly_not_written(
     world: World, action: Action, freed: bool

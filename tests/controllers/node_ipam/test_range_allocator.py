@@ -2,6 +2,7 @@
 need no server, and what that one does not have."""
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.controllers.node.node_ipam.cidr_set import CidrSet
 from pilothouse.controllers.node.node_ipam.metrics import SetMetrics
@@ -29,25 +30,20 @@ def enter(books: RangeAllocator, name: str, *ranges: str) -> list[str]:
 V4, V6 = ("10.10.0.0/16", 24), ("ace:cab:deca::/8", 24)
 
 
-@pytest.mark.parametrize(
-    ("clusters", "ranges", "error"),
-    [
-        pytest.param([V4], [], "", id="one family, a node without ranges (TestOccupyPreExistingCIDR)"),
-        pytest.param([V4, V6], [], "", id="two families, a node without ranges"),
-        pytest.param([V4], ["10.10.0.1/24"], "", id="one family, a right range"),
-        pytest.param([V4, V6], ["10.10.0.1/24", "a00::/86"], "", id="two families, right ranges"),
-        pytest.param([V4, V6], ["10.10.0.1/24"], "", id="two families, a node from before the second"),
-        pytest.param([V4], ["172.10.0.1/24"], "is out the range of cluster cidr 10.10.0.0/16", id="another range"),
-        pytest.param(
-            [V4],
-            ["10.10.0.1/24", "a00::/86"],
-            "allocated cidr: a00::/86 at index:1 that does not exist",
-            id="two for one",
-        ),
-        pytest.param([V4, V6], ["172.10.0.1/24", "a00::/86"], "cidr[172.10.0.0/24] at idx [0]", id="wrong IPv4"),
-        pytest.param([V4, V6], ["10.10.0.1/24", "cdd::/86"], "cidr[cdd::/86] at idx [1]", id="wrong IPv6"),
-        pytest.param([V4], ["nonsense"], "failed to parse node node0, CIDR nonsense", id="no range at all"),
-    ],
+@cases(
+    "clusters, ranges, error",
+    {
+        "one family, a node without ranges (TestOccupyPreExistingCIDR)": ([V4], [], ""),
+        "two families, a node without ranges": ([V4, V6], [], ""),
+        "one family, a right range": ([V4], ["10.10.0.1/24"], ""),
+        "two families, right ranges": ([V4, V6], ["10.10.0.1/24", "a00::/86"], ""),
+        "two families, a node from before the second": ([V4, V6], ["10.10.0.1/24"], ""),
+        "another range": ([V4], ["172.10.0.1/24"], "is out the range of cluster cidr 10.10.0.0/16"),
+        "two for one": ([V4], ["10.10.0.1/24", "a00::/86"], "allocated cidr: a00::/86 at index:1 that does not exist"),
+        "wrong IPv4": ([V4, V6], ["172.10.0.1/24", "a00::/86"], "cidr[172.10.0.0/24] at idx [0]"),
+        "wrong IPv6": ([V4, V6], ["10.10.0.1/24", "cdd::/86"], "cidr[cdd::/86] at idx [1]"),
+        "no range at all": ([V4], ["nonsense"], "failed to parse node node0, CIDR nonsense"),
+    },
 )
 def test_what_a_node_has_fits_or_not(clusters: list[tuple[str, int]], ranges: list[str], error: str) -> None:
     books = allocator(*clusters)
@@ -66,46 +62,38 @@ def test_of_a_node_with_wrong_ranges_the_right_ones_are_not_given_out() -> None:
     assert give(books, "b") == ("10.10.1.0/24", "2001:db8::/64")
 
 
-@pytest.mark.parametrize(
-    ("clusters", "services", "taken", "expected"),
-    [
-        pytest.param([("127.123.234.0/24", 30)], (), [], ("127.123.234.0/30",), id="the first of the range"),
-        pytest.param(
-            [("127.123.234.0/24", 30)], ("127.123.234.0/26",), [], ("127.123.234.64/30",), id="the first after services"
-        ),
-        pytest.param(
+@cases(
+    "clusters, services, taken, expected",
+    {
+        "the first of the range": ([("127.123.234.0/24", 30)], (), [], ("127.123.234.0/30",)),
+        "the first after services": ([("127.123.234.0/24", 30)], ("127.123.234.0/26",), [], ("127.123.234.64/30",)),
+        "the first that nobody has": (
             [("127.123.234.0/24", 30)],
             ("127.123.234.0/26",),
             ["127.123.234.64/30", "127.123.234.68/30", "127.123.234.72/30", "127.123.234.80/30"],
             ("127.123.234.76/30",),
-            id="the first that nobody has",
         ),
-        pytest.param(
+        "one of each family": (
             [("127.123.234.0/8", 24), ("ace:cab:deca::/84", 98)],
             ("127.123.234.0/26",),
             [],
             ("127.0.0.0/24", "ace:cab:deca::/98"),
-            id="one of each family",
         ),
-        pytest.param(
+        "in the order of the flag": (
             [("ace:cab:deca::/84", 98), ("127.123.234.0/8", 24)],
             ("127.123.234.0/26",),
             [],
             ("ace:cab:deca::/98", "127.0.0.0/24"),
-            id="in the order of the flag",
         ),
-        pytest.param(
-            [("10.10.0.0/22", 24)], (), ["10.10.0.0/24", "10.10.2.0/24"], ("10.10.1.0/24",), id="gaps are used"
-        ),
-        pytest.param(
+        "gaps are used": ([("10.10.0.0/22", 24)], (), ["10.10.0.0/24", "10.10.2.0/24"], ("10.10.1.0/24",)),
+        "services of both families": (
             [("10.0.0.0/22", 24), ("2001:db8::/62", 64)],
             ("10.0.0.0/23", "2001:db8::/64"),
             [],
             ("10.0.2.0/24", "2001:db8:0:1::/64"),
-            id="services of both families",
         ),
-        pytest.param([("10.0.0.0/22", 24)], ("192.168.0.0/16",), [], ("10.0.0.0/24",), id="services elsewhere"),
-    ],
+        "services elsewhere": ([("10.0.0.0/22", 24)], ("192.168.0.0/16",), [], ("10.0.0.0/24",)),
+    },
 )
 def test_a_node_is_given_what_is_free(
     clusters: list[tuple[str, int]], services: tuple[str, ...], taken: list[str], expected: tuple[str, ...]
@@ -212,14 +200,14 @@ def test_a_node_made_again_is_another_one() -> None:
     assert give(books, "b") == ("10.0.0.0/25",)
 
 
-@pytest.mark.parametrize(
-    ("uid", "version", "expected"),
-    [
-        pytest.param("2", "5", False, id="the node itself, in an older version"),
-        pytest.param("1", "5", True, id="its predecessor"),
-        pytest.param("3", "30", False, id="its successor"),
-        pytest.param("1", "strange", False, id="versions without order say nothing"),
-    ],
+@cases(
+    "uid, version, expected",
+    {
+        "the node itself, in an older version": ("2", "5", False),
+        "its predecessor": ("1", "5", True),
+        "its successor": ("3", "30", False),
+        "versions without order say nothing": ("1", "strange", False),
+    },
 )
 def test_a_cache_that_shows_the_predecessor_is_old(uid: str, version: str, expected: bool) -> None:
     books = allocator(V4)

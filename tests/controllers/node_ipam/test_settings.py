@@ -7,6 +7,7 @@ Rows mirror kubernetes v1.36 ``cmd/kube-controller-manager/app/core_test.go`` (T
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.controllermanager.flags import flag_set, options_from
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
@@ -23,33 +24,25 @@ def options(**changes: Any) -> NodeIpamOptions:
 V6, BOTH = "2001:db8::/48", "10.0.0.0/16,2001:db8::/48"
 
 
-@pytest.mark.parametrize(
-    ("changes", "clusters", "masks"),
-    [
-        pytest.param({}, ["10.0.0.0/16"], [24], id="IPv4: /24"),
-        pytest.param({"cluster_cidr": V6}, ["2001:db8::/48"], [64], id="IPv6: /64"),
-        pytest.param({"cluster_cidr": BOTH}, ["10.0.0.0/16", "2001:db8::/48"], [24, 64], id="both"),
-        pytest.param(
-            {"cluster_cidr": "2001:db8::/48,10.0.0.0/16"},
-            ["2001:db8::/48", "10.0.0.0/16"],
-            [64, 24],
-            id="in their order",
-        ),
-        pytest.param({"mask_size": 19}, ["10.0.0.0/16"], [19], id="a size for IPv4"),
-        pytest.param({"cluster_cidr": V6, "mask_size": 62}, ["2001:db8::/48"], [62], id="the same flag for IPv6"),
-        pytest.param({"mask_size_ipv4": 20}, ["10.0.0.0/16"], [20], id="the flag of IPv4 alone"),
-        pytest.param({"cluster_cidr": V6, "mask_size_ipv6": 60}, ["2001:db8::/48"], [60], id="the flag of IPv6 alone"),
-        pytest.param(
+@cases(
+    "changes, clusters, masks",
+    {
+        "IPv4: /24": ({}, ["10.0.0.0/16"], [24]),
+        "IPv6: /64": ({"cluster_cidr": V6}, ["2001:db8::/48"], [64]),
+        "both": ({"cluster_cidr": BOTH}, ["10.0.0.0/16", "2001:db8::/48"], [24, 64]),
+        "in their order": ({"cluster_cidr": "2001:db8::/48,10.0.0.0/16"}, ["2001:db8::/48", "10.0.0.0/16"], [64, 24]),
+        "a size for IPv4": ({"mask_size": 19}, ["10.0.0.0/16"], [19]),
+        "the same flag for IPv6": ({"cluster_cidr": V6, "mask_size": 62}, ["2001:db8::/48"], [62]),
+        "the flag of IPv4 alone": ({"mask_size_ipv4": 20}, ["10.0.0.0/16"], [20]),
+        "the flag of IPv6 alone": ({"cluster_cidr": V6, "mask_size_ipv6": 60}, ["2001:db8::/48"], [60]),
+        "one for each family": (
             {"cluster_cidr": BOTH, "mask_size_ipv4": 25, "mask_size_ipv6": 56},
             ["10.0.0.0/16", "2001:db8::/48"],
             [25, 56],
-            id="one for each family",
         ),
-        pytest.param(
-            {"cluster_cidr": " 10.0.7.1/16 "}, None, [24], id="spaces around the list: upstream trims the list"
-        ),
-        pytest.param({"cluster_cidr": "10.0.0.0/8", "mask_size": 32}, ["10.0.0.0/8"], [32], id="IPv4 has no limit"),
-    ],
+        "spaces around the list: upstream trims the list": ({"cluster_cidr": " 10.0.7.1/16 "}, None, [24]),
+        "IPv4 has no limit": ({"cluster_cidr": "10.0.0.0/8", "mask_size": 32}, ["10.0.0.0/8"], [32]),
+    },
 )
 def test_sizes_of_blocks(changes: dict[str, Any], clusters: list[str] | None, masks: list[int]) -> None:
     settings = settings_from(options(**changes))
@@ -58,79 +51,60 @@ def test_sizes_of_blocks(changes: dict[str, Any], clusters: list[str] | None, ma
         assert [str(cluster) for cluster in settings.clusters] == clusters
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        pytest.param(
-            {"cluster_cidr": ""}, "Must specify --cluster-cidr if --allocate-node-cidrs is set", id="no range"
-        ),
-        pytest.param(
+@cases(
+    "changes, message",
+    {
+        "no range": ({"cluster_cidr": ""}, "Must specify --cluster-cidr if --allocate-node-cidrs is set"),
+        "an address": (
             {"cluster_cidr": "10.0.0.0"},
             'failed to parse cidr value:"10.0.0.0" with error:invalid CIDR address: 10.0.0.0',
-            id="an address",
         ),
-        pytest.param({"cluster_cidr": "10.0.0.0/16,x"}, 'failed to parse cidr value:"x"', id="one of two is nothing"),
-        pytest.param(
+        "one of two is nothing": ({"cluster_cidr": "10.0.0.0/16,x"}, 'failed to parse cidr value:"x"'),
+        "twice the same family": (
             {"cluster_cidr": "10.0.0.0/16,10.1.0.0/16"},
             "len of ClusterCIDRs==2 and they are not configured as dual stack",
-            id="twice the same family",
         ),
-        pytest.param(
-            {"cluster_cidr": f"{BOTH},10.1.0.0/16"},
-            "length of clusterCIDRs is:3 more than max allowed of 2",
-            id="three",
-        ),
-        pytest.param(
+        "three": ({"cluster_cidr": f"{BOTH},10.1.0.0/16"}, "length of clusterCIDRs is:3 more than max allowed of 2"),
+        "one size for two families": (
             {"cluster_cidr": BOTH, "mask_size": 24},
             "usage of --node-cidr-mask-size is not allowed with dual-stack clusters",
-            id="one size for two families",
         ),
-        pytest.param(
+        "two flags for one size": (
             {"mask_size": 24, "mask_size_ipv4": 24},
             "is not allowed if --node-cidr-mask-size is set",
-            id="two flags for one size",
         ),
-        pytest.param(
+        "IPv4 with a size for IPv6": (
             {"mask_size_ipv6": 64},
             "usage of --node-cidr-mask-size-ipv6 is not allowed for a single-stack IPv4 cluster",
-            id="IPv4 with a size for IPv6",
         ),
-        pytest.param(
+        "IPv6 with a size for IPv4": (
             {"cluster_cidr": V6, "mask_size_ipv4": 24},
             "usage of --node-cidr-mask-size-ipv4 is not allowed for a single-stack IPv6 cluster",
-            id="IPv6 with a size for IPv4",
         ),
-        pytest.param(
+        "a block is larger than the range": (
             {"cluster_cidr": "10.0.0.0/25"},
             "mask size of cluster CIDR must be less than or equal to --node-cidr-mask-size",
-            id="a block is larger than the range",
         ),
-        pytest.param({"mask_size": 33}, "node CIDR mask size 33 is larger than 32 bits", id="smaller than an address"),
-        pytest.param({"mask_size": -1}, "mask size of cluster CIDR must be less", id="below nothing"),
-        pytest.param(
+        "smaller than an address": ({"mask_size": 33}, "node CIDR mask size 33 is larger than 32 bits"),
+        "below nothing": ({"mask_size": -1}, "mask size of cluster CIDR must be less"),
+        "IPv6 has at most 65536 blocks (TestCIDRSetv6)": (
             {"cluster_cidr": "beef:1234::/32", "mask_size": 49},
             "New CIDR set failed; the node CIDR size is too big",
-            id="IPv6 has at most 65536 blocks (TestCIDRSetv6)",
         ),
-        pytest.param(
+        "clouds give their own, and none is here": (
             {"allocator_type": "CloudAllocator"},
             "--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is not configured",
-            id="clouds give their own, and none is here",
         ),
-        pytest.param(
-            {"allocator_type": "IPAMFromCloud"}, "invalid CIDR allocator type: IPAMFromCloud", id="synced with a cloud"
-        ),
-        pytest.param(
+        "synced with a cloud": ({"allocator_type": "IPAMFromCloud"}, "invalid CIDR allocator type: IPAMFromCloud"),
+        "two service ranges of one family": (
             {"service_ranges": "10.96.0.0/12,10.112.0.0/12"},
             "serviceCIDR and secondaryServiceCIDR are not dualstack",
-            id="two service ranges of one family",
         ),
-        pytest.param(
+        "three service ranges": (
             {"service_ranges": "10.0.0.0/16,244.0.0.0/16,3000::/108"},
             "--service-cluster-ip-range can not contain more than two entries",
-            id="three service ranges",
         ),
-    ],
+    },
 )
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
     (error,) = validate_options(options(**changes))
@@ -170,20 +144,20 @@ def test_settings_are_judged_when_the_program_starts_and_only_if_they_are_used()
     assert parse("--cluster-cidr=nonsense").cluster_cidr == "nonsense"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("10.1.2.3/16", "10.1.0.0/16", id="host bits go"),
-        pytest.param("010.001.0.0/16", "10.1.0.0/16", id="leading zeros mean nothing"),
-        pytest.param("2001:0db8::1/32", "2001:db8::/32", id="IPv6 in its short form"),
-        pytest.param("0.0.0.0/0", "0.0.0.0/0", id="everything"),
-        pytest.param("10.0.0.0/33", None, id="too long"),
-        pytest.param("10.0.0.0/255.0.0.0", None, id="no masks"),
-        pytest.param("10.0.0.0/", None, id="no length"),
-        pytest.param("fe80::1%eth0/64", None, id="no zones"),
-        pytest.param("10.0.0/8", None, id="three parts"),
-        pytest.param("", None, id="nothing"),
-    ],
+@cases(
+    "text, expected",
+    {
+        "host bits go": ("10.1.2.3/16", "10.1.0.0/16"),
+        "leading zeros mean nothing": ("010.001.0.0/16", "10.1.0.0/16"),
+        "IPv6 in its short form": ("2001:0db8::1/32", "2001:db8::/32"),
+        "everything": ("0.0.0.0/0", "0.0.0.0/0"),
+        "too long": ("10.0.0.0/33", None),
+        "no masks": ("10.0.0.0/255.0.0.0", None),
+        "no length": ("10.0.0.0/", None),
+        "no zones": ("fe80::1%eth0/64", None),
+        "three parts": ("10.0.0/8", None),
+        "nothing": ("", None),
+    },
 )
 def test_ranges_are_read_as_in_go(text: str, expected: str | None) -> None:
     if expected is None:

@@ -5,6 +5,7 @@ import datetime
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.coordination import Lease, LeaseSpec
 from pilothouse.api.core import Node, NodeCondition, NodeSpec, NodeStatus, Taint
@@ -65,27 +66,24 @@ def lease(renewed: float | None) -> Lease | None:
     return None if renewed is None else Lease(spec=LeaseSpec(renew_time=at(renewed)))
 
 
-@pytest.mark.parametrize(
-    ("looks", "silent_at"),
-    [
-        pytest.param([(0, 0, None)], 51, id="never heard again: 50 s after the first look, whatever its own times say"),
-        pytest.param([(1000, 0, None)], 1051, id="a new manager gives an old heartbeat a whole grace period"),
-        pytest.param([(0, 0, None), (30, 30, None)], 81, id="a new heartbeat counts from when it was seen"),
-        pytest.param(
+@cases(
+    "looks, silent_at",
+    {
+        "never heard again: 50 s after the first look, whatever its own times say": ([(0, 0, None)], 51),
+        "a new manager gives an old heartbeat a whole grace period": ([(1000, 0, None)], 1051),
+        "a new heartbeat counts from when it was seen": ([(0, 0, None), (30, 30, None)], 81),
+        "the Lease alone keeps it alive (TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease)": (
             [(0, 0, 0), (40, 0, 40), (80, 0, 80)],
             131,
-            id="the Lease alone keeps it alive (TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease)",
         ),
-        pytest.param([(0, 0, 0), (40, 0, 0)], 51, id="a Lease that is not renewed does not"),
-        pytest.param([(0, 0, None), (40, 0, 5)], 91, id="a Lease that appears does, however old"),
-        pytest.param(
-            [(0, 0, 0), (10, 10, 0), (15, 10, 0)], 66, id="after a new heartbeat an unchanged Lease counts once more"
-        ),
-        pytest.param([(0, None, None)], 61, id="no condition Ready: 60 s after its creation (…WithStatus)"),
-        pytest.param([(45, None, None)], 61, id="also when it was first seen later"),
-        pytest.param([(0, None, None), (20, 20, None)], 71, id="from its first status on the grace period is 50 s"),
-        pytest.param([(0, None, 0), (50, None, 50)], 111, id="a Lease keeps alive whoever never reported"),
-    ],
+        "a Lease that is not renewed does not": ([(0, 0, 0), (40, 0, 0)], 51),
+        "a Lease that appears does, however old": ([(0, 0, None), (40, 0, 5)], 91),
+        "after a new heartbeat an unchanged Lease counts once more": ([(0, 0, 0), (10, 10, 0), (15, 10, 0)], 66),
+        "no condition Ready: 60 s after its creation (…WithStatus)": ([(0, None, None)], 61),
+        "also when it was first seen later": ([(45, None, None)], 61),
+        "from its first status on the grace period is 50 s": ([(0, None, None), (20, 20, None)], 71),
+        "a Lease keeps alive whoever never reported": ([(0, None, 0), (50, None, 50)], 111),
+    },
 )
 def test_when_a_node_is_silent(looks: list[tuple[float, float | None, float | None]], silent_at: float) -> None:
     health: Health | None = None
@@ -103,15 +101,15 @@ def test_when_a_node_is_silent(looks: list[tuple[float, float | None, float | No
     assert silent(silent_at)
 
 
-@pytest.mark.parametrize(
-    ("version", "renewed", "expected"),
-    [
-        pytest.param("8", -3600, True, id="renewed by a clock that was set back"),
-        pytest.param("8", 0, False, id="written without being renewed"),
-        pytest.param("6", 3600, False, id="an older state, from a server that is behind"),
-        pytest.param("", 10, True, id="without a revision the time tells"),
-        pytest.param("", -10, False, id="and then it must be later"),
-    ],
+@cases(
+    "version, renewed, expected",
+    {
+        "renewed by a clock that was set back": ("8", -3600, True),
+        "written without being renewed": ("8", 0, False),
+        "an older state, from a server that is behind": ("6", 3600, False),
+        "without a revision the time tells": ("", 10, True),
+        "and then it must be later": ("", -10, False),
+    },
 )
 def test_which_lease_is_a_sign_of_life(version: str, renewed: float, expected: bool) -> None:
     """Upstream goes by the time alone: after a clock was set back a node is silent until it has caught up."""
@@ -172,17 +170,17 @@ def zone(*, down: int, up: int) -> ZoneReport:
     return report([condition("Ready", "False")] * down + [condition("Ready", "True")] * up, 0.55)
 
 
-@pytest.mark.parametrize(
-    ("down", "up", "state"),
-    [
-        pytest.param(0, 1, NORMAL, id="all up"),
-        pytest.param(1, 0, FULL, id="its only node down"),
-        pytest.param(2, 1, NORMAL, id="fewer than three down"),
-        pytest.param(3, 2, PARTIAL, id="3 of 5 (TestMonitorNodeHealth 'Partial Disruption')"),
-        pytest.param(3, 3, NORMAL, id="3 of 6 is below 0.55"),
-        pytest.param(11, 9, PARTIAL, id="11 of 20 is 0.55, and that is enough"),
-        pytest.param(5, 0, FULL, id="none is left (TestMonitorNodeHealth 'Full Disruption')"),
-    ],
+@cases(
+    "down, up, state",
+    {
+        "all up": (0, 1, NORMAL),
+        "its only node down": (1, 0, FULL),
+        "fewer than three down": (2, 1, NORMAL),
+        "3 of 5 (TestMonitorNodeHealth 'Partial Disruption')": (3, 2, PARTIAL),
+        "3 of 6 is below 0.55": (3, 3, NORMAL),
+        "11 of 20 is 0.55, and that is enough": (11, 9, PARTIAL),
+        "none is left (TestMonitorNodeHealth 'Full Disruption')": (5, 0, FULL),
+    },
 )
 def test_the_state_of_a_zone(down: int, up: int, state: ZoneState) -> None:
     assert zone(down=down, up=up) == ZoneReport(down + up, down, state)
@@ -198,56 +196,42 @@ UP, DOWN, HALF = zone(down=0, up=3), zone(down=3, up=0), zone(down=3, up=2)
 BIG_HALF = zone(down=40, up=20)
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "expected"),
-    [
-        pytest.param({}, {"a": UP}, Plan(states={"a": NORMAL}, rates={"a": 0.1}), id="a zone that was not seen before"),
-        pytest.param({"a": NORMAL}, {"a": UP}, Plan(states={"a": NORMAL}, rates={}), id="nothing new"),
-        pytest.param(
+@cases(
+    "before, now, expected",
+    {
+        "a zone that was not seen before": ({}, {"a": UP}, Plan(states={"a": NORMAL}, rates={"a": 0.1})),
+        "nothing new": ({"a": NORMAL}, {"a": UP}, Plan(states={"a": NORMAL}, rates={})),
+        "the only zone falls: nobody must leave (TestMonitorNodeHealthEvictPodsWithDisruption)": (
             {"a": NORMAL},
             {"a": DOWN},
             Plan(states={"a": FULL}, rates={"a": 0.0}, spare_all=True),
-            id="the only zone falls: nobody must leave (TestMonitorNodeHealthEvictPodsWithDisruption)",
         ),
-        pytest.param({"a": FULL}, {"a": DOWN}, Plan(states={"a": FULL}, rates={}), id="still down"),
-        pytest.param(
+        "still down": ({"a": FULL}, {"a": DOWN}, Plan(states={"a": FULL}, rates={})),
+        "one comes back: all get a new grace period": (
             {"a": FULL},
             {"a": HALF},
             Plan(states={"a": PARTIAL}, rates={"a": 0.0}, restart_grace=True),
-            id="one comes back: all get a new grace period",
         ),
-        pytest.param(
+        "one zone of two falls: its pods leave at the usual rate": (
             {"a": NORMAL, "b": NORMAL},
             {"a": DOWN, "b": UP},
             Plan(states={"a": FULL, "b": NORMAL}, rates={"a": 0.1}),
-            id="one zone of two falls: its pods leave at the usual rate",
         ),
-        pytest.param(
+        "both were down, one is back ('Initially both zones down, one comes back')": (
             {"a": FULL, "b": FULL},
             {"a": UP, "b": DOWN},
             Plan(states={"a": NORMAL, "b": FULL}, rates={"a": 0.1, "b": 0.1}, restart_grace=True),
-            id="both were down, one is back ('Initially both zones down, one comes back')",
         ),
-        pytest.param(
-            {"a": NORMAL}, {"a": HALF}, Plan(states={"a": PARTIAL}, rates={"a": 0.0}), id="most of a small zone: stop"
-        ),
-        pytest.param(
-            {"a": NORMAL},
-            {"a": BIG_HALF},
-            Plan(states={"a": PARTIAL}, rates={"a": 0.01}),
-            id="most of a large one: slowly",
-        ),
-        pytest.param(
+        "most of a small zone: stop": ({"a": NORMAL}, {"a": HALF}, Plan(states={"a": PARTIAL}, rates={"a": 0.0})),
+        "most of a large one: slowly": ({"a": NORMAL}, {"a": BIG_HALF}, Plan(states={"a": PARTIAL}, rates={"a": 0.01})),
+        "a zone without nodes is forgotten, the other was down already": (
             {"a": NORMAL, "b": FULL},
             {"b": DOWN},
             Plan(states={"b": FULL}, rates={}, gone=("a",)),
-            id="a zone without nodes is forgotten, the other was down already",
         ),
-        pytest.param({"a": NORMAL}, {}, Plan(states={}, rates={}, gone=("a",)), id="no nodes at all"),
-        pytest.param(
-            {}, {"a": DOWN}, Plan(states={"a": FULL}, rates={"a": 0.0}, spare_all=True), id="down from the start"
-        ),
-    ],
+        "no nodes at all": ({"a": NORMAL}, {}, Plan(states={}, rates={}, gone=("a",))),
+        "down from the start": ({}, {"a": DOWN}, Plan(states={"a": FULL}, rates={"a": 0.0}, spare_all=True)),
+    },
 )
 def test_what_zones_come_to(before: dict[str, ZoneState], now: dict[str, ZoneReport], expected: Plan) -> None:
     assert plan(before, now, OPTIONS) == expected
@@ -261,21 +245,15 @@ def test_a_zone_is_large_above_the_threshold_not_at_it() -> None:
 BETA, STABLE = "failure-domain.beta.kubernetes.io", "topology.kubernetes.io"
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        pytest.param({}, "", id="neither"),
-        pytest.param({f"{STABLE}/zone": "z"}, ":\0:z", id="a zone without a region"),
-        pytest.param(
-            {f"{BETA}/region": "old", f"{STABLE}/region": "new", f"{STABLE}/zone": "z"},
-            "old:\0:z",
-            id="the old name first",
-        ),
-        pytest.param({f"{BETA}/zone": "", f"{STABLE}/zone": "z"}, "", id="an empty old one is a value"),
-        pytest.param(
-            {f"{BETA}/zone": "", f"{STABLE}/zone": "z", f"{STABLE}/region": "r"}, "r:\0:", id="each for itself"
-        ),
-    ],
+@cases(
+    "labels, expected",
+    {
+        "neither": ({}, ""),
+        "a zone without a region": ({f"{STABLE}/zone": "z"}, ":\0:z"),
+        "the old name first": ({f"{BETA}/region": "old", f"{STABLE}/region": "new", f"{STABLE}/zone": "z"}, "old:\0:z"),
+        "an empty old one is a value": ({f"{BETA}/zone": "", f"{STABLE}/zone": "z"}, ""),
+        "each for itself": ({f"{BETA}/zone": "", f"{STABLE}/zone": "z", f"{STABLE}/region": "r"}, "r:\0:"),
+    },
 )
 def test_zones_are_named_by_region_and_zone(labels: dict[str, str], expected: str) -> None:
     """``GetZoneKey`` (component-helpers ``node/topology``, v0.36)."""
@@ -292,18 +270,17 @@ def taint(name: str, effect: str = "NoSchedule") -> Taint:
     return Taint(key=f"node.kubernetes.io/{name}", effect=effect)
 
 
-@pytest.mark.parametrize(
-    ("one", "add", "remove"),
-    [
-        pytest.param(node(condition("Ready", "True")), [], [], id="healthy"),
-        pytest.param(node(condition("Ready", "False")), ["not-ready"], [], id="not ready (TestTaintsNodeByCondition)"),
-        pytest.param(
+@cases(
+    "one, add, remove",
+    {
+        "healthy": (node(condition("Ready", "True")), [], []),
+        "not ready (TestTaintsNodeByCondition)": (node(condition("Ready", "False")), ["not-ready"], []),
+        "from not ready to silent (TestTaintsNodeByCondition 'Ready is unknown')": (
             node(condition("Ready", "Unknown"), taints=(taint("not-ready"),)),
             ["unreachable"],
             ["not-ready"],
-            id="from not ready to silent (TestTaintsNodeByCondition 'Ready is unknown')",
         ),
-        pytest.param(
+        "under every pressure (TestTaintsNodeByCondition)": (
             node(
                 condition("MemoryPressure", "True"),
                 condition("DiskPressure", "True"),
@@ -312,24 +289,21 @@ def taint(name: str, effect: str = "NoSchedule") -> Taint:
             ),
             ["memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable"],
             [],
-            id="under every pressure (TestTaintsNodeByCondition)",
         ),
-        pytest.param(
+        "pressure that nobody knows of is none": (
             node(condition("DiskPressure", "Unknown"), taints=(taint("disk-pressure"),)),
             [],
             ["disk-pressure"],
-            id="pressure that nobody knows of is none",
         ),
-        pytest.param(node(unschedulable=True), ["unschedulable"], [], id="cordoned"),
-        pytest.param(node(taints=(taint("unschedulable"),)), [], ["unschedulable"], id="uncordoned"),
-        pytest.param(
+        "cordoned": (node(unschedulable=True), ["unschedulable"], []),
+        "uncordoned": (node(taints=(taint("unschedulable"),)), [], ["unschedulable"]),
+        "other effects and other keys are not ours": (
             node(taints=(taint("not-ready", "NoExecute"), taint("custom"), Taint(key="mine", effect="NoSchedule"))),
             [],
             [],
-            id="other effects and other keys are not ours",
         ),
-        pytest.param(node(condition("Ready", "False"), taints=(taint("not-ready"),)), [], [], id="said already"),
-    ],
+        "said already": (node(condition("Ready", "False"), taints=(taint("not-ready"),)), [], []),
+    },
 )
 def test_conditions_as_taints(one: Node, add: list[str], remove: list[str]) -> None:
     found = no_schedule_changes(one)
@@ -355,24 +329,22 @@ def test_a_taint_that_is_there_keeps_its_time() -> None:
     assert with_taint([taint("unreachable")], new) == [taint("unreachable"), new], "another effect is another taint"
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        pytest.param({}, {}, id="no labels (TestReconcileNodeLabels)"),
-        pytest.param({"topology.kubernetes.io/region": "r"}, {}, id="no such labels (TestReconcileNodeLabels)"),
-        pytest.param(
+@cases(
+    "labels, expected",
+    {
+        "no labels (TestReconcileNodeLabels)": ({}, {}),
+        "no such labels (TestReconcileNodeLabels)": ({"topology.kubernetes.io/region": "r"}, {}),
+        "both are missing": (
             {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
             {"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"},
-            id="both are missing",
         ),
-        pytest.param(
+        "one differs (TestReconcileNodeLabels)": (
             {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "windows"},
             {"beta.kubernetes.io/os": "linux"},
-            id="one differs (TestReconcileNodeLabels)",
         ),
-        pytest.param({"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}, {}, id="nothing to do"),
-        pytest.param({"beta.kubernetes.io/os": "linux"}, {}, id="only the older one: left alone"),
-    ],
+        "nothing to do": ({"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}, {}),
+        "only the older one: left alone": ({"beta.kubernetes.io/os": "linux"}, {}),
+    },
 )
 def test_older_labels(labels: dict[str, str], expected: dict[str, str]) -> None:
     assert older_labels(Node(metadata=ObjectMeta(labels=labels))) == expected

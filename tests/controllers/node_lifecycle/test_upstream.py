@@ -12,6 +12,7 @@ import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import HEALTHY, NODES, PODS, World
 from tests.controllers.upstream_coverage import NOT, Cases, missing
+from tests.tables import cases
 
 from pilothouse.api.coordination import Lease, LeaseSpec
 from pilothouse.api.core import Node, NodeCondition, NodeStatus
@@ -112,28 +113,19 @@ def node(status: str, zone: str, *, excluded: bool = False) -> Node:
     return Node(metadata=ObjectMeta(labels=labels), status=NodeStatus(conditions=conditions))
 
 
-@pytest.mark.parametrize(
-    ("zones", "first", "then", "initially", "following"),
-    [
-        pytest.param(("",), "T", "T", {"": NORMAL}, {"": NORMAL}, id="one node, no zone labels"),
-        pytest.param(
-            ("a", "b"),
-            "UU",
-            "UT",
-            {"a": FULL, "b": FULL},
-            {"a": FULL, "b": NORMAL},
-            id="both zones down, one comes back",
-        ),
-        pytest.param(("a",) * 4, "----", "UUUT", {"a": FULL}, {"a": PARTIAL}, id="nobody has reported yet"),
-        pytest.param(("a",) * 5, "UUTTT", "UUUTT", {"a": NORMAL}, {"a": PARTIAL}, id="the third of five fails"),
-        pytest.param(
-            ("a",) * 3, "UUT", "UUU", {"a": NORMAL}, {"a": FULL}, id="two down are normal, the last one fails"
-        ),
-        pytest.param(("a", "b"), "UT", "UT", {"a": FULL, "b": NORMAL}, {"a": FULL, "b": NORMAL}, id="one zone down"),
-        pytest.param(("a", "b"), "UU", "UU", {"a": FULL, "b": FULL}, {"a": FULL, "b": FULL}, id="both zones down"),
-        pytest.param(("a",), "T", "-", {"a": NORMAL}, {"a": FULL}, id="the condition is removed"),
-        pytest.param(("a", "a!"), "UT", "UT", {"a": FULL}, {"a": FULL}, id="the only ready one is excluded"),
-    ],
+@cases(
+    "zones, first, then, initially, following",
+    {
+        "one node, no zone labels": (("",), "T", "T", {"": NORMAL}, {"": NORMAL}),
+        "both zones down, one comes back": (("a", "b"), "UU", "UT", {"a": FULL, "b": FULL}, {"a": FULL, "b": NORMAL}),
+        "nobody has reported yet": (("a",) * 4, "----", "UUUT", {"a": FULL}, {"a": PARTIAL}),
+        "the third of five fails": (("a",) * 5, "UUTTT", "UUUTT", {"a": NORMAL}, {"a": PARTIAL}),
+        "two down are normal, the last one fails": (("a",) * 3, "UUT", "UUU", {"a": NORMAL}, {"a": FULL}),
+        "one zone down": (("a", "b"), "UT", "UT", {"a": FULL, "b": NORMAL}, {"a": FULL, "b": NORMAL}),
+        "both zones down": (("a", "b"), "UU", "UU", {"a": FULL, "b": FULL}, {"a": FULL, "b": FULL}),
+        "the condition is removed": (("a",), "T", "-", {"a": NORMAL}, {"a": FULL}),
+        "the only ready one is excluded": (("a", "a!"), "UT", "UT", {"a": FULL}, {"a": FULL}),
+    },
 )
 def test_the_states_of_zones_in_two_passes(
     zones: tuple[str, ...], first: str, then: str, initially: dict[str, ZoneState], following: dict[str, ZoneState]
@@ -165,49 +157,42 @@ class Seen(msgspec.Struct, frozen=True):
     renewed: float | None = None
 
 
-@pytest.mark.parametrize(
-    ("created", "passes", "expected"),
-    [
-        pytest.param(-3 * HOUR, (Seen(0),), dict.fromkeys(ALL, NEVER), id="old, never reported"),
-        pytest.param(0, (Seen(0),), None, id="new, has not reported yet"),
-        pytest.param(
+@cases(
+    "created, passes, expected",
+    {
+        "old, never reported": (-3 * HOUR, (Seen(0),), dict.fromkeys(ALL, NEVER)),
+        "new, has not reported yet": (0, (Seen(0),), None),
+        "reported an hour ago": (
             -HOUR,
             (Seen(0, reported=0), Seen(HOUR, reported=0)),
             {"Ready": STOPPED, "MemoryPressure": NEVER, "DiskPressure": NEVER, "PIDPressure": NEVER},
-            id="reported an hour ago",
         ),
-        pytest.param(-HOUR, (Seen(0, reported=0),), None, id="reported just now"),
-        pytest.param(0, (Seen(0), Seen(5)), None, id="new, never reported, no Lease"),
-        pytest.param(0, (Seen(0, renewed=0), Seen(5, renewed=5)), None, id="new, never reported, renews its Lease"),
-        pytest.param(-HOUR, (Seen(0), Seen(HOUR)), dict.fromkeys(ALL, NEVER), id="old, never reported, no Lease"),
-        pytest.param(
-            -HOUR, (Seen(0, renewed=0), Seen(HOUR, renewed=HOUR)), None, id="old, never reported, renews its Lease"
-        ),
-        pytest.param(
+        "reported just now": (-HOUR, (Seen(0, reported=0),), None),
+        "new, never reported, no Lease": (0, (Seen(0), Seen(5)), None),
+        "new, never reported, renews its Lease": (0, (Seen(0, renewed=0), Seen(5, renewed=5)), None),
+        "old, never reported, no Lease": (-HOUR, (Seen(0), Seen(HOUR)), dict.fromkeys(ALL, NEVER)),
+        "old, never reported, renews its Lease": (-HOUR, (Seen(0, renewed=0), Seen(HOUR, renewed=HOUR)), None),
+        "old, never reported, and no longer renews": (
             -HOUR,
             (Seen(0, renewed=0), Seen(HOUR, renewed=0)),
             dict.fromkeys(ALL, NEVER),
-            id="old, never reported, and no longer renews",
         ),
-        pytest.param(
+        "reported an hour ago and renews": (
             -HOUR,
             (Seen(0, reported=0, renewed=0), Seen(HOUR, reported=0, renewed=HOUR)),
             None,
-            id="reported an hour ago and renews",
         ),
-        pytest.param(
+        "reports and no longer renews": (
             -HOUR,
             (Seen(0, reported=0, renewed=0), Seen(HOUR, reported=HOUR, renewed=0)),
             None,
-            id="reports and no longer renews",
         ),
-        pytest.param(
+        "neither reports nor renews": (
             -HOUR,
             (Seen(0, reported=0, renewed=0), Seen(HOUR, reported=0, renewed=0)),
             {"Ready": STOPPED, "MemoryPressure": NEVER, "DiskPressure": NEVER, "PIDPressure": NEVER},
-            id="neither reports nor renews",
         ),
-    ],
+    },
 )
 def test_what_is_written_of_a_node(created: float, passes: tuple[Seen, ...], expected: dict[str, str] | None) -> None:
     """TestMonitorNodeHealthUpdateStatus and …UpdateNodeAndPodStatusWithLease: the reason by condition, or nothing."""
@@ -256,13 +241,13 @@ async def keep_alive(world: World, *names: str, seconds: float) -> None:
         await asyncio.sleep(10)
 
 
-@pytest.mark.parametrize(
-    ("conditions", "seconds", "marked"),
-    [
-        pytest.param({}, 50, False, id="new, has not reported yet"),
-        pytest.param(HEALTHY, 50, False, id="reported in time"),
-        pytest.param(HEALTHY, 70, True, id="reported too long ago"),
-    ],
+@cases(
+    "conditions, seconds, marked",
+    {
+        "new, has not reported yet": ({}, 50, False),
+        "reported in time": (HEALTHY, 50, False),
+        "reported too long ago": (HEALTHY, 70, True),
+    },
 )
 async def test_whose_pods_are_marked(world: World, conditions: dict[str, str], seconds: float, marked: bool) -> None:
     """TestMonitorNodeHealthMarkPodsNotReady."""
@@ -284,7 +269,7 @@ async def test_all_pods_of_many_nodes_are_marked(world: World) -> None:
     assert len([text for text in world.requests() if text.startswith("update pods/status")]) == 100
 
 
-@pytest.mark.parametrize(("failures", "writes"), [pytest.param(0, 1, id="no retry"), pytest.param(1, 2, id="a retry")])
+@cases("failures, writes", {"no retry": (0, 1), "a retry": (1, 2)})
 async def test_how_often_a_pod_is_marked(world: World, failures: int, writes: int) -> None:
     """TestMonitorNodeHealthMarkPodsNotReadyRetry."""
     await world.node("other")
@@ -356,13 +341,13 @@ async def test_what_is_remembered_is_what_was_seen_or_written(world: World, stat
     assert ((await world.conditions(f"{PODS}/late"))["Ready"]["status"] == "False") is down
 
 
-@pytest.mark.parametrize(
-    ("conditions", "known", "marked"),
-    [
-        pytest.param({**HEALTHY, "Ready": "False"}, False, False, id="its node has not been looked at yet"),
-        pytest.param(HEALTHY, True, False, id="its node is ready"),
-        pytest.param({**HEALTHY, "Ready": "False"}, True, True, id="its node is not ready"),
-    ],
+@cases(
+    "conditions, known, marked",
+    {
+        "its node has not been looked at yet": ({**HEALTHY, "Ready": "False"}, False, False),
+        "its node is ready": (HEALTHY, True, False),
+        "its node is not ready": ({**HEALTHY, "Ready": "False"}, True, True),
+    },
 )
 async def test_a_pod_that_comes(world: World, conditions: dict[str, str], known: bool, marked: bool) -> None:
     """TestProcessPodMarkPodNotReady. Passes are in seconds 0, 5, 10, …"""

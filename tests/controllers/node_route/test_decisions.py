@@ -7,7 +7,7 @@ Cases of ``TestReconcile``, ``TestIsResponsibleForRoute`` and ``Test_getRouteAct
 from typing import Any
 
 import msgspec
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import Node, NodeAddress
 from pilothouse.controllers.cloud.node_route import NodeRouteOptions
@@ -36,48 +36,38 @@ A, B = "10.120.0.0/24", "10.120.1.0/24"
 SIX = "fd00:10:0:1::/64"
 
 
-@pytest.mark.parametrize(
-    ("nodes", "routes", "deleted", "created"),
-    [
-        pytest.param([node("a", A), node("b", B)], [route("a", A), route("b", B)], [], [], id="routes are there"),
-        pytest.param([node("a", A), node("b", B)], [route("a", A)], [], [("b", B)], id="one route is missing"),
-        pytest.param([node("a", A)], [], [], [("a", A)], id="none is there"),
-        pytest.param(
-            [node("a", A, SIX), node("b", B)], [], [], [("a", A), ("a", SIX), ("b", B)], id="none, of two families"
-        ),
-        pytest.param(
-            [node("a", A, SIX)], [route("a", A), route("a", SIX)], [], [], id="routes of two families are there"
-        ),
-        pytest.param(
+@cases(
+    "nodes, routes, deleted, created",
+    {
+        "routes are there": ([node("a", A), node("b", B)], [route("a", A), route("b", B)], [], []),
+        "one route is missing": ([node("a", A), node("b", B)], [route("a", A)], [], [("b", B)]),
+        "none is there": ([node("a", A)], [], [], [("a", A)]),
+        "none, of two families": ([node("a", A, SIX), node("b", B)], [], [], [("a", A), ("a", SIX), ("b", B)]),
+        "routes of two families are there": ([node("a", A, SIX)], [route("a", A), route("a", SIX)], [], []),
+        "of two families one is wrong, and one too many": (
             [node("a", A, SIX)],
             [route("a", A), route("b", SIX), route("a", B)],
             [("b", SIX), ("a", B)],
             [("a", SIX)],
-            id="of two families one is wrong, and one too many",
         ),
-        pytest.param([node("a", A)], [route("a", A), route("b", B)], [("b", B)], [], id="a node is gone"),
-        pytest.param([node("a", A)], [route("a", A), route("a", B)], [("a", B)], [], id="one too many for a node"),
-        pytest.param([node("a", B)], [route("a", A)], [("a", A)], [("a", B)], id="a node has another range"),
-        pytest.param([node("a")], [], [], [], id="a node without a range"),
-        pytest.param([node("a", A, SIX)], [route("a", A)], [], [("a", SIX)], id="of two families one is missing"),
-        pytest.param(
-            [node("a", A)], [route("a", A), route("", B, blackhole=True)], [("", B)], [], id="a black hole goes"
-        ),
-        pytest.param(
+        "a node is gone": ([node("a", A)], [route("a", A), route("b", B)], [("b", B)], []),
+        "one too many for a node": ([node("a", A)], [route("a", A), route("a", B)], [("a", B)], []),
+        "a node has another range": ([node("a", B)], [route("a", A)], [("a", A)], [("a", B)]),
+        "a node without a range": ([node("a")], [], [], []),
+        "of two families one is missing": ([node("a", A, SIX)], [route("a", A)], [], [("a", SIX)]),
+        "a black hole goes": ([node("a", A)], [route("a", A), route("", B, blackhole=True)], [("", B)], []),
+        "a black hole that is not in our ranges stays": (
             [node("a", A)],
             [route("a", A), route("", "10.1.2.0/24", blackhole=True)],
             [],
             [],
-            id="a black hole that is not in our ranges stays",
         ),
-        pytest.param([node("a", A)], [route("b", A)], [("b", A)], [("a", A)], id="a route to the wrong node"),
-        pytest.param([], [route("x", "192.168.0.0/24")], [], [], id="what is not in our ranges stays"),
-        pytest.param([], [route("x", "nonsense")], [], [], id="what cannot be read stays"),
-        pytest.param([node("a", A)], [route("a", A, addresses=(HERE,))], [], [], id="addresses are the same"),
-        pytest.param(
-            [node("a", A)], [route("a", A, addresses=(THERE,))], [("a", A)], [("a", A)], id="the node has moved"
-        ),
-    ],
+        "a route to the wrong node": ([node("a", A)], [route("b", A)], [("b", A)], [("a", A)]),
+        "what is not in our ranges stays": ([], [route("x", "192.168.0.0/24")], [], []),
+        "what cannot be read stays": ([], [route("x", "nonsense")], [], []),
+        "addresses are the same": ([node("a", A)], [route("a", A, addresses=(HERE,))], [], []),
+        "the node has moved": ([node("a", A)], [route("a", A, addresses=(THERE,))], [("a", A)], [("a", A)]),
+    },
 )
 def test_which_routes_are_made_and_deleted(
     nodes: list[Node], routes: list[Route], deleted: list[tuple[str, str]], created: list[tuple[str, str]]
@@ -88,16 +78,16 @@ def test_which_routes_are_made_and_deleted(
     assert all(each.addresses == (HERE,) for _node, each in found.create)
 
 
-@pytest.mark.parametrize(
-    ("destination", "expected"),
-    [
-        pytest.param("10.120.0.0/24", True, id="inside"),
-        pytest.param("10.120.0.0/15", True, id="its beginning is inside"),
-        pytest.param("10.0.0.0/8", False, id="around it"),
-        pytest.param("10.121.0.0/24", False, id="outside"),
-        pytest.param("fd00:10:0:1::/64", True, id="the other family"),
-        pytest.param("fd00:11::/64", False, id="outside of the other family"),
-    ],
+@cases(
+    "destination, expected",
+    {
+        "inside": ("10.120.0.0/24", True),
+        "its beginning is inside": ("10.120.0.0/15", True),
+        "around it": ("10.0.0.0/8", False),
+        "outside": ("10.121.0.0/24", False),
+        "the other family": ("fd00:10:0:1::/64", True),
+        "outside of the other family": ("fd00:11::/64", False),
+    },
 )
 def test_which_routes_are_ours(destination: str, expected: bool) -> None:
     assert is_ours(route("a", destination), OURS) is expected
@@ -113,18 +103,18 @@ CREATED, CALICO = ("False", "RouteCreated"), ("False", "CalicoIsUp")
 FAILED, OTHER = ("True", "NoRouteCreated"), ("True", "SomeOtherReason")
 
 
-@pytest.mark.parametrize(
-    ("found", "routed", "expected"),
-    [
-        pytest.param(None, True, False, id="nothing yet, and there are routes"),
-        pytest.param(None, False, False, id="nothing yet, and there are none"),
-        pytest.param(CREATED, True, True, id="just that"),
-        pytest.param(FAILED, False, True, id="just that, and there are none"),
-        pytest.param(CALICO, True, False, id="somebody else's reason"),
-        pytest.param(OTHER, False, False, id="somebody else's reason, and there are none"),
-        pytest.param(CREATED, False, False, id="there are none any more"),
-        pytest.param(FAILED, True, False, id="there are some now"),
-    ],
+@cases(
+    "found, routed, expected",
+    {
+        "nothing yet, and there are routes": (None, True, False),
+        "nothing yet, and there are none": (None, False, False),
+        "just that": (CREATED, True, True),
+        "just that, and there are none": (FAILED, False, True),
+        "somebody else's reason": (CALICO, True, False),
+        "somebody else's reason, and there are none": (OTHER, False, False),
+        "there are none any more": (CREATED, False, False),
+        "there are some now": (FAILED, True, False),
+    },
 )
 def test_whether_a_node_says_so_already(found: tuple[str, str] | None, routed: bool, expected: bool) -> None:
     there = [] if found is None else [{"type": "NetworkUnavailable", "status": found[0], "reason": found[1]}]

@@ -20,6 +20,7 @@ from tests.controllers.persistentvolume_attach_detach.builders import (
     use,
     user,
 )
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, fail, lose_answer
 from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR, AttachDetachOptions
@@ -172,17 +173,15 @@ async def test_two_pods_of_one_node_share_a_volume(world: World, driver: Attache
     assert await attached(world) == ["data@a"]
 
 
-@pytest.mark.parametrize(
-    ("conditions", "taints", "options", "after"),
-    [
-        pytest.param(UNHEALTHY, (), {}, 361.0, id="an unhealthy node: after six minutes"),
-        pytest.param(UNHEALTHY, (), {"disable_force_detach": True}, None, id="unless nobody wants that"),
-        pytest.param({"Ready": "True"}, (), {}, None, id="a healthy node: never"),
-        pytest.param({"Ready": "True"}, (OUT_OF_SERVICE,), {}, 0.0, id="out of service: at once"),
-        pytest.param(
-            UNHEALTHY, (OUT_OF_SERVICE,), {"disable_force_detach": True}, 0.0, id="out of service: in any case"
-        ),
-    ],
+@cases(
+    "conditions, taints, options, after",
+    {
+        "an unhealthy node: after six minutes": (UNHEALTHY, (), {}, 361.0),
+        "unless nobody wants that": (UNHEALTHY, (), {"disable_force_detach": True}, None),
+        "a healthy node: never": ({"Ready": "True"}, (), {}, None),
+        "out of service: at once": ({"Ready": "True"}, (OUT_OF_SERVICE,), {}, 0.0),
+        "out of service: in any case": (UNHEALTHY, (OUT_OF_SERVICE,), {"disable_force_detach": True}, 0.0),
+    },
 )
 async def test_a_volume_that_its_node_does_not_let_go_of(
     world: World,

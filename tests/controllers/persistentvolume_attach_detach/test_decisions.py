@@ -7,7 +7,7 @@ releases): the detaching of Test_Run_… and Test_ReportMultiAttachError.
 from typing import Any
 
 import msgspec
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import Node, Pod
 from pilothouse.controllers.volumes.persistentvolume_attach_detach.decide import (
@@ -28,48 +28,40 @@ def seen(**facts: Any) -> Seen:
     return Seen(**{"mounted": False, "healthy": True, "out_of_service": False, "waited": 0.0, **facts})
 
 
-@pytest.mark.parametrize(
-    ("facts", "decision"),
-    [
-        pytest.param(seen(), Detach(), id="it is not mounted"),
-        pytest.param(seen(mounted=True), Wait(), id="it is mounted"),
-        pytest.param(seen(mounted=True, healthy=False), Wait(), id="mounted, on a node that is unwell"),
-        pytest.param(seen(mounted=True, healthy=False, waited=360.0), Wait(), id="six minutes are not over"),
-        pytest.param(seen(mounted=True, healthy=False, waited=LONG), Detach("timeout"), id="six minutes are over"),
-        pytest.param(seen(mounted=True, waited=LONG), Wait(), id="a healthy node is waited for for ever"),
-        pytest.param(
-            seen(mounted=True, healthy=False, waited=LONG, force=False), Wait(), id="nobody wants it by force"
-        ),
-        pytest.param(seen(mounted=True, out_of_service=True), Detach("out-of-service"), id="out of service: at once"),
-        pytest.param(seen(out_of_service=True), Detach("out-of-service"), id="out of service and not mounted"),
-        pytest.param(
+@cases(
+    "facts, decision",
+    {
+        "it is not mounted": (seen(), Detach()),
+        "it is mounted": (seen(mounted=True), Wait()),
+        "mounted, on a node that is unwell": (seen(mounted=True, healthy=False), Wait()),
+        "six minutes are not over": (seen(mounted=True, healthy=False, waited=360.0), Wait()),
+        "six minutes are over": (seen(mounted=True, healthy=False, waited=LONG), Detach("timeout")),
+        "a healthy node is waited for for ever": (seen(mounted=True, waited=LONG), Wait()),
+        "nobody wants it by force": (seen(mounted=True, healthy=False, waited=LONG, force=False), Wait()),
+        "out of service: at once": (seen(mounted=True, out_of_service=True), Detach("out-of-service")),
+        "out of service and not mounted": (seen(out_of_service=True), Detach("out-of-service")),
+        "out of service, and the time is over: counted as that": (
             seen(mounted=True, healthy=False, out_of_service=True, waited=LONG),
             Detach("timeout"),
-            id="out of service, and the time is over: counted as that",
         ),
-        pytest.param(
+        "out of service counts though nobody wants it by force": (
             seen(mounted=True, healthy=False, out_of_service=True, waited=LONG, force=False),
             Detach("out-of-service"),
-            id="out of service counts though nobody wants it by force",
         ),
-        pytest.param(seen(waited=LONG), Detach("timeout"), id="the node is not asked any more once the time is over"),
-        pytest.param(seen(mounted=True, silent=True, waited=10.0), Wait(), id="nothing said: ten seconds are not over"),
-        pytest.param(seen(mounted=True, silent=True, waited=10.1), Detach(), id="nothing said in ten seconds: asked"),
-        pytest.param(seen(mounted=True, silent=True, waited=LONG), Detach(), id="nothing said: asked also later"),
-        pytest.param(
-            seen(mounted=True, silent=True, healthy=False, waited=10.1), Wait(), id="who is unwell may be unable to say"
-        ),
-        pytest.param(
+        "the node is not asked any more once the time is over": (seen(waited=LONG), Detach("timeout")),
+        "nothing said: ten seconds are not over": (seen(mounted=True, silent=True, waited=10.0), Wait()),
+        "nothing said in ten seconds: asked": (seen(mounted=True, silent=True, waited=10.1), Detach()),
+        "nothing said: asked also later": (seen(mounted=True, silent=True, waited=LONG), Detach()),
+        "who is unwell may be unable to say": (seen(mounted=True, silent=True, healthy=False, waited=10.1), Wait()),
+        "who is unwell and says nothing has six minutes, too": (
             seen(mounted=True, silent=True, healthy=False, waited=LONG),
             Detach("timeout"),
-            id="who is unwell and says nothing has six minutes, too",
         ),
-        pytest.param(
+        "who is out of service is not asked": (
             seen(mounted=True, silent=True, out_of_service=True, waited=10.1),
             Detach("out-of-service"),
-            id="who is out of service is not asked",
         ),
-    ],
+    },
 )
 def test_when_a_volume_is_detached(facts: Seen, decision: Wait | Detach) -> None:
     assert decide_detach(facts) == decision
@@ -101,23 +93,21 @@ def pod(key: str) -> Pod:
 ALONE = "Volume is already exclusively attached to one node and can't be attached to another"
 
 
-@pytest.mark.parametrize(
-    ("users", "text"),
-    [
-        pytest.param((), ALONE, id="no pods use the volume"),
-        pytest.param(("ns1/b",), "Volume is already used by pod(s) b", id="pods in the same namespace use the volume"),
-        pytest.param(("ns1/b", "ns1/c"), "Volume is already used by pod(s) b, c", id="several of them"),
-        pytest.param(
+@cases(
+    "users, text",
+    {
+        "no pods use the volume": ((), ALONE),
+        "pods in the same namespace use the volume": (("ns1/b",), "Volume is already used by pod(s) b"),
+        "several of them": (("ns1/b", "ns1/c"), "Volume is already used by pod(s) b, c"),
+        "pods in another namespace use the volume": (
             ("ns2/b",),
             "Volume is already used by 1 pod(s) in different namespaces",
-            id="pods in another namespace use the volume",
         ),
-        pytest.param(
+        "pods both in the same and another namespace use the volume": (
             ("ns1/b", "ns2/c", "ns3/d"),
             "Volume is already used by pod(s) b and 2 pod(s) in different namespaces",
-            id="pods both in the same and another namespace use the volume",
         ),
-    ],
+    },
 )
 def test_what_a_pod_is_told(users: tuple[str, ...], text: str) -> None:
     disk, waiting = Disk("name", "pv", "d", "h", True), pod("ns1/a")

@@ -3,7 +3,6 @@
 
 from typing import Any
 
-import pytest
 from tests.controllers.persistentvolume_binder.builders import (
     COMPLETED,
     CONTROLLER,
@@ -14,6 +13,7 @@ from tests.controllers.persistentvolume_binder.builders import (
     storage_class,
     volume,
 )
+from tests.tables import cases
 
 from pilothouse.api.storage import StorageClass
 from pilothouse.controllers.volumes.persistentvolume_binder.claims import (
@@ -32,163 +32,255 @@ LABELS = {"foo": "true", "bar": "false"}
 BOTH = (CONTROLLER, COMPLETED)
 
 
-@pytest.mark.parametrize(
-    ("volumes", "asked", "claim_then", "volumes_then", "told"),
-    [
+@cases(
+    "volumes, asked, claim_then, volumes_then, told",
+    {
         # Set 1: any volume does.
-        pytest.param(
-            [volume("v")], claim("c"), "Bound v 1Gi controller+completed", {"v": "Bound c#u controller"}, [],
-            id="1-1 a volume that does is bound",
+        "1-1 a volume that does is bound": (
+            [volume("v")],
+            claim("c"),
+            "Bound v 1Gi controller+completed",
+            {"v": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [volume("v")], claim("c", size="10Gi"), "Pending", {"v": "Available"}, ["Normal FailedBinding"],
-            id="1-2 none does: nothing but an event",
+        "1-2 none does: nothing but an event": (
+            [volume("v")],
+            claim("c", size="10Gi"),
+            "Pending",
+            {"v": "Available"},
+            ["Normal FailedBinding"],
         ),
-        pytest.param(
-            [volume("v")], claim("c", "u", "10Gi", "", "Bound"), "Pending", {"v": "Available"},
-            ["Normal FailedBinding"], id="1-3 a phase that is not true is put right",
+        "1-3 a phase that is not true is put right": (
+            [volume("v")],
+            claim("c", "u", "10Gi", "", "Bound"),
+            "Pending",
+            {"v": "Available"},
+            ["Normal FailedBinding"],
         ),
-        pytest.param(
-            [volume("a", "10Gi"), volume("b")], claim("c"), "Bound b 1Gi controller+completed",
-            {"a": "Available", "b": "Bound c#u controller"}, [], id="1-4 the smallest",
+        "1-4 the smallest": (
+            [volume("a", "10Gi"), volume("b")],
+            claim("c"),
+            "Bound b 1Gi controller+completed",
+            {"a": "Available", "b": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [volume("a", "10Gi", "", "c", "Pending"), volume("b")], claim("c"), "Bound a 10Gi controller+completed",
-            {"a": "Bound c#u", "b": "Available"}, [], id="1-5 the one reserved by name, though larger",
+        "1-5 the one reserved by name, though larger": (
+            [volume("a", "10Gi", "", "c", "Pending"), volume("b")],
+            claim("c"),
+            "Bound a 10Gi controller+completed",
+            {"a": "Bound c#u", "b": "Available"},
+            [],
         ),
-        pytest.param(
-            [volume("a", "10Gi", "u", "c", "Pending"), volume("b")], claim("c"), "Bound a 10Gi controller+completed",
-            {"a": "Bound c#u", "b": "Available"}, [], id="1-6 the one reserved by uid",
+        "1-6 the one reserved by uid": (
+            [volume("a", "10Gi", "u", "c", "Pending"), volume("b")],
+            claim("c"),
+            "Bound a 10Gi controller+completed",
+            {"a": "Bound c#u", "b": "Available"},
+            [],
         ),
-        pytest.param(
-            [volume("v", "10Gi", "other", "c", "Pending")], claim("c"), "Pending", {"v": "Pending c#other"},
-            ["Normal FailedBinding"], id="1-7 not what an earlier claim of that name had",
+        "1-7 not what an earlier claim of that name had": (
+            [volume("v", "10Gi", "other", "c", "Pending")],
+            claim("c"),
+            "Pending",
+            {"v": "Pending c#other"},
+            ["Normal FailedBinding"],
         ),
-        pytest.param(
-            [volume("v", "1Gi", "u", "c", "Pending", CONTROLLER)], claim("c"), "Bound v 1Gi controller+completed",
-            {"v": "Bound c#u controller"}, [], id="1-8 half a binding: the reference was written",
+        "1-8 half a binding: the reference was written": (
+            [volume("v", "1Gi", "u", "c", "Pending", CONTROLLER)],
+            claim("c"),
+            "Bound v 1Gi controller+completed",
+            {"v": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [volume("v", "1Gi", "u", "c", "Bound", CONTROLLER)], claim("c"), "Bound v 1Gi controller+completed",
-            {"v": "Bound c#u controller"}, [], id="1-9 half a binding: the volume is Bound",
+        "1-9 half a binding: the volume is Bound": (
+            [volume("v", "1Gi", "u", "c", "Bound", CONTROLLER)],
+            claim("c"),
+            "Bound v 1Gi controller+completed",
+            {"v": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [volume("v", "1Gi", "u", "c", "Bound", CONTROLLER)], claim("c", "u", "1Gi", "v", "Pending", *BOTH),
-            "Bound v 1Gi controller+completed", {"v": "Bound c#u controller"}, [],
-            id="1-10 half a binding: the claim names the volume",
+        "1-10 half a binding: the claim names the volume": (
+            [volume("v", "1Gi", "u", "c", "Bound", CONTROLLER)],
+            claim("c", "u", "1Gi", "v", "Pending", *BOTH),
+            "Bound v 1Gi controller+completed",
+            {"v": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [volume("v", labels=LABELS)], claim("c", selects=LABELS), "Bound v 1Gi controller+completed",
-            {"v": "Bound c#u controller"}, [], id="1-11 the labels are as asked for",
+        "1-11 the labels are as asked for": (
+            [volume("v", labels=LABELS)],
+            claim("c", selects=LABELS),
+            "Bound v 1Gi controller+completed",
+            {"v": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [volume("v")], claim("c", selects=LABELS), "Pending", {"v": "Available"}, ["Normal FailedBinding"],
-            id="1-12 the labels are not there",
+        "1-12 the labels are not there": (
+            [volume("v")],
+            claim("c", selects=LABELS),
+            "Pending",
+            {"v": "Available"},
+            ["Normal FailedBinding"],
         ),
-        pytest.param(
-            [volume("v", volumeMode="Block")], claim("c"), "Pending", {"v": "Available"}, ["Normal FailedBinding"],
-            id="14 blocks are not files",
+        "14 blocks are not files": (
+            [volume("v", volumeMode="Block")],
+            claim("c"),
+            "Pending",
+            {"v": "Available"},
+            ["Normal FailedBinding"],
         ),
         # Set 2: a certain volume.
-        pytest.param(
-            [], claim("c", "u", "10Gi", "v"), "Pending v", {}, [], id="2-1 it is not there"
+        "2-1 it is not there": ([], claim("c", "u", "10Gi", "v"), "Pending v", {}, []),
+        "2-2 nor was it ever": ([], claim("c", "u", "10Gi", "v", "Bound"), "Pending v", {}, []),
+        "2-3 it is free: the user chose, and the claim says so": (
+            [volume("v")],
+            claim("c", "u", "1Gi", "v"),
+            "Bound v 1Gi completed",
+            {"v": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [], claim("c", "u", "10Gi", "v", "Bound"), "Pending v", {}, [], id="2-2 nor was it ever"
+        "2-4 reserved by name: both were the user's choice": (
+            [volume("v", "1Gi", "", "c", "Pending")],
+            claim("c", "u", "1Gi", "v"),
+            "Bound v 1Gi completed",
+            {"v": "Bound c#u"},
+            [],
         ),
-        pytest.param(
-            [volume("v")], claim("c", "u", "1Gi", "v"), "Bound v 1Gi completed", {"v": "Bound c#u controller"}, [],
-            id="2-3 it is free: the user chose, and the claim says so",
+        "2-5 reserved by uid": (
+            [volume("v", "1Gi", "u", "c", "Pending")],
+            claim("c", "u", "1Gi", "v"),
+            "Bound v 1Gi completed",
+            {"v": "Bound c#u"},
+            [],
         ),
-        pytest.param(
-            [volume("v", "1Gi", "", "c", "Pending")], claim("c", "u", "1Gi", "v"), "Bound v 1Gi completed",
-            {"v": "Bound c#u"}, [], id="2-4 reserved by name: both were the user's choice",
+        "2-6 somebody else has it": (
+            [volume("v", "1Gi", "x", "other", "Bound")],
+            claim("c", "u", "1Gi", "v", "Bound"),
+            "Pending v",
+            {"v": "Bound other#x"},
+            ["Warning FailedBinding"],
         ),
-        pytest.param(
-            [volume("v", "1Gi", "u", "c", "Pending")], claim("c", "u", "1Gi", "v"), "Bound v 1Gi completed",
-            {"v": "Bound c#u"}, [], id="2-5 reserved by uid",
+        "2-7 somebody else has what the controller gave: left alone": (
+            [volume("v", "1Gi", "x", "other", "Bound")],
+            claim("c", "u", "1Gi", "v", "Bound", CONTROLLER),
+            "Bound v 1Gi controller",
+            {"v": "Bound other#x"},
+            ["Warning FailedBinding"],
         ),
-        pytest.param(
-            [volume("v", "1Gi", "x", "other", "Bound")], claim("c", "u", "1Gi", "v", "Bound"), "Pending v",
-            {"v": "Bound other#x"}, ["Warning FailedBinding"], id="2-6 somebody else has it",
+        "2-8 labels don't matter to who names it": (
+            [volume("v")],
+            claim("c", "u", "1Gi", "v", selects=LABELS),
+            "Bound v 1Gi completed",
+            {"v": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [volume("v", "1Gi", "x", "other", "Bound")], claim("c", "u", "1Gi", "v", "Bound", CONTROLLER),
-            "Bound v 1Gi controller", {"v": "Bound other#x"}, ["Warning FailedBinding"],
-            id="2-7 somebody else has what the controller gave: left alone",
+        "2-9 it is too small": (
+            [volume("v")],
+            claim("c", "u", "2Gi", "v"),
+            "Pending v",
+            {"v": "Available"},
+            ["Warning VolumeMismatch"],
         ),
-        pytest.param(
-            [volume("v")], claim("c", "u", "1Gi", "v", selects=LABELS), "Bound v 1Gi completed",
-            {"v": "Bound c#u controller"}, [], id="2-8 labels don't matter to who names it",
-        ),
-        pytest.param(
-            [volume("v")], claim("c", "u", "2Gi", "v"), "Pending v", {"v": "Available"}, ["Warning VolumeMismatch"],
-            id="2-9 it is too small",
-        ),
-        pytest.param(
-            [volume("v", class_name="silver")], claim("c", "u", "1Gi", "v"), "Pending v", {"v": "Available"},
-            ["Warning VolumeMismatch"], id="2-10 it is of another class",
+        "2-10 it is of another class": (
+            [volume("v", class_name="silver")],
+            claim("c", "u", "1Gi", "v"),
+            "Pending v",
+            {"v": "Available"},
+            ["Warning VolumeMismatch"],
         ),
         # Set 3: bound before.
-        pytest.param(
-            [], claim("c", "u", "10Gi", "", "Bound", *BOTH), "Lost   controller+completed", {}, ["Warning ClaimLost"],
-            id="3-1 it names none any more",
+        "3-1 it names none any more": (
+            [],
+            claim("c", "u", "10Gi", "", "Bound", *BOTH),
+            "Lost   controller+completed",
+            {},
+            ["Warning ClaimLost"],
         ),
-        pytest.param(
-            [], claim("c", "u", "10Gi", "v", "Bound", *BOTH), "Lost v  controller+completed", {},
-            ["Warning ClaimLost"], id="3-2 the volume is gone",
+        "3-2 the volume is gone": (
+            [],
+            claim("c", "u", "10Gi", "v", "Bound", *BOTH),
+            "Lost v  controller+completed",
+            {},
+            ["Warning ClaimLost"],
         ),
-        pytest.param(
-            [volume("v", "10Gi")], claim("c", "u", "10Gi", "v", "Pending", *BOTH), "Bound v 10Gi controller+completed",
-            {"v": "Bound c#u controller"}, [], id="3-3 the volume knows nothing of it: bound again",
+        "3-3 the volume knows nothing of it: bound again": (
+            [volume("v", "10Gi")],
+            claim("c", "u", "10Gi", "v", "Pending", *BOTH),
+            "Bound v 10Gi controller+completed",
+            {"v": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [volume("v", "10Gi", "x", "c", "Pending")], claim("c", "u", "10Gi", "v", "Pending", *BOTH),
-            "Lost v  controller+completed", {"v": "Pending c#x"}, ["Warning ClaimMisbound"],
-            id="3-4 the volume is an earlier claim's",
+        "3-4 the volume is an earlier claim's": (
+            [volume("v", "10Gi", "x", "c", "Pending")],
+            claim("c", "u", "10Gi", "v", "Pending", *BOTH),
+            "Lost v  controller+completed",
+            {"v": "Pending c#x"},
+            ["Warning ClaimMisbound"],
         ),
-        pytest.param(
-            [volume("v", "10Gi", "u", "c", "Pending")], claim("c", "u", "10Gi", "v", "Pending", COMPLETED),
-            "Bound v 10Gi completed", {"v": "Bound c#u"}, [], id="3-5 only the phases were wrong",
+        "3-5 only the phases were wrong": (
+            [volume("v", "10Gi", "u", "c", "Pending")],
+            claim("c", "u", "10Gi", "v", "Pending", COMPLETED),
+            "Bound v 10Gi completed",
+            {"v": "Bound c#u"},
+            [],
         ),
-        pytest.param(
-            [volume("v", "10Gi", "x", "other", "Pending")], claim("c", "u", "10Gi", "v", "Pending", COMPLETED),
-            "Lost v  completed", {"v": "Pending other#x"}, ["Warning ClaimMisbound"],
-            id="3-6 the volume is somebody else's",
+        "3-6 the volume is somebody else's": (
+            [volume("v", "10Gi", "x", "other", "Pending")],
+            claim("c", "u", "10Gi", "v", "Pending", COMPLETED),
+            "Lost v  completed",
+            {"v": "Pending other#x"},
+            ["Warning ClaimMisbound"],
         ),
-        pytest.param(
-            [volume("v", "10Gi")], claim("c", "u", "10Gi", "v", "Pending", *BOTH, selects=LABELS),
-            "Bound v 10Gi controller+completed", {"v": "Bound c#u controller"}, [], id="3-7 whatever its labels",
+        "3-7 whatever its labels": (
+            [volume("v", "10Gi")],
+            claim("c", "u", "10Gi", "v", "Pending", *BOTH, selects=LABELS),
+            "Bound v 10Gi controller+completed",
+            {"v": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [], claim("c", "u", "10Gi", "v", "Lost", *BOTH), "Lost v  controller+completed", {}, [],
-            id="a loss is told once",
+        "a loss is told once": (
+            [],
+            claim("c", "u", "10Gi", "v", "Lost", *BOTH),
+            "Lost v  controller+completed",
+            {},
+            [],
         ),
-        pytest.param(
-            [volume("v", "10Gi", "u", "c", "Available", CONTROLLER)], claim("c", "u", "10Gi", "v", "Lost", *BOTH),
-            "Bound v 10Gi controller+completed", {"v": "Bound c#u controller"}, [], id="what was lost is found again",
+        "what was lost is found again": (
+            [volume("v", "10Gi", "u", "c", "Available", CONTROLLER)],
+            claim("c", "u", "10Gi", "v", "Lost", *BOTH),
+            "Bound v 10Gi controller+completed",
+            {"v": "Bound c#u controller"},
+            [],
         ),
         # Set 13: classes.
-        pytest.param(
-            [volume("a"), volume("b", "10Gi", class_name="gold")], claim("c", class_name="gold"),
-            "Bound b 10Gi controller+completed", {"a": "Available", "b": "Bound c#u controller"}, [],
-            id="13-1 of the class, though larger",
+        "13-1 of the class, though larger": (
+            [volume("a"), volume("b", "10Gi", class_name="gold")],
+            claim("c", class_name="gold"),
+            "Bound b 10Gi controller+completed",
+            {"a": "Available", "b": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [volume("a", class_name="gold"), volume("b", "10Gi")], claim("c"), "Bound b 10Gi controller+completed",
-            {"a": "Available", "b": "Bound c#u controller"}, [], id="13-2 of no class, though larger",
+        "13-2 of no class, though larger": (
+            [volume("a", class_name="gold"), volume("b", "10Gi")],
+            claim("c"),
+            "Bound b 10Gi controller+completed",
+            {"a": "Available", "b": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [volume("a", class_name="silver"), volume("b", "10Gi", class_name="gold")], claim("c", class_name="gold"),
-            "Bound b 10Gi controller+completed", {"a": "Available", "b": "Bound c#u controller"}, [],
-            id="13-3 of the class, though another class has a smaller one",
+        "13-3 of the class, though another class has a smaller one": (
+            [volume("a", class_name="silver"), volume("b", "10Gi", class_name="gold")],
+            claim("c", class_name="gold"),
+            "Bound b 10Gi controller+completed",
+            {"a": "Available", "b": "Bound c#u controller"},
+            [],
         ),
-        pytest.param(
-            [volume("v")], claim("c", class_name=""), "Bound v 1Gi controller+completed",
-            {"v": "Bound c#u controller"}, [], id="13-4 to 13-6 no class and an empty one are the same to volumes",
+        "13-4 to 13-6 no class and an empty one are the same to volumes": (
+            [volume("v")],
+            claim("c", class_name=""),
+            "Bound v 1Gi controller+completed",
+            {"v": "Bound c#u controller"},
+            [],
         ),
-    ],
-)  # fmt: skip
+    },
+)
 def test_a_claim_is_looked_at_once(
     volumes: list[Doc], asked: Doc, claim_then: str, volumes_then: dict[str, str], told: list[str]
 ) -> None:
@@ -199,14 +291,14 @@ def test_a_claim_is_looked_at_once(
     assert desk.told == told
 
 
-@pytest.mark.parametrize(
-    ("volumes", "asked"),
-    [
-        pytest.param([volume("v")], claim("c"), id="bound"),
-        pytest.param([], claim("c"), id="pending"),
-        pytest.param([], claim("c", "u", "1Gi", "v", "Bound", *BOTH), id="lost"),
-        pytest.param([volume("v", "2Gi", "", "c")], claim("c", "u", "1Gi", "v"), id="reserved both ways"),
-    ],
+@cases(
+    "volumes, asked",
+    {
+        "bound": ([volume("v")], claim("c")),
+        "pending": ([], claim("c")),
+        "lost": ([], claim("c", "u", "1Gi", "v", "Bound", *BOTH)),
+        "reserved both ways": ([volume("v", "2Gi", "", "c")], claim("c", "u", "1Gi", "v")),
+    },
 )
 def test_the_second_look_writes_nothing(volumes: list[Doc], asked: Doc) -> None:
     desk = Desk(volumes, [asked], [], [])
@@ -259,73 +351,86 @@ WAITING = Note("Normal", "WaitForFirstConsumer", "waiting for first consumer to 
 NOTHING = Note("Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
 
 
-@pytest.mark.parametrize(
-    ("volumes", "asked", "classes", "pods", "step"),
-    [
-        pytest.param([], claim("c", class_name="gold"), CLASSES, [], Provision(), id="11-1 somebody is to make one"),
-        pytest.param(
-            [volume("v", class_name="gold")], claim("c", class_name="gold"), CLASSES, [], Bind("v"),
-            id="11-6 not where there is one",
+@cases(
+    "volumes, asked, classes, pods, step",
+    {
+        "11-1 somebody is to make one": ([], claim("c", class_name="gold"), CLASSES, [], Provision()),
+        "11-6 not where there is one": (
+            [volume("v", class_name="gold")],
+            claim("c", class_name="gold"),
+            CLASSES,
+            [],
+            Bind("v"),
         ),
-        pytest.param([], claim("c", class_name="none"), CLASSES, [], Provision(), id="11-14 a class that is not there"),
-        pytest.param([], claim("c", class_name=""), DEFAULT, [], StayPending(NOTHING), id="11-15 no class is a choice"),
-        pytest.param([], claim("c"), CLASSES, [], StayPending(NOTHING), id="11-16 no class, and none by default"),
-        pytest.param([], claim("c"), DEFAULT, [], UseClass("std"), id="no class, and one by default"),
-        pytest.param(
-            [volume("v")], claim("c"), DEFAULT, [], Bind("v"), id="a volume without class is taken before the default"
+        "11-14 a class that is not there": ([], claim("c", class_name="none"), CLASSES, [], Provision()),
+        "11-15 no class is a choice": ([], claim("c", class_name=""), DEFAULT, [], StayPending(NOTHING)),
+        "11-16 no class, and none by default": ([], claim("c"), CLASSES, [], StayPending(NOTHING)),
+        "no class, and one by default": ([], claim("c"), DEFAULT, [], UseClass("std")),
+        "a volume without class is taken before the default": ([volume("v")], claim("c"), DEFAULT, [], Bind("v")),
+        "the old annotation is a choice, too": ([], old_style(claim("c"), ""), DEFAULT, [], StayPending(NOTHING)),
+        "and it wins": ([], old_style(claim("c", class_name="x"), "gold"), CLASSES, [], Provision()),
+        "1-13 nobody uses it yet: also where there is a volume": (
+            [volume("v", class_name="later")],
+            claim("c", class_name="later"),
+            CLASSES,
+            [],
+            StayPending(WAITING),
         ),
-        pytest.param(
-            [], old_style(claim("c"), ""), DEFAULT, [], StayPending(NOTHING), id="the old annotation is a choice, too"
-        ),
-        pytest.param([], old_style(claim("c", class_name="x"), "gold"), CLASSES, [], Provision(), id="and it wins"),
-        pytest.param(
-            [volume("v", class_name="later")], claim("c", class_name="later"), CLASSES, [], StayPending(WAITING),
-            id="1-13 nobody uses it yet: also where there is a volume",
-        ),
-        pytest.param(
-            [], claim("c", class_name="later"), CLASSES, ["p"],
+        "a pod has come and has no node": (
+            [],
+            claim("c", class_name="later"),
+            CLASSES,
+            ["p"],
             StayPending(Note("Normal", "WaitForPodScheduled", "waiting for pod p to be scheduled")),
-            id="a pod has come and has no node",
         ),
-        pytest.param(
-            [], claim("c", class_name="later"), CLASSES, ["p", "q"],
-            StayPending(Note("Normal", "WaitForPodScheduled", "waiting for pods p,q to be scheduled")), id="two pods",
+        "two pods": (
+            [],
+            claim("c", class_name="later"),
+            CLASSES,
+            ["p", "q"],
+            StayPending(Note("Normal", "WaitForPodScheduled", "waiting for pods p,q to be scheduled")),
         ),
-        pytest.param(
-            [volume("v", class_name="later")], chosen(claim("c", class_name="later")), CLASSES, [], Provision(),
-            id="11-23 the scheduler has chosen a node: made there, though there is a volume",
+        "11-23 the scheduler has chosen a node: made there, though there is a volume": (
+            [volume("v", class_name="later")],
+            chosen(claim("c", class_name="later")),
+            CLASSES,
+            [],
+            Provision(),
         ),
-        pytest.param(
-            [volume("v", "1Gi", "u", "c", class_name="later")], claim("c", class_name="later"), CLASSES, [], Bind("v"),
-            id="1-14 what the scheduler has linked is bound",
+        "1-14 what the scheduler has linked is bound": (
+            [volume("v", "1Gi", "u", "c", class_name="later")],
+            claim("c", class_name="later"),
+            CLASSES,
+            [],
+            Bind("v"),
         ),
-        pytest.param(
-            [volume("v", "1Gi", "x", "other", "Bound")], claim("c", "u", "1Gi", "v", "Pending", CONTROLLER), [], [],
+        "2-7 an annotation was taken away": (
+            [volume("v", "1Gi", "x", "other", "Bound")],
+            claim("c", "u", "1Gi", "v", "Pending", CONTROLLER),
+            [],
+            [],
             Reject(
                 Note("Warning", "FailedBinding", 'volume "v" already bound to a different claim.'),
                 'invalid binding of claim "ns/c" to volume "v": volume already claimed by "ns/other"',
             ),
-            id="2-7 an annotation was taken away",
         ),
-    ],
-)  # fmt: skip
+    },
+)
 def test_the_next_step(
     volumes: list[Doc], asked: Doc, classes: list[StorageClass], pods: list[str], step: ClaimStep
 ) -> None:
     assert decide_claim(as_claim(asked), Desk(volumes, [asked], classes, pods)) == step
 
 
-@pytest.mark.parametrize(
-    ("there", "asked", "why"),
-    [
-        pytest.param({}, {"size": "2Gi"}, "requested PV is too small", id="size"),
-        pytest.param({}, {"class_name": "gold"}, "storageClassName does not match", id="class"),
-        pytest.param(
-            {}, {"volumeAttributesClassName": "x"}, "volumeAttributesClassName does not match", id="attributes"
-        ),
-        pytest.param({}, {"volumeMode": "Block"}, "incompatible volumeMode", id="mode"),
-        pytest.param({}, {"modes": ("ReadWriteMany",)}, "incompatible accessMode", id="access"),
-    ],
+@cases(
+    "there, asked, why",
+    {
+        "size": ({}, {"size": "2Gi"}, "requested PV is too small"),
+        "class": ({}, {"class_name": "gold"}, "storageClassName does not match"),
+        "attributes": ({}, {"volumeAttributesClassName": "x"}, "volumeAttributesClassName does not match"),
+        "mode": ({}, {"volumeMode": "Block"}, "incompatible volumeMode"),
+        "access": ({}, {"modes": ("ReadWriteMany",)}, "incompatible accessMode"),
+    },
 )
 def test_why_a_certain_volume_does_not_do(there: dict[str, Any], asked: dict[str, Any], why: str) -> None:
     doc = claim("c", wants="v", **asked)

@@ -16,6 +16,7 @@ from tests.controllers.persistentvolume_binder.world import (
     remove,
     soon,
 )
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, conflict, delay_answer, fail, lose_answer
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR, BinderOptions
@@ -210,30 +211,33 @@ async def test_a_host_path_that_cannot_be_saved(env: Env) -> None:
         assert sorted((await phases(world)).values()) == ["Bound", "Bound"]
 
 
-@pytest.mark.parametrize(
-    ("of_class", "of_claim", "why"),
-    [
-        pytest.param(
-            {"mountOptions": ["ro", "soft"]}, {},
+@cases(
+    "of_class, of_claim, why",
+    {
+        "11-20": (
+            {"mountOptions": ["ro", "soft"]},
+            {},
             'Mount options are not supported by the provisioner but StorageClass "hp" has mount options [ro soft]',
-            id="11-20",
         ),
-        pytest.param(
-            {}, {"volumeMode": "Block"},
+        "11-24": (
+            {},
+            {"volumeMode": "Block"},
             'Failed to provision volume with StorageClass "hp": kubernetes.io/host-path does not support block volume '
-            "provisioning", id="11-24",
+            "provisioning",
         ),
-        pytest.param(
-            {}, {"dataSource": {"kind": "PersistentVolumeClaim", "name": "other"}},
+        "a copy of another claim": (
+            {},
+            {"dataSource": {"kind": "PersistentVolumeClaim", "name": "other"}},
             'plugin "kubernetes.io/host-path" is not a CSI plugin. Only CSI plugin can provision a claim with a '
-            "datasource", id="a copy of another claim",
+            "datasource",
         ),
-        pytest.param(
-            {}, {"annotations": {"volume.kubernetes.io/selected-node": "gone"}},
-            'Failed to get target node: node "gone" not found', id="a node that is gone",
+        "a node that is gone": (
+            {},
+            {"annotations": {"volume.kubernetes.io/selected-node": "gone"}},
+            'Failed to get target node: node "gone" not found',
         ),
-    ],
-)  # fmt: skip
+    },
+)
 async def test_what_a_host_path_cannot_do(env: Env, of_class: Doc, of_claim: Doc, why: str) -> None:
     async with binding(env, options=HOST_PATHS) as world:
         await make_class(world, "hp", "kubernetes.io/host-path", **of_class)
@@ -275,27 +279,35 @@ async def test_what_is_retained_is_kept_until_a_user_frees_it(world: World) -> N
     assert await phases(world) == {"c": "Bound", "v": "Bound"}
 
 
-@pytest.mark.parametrize(
-    ("policy", "source", "reason", "why"),
-    [
-        pytest.param(
-            "Delete", {"nfs": {"server": "s", "path": "/"}}, "VolumeFailedDelete",
-            'error getting deleter volume plugin for volume "v": no deletable volume plugin matched', id="8-3",
+@cases(
+    "policy, source, reason, why",
+    {
+        "8-3": (
+            "Delete",
+            {"nfs": {"server": "s", "path": "/"}},
+            "VolumeFailedDelete",
+            'error getting deleter volume plugin for volume "v": no deletable volume plugin matched',
         ),
-        pytest.param(
-            "Delete", {"iscsi": {"targetPortal": "p", "iqn": "iqn.2001-04.com.example:s"}}, "VolumeFailedDelete",
-            'error getting deleter volume plugin for volume "v": no volume plugin matched', id="no plugin",
+        "no plugin": (
+            "Delete",
+            {"iscsi": {"targetPortal": "p", "iqn": "iqn.2001-04.com.example:s"}},
+            "VolumeFailedDelete",
+            'error getting deleter volume plugin for volume "v": no volume plugin matched',
         ),
-        pytest.param(
-            "Delete", {"path": "/data/v"}, "VolumeFailedDelete",
-            "host_path deleter only supports /tmp/.+ but received provided /data/v", id="8-4",
+        "8-4": (
+            "Delete",
+            {"path": "/data/v"},
+            "VolumeFailedDelete",
+            "host_path deleter only supports /tmp/.+ but received provided /data/v",
         ),
-        pytest.param(
-            "Recycle", {"nfs": {"server": "s", "path": "/"}}, "VolumeFailedRecycle",
-            "No recycler plugin found for the volume!", id="6-3",
+        "6-3": (
+            "Recycle",
+            {"nfs": {"server": "s", "path": "/"}},
+            "VolumeFailedRecycle",
+            "No recycler plugin found for the volume!",
         ),
-    ],
-)  # fmt: skip
+    },
+)
 async def test_a_volume_that_cannot_be_reclaimed_has_failed(
     world: World, policy: str, source: Doc, reason: str, why: str
 ) -> None:

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from tests.controllers.persistentvolume_binder.builders import Doc, as_claim, as_volume, claim, volume
+from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume
@@ -57,19 +58,23 @@ def test_a_phase_has_a_message_or_none() -> None:
     assert decoded(links.volume_phase(again, "Available"))["status"] == {"phase": "Available"}
 
 
-@pytest.mark.parametrize(
-    ("there", "had", "capacity"),
-    [
-        pytest.param(volume("v", "5Gi"), claim("c"), {"storage": "5Gi"}, id="that of the volume"),
-        pytest.param(volume("v", "5Gi"), claim("c", size="5Gi", phase="Bound"), {"storage": "5Gi"}, id="as it was"),
-        pytest.param(
-            volume("v", "5Gi"), claim("c", size="1Gi", phase="Bound"), {"storage": "1Gi"},
-            id="once bound the resizer says how much it is",
+@cases(
+    "there, had, capacity",
+    {
+        "that of the volume": (volume("v", "5Gi"), claim("c"), {"storage": "5Gi"}),
+        "as it was": (volume("v", "5Gi"), claim("c", size="5Gi", phase="Bound"), {"storage": "5Gi"}),
+        "once bound the resizer says how much it is": (
+            volume("v", "5Gi"),
+            claim("c", size="1Gi", phase="Bound"),
+            {"storage": "1Gi"},
         ),
-        pytest.param(volume("v", "1024Mi"), {**claim("c"), "status": {"phase": "Lost", "capacity": {"storage": "1Gi"}}},
-                     {"storage": "1Gi"}, id="the same amount in other words"),
-    ],
-)  # fmt: skip
+        "the same amount in other words": (
+            volume("v", "1024Mi"),
+            {**claim("c"), "status": {"phase": "Lost", "capacity": {"storage": "1Gi"}}},
+            {"storage": "1Gi"},
+        ),
+    },
+)
 def test_capacity(there: Doc, had: Doc, capacity: Doc) -> None:
     found = a_claim(had)
     after = links.bound_status(found, as_volume(there))
@@ -89,13 +94,13 @@ def test_a_volume_without_capacity_is_no_volume() -> None:
         links.bound_status(a_claim(claim("c")), as_volume(volume("v", capacity={})))
 
 
-@pytest.mark.parametrize(
-    ("phase", "current", "then"),
-    [
-        pytest.param("Pending", None, "gold", id="bound for the first time: that of the volume"),
-        pytest.param("Lost", None, None, id="bound again: the resizer knows"),
-        pytest.param("Bound", "silver", "silver", id="bound: the resizer knows"),
-    ],
+@cases(
+    "phase, current, then",
+    {
+        "bound for the first time: that of the volume": ("Pending", None, "gold"),
+        "bound again: the resizer knows": ("Lost", None, None),
+        "bound: the resizer knows": ("Bound", "silver", "silver"),
+    },
 )
 def test_the_class_of_attributes(phase: str, current: str | None, then: str | None) -> None:
     doc = claim("c", phase=phase, modes=("ReadWriteMany",), volumeAttributesClassName="gold")

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers.persistentvolume_binder.builders import Doc, as_claim, as_volume, claim, volume
+from tests.tables import cases
 
 from pilothouse.api.storage import PersistentVolume
 from pilothouse.controllers.shared.volume_links import known
@@ -49,25 +50,23 @@ def asks(size: str, modes: tuple[str, ...] = TWO, **more: Any) -> Doc:
     return claim("c", size=size, modes=modes, **more)
 
 
-@pytest.mark.parametrize(
-    ("asked", "found"),
-    [
-        pytest.param(asks("8G"), "gce003", id="the smallest that is large enough"),
-        pytest.param(asks("5G", (ROX, RWO, RWX)), "nfs002", id="all modes that are asked for"),
-        pytest.param(asks("1G"), "gce002", id="the smaller one is taken"),
-        pytest.param(asks("999G"), "", id="none is large enough"),
-        pytest.param(asks("999G", selects={"should-not-exist": "true"}), "", id="none has the label"),
-        pytest.param(asks("20000G", selects={"should-exist": "true"}), "", id="with the label, but too few modes"),
-        pytest.param(asks("20000G", (RWO,), selects={"should-exist": "true"}), "labelled", id="size and label"),
-        pytest.param(
-            asks("1G", (RWO,), selects={"should-exist": "true"}, class_name="silver"), "silver1", id="class and label"
-        ),
-        pytest.param(asks("1G", (RWO,), class_name="silver"), "silver2", id="class, and the smallest"),
-        pytest.param(asks("1G", (RWO,), class_name="gold"), "", id="no volume of this class"),
-        pytest.param(asks("1G", (RWO,), volumeMode="Block"), "blocks", id="blocks for who asks for blocks"),
-        pytest.param(asks("1G", (RWO,), volumeAttributesClassName="gold"), "better", id="the class of attributes"),
-        pytest.param(asks("1G", (RWOP,)), "", id="one pod alone is a mode of its own"),
-    ],
+@cases(
+    "asked, found",
+    {
+        "the smallest that is large enough": (asks("8G"), "gce003"),
+        "all modes that are asked for": (asks("5G", (ROX, RWO, RWX)), "nfs002"),
+        "the smaller one is taken": (asks("1G"), "gce002"),
+        "none is large enough": (asks("999G"), ""),
+        "none has the label": (asks("999G", selects={"should-not-exist": "true"}), ""),
+        "with the label, but too few modes": (asks("20000G", selects={"should-exist": "true"}), ""),
+        "size and label": (asks("20000G", (RWO,), selects={"should-exist": "true"}), "labelled"),
+        "class and label": (asks("1G", (RWO,), selects={"should-exist": "true"}, class_name="silver"), "silver1"),
+        "class, and the smallest": (asks("1G", (RWO,), class_name="silver"), "silver2"),
+        "no volume of this class": (asks("1G", (RWO,), class_name="gold"), ""),
+        "blocks for who asks for blocks": (asks("1G", (RWO,), volumeMode="Block"), "blocks"),
+        "the class of attributes": (asks("1G", (RWO,), volumeAttributesClassName="gold"), "better"),
+        "one pod alone is a mode of its own": (asks("1G", (RWOP,)), ""),
+    },
 )
 def test_the_best_match(asked: Doc, found: str) -> None:
     match = store(*SHELF).best_match(as_claim(asked), delayed=False)
@@ -107,17 +106,17 @@ def test_a_volume_that_gets_other_modes_is_found_by_those() -> None:
     assert shelf.possible_modes(()) == []
 
 
-@pytest.mark.parametrize(
-    ("modes", "taken", "found"),
-    [
-        pytest.param((RWO,), (), "ebs", id="the exact mode"),
-        pytest.param((RWO, ROX), (), "gce", id="two modes"),
-        pytest.param((RWX, RWO, ROX), (), "nfs", id="in any order"),
-        pytest.param((RWX,), (), "nfs", id="fewer than there are"),
-        pytest.param((RWO,), ("ebs",), "gce", id="the exact one is taken: one mode more"),
-        pytest.param((RWO,), ("ebs", "gce"), "nfs", id="and one more"),
-        pytest.param((ROX,), ("ebs",), "gce", id="a mode that no volume has alone"),
-    ],
+@cases(
+    "modes, taken, found",
+    {
+        "the exact mode": ((RWO,), (), "ebs"),
+        "two modes": ((RWO, ROX), (), "gce"),
+        "in any order": ((RWX, RWO, ROX), (), "nfs"),
+        "fewer than there are": ((RWX,), (), "nfs"),
+        "the exact one is taken: one mode more": ((RWO,), ("ebs",), "gce"),
+        "and one more": ((RWO,), ("ebs", "gce"), "nfs"),
+        "a mode that no volume has alone": ((ROX,), ("ebs",), "gce"),
+    },
 )
 def test_access_modes(modes: tuple[str, ...], taken: tuple[str, ...], found: str) -> None:
     of = {"ebs": (RWO,), "gce": TWO, "nfs": THREE}
@@ -143,19 +142,19 @@ def test_fewer_modes_win_over_a_better_size() -> None:
 RESERVED = volume("reserved", "10Gi", "", "c", "Pending")
 
 
-@pytest.mark.parametrize(
-    ("doc", "delayed", "found"),
-    [
-        pytest.param(RESERVED, False, True, id="by name, whatever its phase"),
-        pytest.param(RESERVED, True, True, id="also when binding waits for the consumer"),
-        pytest.param(volume("v", "10Gi", "u", "c", class_name="other"), True, True, id="whatever its class"),
-        pytest.param(volume("v", "10Gi", "older", "c"), False, False, id="not for an earlier claim of that name"),
-        pytest.param(volume("v", "1Gi", "", "c"), False, False, id="not when it is too small"),
-        pytest.param(volume("v", "10Gi", "", "c", volumeMode="Block"), False, False, id="not in the other mode"),
-        pytest.param(volume("v", "10Gi"), True, False, id="a free one is not taken when binding waits"),
-        pytest.param(volume("v", "10Gi", phase="Pending"), False, False, id="nor one that is not Available yet"),
-        pytest.param(volume("v", "10Gi", phase="Released"), False, False, id="nor one that was let go"),
-    ],
+@cases(
+    "doc, delayed, found",
+    {
+        "by name, whatever its phase": (RESERVED, False, True),
+        "also when binding waits for the consumer": (RESERVED, True, True),
+        "whatever its class": (volume("v", "10Gi", "u", "c", class_name="other"), True, True),
+        "not for an earlier claim of that name": (volume("v", "10Gi", "older", "c"), False, False),
+        "not when it is too small": (volume("v", "1Gi", "", "c"), False, False),
+        "not in the other mode": (volume("v", "10Gi", "", "c", volumeMode="Block"), False, False),
+        "a free one is not taken when binding waits": (volume("v", "10Gi"), True, False),
+        "nor one that is not Available yet": (volume("v", "10Gi", phase="Pending"), False, False),
+        "nor one that was let go": (volume("v", "10Gi", phase="Released"), False, False),
+    },
 )
 def test_volumes_that_are_reserved(doc: Doc, delayed: bool, found: bool) -> None:
     assert bool(store(doc).best_match(as_claim(claim("c", size="5Gi")), delayed=delayed)) is found
@@ -278,20 +277,16 @@ def test_what_was_let_go_may_be_had_again() -> None:
 NEAR = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}
 
 
-@pytest.mark.parametrize(
-    ("docs", "zone", "taken", "found"),
-    [
-        pytest.param([volume("v", nodeAffinity=NEAR)], "a", (), "v", id="the node can use it"),
-        pytest.param([volume("v", nodeAffinity=NEAR)], "b", (), "", id="the node cannot"),
-        pytest.param([volume("v")], "b", (), "v", id="without affinity every node can"),
-        pytest.param(
-            [volume("v", "1Gi", "", "c", nodeAffinity=NEAR), volume("w")], "b", (), "", id="reserved elsewhere"
-        ),
-        pytest.param(
-            [volume("v"), volume("w", "2Gi")], "a", ("v",), "w", id="what another claim of the pod got is taken"
-        ),
-        pytest.param([volume("v", modes=(ROX,))], "a", (), "", id="access modes are looked at, too"),
-    ],
+@cases(
+    "docs, zone, taken, found",
+    {
+        "the node can use it": ([volume("v", nodeAffinity=NEAR)], "a", (), "v"),
+        "the node cannot": ([volume("v", nodeAffinity=NEAR)], "b", (), ""),
+        "without affinity every node can": ([volume("v")], "b", (), "v"),
+        "reserved elsewhere": ([volume("v", "1Gi", "", "c", nodeAffinity=NEAR), volume("w")], "b", (), ""),
+        "what another claim of the pod got is taken": ([volume("v"), volume("w", "2Gi")], "a", ("v",), "w"),
+        "access modes are looked at, too": ([volume("v", modes=(ROX,))], "a", (), ""),
+    },
 )
 def test_for_a_node(docs: list[Doc], zone: str, taken: tuple[str, ...], found: str) -> None:
     volumes = [as_volume(doc) for doc in docs]

@@ -17,6 +17,7 @@ from tests.controllers.persistentvolume_binder.builders import (
     claim,
     volume,
 )
+from tests.tables import cases
 
 from pilothouse.api.storage import PersistentVolume
 from pilothouse.controllers.shared.volume_plugins import HOST_PATH
@@ -41,78 +42,92 @@ from pilothouse.controllers.volumes.persistentvolume_binder.volumes import (
 from pilothouse.semantics.volumes import EXTERNAL_FINALIZER, IN_TREE_FINALIZER, MIGRATED_TO, PROVISIONED_BY
 
 
-@pytest.mark.parametrize(
-    ("doc", "other", "step", "then"),
-    [
-        pytest.param(volume("v", phase="Pending"), None, SetPhase("Available"), "Available", id="4-1 new"),
-        pytest.param(
-            volume("v", "1Gi", "", "c", "Pending"), None, SetPhase("Available"), "Available c#", id="4-2 reserved"
+@cases(
+    "doc, other, step, then",
+    {
+        "4-1 new": (volume("v", phase="Pending"), None, SetPhase("Available"), "Available"),
+        "4-2 reserved": (volume("v", "1Gi", "", "c", "Pending"), None, SetPhase("Available"), "Available c#"),
+        "4-3 no claim": (volume("v", "1Gi", "u", "c", "Bound"), None, Reclaim(release=True), "Released c#u"),
+        "4-4 another claim of that name": (
+            volume("v", "1Gi", "u", "c", "Bound"),
+            claim("c", "x", "1Gi", "v", "Bound", COMPLETED),
+            Reclaim(release=True),
+            "Released c#u",
         ),
-        pytest.param(
-            volume("v", "1Gi", "u", "c", "Bound"), None, Reclaim(release=True), "Released c#u", id="4-3 no claim"
+        "4-5 the claim does not know yet": (
+            volume("v", "1Gi", "u", "c", "Bound", CONTROLLER),
+            claim("c"),
+            EnqueueClaim(),
+            "Bound c#u controller",
         ),
-        pytest.param(
-            volume("v", "1Gi", "u", "c", "Bound"), claim("c", "x", "1Gi", "v", "Bound", COMPLETED),
-            Reclaim(release=True), "Released c#u", id="4-4 another claim of that name",
+        "4-5 nor a user's link": (volume("v", "1Gi", "u", "c", "Bound"), claim("c"), EnqueueClaim(), "Bound c#u"),
+        "4-6 both know": (
+            volume("v", "1Gi", "u", "c"),
+            claim("c", "u", "1Gi", "v", "Bound"),
+            SetPhase("Bound"),
+            "Bound c#u",
         ),
-        pytest.param(
-            volume("v", "1Gi", "u", "c", "Bound", CONTROLLER), claim("c"), EnqueueClaim(), "Bound c#u controller",
-            id="4-5 the claim does not know yet",
+        "4-7 the claim has another one: the controller's link is taken back": (
+            volume("v", "1Gi", "u", "c", "Bound", CONTROLLER),
+            claim("c", "u", "1Gi", "w", "Bound"),
+            Unbind(),
+            "Available",
         ),
-        pytest.param(
-            volume("v", "1Gi", "u", "c", "Bound"), claim("c"), EnqueueClaim(), "Bound c#u", id="4-5 nor a user's link"
+        "4-8 the claim has another one: a user's link stays, without the uid": (
+            volume("v", "1Gi", "u", "c", "Bound"),
+            claim("c", "u", "1Gi", "w", "Bound"),
+            Unbind(),
+            "Available c#",
         ),
-        pytest.param(
-            volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "v", "Bound"), SetPhase("Bound"), "Bound c#u",
-            id="4-6 both know",
+        "4-9 one for files, one for blocks": (
+            volume("v", "1Gi", "u", "c", "Bound", volumeMode="Block"),
+            claim("c"),
+            RecordModeMismatch(),
+            "Bound c#u",
         ),
-        pytest.param(
-            volume("v", "1Gi", "u", "c", "Bound", CONTROLLER), claim("c", "u", "1Gi", "w", "Bound"), Unbind(),
-            "Available", id="4-7 the claim has another one: the controller's link is taken back",
+        "let go before: reclaimed again": (
+            volume("v", "1Gi", "u", "c", "Released"),
+            None,
+            Reclaim(release=False),
+            "Released c#u",
         ),
-        pytest.param(
-            volume("v", "1Gi", "u", "c", "Bound"), claim("c", "u", "1Gi", "w", "Bound"), Unbind(), "Available c#",
-            id="4-8 the claim has another one: a user's link stays, without the uid",
+        "a failure stays to be seen": (
+            volume("v", "1Gi", "u", "c", "Failed"),
+            None,
+            Reclaim(release=False),
+            "Failed c#u",
         ),
-        pytest.param(
-            volume("v", "1Gi", "u", "c", "Bound", volumeMode="Block"), claim("c"), RecordModeMismatch(), "Bound c#u",
-            id="4-9 one for files, one for blocks",
+        "8-11, 8-12 made for a claim that has another one": (
+            volume("v", "1Gi", "u", "c", "Bound", MADE, policy="Delete"),
+            claim("c", "u", "1Gi", "w", "Bound"),
+            Reclaim(release=True),
+            "Released c#u made",
         ),
-        pytest.param(
-            volume("v", "1Gi", "u", "c", "Released"), None, Reclaim(release=False), "Released c#u",
-            id="let go before: reclaimed again",
+        "the same, to be retained": (
+            volume("v", "1Gi", "u", "c", "Bound", MADE),
+            claim("c", "u", "1Gi", "w", "Bound"),
+            Unbind(),
+            "Available c# made",
         ),
-        pytest.param(
-            volume("v", "1Gi", "u", "c", "Failed"), None, Reclaim(release=False), "Failed c#u",
-            id="a failure stays to be seen",
-        ),
-        pytest.param(
-            volume("v", "1Gi", "u", "c", "Bound", MADE, policy="Delete"), claim("c", "u", "1Gi", "w", "Bound"),
-            Reclaim(release=True), "Released c#u made", id="8-11, 8-12 made for a claim that has another one",
-        ),
-        pytest.param(
-            volume("v", "1Gi", "u", "c", "Bound", MADE), claim("c", "u", "1Gi", "w", "Bound"), Unbind(),
-            "Available c# made", id="the same, to be retained",
-        ),
-    ],
-)  # fmt: skip
+    },
+)
 def test_a_volume_is_looked_at_once(doc: Doc, other: Doc | None, step: VolumeStep, then: str) -> None:
     desk = Desk([doc], [other] if other is not None else [], [], [])
     assert desk.sync_volume("v") == step
     assert desk.shown_volume("v") == then
 
 
-@pytest.mark.parametrize(
-    ("doc", "other", "released"),
-    [
-        pytest.param(volume("v"), None, False, id="never bound"),
-        pytest.param(volume("v", "1Gi", "", "c"), None, False, id="only reserved"),
-        pytest.param(volume("v", "1Gi", "u", "c"), None, True, id="the claim is gone"),
-        pytest.param(volume("v", "1Gi", "u", "c"), claim("c", "x"), True, id="8-9 the claim is another one"),
-        pytest.param(volume("v", "1Gi", "u", "c"), claim("c"), False, id="the claim is not bound yet"),
-        pytest.param(volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "v"), False, id="8-7 the claim is there"),
-        pytest.param(volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "w"), True, id="the claim has another one"),
-    ],
+@cases(
+    "doc, other, released",
+    {
+        "never bound": (volume("v"), None, False),
+        "only reserved": (volume("v", "1Gi", "", "c"), None, False),
+        "the claim is gone": (volume("v", "1Gi", "u", "c"), None, True),
+        "8-9 the claim is another one": (volume("v", "1Gi", "u", "c"), claim("c", "x"), True),
+        "the claim is not bound yet": (volume("v", "1Gi", "u", "c"), claim("c"), False),
+        "8-7 the claim is there": (volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "v"), False),
+        "the claim has another one": (volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "w"), True),
+    },
 )
 def test_what_may_be_reclaimed(doc: Doc, other: Doc | None, released: bool) -> None:
     assert is_released(as_volume(doc), as_claim(other) if other is not None else None) is released
@@ -131,24 +146,22 @@ def made_by(provisioner: str, policy: str = "Delete", *finalizers: str) -> Any:
 OTHER, MIGRATED = "kubernetes.io/pv-protection", "kubernetes.io/gce-pd"
 
 
-@pytest.mark.parametrize(
-    ("found", "wanted"),
-    [
-        pytest.param(made_by(HOST_PATH), (IN_TREE_FINALIZER,), id="13-1 ours to delete"),
-        pytest.param(made_by(HOST_PATH, "Delete", OTHER), (OTHER, IN_TREE_FINALIZER), id="others stay"),
-        pytest.param(made_by(HOST_PATH, "Retain", IN_TREE_FINALIZER), (), id="nobody's to delete"),
-        pytest.param(made_by(HOST_PATH, "Recycle", IN_TREE_FINALIZER, OTHER), (OTHER,), id="nor when recycled"),
-        pytest.param(
-            made_by(HOST_PATH, "Delete", EXTERNAL_FINALIZER), (IN_TREE_FINALIZER,), id="13-3 no longer somebody else's"
+@cases(
+    "found, wanted",
+    {
+        "13-1 ours to delete": (made_by(HOST_PATH), (IN_TREE_FINALIZER,)),
+        "others stay": (made_by(HOST_PATH, "Delete", OTHER), (OTHER, IN_TREE_FINALIZER)),
+        "nobody's to delete": (made_by(HOST_PATH, "Retain", IN_TREE_FINALIZER), ()),
+        "nor when recycled": (made_by(HOST_PATH, "Recycle", IN_TREE_FINALIZER, OTHER), (OTHER,)),
+        "13-3 no longer somebody else's": (made_by(HOST_PATH, "Delete", EXTERNAL_FINALIZER), (IN_TREE_FINALIZER,)),
+        "13-2 no longer ours": (
+            made_by(MIGRATED, "Delete", IN_TREE_FINALIZER, EXTERNAL_FINALIZER),
+            (EXTERNAL_FINALIZER,),
         ),
-        pytest.param(
-            made_by(MIGRATED, "Delete", IN_TREE_FINALIZER, EXTERNAL_FINALIZER), (EXTERNAL_FINALIZER,),
-            id="13-2 no longer ours",
-        ),
-        pytest.param(made_by("vendor.com/x", "Delete", EXTERNAL_FINALIZER), (EXTERNAL_FINALIZER,), id="never ours"),
-        pytest.param(as_volume(volume("v", policy="Delete")), (), id="13-4 made by hand"),
-    ],
-)  # fmt: skip
+        "never ours": (made_by("vendor.com/x", "Delete", EXTERNAL_FINALIZER), (EXTERNAL_FINALIZER,)),
+        "13-4 made by hand": (as_volume(volume("v", policy="Delete")), ()),
+    },
+)
 def test_finalizers(found: Any, wanted: tuple[str, ...]) -> None:
     assert finalizers_of(found) == wanted
 
@@ -160,16 +173,16 @@ def test_what_is_being_deleted_gets_no_new_finalizer() -> None:
     assert finalizers_of(as_volume(doc)) == ()
 
 
-@pytest.mark.parametrize(
-    ("annotations", "provisioner", "then"),
-    [
-        pytest.param({}, MIGRATED, {MIGRATED_TO: "pd.csi.storage.gke.io"}, id="has moved"),
-        pytest.param({MIGRATED_TO: "pd.csi.storage.gke.io"}, MIGRATED, None, id="is known to have moved"),
-        pytest.param({MIGRATED_TO: "x", "a": "b"}, HOST_PATH, {"a": "b"}, id="has not moved"),
-        pytest.param({MIGRATED_TO: "x"}, "vendor.com/x", {}, id="was never here"),
-        pytest.param({MIGRATED_TO: "x"}, None, None, id="nobody knows by whom it was made"),
-        pytest.param({}, HOST_PATH, None, id="nothing to say"),
-    ],
+@cases(
+    "annotations, provisioner, then",
+    {
+        "has moved": ({}, MIGRATED, {MIGRATED_TO: "pd.csi.storage.gke.io"}),
+        "is known to have moved": ({MIGRATED_TO: "pd.csi.storage.gke.io"}, MIGRATED, None),
+        "has not moved": ({MIGRATED_TO: "x", "a": "b"}, HOST_PATH, {"a": "b"}),
+        "was never here": ({MIGRATED_TO: "x"}, "vendor.com/x", {}),
+        "nobody knows by whom it was made": ({MIGRATED_TO: "x"}, None, None),
+        "nothing to say": ({}, HOST_PATH, None),
+    },
 )
 def test_migration(annotations: dict[str, str], provisioner: str | None, then: dict[str, str] | None) -> None:
     assert migration_of(annotations, provisioner) == then

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume
@@ -37,34 +38,32 @@ def volume(source: dict[str, Any], uid: str | None = "u", namespace: str = "ns",
     )
 
 
-@pytest.mark.parametrize(
-    ("asks", "has", "step"),
-    [
-        pytest.param(claim("1Gi", "2Gi"), volume(CSI), EXTERNAL, id="for csi plugin without migration path"),
-        pytest.param(claim("1Gi", "2Gi"), volume({"nfs": {}}), EXTERNAL, id="of a plugin that cannot expand"),
-        pytest.param(
+@cases(
+    "asks, has, step",
+    {
+        "for csi plugin without migration path": (claim("1Gi", "2Gi"), volume(CSI), EXTERNAL),
+        "of a plugin that cannot expand": (claim("1Gi", "2Gi"), volume({"nfs": {}}), EXTERNAL),
+        "when pvc and pv has everything for in-tree plugin": (
             claim("1Gi", "2Gi"),
             volume(EBS),
             Wait(
                 "CSI migration enabled for kubernetes.io/aws-ebs; waiting for external resizer to expand the pvc",
                 "ebs.csi.aws.com",
             ),
-            id="when pvc and pv has everything for in-tree plugin",
         ),
-        pytest.param(
+        "if pv has pre-resize capacity annotation, the file system is still to grow": (
             claim("2Gi", "2Gi"),
             volume(CSI, before="1Gi"),
             EXTERNAL,
-            id="if pv has pre-resize capacity annotation, the file system is still to grow",
         ),
-        pytest.param(claim("2Gi", "2Gi"), volume(CSI), Stay(), id="it has what it asks for"),
-        pytest.param(claim("3Gi", "2Gi"), volume(CSI), Stay(), id="it has more"),
-        pytest.param(claim("2Gi", "2048Mi"), volume(CSI), Stay(), id="amounts are compared, not texts"),
-        pytest.param(claim("", "2Gi"), volume(CSI), EXTERNAL, id="it has not been told what it has"),
-        pytest.param(claim("1Gi", "2Gi"), volume(CSI, uid=None), NotBound(), id="the volume is nobody's"),
-        pytest.param(claim("1Gi", "2Gi"), volume(CSI, uid="other"), NotBound(), id="the volume is another claim's"),
-        pytest.param(claim("1Gi", "2Gi"), volume(CSI, namespace="else"), NotBound(), id="of another namespace"),
-    ],
+        "it has what it asks for": (claim("2Gi", "2Gi"), volume(CSI), Stay()),
+        "it has more": (claim("3Gi", "2Gi"), volume(CSI), Stay()),
+        "amounts are compared, not texts": (claim("2Gi", "2048Mi"), volume(CSI), Stay()),
+        "it has not been told what it has": (claim("", "2Gi"), volume(CSI), EXTERNAL),
+        "the volume is nobody's": (claim("1Gi", "2Gi"), volume(CSI, uid=None), NotBound()),
+        "the volume is another claim's": (claim("1Gi", "2Gi"), volume(CSI, uid="other"), NotBound()),
+        "of another namespace": (claim("1Gi", "2Gi"), volume(CSI, namespace="else"), NotBound()),
+    },
 )
 def test_who_expands(asks: PersistentVolumeClaim, has: PersistentVolume, step: Step) -> None:
     assert decide(asks, has) == step
@@ -87,15 +86,15 @@ def test_drivers_of_plugins_that_were_migrated(field: str, plugin: str) -> None:
     assert step.resizer == plugin
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        pytest.param(claim("1Gi", "1Gi"), claim("1Gi", "2Gi"), True, id="more is asked for"),
-        pytest.param(claim("1Gi", "2Gi"), claim("2Gi", "2Gi"), True, id="there is more"),
-        pytest.param(claim("1Gi", "2Gi"), claim("1Gi", "2Gi"), False, id="nothing of that changed"),
-        pytest.param(claim("1Gi", "3Gi"), claim("1Gi", "2Gi"), False, id="less is asked for"),
-        pytest.param(claim("1Gi", "1Gi"), claim("1Gi", "1024Mi"), False, id="the same, said otherwise"),
-    ],
+@cases(
+    "old, new, expected",
+    {
+        "more is asked for": (claim("1Gi", "1Gi"), claim("1Gi", "2Gi"), True),
+        "there is more": (claim("1Gi", "2Gi"), claim("2Gi", "2Gi"), True),
+        "nothing of that changed": (claim("1Gi", "2Gi"), claim("1Gi", "2Gi"), False),
+        "less is asked for": (claim("1Gi", "3Gi"), claim("1Gi", "2Gi"), False),
+        "the same, said otherwise": (claim("1Gi", "1Gi"), claim("1Gi", "1024Mi"), False),
+    },
 )
 def test_what_is_worth_a_look(old: PersistentVolumeClaim, new: PersistentVolumeClaim, expected: bool) -> None:
     assert has_grown(old, new) is expected

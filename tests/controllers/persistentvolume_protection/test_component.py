@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.node_world import World
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.volumes.persistentvolume_protection import DESCRIPTOR
@@ -29,18 +30,18 @@ async def prepare(world: World, *, phase: str, protected: bool, deleted: bool) -
         await world.delete(f"{VOLUMES}/pv")
 
 
-@pytest.mark.parametrize(
-    ("phase", "protected", "deleted", "expected"),
-    [
-        pytest.param("Available", False, False, WRITE, id="PV without finalizer -> finalizer is added"),
-        pytest.param("Available", True, False, NOTHING, id="PVC with finalizer -> no action"),
-        pytest.param("Available", True, True, WRITE, id="deleted PV with finalizer -> finalizer is removed"),
-        pytest.param("Bound", True, True, NOTHING, id="deleted PVC with finalizer + PV is bound -> it is not removed"),
-        pytest.param("Bound", False, False, WRITE, id="a bound one that lives is protected, too"),
-        pytest.param("Released", True, True, WRITE, id="let go"),
-        pytest.param("Failed", True, True, WRITE, id="failed"),
-        pytest.param("Pending", True, True, WRITE, id="never looked at"),
-    ],
+@cases(
+    "phase, protected, deleted, expected",
+    {
+        "PV without finalizer -> finalizer is added": ("Available", False, False, WRITE),
+        "PVC with finalizer -> no action": ("Available", True, False, NOTHING),
+        "deleted PV with finalizer -> finalizer is removed": ("Available", True, True, WRITE),
+        "deleted PVC with finalizer + PV is bound -> it is not removed": ("Bound", True, True, NOTHING),
+        "a bound one that lives is protected, too": ("Bound", False, False, WRITE),
+        "let go": ("Released", True, True, WRITE),
+        "failed": ("Failed", True, True, WRITE),
+        "never looked at": ("Pending", True, True, WRITE),
+    },
 )
 async def test_what_becomes_of_a_volume(
     world: World, phase: str, protected: bool, deleted: bool, expected: list[str]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import PODS, Doc, World
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Break, Rule, conflict, fail, gone, lose_answer
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection import DESCRIPTOR
@@ -88,41 +89,34 @@ async def claim_and_pod(world: World, *claims: str, **pod: Any) -> None:
     await deleted_claim(world)
 
 
-@pytest.mark.parametrize(
-    ("before", "expected"),
-    [
-        pytest.param(unprotected_claim, [LET_GO], id="PVC without finalizer -> finalizer is added"),
-        pytest.param(claim, [], id="PVC with finalizer -> no action"),
-        pytest.param(deleted_claim, [LIST, LET_GO], id="deleted PVC with finalizer -> finalizer is removed"),
-        pytest.param(
+@cases(
+    "before, expected",
+    {
+        "PVC without finalizer -> finalizer is added": (unprotected_claim, [LET_GO]),
+        "PVC with finalizer -> no action": (claim, []),
+        "deleted PVC with finalizer -> finalizer is removed": (deleted_claim, [LIST, LET_GO]),
+        "deleted PVC with finalizer + pod with the PVC exists -> finalizer is not removed": (
             lambda world: claim_and_pod(world, "pvc1"),
             [],
-            id="deleted PVC with finalizer + pod with the PVC exists -> finalizer is not removed",
         ),
-        pytest.param(
+        "deleted PVC with finalizer + pod with unrelated PVC and EmptyDir exists -> finalizer is removed": (
             lambda world: claim_and_pod(world, "unrelated"),
             [LIST, LET_GO],
-            id="deleted PVC with finalizer + pod with unrelated PVC and EmptyDir exists -> finalizer is removed",
         ),
-        pytest.param(
+        "deleted PVC with finalizer + pod with the PVC finished but is not deleted -> finalizer is not removed": (
             lambda world: claim_and_pod(world, "pvc1", phase="Failed"),
             [],
-            id="deleted PVC with finalizer + pod with the PVC finished but is not deleted -> finalizer is not removed",
         ),
-        pytest.param(
-            lambda world: claim_and_pod(world, "pvc1", phase="Running"), [], id="updated running Pod -> no action"
-        ),
-        pytest.param(
+        "updated running Pod -> no action": (lambda world: claim_and_pod(world, "pvc1", phase="Running"), []),
+        "updated finished Pod -> finalizer is not removed": (
             lambda world: claim_and_pod(world, "pvc1", phase="Succeeded"),
             [],
-            id="updated finished Pod -> finalizer is not removed",
         ),
-        pytest.param(
+        "updated unscheduled Pod -> finalizer is removed": (
             lambda world: claim_and_pod(world, "pvc1", node=""),
             [LIST, LET_GO],
-            id="updated unscheduled Pod -> finalizer is removed",
         ),
-    ],
+    },
 )
 async def test_what_is_there_when_it_starts(env: Env, before: Step, expected: list[str]) -> None:
     async with protecting(env, before=before) as world:
@@ -143,12 +137,12 @@ async def test_what_is_there_when_it_starts(env: Env, before: Step, expected: li
 @pytest.mark.parametrize(
     "fault", [fail(403, "Forbidden"), fail(500), conflict(), lose_answer()], ids=["403", "500", "409", "lost"]
 )
-@pytest.mark.parametrize(
-    ("before", "once"),
-    [
-        pytest.param(unprotected_claim, [LET_GO], id="saving PVC finalizer fails -> controller retries"),
-        pytest.param(deleted_claim, [LIST, LET_GO], id="finalizer removal fails -> controller retries"),
-    ],
+@cases(
+    "before, once",
+    {
+        "saving PVC finalizer fails -> controller retries": (unprotected_claim, [LET_GO]),
+        "finalizer removal fails -> controller retries": (deleted_claim, [LIST, LET_GO]),
+    },
 )
 async def test_a_write_that_fails(env: Env, before: Step, once: list[str], fault: Any) -> None:
     """Twice; the third succeeds. If only the answer was lost the cache may show it before the second one."""
@@ -210,13 +204,13 @@ async def test_of_two_pods_the_last_lets_it_go(world: World) -> None:
     assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
-@pytest.mark.parametrize(
-    ("deleted", "again", "expected"),
-    [
-        pytest.param(True, (), [LIST, LET_GO], id="old pod used deleted PVC -> finalizer is removed"),
-        pytest.param(False, (), [], id="old pod used non-deleted PVC -> finalizer is not removed"),
-        pytest.param(True, ("pvc1",), [], id="both pods reference deleted PVC -> finalizer is not removed"),
-    ],
+@cases(
+    "deleted, again, expected",
+    {
+        "old pod used deleted PVC -> finalizer is removed": (True, (), [LIST, LET_GO]),
+        "old pod used non-deleted PVC -> finalizer is not removed": (False, (), []),
+        "both pods reference deleted PVC -> finalizer is not removed": (True, ("pvc1",), []),
+    },
 )
 async def test_pod_delete_and_create_with_same_namespaced_name_seen_as_an_update(
     world: World, deleted: bool, again: tuple[str, ...], expected: list[str]

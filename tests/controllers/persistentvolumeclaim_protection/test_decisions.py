@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim, Pod
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import may_let_go, unused, uses
@@ -30,30 +30,26 @@ def pod(*volumes: dict[str, Any], node: str = "node-0", phase: str = "Running", 
 EPHEMERAL = {"name": "scratch", "ephemeral": {}}
 
 
-@pytest.mark.parametrize(
-    ("found", "wanted", "expected"),
-    [
-        pytest.param(pod(NAMED), claim(), True, id="names it"),
-        pytest.param(pod({"name": "c", "emptyDir": {}}), claim(), False, id="has another kind of volume of that name"),
-        pytest.param(pod({"name": "x", "emptyDir": {}}, NAMED), claim(), True, id="names it among others"),
-        pytest.param(pod(NAMED), claim("other"), False, id="names another one"),
-        pytest.param(pod(NAMED, node=""), claim(), False, id="names it and has no node"),
-        pytest.param(pod(NAMED, phase="Succeeded"), claim(), True, id="names it and has ended"),
-        pytest.param(pod(NAMED, phase="Failed"), claim(), True, id="names it and has failed"),
-        pytest.param(pod(NAMED, metadata=SHUT_DOWN), claim(), True, id="names it and is shut down"),
-        pytest.param(pod(EPHEMERAL), claim("p-scratch", "uid-p"), True, id="it was made for it"),
-        pytest.param(pod(EPHEMERAL), claim("p-scratch"), False, id="one of that name was made by somebody"),
-        pytest.param(pod(EPHEMERAL), claim("p-scratch", "uid-q"), False, id="it was made for its predecessor"),
-        pytest.param(pod(EPHEMERAL), claim("scratch", "uid-p"), False, id="it was made for it, under another name"),
-        pytest.param(pod(EPHEMERAL, node=""), claim("p-scratch", "uid-p"), False, id="made for it, and no node yet"),
-        pytest.param(pod(EPHEMERAL, phase="Failed"), claim("p-scratch", "uid-p"), True, id="made for it, and failed"),
-        pytest.param(
-            pod(EPHEMERAL, metadata=GOING), claim("p-scratch", "uid-p"), True, id="made for it, and it is stopping"
-        ),
-        pytest.param(
-            pod(EPHEMERAL, metadata=SHUT_DOWN), claim("p-scratch", "uid-p"), False, id="made for it, and shut down"
-        ),
-    ],
+@cases(
+    "found, wanted, expected",
+    {
+        "names it": (pod(NAMED), claim(), True),
+        "has another kind of volume of that name": (pod({"name": "c", "emptyDir": {}}), claim(), False),
+        "names it among others": (pod({"name": "x", "emptyDir": {}}, NAMED), claim(), True),
+        "names another one": (pod(NAMED), claim("other"), False),
+        "names it and has no node": (pod(NAMED, node=""), claim(), False),
+        "names it and has ended": (pod(NAMED, phase="Succeeded"), claim(), True),
+        "names it and has failed": (pod(NAMED, phase="Failed"), claim(), True),
+        "names it and is shut down": (pod(NAMED, metadata=SHUT_DOWN), claim(), True),
+        "it was made for it": (pod(EPHEMERAL), claim("p-scratch", "uid-p"), True),
+        "one of that name was made by somebody": (pod(EPHEMERAL), claim("p-scratch"), False),
+        "it was made for its predecessor": (pod(EPHEMERAL), claim("p-scratch", "uid-q"), False),
+        "it was made for it, under another name": (pod(EPHEMERAL), claim("scratch", "uid-p"), False),
+        "made for it, and no node yet": (pod(EPHEMERAL, node=""), claim("p-scratch", "uid-p"), False),
+        "made for it, and failed": (pod(EPHEMERAL, phase="Failed"), claim("p-scratch", "uid-p"), True),
+        "made for it, and it is stopping": (pod(EPHEMERAL, metadata=GOING), claim("p-scratch", "uid-p"), True),
+        "made for it, and shut down": (pod(EPHEMERAL, metadata=SHUT_DOWN), claim("p-scratch", "uid-p"), False),
+    },
 )
 def test_who_uses_a_claim(found: Pod, wanted: PersistentVolumeClaim, expected: bool) -> None:
     """``podUsesPVC``, ``podIsShutDown`` and ``VolumeIsForPod``."""
@@ -61,17 +57,17 @@ def test_who_uses_a_claim(found: Pod, wanted: PersistentVolumeClaim, expected: b
     assert unused([claim("else"), wanted], [found]) == [claim("else"), *([] if expected else [wanted])]
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        pytest.param(pod(), False, id="runs"),
-        pytest.param(pod(node=""), True, id="has no node"),
-        pytest.param(pod(phase="Succeeded"), True, id="has ended"),
-        pytest.param(pod(phase="Failed"), True, id="has failed"),
-        pytest.param(pod(metadata=GOING, containerStatuses=[RUNS]), False, id="is stopping"),
-        pytest.param(pod(metadata=GOING, containerStatuses=[ENDED]), True, id="has stopped"),
-        pytest.param(pod(metadata=SHUT_DOWN, containerStatuses=[RUNS]), True, id="was deleted by force"),
-    ],
+@cases(
+    "found, expected",
+    {
+        "runs": (pod(), False),
+        "has no node": (pod(node=""), True),
+        "has ended": (pod(phase="Succeeded"), True),
+        "has failed": (pod(phase="Failed"), True),
+        "is stopping": (pod(metadata=GOING, containerStatuses=[RUNS]), False),
+        "has stopped": (pod(metadata=GOING, containerStatuses=[ENDED]), True),
+        "was deleted by force": (pod(metadata=SHUT_DOWN, containerStatuses=[RUNS]), True),
+    },
 )
 def test_news_that_matter(found: Pod, expected: bool) -> None:
     """The filter of ``enqueuePVCs``, with pods that were deleted by force."""

@@ -2,7 +2,7 @@
 
 import datetime
 
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodCondition, PodSpec, PodStatus, Taint
 from pilothouse.api.meta import ObjectMeta
@@ -36,54 +36,47 @@ def terminated(pods: list[Pod]) -> list[Pod]:
     return [p for p in pods if "terminated" in index_by_garbage(p)]
 
 
-@pytest.mark.parametrize(
-    ("pods", "threshold", "expected"),
-    [
-        pytest.param(
+@cases(
+    "pods, threshold, expected",
+    {
+        "threshold 0: nothing is too many (TestGCTerminated 'threshold = 0 disables terminated pod deletion')": (
             [pod("a", "Failed", age=2), pod("b", "Succeeded", age=1)],
             0,
             [],
-            id="threshold 0: nothing is too many (TestGCTerminated 'threshold = 0 disables terminated pod deletion')",
         ),
-        pytest.param(
+        "two above the threshold: the two oldest (TestGCTerminated 'threshold = 1, disruption conditions')": (
             [pod("a", "Failed", age=3), pod("b", "Succeeded", age=2), pod("c", "Failed", age=1)],
             1,
             ["a", "b"],
-            id="two above the threshold: the two oldest (TestGCTerminated 'threshold = 1, disruption conditions')",
         ),
-        pytest.param(
+        "a running pod does not count (TestGCTerminated)": (
             [pod("a", "Running", age=3), pod("b", "Succeeded", age=2), pod("c", "Failed", age=1)],
             1,
             ["b"],
-            id="a running pod does not count (TestGCTerminated)",
         ),
-        pytest.param(
+        "one above: the oldest (TestGCTerminated)": (
             [pod("a", "Failed", age=2), pod("b", "Succeeded", age=1)],
             1,
             ["a"],
-            id="one above: the oldest (TestGCTerminated)",
         ),
-        pytest.param(
+        "below the threshold: none (TestGCTerminated)": (
             [pod("a", "Failed", age=2), pod("b", "Succeeded", age=1)],
             5,
             [],
-            id="below the threshold: none (TestGCTerminated)",
         ),
-        pytest.param(
+        "the evicted one first, though it is the youngest (TestGCTerminated, TestSortByEvictionAndCreation…)": (
             [pod("a", "Failed", age=2), pod("b", "Succeeded", age=1), pod("c", "Failed", reason="Evicted")],
             1,
             ["c", "a"],
-            id="the evicted one first, though it is the youngest (TestGCTerminated, TestSortByEvictionAndCreation…)",
         ),
-        pytest.param(
+        "the evicted one, while another runs (TestGCTerminated)": (
             [pod("a", "Running", age=2), pod("b", "Succeeded", age=1), pod("c", "Failed", reason="Evicted")],
             1,
             ["c"],
-            id="the evicted one, while another runs (TestGCTerminated)",
         ),
-        pytest.param([pod("a", ""), pod("b", "Failed")], 1, ["a"], id="a pod without a phase counts as finished"),
-        pytest.param([pod("a", "Unknown"), pod("b", "Pending")], 1, [], id="Unknown and Pending have not ended"),
-    ],
+        "a pod without a phase counts as finished": ([pod("a", ""), pod("b", "Failed")], 1, ["a"]),
+        "Unknown and Pending have not ended": ([pod("a", "Unknown"), pod("b", "Pending")], 1, []),
+    },
 )
 def test_finished_pods_that_are_too_many(pods: list[Pod], threshold: int, expected: list[str]) -> None:
     assert [p.metadata.name for p in surplus(terminated(pods), threshold)] == expected
@@ -94,14 +87,14 @@ def test_pods_of_one_age_go_by_name() -> None:
     assert [p.metadata.name for p in found] == ["a", "b", "c"], "Evicted says something only of a Failed pod"
 
 
-@pytest.mark.parametrize(
-    ("one", "kinds"),
-    [
-        pytest.param(pod("a", "Running"), (), id="a running pod is nothing"),
-        pytest.param(pod("a", "Running", leaving=True), ("leaving",), id="a bound one that is being deleted"),
-        pytest.param(pod("a", "Failed", node="", leaving=True), ("terminated", "unscheduled"), id="finished, unbound"),
-        pytest.param(pod("a", "Pending", node=""), (), id="unbound, and nobody deletes it"),
-    ],
+@cases(
+    "one, kinds",
+    {
+        "a running pod is nothing": (pod("a", "Running"), ()),
+        "a bound one that is being deleted": (pod("a", "Running", leaving=True), ("leaving",)),
+        "finished, unbound": (pod("a", "Failed", node="", leaving=True), ("terminated", "unscheduled")),
+        "unbound, and nobody deletes it": (pod("a", "Pending", node=""), ()),
+    },
 )
 def test_what_a_pod_may_be_collected_as(one: Pod, kinds: tuple[str, ...]) -> None:
     assert index_by_garbage(one) == kinds
@@ -118,16 +111,16 @@ def node(ready: str | None, *taints: tuple[str, str]) -> Node:
 OUT = "node.kubernetes.io/out-of-service"
 
 
-@pytest.mark.parametrize(
-    ("one", "expected"),
-    [
-        pytest.param(node("False", (OUT, "NoExecute")), True, id="not ready and tainted (TestGCTerminating)"),
-        pytest.param(node("Unknown", (OUT, "NoSchedule")), True, id="Unknown is not ready; the effect does not matter"),
-        pytest.param(node(None, (OUT, "NoExecute")), True, id="no condition Ready is not ready"),
-        pytest.param(node("True", (OUT, "NoExecute")), False, id="tainted, but ready (TestGCTerminating)"),
-        pytest.param(node("False"), False, id="not ready, but not tainted (TestGCTerminating)"),
-        pytest.param(node("False", ("other", "NoExecute")), False, id="another taint"),
-    ],
+@cases(
+    "one, expected",
+    {
+        "not ready and tainted (TestGCTerminating)": (node("False", (OUT, "NoExecute")), True),
+        "Unknown is not ready; the effect does not matter": (node("Unknown", (OUT, "NoSchedule")), True),
+        "no condition Ready is not ready": (node(None, (OUT, "NoExecute")), True),
+        "tainted, but ready (TestGCTerminating)": (node("True", (OUT, "NoExecute")), False),
+        "not ready, but not tainted (TestGCTerminating)": (node("False"), False),
+        "another taint": (node("False", ("other", "NoExecute")), False),
+    },
 )
 def test_out_of_service(one: Node, expected: bool) -> None:
     assert is_out_of_service(one) is expected

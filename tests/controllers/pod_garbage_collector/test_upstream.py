@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import msgspec
-import pytest
 from tests.controllers.node_world import NODES, PODS, World
 from tests.controllers.upstream_coverage import Cases, missing
+from tests.tables import cases
 
 from pilothouse.controllers.cleanup.pod_garbage_collector import DESCRIPTOR, PodGarbageCollectorOptions
 
@@ -73,67 +73,47 @@ class Row(msgspec.Struct):
     marked: str = ""
 
 
-@pytest.mark.parametrize(
+@cases(
     "row",
-    [
-        pytest.param(
-            Row(pods={"a": ("n1", "Running"), "b": ("n2", "Failed"), "c": ("n2", "Succeeded")}, known=("n1", "n2")),
-            id="the cache has the nodes (nodes present in lister)",
+    {
+        "the cache has the nodes (nodes present in lister)": Row(
+            pods={"a": ("n1", "Running"), "b": ("n2", "Failed"), "c": ("n2", "Succeeded")}, known=("n1", "n2")
         ),
-        pytest.param(
-            Row(pods={"a": ("n1", "Running"), "b": ("n2", "Failed"), "c": ("n2", "Succeeded")}, unseen=("n1", "n2")),
-            id="only the server has them (nodes present in client)",
+        "only the server has them (nodes present in client)": Row(
+            pods={"a": ("n1", "Running"), "b": ("n2", "Failed"), "c": ("n2", "Succeeded")}, unseen=("n1", "n2")
         ),
-        pytest.param(
-            Row(pods={"a": ("gone", "Failed"), "b": ("gone", "Succeeded")}, deleted="ab"),
-            id="there are none (no nodes)",
+        "there are none (no nodes)": Row(pods={"a": ("gone", "Failed"), "b": ("gone", "Succeeded")}, deleted="ab"),
+        "whoever has not ended is marked (no nodes, one running pod)": Row(
+            pods={"a": ("gone", "Failed"), "b": ("gone", "Succeeded"), "c": ("gone", "Running")},
+            deleted="abc",
+            marked="c",
         ),
-        pytest.param(
-            Row(
-                pods={"a": ("gone", "Failed"), "b": ("gone", "Succeeded"), "c": ("gone", "Running")},
-                deleted="abc",
-                marked="c",
-            ),
-            id="whoever has not ended is marked (no nodes, one running pod)",
+        "not missing for long enough (quarantine not finished)": Row(pods={"a": ("gone", "Failed")}, end=55.0),
+        "there is another node (wrong nodes)": Row(
+            pods={"a": ("gone", "Running")}, known=("n1",), deleted="a", marked="a"
         ),
-        pytest.param(
-            Row(pods={"a": ("gone", "Failed")}, end=55.0), id="not missing for long enough (quarantine not finished)"
+        "one of two is there (some nodes missing)": Row(
+            pods={
+                "a": ("gone", "Failed"),
+                "b": ("n1", "Failed"),
+                "c": ("gone", "Succeeded"),
+                "d": ("gone", "Running"),
+            },
+            known=("n1",),
+            deleted="acd",
+            marked="d",
         ),
-        pytest.param(
-            Row(pods={"a": ("gone", "Running")}, known=("n1",), deleted="a", marked="a"),
-            id="there is another node (wrong nodes)",
+        "it comes in time, the cache is late (node added to client after quarantine)": Row(
+            pods={"a": ("n1", "Running")}, added_unseen=("n1",)
         ),
-        pytest.param(
-            Row(
-                pods={
-                    "a": ("gone", "Failed"),
-                    "b": ("n1", "Failed"),
-                    "c": ("gone", "Succeeded"),
-                    "d": ("gone", "Running"),
-                },
-                known=("n1",),
-                deleted="acd",
-                marked="d",
-            ),
-            id="one of two is there (some nodes missing)",
+        "it comes in time (node added to informer after quarantine)": Row(pods={"a": ("n1", "Failed")}, added=("n1",)),
+        "the cache has never seen it, and it goes (node deleted from client after quarantine)": Row(
+            pods={"a": ("n1", "Failed")}, unseen=("n1",), removed=("n1",), deleted="a"
         ),
-        pytest.param(
-            Row(pods={"a": ("n1", "Running")}, added_unseen=("n1",)),
-            id="it comes in time, the cache is late (node added to client after quarantine)",
+        "it goes: its own quarantine begins (node deleted from informer after quarantine)": Row(
+            pods={"a": ("n1", "Succeeded")}, known=("n1",), removed=("n1",)
         ),
-        pytest.param(
-            Row(pods={"a": ("n1", "Failed")}, added=("n1",)),
-            id="it comes in time (node added to informer after quarantine)",
-        ),
-        pytest.param(
-            Row(pods={"a": ("n1", "Failed")}, unseen=("n1",), removed=("n1",), deleted="a"),
-            id="the cache has never seen it, and it goes (node deleted from client after quarantine)",
-        ),
-        pytest.param(
-            Row(pods={"a": ("n1", "Succeeded")}, known=("n1",), removed=("n1",)),
-            id="it goes: its own quarantine begins (node deleted from informer after quarantine)",
-        ),
-    ],
+    },
 )
 async def test_pods_of_nodes_that_may_be_gone(world: World, row: Row) -> None:
     """TestGCOrphaned. Passes are in seconds 0, 20, 40, …; a node that is missing in second 20 is looked up in 60."""
@@ -170,13 +150,13 @@ async def judge(world: World, deleted: str, marked: str, reason: str) -> None:
     assert world.metrics.value("pod_gc_collector_force_delete_pod_errors_total", "default", reason) == 0
 
 
-@pytest.mark.parametrize(
-    ("node", "leaving", "deleted", "marked"),
-    [
-        pytest.param("", "abc", "abc", "c", id="in any phase (Unscheduled pod in any phase must be deleted)"),
-        pytest.param("", "", "", "", id="nobody deletes them"),
-        pytest.param("n1", "c", "", "", id="bound (Scheduled pod in any phase must not be deleted)"),
-    ],
+@cases(
+    "node, leaving, deleted, marked",
+    {
+        "in any phase (Unscheduled pod in any phase must be deleted)": ("", "abc", "abc", "c"),
+        "nobody deletes them": ("", "", "", ""),
+        "bound (Scheduled pod in any phase must not be deleted)": ("n1", "c", "", ""),
+    },
 )
 async def test_pods_that_were_never_bound(world: World, node: str, leaving: str, deleted: str, marked: str) -> None:
     """TestGCUnscheduledTerminating. Finalizers keep what an API server would let go at once."""
@@ -197,16 +177,15 @@ async def test_pods_that_were_never_bound(world: World, node: str, leaving: str,
     await judge(world, told, marked, "unscheduled")
 
 
-@pytest.mark.parametrize(
-    ("nodes", "pods", "deleted"),
-    [
-        pytest.param(
+@cases(
+    "nodes, pods, deleted",
+    {
+        "not ready alone is not enough": (
             {"n0": ("False", ""), "n1": ("False", "")},
             {"a": ("n0", True), "b": ("n1", True)},
             "",
-            id="not ready alone is not enough",
         ),
-        pytest.param(
+        "not ready, tainted with whatever effect, and only who is leaving": (
             {
                 "n0": ("False", "NoExecute"),
                 "n1": ("False", ""),
@@ -228,9 +207,8 @@ async def test_pods_that_were_never_bound(world: World, node: str, leaving: str,
                 "i": ("n3", False),
             },
             "adef",
-            id="not ready, tainted with whatever effect, and only who is leaving",
         ),
-    ],
+    },
 )
 async def test_pods_that_leave_nodes(
     world: World, nodes: dict[str, tuple[str, str]], pods: dict[str, tuple[str, bool]], deleted: str

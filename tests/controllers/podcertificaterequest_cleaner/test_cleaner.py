@@ -4,9 +4,9 @@ of v1.36; that what a request says makes no difference is theirs, too."""
 import asyncio
 import datetime
 
-import pytest
 from tests.controllers.certificate_kinds import serve
 from tests.controllers.node_world import Doc, World
+from tests.tables import cases
 
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.interceptor import Rule, fail
@@ -17,13 +17,13 @@ NOW = datetime.datetime(2025, 1, 1, 0, 30, tzinfo=datetime.UTC)
 REQUESTS = "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests"
 
 
-@pytest.mark.parametrize(
-    ("minute", "second", "expected"),
-    [
-        pytest.param(15, 1, False, id="within the threshold"),
-        pytest.param(15, 0, True, id="a quarter of an hour to the second"),
-        pytest.param(14, 59, True, id="outside the threshold"),
-    ],
+@cases(
+    "minute, second, expected",
+    {
+        "within the threshold": (15, 1, False),
+        "a quarter of an hour to the second": (15, 0, True),
+        "outside the threshold": (14, 59, True),
+    },
 )
 def test_whose_time_is_over(minute: int, second: int, expected: bool) -> None:
     assert is_over(ObjectMeta(creation_timestamp=NOW.replace(minute=minute, second=second)), NOW) is expected

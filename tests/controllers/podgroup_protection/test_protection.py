@@ -11,6 +11,7 @@ import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import PODS, World
 from tests.controllers.upstream_coverage import Cases, missing
+from tests.tables import cases
 
 from pilothouse.api.core import Pod, PodSchedulingGroup, PodSpec, PodStatus
 from pilothouse.api.meta import ObjectMeta
@@ -68,44 +69,41 @@ def pod(group: str | None = "g", *, phase: str = "Running", uid: str = "1") -> P
     return Pod(metadata=ObjectMeta(name="p", namespace="default", uid=uid), spec=spec, status=PodStatus(phase=phase))
 
 
-@pytest.mark.parametrize(
-    ("found", "key", "active"),
-    [
-        pytest.param(pod(), "default/g", True, id="the group of its namespace"),
-        pytest.param(pod(None), "", False, id="no group"),
-        pytest.param(pod(""), "", False, id="a group without a name"),
-        pytest.param(pod(phase="Pending"), "default/g", True, id="one that waits"),
-        pytest.param(pod(phase="Succeeded"), "default/g", False, id="one that has succeeded"),
-        pytest.param(pod(phase="Failed"), "default/g", False, id="one that has failed"),
-    ],
+@cases(
+    "found, key, active",
+    {
+        "the group of its namespace": (pod(), "default/g", True),
+        "no group": (pod(None), "", False),
+        "a group without a name": (pod(""), "", False),
+        "one that waits": (pod(phase="Pending"), "default/g", True),
+        "one that has succeeded": (pod(phase="Succeeded"), "default/g", False),
+        "one that has failed": (pod(phase="Failed"), "default/g", False),
+    },
 )
 def test_to_which_group_a_pod_belongs(found: Pod, key: str, active: bool) -> None:
     assert group_of(found) == key
     assert list(active_pods_by_group(found)) == ([key] if active else [])
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "keys"),
-    [
-        pytest.param(pod(), None, ["default/g"], id="it is gone"),
-        pytest.param(pod(), pod(phase="Succeeded"), ["default/g"], id="it has ended"),
-        pytest.param(None, pod(phase="Failed"), ["default/g"], id="one that has ended is seen first"),
-        pytest.param(None, pod(phase="Pending"), [], id="one that waits comes"),
-        pytest.param(None, pod(), [], id="one that runs comes"),
-        pytest.param(pod(), pod(), [], id="it runs on"),
-        pytest.param(pod(None), None, [], id="one without a group is gone"),
-        pytest.param(pod(""), None, [], id="one whose group has no name is gone"),
-        pytest.param(
-            pod(uid="0"), pod(phase="Succeeded"), ["default/g"], id="another of its name has ended, of the same group"
-        ),
-        pytest.param(
+@cases(
+    "old, new, keys",
+    {
+        "it is gone": (pod(), None, ["default/g"]),
+        "it has ended": (pod(), pod(phase="Succeeded"), ["default/g"]),
+        "one that has ended is seen first": (None, pod(phase="Failed"), ["default/g"]),
+        "one that waits comes": (None, pod(phase="Pending"), []),
+        "one that runs comes": (None, pod(), []),
+        "it runs on": (pod(), pod(), []),
+        "one without a group is gone": (pod(None), None, []),
+        "one whose group has no name is gone": (pod(""), None, []),
+        "another of its name has ended, of the same group": (pod(uid="0"), pod(phase="Succeeded"), ["default/g"]),
+        "another of its name has ended, of another group": (
             pod(uid="0"),
             pod("other", phase="Failed"),
             ["default/other", "default/g"],
-            id="another of its name has ended, of another group",
         ),
-        pytest.param(pod(uid="0"), pod(phase="Pending"), ["default/g"], id="another of its name waits"),
-    ],
+        "another of its name waits": (pod(uid="0"), pod(phase="Pending"), ["default/g"]),
+    },
 )
 def test_what_of_a_pod_can_let_its_group_go(old: Pod | None, new: Pod | None, keys: list[str]) -> None:
     assert groups_to_enqueue(old, new) == keys

@@ -17,6 +17,7 @@ from tests.controllers.resourcepoolstatusrequest.pools import (
     allocation,
     slice_doc,
 )
+from tests.tables import cases
 
 from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
 from pilothouse.client.errors import NotFound
@@ -161,13 +162,13 @@ async def test_the_slice_that_was_missing_comes_just_in_time(world: World) -> No
     assert said["pools"][0]["totalDevices"] == 8
 
 
-@pytest.mark.parametrize(
+@cases(
     "fault",
-    [
-        pytest.param(fail(500), id="the server fails"),
-        pytest.param(conflict(), id="somebody has written"),
-        pytest.param(lose_answer(), id="the answer is lost"),
-    ],
+    {
+        "the server fails": fail(500),
+        "somebody has written": conflict(),
+        "the answer is lost": lose_answer(),
+    },
 )
 async def test_a_write_that_fails_is_tried_again(world: World, fault: Action) -> None:
     await publish(world, "a")

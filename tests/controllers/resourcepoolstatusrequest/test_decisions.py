@@ -5,9 +5,9 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.controllers.resourcepoolstatusrequest.pools import DRIVER, claim_of, slice_of
 from tests.controllers.upstream_coverage import Cases, missing
+from tests.tables import cases
 
 from pilothouse.api.meta import Condition, ObjectMeta
 from pilothouse.api.resource import (
@@ -72,76 +72,54 @@ def only(slices: list[ResourceSlice], claims: list[ResourceClaim]) -> Pool:
     return found
 
 
-@pytest.mark.parametrize(
-    ("slices", "claims", "expected"),
-    [
-        pytest.param([slice_of("a")], [], counts(), id="nothing is taken"),
-        pytest.param([slice_of("a")], [claim_of()], counts(), id="a claim that has got nothing"),
-        pytest.param(
-            [slice_of("a")], [claim_of("device-0"), claim_of("device-1")], counts(allocated=2), id="two are taken"
-        ),
-        pytest.param(
-            [slice_of("a")], [claim_of("device-0", "device-1")], counts(allocated=2), id="two are taken by one claim"
-        ),
-        pytest.param(
-            [slice_of("a")], [claim_of("device-0")] * 3, counts(allocated=1), id="a device that three share is one"
-        ),
-        pytest.param(
+@cases(
+    "slices, claims, expected",
+    {
+        "nothing is taken": ([slice_of("a")], [], counts()),
+        "a claim that has got nothing": ([slice_of("a")], [claim_of()], counts()),
+        "two are taken": ([slice_of("a")], [claim_of("device-0"), claim_of("device-1")], counts(allocated=2)),
+        "two are taken by one claim": ([slice_of("a")], [claim_of("device-0", "device-1")], counts(allocated=2)),
+        "a device that three share is one": ([slice_of("a")], [claim_of("device-0")] * 3, counts(allocated=1)),
+        "who has admin access takes nothing": (
             [slice_of("a")],
             [claim_of("device-0"), claim_of("device-1", adminAccess=True)],
             counts(allocated=1),
-            id="who has admin access takes nothing",
         ),
-        pytest.param(
+        "devices of other pools and drivers": (
             [slice_of("a")],
             [claim_of("device-0", pool="pool-2"), claim_of("device-1", driver="other.example.com")],
             counts(),
-            id="devices of other pools and drivers",
         ),
-        pytest.param(
+        "two slices are one pool": (
             [slice_of("a", expected=2), slice_of("b", expected=2)],
             [],
             counts(slices=2, total=8),
-            id="two slices are one pool",
         ),
-        pytest.param(
-            [slice_of("a", expected=1), slice_of("b", expected=1)],
-            [],
-            counts(slices=2, total=8),
-            id="more than were said",
-        ),
-        pytest.param(
+        "more than were said": ([slice_of("a", expected=1), slice_of("b", expected=1)], [], counts(slices=2, total=8)),
+        "slices of an older generation do not count": (
             [slice_of("old", devices=8), slice_of("a", generation=2), slice_of("b", generation=2)],
             [],
             counts(slices=2, total=8),
-            id="slices of an older generation do not count",
         ),
-        pytest.param(
+        "devices whose taints keep pods away": (
             [slice_of("a", taints={0: "NoSchedule", 1: "NoExecute", 2: "None"})],
             [],
             counts(unavailable=2),
-            id="devices whose taints keep pods away",
         ),
-        pytest.param(
+        "a tainted device that somebody has is his": (
             [slice_of("a", taints={0: "NoExecute"})],
             [claim_of("device-0")],
             counts(allocated=1),
-            id="a tainted device that somebody has is his",
         ),
-        pytest.param([slice_of("a", devices=0)], [], counts(total=0), id="a pool without devices"),
-        pytest.param(
-            [slice_of("a", expected=3), slice_of("b", expected=3)], [], Incomplete(2, 3), id="a slice is missing"
-        ),
-        pytest.param(
+        "a pool without devices": ([slice_of("a", devices=0)], [], counts(total=0)),
+        "a slice is missing": ([slice_of("a", expected=3), slice_of("b", expected=3)], [], Incomplete(2, 3)),
+        "half of the next generation": (
             [slice_of("old", expected=1), slice_of("a", generation=2, expected=2)],
             [],
             Incomplete(1, 2),
-            id="half of the next generation",
         ),
-        pytest.param(
-            [slice_of("a", expected=1), slice_of("b", expected=3)], [], Incomplete(2, 3), id="slices that disagree"
-        ),
-    ],
+        "slices that disagree": ([slice_of("a", expected=1), slice_of("b", expected=3)], [], Incomplete(2, 3)),
+    },
 )
 def test_what_is_counted(slices: list[ResourceSlice], claims: list[ResourceClaim], expected: object) -> None:
     assert only(slices, claims).found == expected
@@ -154,28 +132,28 @@ def test_there_are_never_less_than_no_devices_to_be_had() -> None:
     assert counts(total=4, allocated=1, unavailable=1).available == 2
 
 
-@pytest.mark.parametrize(
-    ("driver", "name", "expected"),
-    [
-        pytest.param(DRIVER, "", ["pool-1", "pool-2"], id="all of the driver, by name"),
-        pytest.param(DRIVER, "pool-1", ["pool-1"], id="the one that was named"),
-        pytest.param(DRIVER, "pool-3", [], id="one that another driver has"),
-        pytest.param("nonexistent.example.com", "", [], id="a driver that has none"),
-    ],
+@cases(
+    "driver, name, expected",
+    {
+        "all of the driver, by name": (DRIVER, "", ["pool-1", "pool-2"]),
+        "the one that was named": (DRIVER, "pool-1", ["pool-1"]),
+        "one that another driver has": (DRIVER, "pool-3", []),
+        "a driver that has none": ("nonexistent.example.com", "", []),
+    },
 )
 def test_which_pools_are_found(driver: str, name: str, expected: list[str]) -> None:
     slices = [slice_of("b", "pool-2"), slice_of("a", "pool-1"), slice_of("c", "pool-3", driver="other.example.com")]
     assert [pool.name for pool in pools_of(driver, name, slices, [])] == expected
 
 
-@pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [
-        pytest.param(["node-1", "node-1"], "node-1", id="of one node"),
-        pytest.param(["node-1", "node-2"], "", id="of two nodes"),
-        pytest.param([None, None], "", id="of no node"),
-        pytest.param([None, "node-1"], "", id="of a node in part"),
-    ],
+@cases(
+    "nodes, expected",
+    {
+        "of one node": (["node-1", "node-1"], "node-1"),
+        "of two nodes": (["node-1", "node-2"], ""),
+        "of no node": ([None, None], ""),
+        "of a node in part": ([None, "node-1"], ""),
+    },
 )
 def test_whose_pool_it_is(nodes: list[str | None], expected: str) -> None:
     slices = [slice_of(f"slice-{number}", node=node) for number, node in enumerate(nodes)]
@@ -200,11 +178,11 @@ FOUR = {
 }
 
 
-@pytest.mark.parametrize(
-    ("pools", "limit", "expected", "message"),
-    [
-        pytest.param([], None, {"poolCount": 0}, "Calculated status for 0 pools", id="no pools: no list of them"),
-        pytest.param(
+@cases(
+    "pools, limit, expected, message",
+    {
+        "no pools: no list of them": ([], None, {"poolCount": 0}, "Calculated status for 0 pools"),
+        "everything that is known of a pool": (
             [pool(node="node-1", found=counts(2, 8, 3, 1))],
             None,
             {
@@ -221,16 +199,14 @@ FOUR = {
                 ],
             },
             "Calculated status for 1 pools",
-            id="everything that is known of a pool",
         ),
-        pytest.param(
+        "more pools than were asked for": (
             [pool("pool-1"), pool("pool-2")],
             1,
             {"poolCount": 2, "pools": [entry("pool-1", **FOUR)]},
             "Calculated status for 1 pools",
-            id="more pools than were asked for",
         ),
-        pytest.param(
+        "an incomplete pool has no counts": (
             [pool("pool-1"), pool("pool-2", Incomplete(2, 3), generation=7)],
             None,
             {
@@ -245,16 +221,14 @@ FOUR = {
                 ],
             },
             "Calculated status for 2 pools (1 incomplete)",
-            id="an incomplete pool has no counts",
         ),
-        pytest.param(
+        "what is not told is not counted as incomplete": (
             [pool("pool-1"), pool("pool-2", Incomplete(0, 1))],
             1,
             {"poolCount": 2, "pools": [entry("pool-1", **FOUR)]},
             "Calculated status for 1 pools",
-            id="what is not told is not counted as incomplete",
         ),
-    ],
+    },
 )
 def test_what_an_answer_says(pools: list[Pool], limit: int | None, expected: dict[str, Any], message: str) -> None:
     status: dict[str, Any] = {**answer(pools, limit, NOW)}
@@ -299,20 +273,20 @@ def pending(age: datetime.timedelta | None) -> ResourcePoolStatusRequest:
     return ResourcePoolStatusRequest(metadata=ObjectMeta(name="r", creation_timestamp=made))
 
 
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [
-        pytest.param(pending(0 * HOUR), False, id="just asked"),
-        pytest.param(pending(24 * HOUR), False, id="asked a day ago, to the second"),
-        pytest.param(pending(24 * HOUR + SECOND), True, id="asked more than a day ago"),
-        pytest.param(pending(None), False, id="asked at no time"),
-        pytest.param(request(0 * HOUR, ("Complete", 0 * HOUR)), False, id="just answered"),
-        pytest.param(request(48 * HOUR, ("Complete", 1 * HOUR)), False, id="answered an hour ago, to the second"),
-        pytest.param(request(2 * HOUR, ("Complete", 1 * HOUR + SECOND)), True, id="answered more than an hour ago"),
-        pytest.param(request(2 * HOUR, ("Failed", 2 * HOUR)), True, id="given up more than an hour ago"),
-        pytest.param(request(2 * HOUR, ("Odd", 0 * HOUR)), True, id="answered in another way, asked two hours ago"),
-        pytest.param(request(1 * HOUR), False, id="answered without a word, asked an hour ago"),
-    ],
+@cases(
+    "asked, expected",
+    {
+        "just asked": (pending(0 * HOUR), False),
+        "asked a day ago, to the second": (pending(24 * HOUR), False),
+        "asked more than a day ago": (pending(24 * HOUR + SECOND), True),
+        "asked at no time": (pending(None), False),
+        "just answered": (request(0 * HOUR, ("Complete", 0 * HOUR)), False),
+        "answered an hour ago, to the second": (request(48 * HOUR, ("Complete", 1 * HOUR)), False),
+        "answered more than an hour ago": (request(2 * HOUR, ("Complete", 1 * HOUR + SECOND)), True),
+        "given up more than an hour ago": (request(2 * HOUR, ("Failed", 2 * HOUR)), True),
+        "answered in another way, asked two hours ago": (request(2 * HOUR, ("Odd", 0 * HOUR)), True),
+        "answered without a word, asked an hour ago": (request(1 * HOUR), False),
+    },
 )
 def test_whose_time_is_over(asked: ResourcePoolStatusRequest, expected: bool) -> None:
     assert is_over(asked, NOW) is expected

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.controllers.node_world import World
+from tests.tables import cases
 
 from pilothouse.api.core import ROOT_CA_CONFIG_MAP, ConfigMap
 from pilothouse.api.meta import ObjectMeta
@@ -24,16 +25,16 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 BUNDLE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 
 
-@pytest.mark.parametrize(
-    ("data", "annotations", "expected"),
-    [
-        pytest.param({KEY: "x"}, {ANNOTATION: DESCRIPTION}, True, id="as it should be"),
-        pytest.param({KEY: "x"}, {ANNOTATION: "mine"}, True, id="another description will do"),
-        pytest.param({KEY: "x"}, {}, False, id="no description"),
-        pytest.param({KEY: "y"}, {ANNOTATION: DESCRIPTION}, False, id="another bundle"),
-        pytest.param({KEY: "x", "more": "y"}, {ANNOTATION: DESCRIPTION}, False, id="more than the bundle"),
-        pytest.param({}, {ANNOTATION: DESCRIPTION}, False, id="no data"),
-    ],
+@cases(
+    "data, annotations, expected",
+    {
+        "as it should be": ({KEY: "x"}, {ANNOTATION: DESCRIPTION}, True),
+        "another description will do": ({KEY: "x"}, {ANNOTATION: "mine"}, True),
+        "no description": ({KEY: "x"}, {}, False),
+        "another bundle": ({KEY: "y"}, {ANNOTATION: DESCRIPTION}, False),
+        "more than the bundle": ({KEY: "x", "more": "y"}, {ANNOTATION: DESCRIPTION}, False),
+        "no data": ({}, {ANNOTATION: DESCRIPTION}, False),
+    },
 )
 def test_what_a_config_map_should_say(data: dict[str, str], annotations: dict[str, str], expected: bool) -> None:
     assert is_right(ConfigMap(metadata=ObjectMeta(annotations=annotations), data=data), "x") is expected

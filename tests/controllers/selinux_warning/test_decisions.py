@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import Driver, PersistentVolume
@@ -85,37 +86,27 @@ def used(**uses: Use) -> Used:
     return Used({{"pv1": PV1, "inline": OF_POD}[name]: use for name, use in uses.items()}, (), ())
 
 
-@pytest.mark.parametrize(
-    ("found", "answer"),
-    [
-        pytest.param(pod(), used(), id="existing pod with no volumes"),
-        pytest.param(pod(SCRATCH), used(), id="nothing that several pods can have"),
-        pytest.param(pod(BY_CLAIM), used(pv1=MOUNTED), id="existing pod with fully bound PVC"),
-        pytest.param(
+@cases(
+    "found, answer",
+    {
+        "existing pod with no volumes": (pod(), used()),
+        "nothing that several pods can have": (pod(SCRATCH), used()),
+        "existing pod with fully bound PVC": (pod(BY_CLAIM), used(pv1=MOUNTED)),
+        "existing pod with fully bound PVC, Recursive change policy": (
             pod(BY_CLAIM, policy=RECURSIVE),
             used(pv1=EACH_FILE),
-            id="existing pod with fully bound PVC, Recursive change policy",
         ),
-        pytest.param(pod(BY_CLAIM, policy=MOUNT_OPTION), used(pv1=MOUNTED), id="the policy that is the default"),
-        pytest.param(pod(INLINE), used(inline=MOUNTED), id="existing pod with inline volume"),
-        pytest.param(
-            pod(BY_CLAIM, INLINE),
-            used(pv1=MOUNTED, inline=MOUNTED),
-            id="existing pod with inline volume and PVC",
-        ),
-        pytest.param(
-            pod(BY_CLAIM, level="", policy=MOUNT_OPTION), used(pv1=EACH_FILE), id="empty label implies Recursive policy"
-        ),
-        pytest.param(pod(BY_CLAIM, containers=[container()]), used(), id="a volume that no container mounts"),
-        pytest.param(
+        "the policy that is the default": (pod(BY_CLAIM, policy=MOUNT_OPTION), used(pv1=MOUNTED)),
+        "existing pod with inline volume": (pod(INLINE), used(inline=MOUNTED)),
+        "existing pod with inline volume and PVC": (pod(BY_CLAIM, INLINE), used(pv1=MOUNTED, inline=MOUNTED)),
+        "empty label implies Recursive policy": (pod(BY_CLAIM, level="", policy=MOUNT_OPTION), used(pv1=EACH_FILE)),
+        "a volume that no container mounts": (pod(BY_CLAIM, containers=[container()]), used()),
+        "a raw device has no files to label": (
             pod(BY_CLAIM, containers=[{"volumeDevices": [{"name": "vol1", "devicePath": "/d"}]}]),
             used(),
-            id="a raw device has no files to label",
         ),
-        pytest.param(
-            pod(BY_CLAIM, securityContext=None), used(pv1=EACH_FILE), id="a pod that says nothing of its security"
-        ),
-    ],
+        "a pod that says nothing of its security": (pod(BY_CLAIM, securityContext=None), used(pv1=EACH_FILE)),
+    },
 )
 def test_how_a_pod_uses_its_volumes(found: MountingPod, answer: Used) -> None:
     assert look(found) == answer
@@ -165,16 +156,16 @@ def test_the_claim_of_an_ephemeral_volume_is_the_pods_own() -> None:
     assert look(pod(scratch), claims=(claim("pod1-scratch"),)) == Used({}, ("scratch",), ())
 
 
-@pytest.mark.parametrize(
-    ("containers", "labels"),
-    [
-        pytest.param([container("v")], [":::s0:c1,c2"], id="what the pod says"),
-        pytest.param([container("v", level="s9")], [":::s9"], id="what the container says"),
-        pytest.param([container("v", type="t_t")], ["::t_t:"], id="and then nothing of what the pod says"),
-        pytest.param([container("v"), container("v", level="s9")], [":::s0:c1,c2", ":::s9"], id="both"),
-        pytest.param([container("v", level="s9"), container("v", level="s9")], [":::s9"], id="both the same"),
-        pytest.param([container("v"), container("w", level="s9")], [":::s0:c1,c2"], id="one mounts something else"),
-    ],
+@cases(
+    "containers, labels",
+    {
+        "what the pod says": ([container("v")], [":::s0:c1,c2"]),
+        "what the container says": ([container("v", level="s9")], [":::s9"]),
+        "and then nothing of what the pod says": ([container("v", type="t_t")], ["::t_t:"]),
+        "both": ([container("v"), container("v", level="s9")], [":::s0:c1,c2", ":::s9"]),
+        "both the same": ([container("v", level="s9"), container("v", level="s9")], [":::s9"]),
+        "one mounts something else": ([container("v"), container("w", level="s9")], [":::s0:c1,c2"]),
+    },
 )
 @pytest.mark.parametrize("kind", ["containers", "initContainers", "ephemeralContainers"])
 def test_with_which_labels_a_volume_is_wanted(kind: str, containers: list[Doc], labels: list[str]) -> None:
@@ -198,29 +189,26 @@ SAME = "uses the same volume as this pod with"
 END = "If both pods land on the same node, only one of them may access the volume."
 
 
-@pytest.mark.parametrize(
-    ("conflict", "reason", "text"),
-    [
-        pytest.param(
+@cases(
+    "conflict, reason, text",
+    {
+        "existing pod with PVC generates conflict, the other pod exists": (
             Conflict("SELinuxLabel", "ns1/pod1", ":::s0:c1,c2", "ns1/pod2", ":::s0:c98,c99"),
             "SELinuxLabelConflict",
             f'SELinuxLabel ":::s0:c1,c2" conflicts with pod pod2 that {SAME} SELinuxLabel ":::s0:c98,c99". {END}',
-            id="existing pod with PVC generates conflict, the other pod exists",
         ),
-        pytest.param(
+        "only with the policy": (
             Conflict("SELinuxChangePolicy", "ns1/pod1", "Recursive", "ns1/pod2", "MountOption"),
             "SELinuxChangePolicyConflict",
             f'SELinuxChangePolicy "Recursive" conflicts with pod pod2 that {SAME} SELinuxChangePolicy "MountOption". '
             + END,
-            id="only with the policy",
         ),
-        pytest.param(
+        "nothing of other namespaces": (
             Conflict("SELinuxLabel", "ns1/pod1", ":::s0:c1,c2", "secret/pod2", ":::s0:c98,c99"),
             "SELinuxLabelConflict",
             f'SELinuxLabel":::s0:c1,c2" conflicts with another pod that {SAME} a different SELinuxLabel. {END}',
-            id="nothing of other namespaces",
         ),
-    ],
+    },
 )
 def test_what_a_pod_is_told(conflict: Conflict, reason: str, text: str) -> None:
     assert (reason_of(conflict), message_of(conflict)) == (reason, text)

@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterable
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.controllers.shared.volume_plugins import Place
 from pilothouse.controllers.volumes.selinux_warning.decide import MOUNT_OPTION, RECURSIVE, Conflict, Use, clashes
@@ -57,78 +58,62 @@ def both(*found: Conflict) -> list[Conflict]:
     return [side for each in found for side in (each, each.reversed())]
 
 
-@pytest.mark.parametrize(
-    ("pod", "volume", "use", "found"),
-    [
-        pytest.param(NEW, "vol-new", mount("system_u:system_r:label-new"), [], id="new volume"),
-        pytest.param(
+@cases(
+    "pod, volume, use, found",
+    {
+        "new volume": (NEW, "vol-new", mount("system_u:system_r:label-new"), []),
+        "existing volume in a new pod with existing policy and label": (
             NEW,
             "vol1",
             mount("system_u:system_r:label1"),
             [],
-            id="existing volume in a new pod with existing policy and label",
         ),
-        pytest.param(
+        "existing volume in a new pod with existing policy and new conflicting label": (
             NEW,
             "vol1",
             mount("system_u:system_r:label-new"),
             [Conflict(LABEL, NEW, "system_u:system_r:label-new", "ns1/pod1-mountOption", "system_u:system_r:label1")],
-            id="existing volume in a new pod with existing policy and new conflicting label",
         ),
-        pytest.param(
+        "existing volume in a new pod with new conflicting policy": (
             NEW,
             "vol1",
             EACH_FILE,
             [Conflict(POLICY, NEW, RECURSIVE, "ns1/pod1-mountOption", MOUNT_OPTION)],
-            id="existing volume in a new pod with new conflicting policy",
         ),
-        pytest.param(
+        "existing pod is replaced with different non-conflicting policy and label": (
             "ns2/pod2-recursive",
             "vol2",
             mount("system_u:system_r:label-new"),
             [],
-            id="existing pod is replaced with different non-conflicting policy and label",
         ),
-        pytest.param(
+        "existing pod is replaced with conflicting policy": (
             "ns3/pod3-1",
             "vol3",
             mount("system_u:system_r:label-new"),
             [Conflict(POLICY, "ns3/pod3-1", MOUNT_OPTION, "ns3/pod3-2", RECURSIVE)],
-            id="existing pod is replaced with conflicting policy",
         ),
-        pytest.param(
-            NEW,
-            "vol5",
-            mount("system_u:system_r:label5"),
-            [],
-            id="new incomparable label (missing user and role)",
-        ),
-        pytest.param(
+        "new incomparable label (missing user and role)": (NEW, "vol5", mount("system_u:system_r:label5"), []),
+        "conflicting policy with incomparable parts": (
             NEW,
             "vol5",
             mount("::label6"),
             [Conflict(LABEL, NEW, "::label6", "ns5/pod5", "::label5")],
-            id="conflicting policy with incomparable parts",
         ),
-        pytest.param(NEW, "vol6", mount("system_u::label6"), [], id="new incomparable label (missing user)"),
-        pytest.param(
+        "new incomparable label (missing user)": (NEW, "vol6", mount("system_u::label6"), []),
+        "new comparable label (missing categories)": (
             NEW,
             "vol7",
             mount("system_u:system_r:label7"),
             [Conflict(LABEL, NEW, "system_u:system_r:label7", "ns7/pod7", "::label7:c0,c1")],
-            id="new comparable label (missing categories)",
         ),
-        pytest.param(
-            NEW, "vol8", mount("system_u:system_r:label8"), [], id="new incomparable label (missing everything)"
-        ),
-        pytest.param(
+        "new incomparable label (missing everything)": (NEW, "vol8", mount("system_u:system_r:label8"), []),
+        "new comparable label (missing everything but categories)": (
             NEW,
             "vol8",
             mount("system_u:system_r:label8:c0,c1"),
             [Conflict(LABEL, NEW, "system_u:system_r:label8:c0,c1", "ns8/pod8", "")],
-            id="new comparable label (missing everything but categories)",
         ),
-    ],
+    },
 )
 def test_what_one_more_use_brings(pod: str, volume: str, use: Use, found: list[Conflict]) -> None:
     volume_cache = books_of(THERE)
@@ -186,35 +171,31 @@ def test_two_pods_that_differ_over_two_volumes_are_one_conflict_in_the_metric() 
 A, B = ("ns/a", "vol1", "u:r:a"), ("ns/b", "vol1", "u:r:b")
 
 
-@pytest.mark.parametrize(
-    ("users", "gone", "left"),
-    [
-        pytest.param([A, B], "ns/a", set(), id="delete one of two conflicting pods clears all conflicts"),
-        pytest.param(
+@cases(
+    "users, gone, left",
+    {
+        "delete one of two conflicting pods clears all conflicts": ([A, B], "ns/a", set()),
+        "delete non-conflicting pod preserves existing conflicts": (
             [A, B, ("ns/c", "vol2", "u:r:c")],
             "ns/c",
             {("ns/a", "ns/b")},
-            id="delete non-conflicting pod preserves existing conflicts",
         ),
-        pytest.param(
+        "three pods on same volume delete one leaves remaining pair conflict": (
             [A, B, ("ns/c", "vol1", "u:r:c")],
             "ns/a",
             {("ns/b", "ns/c")},
-            id="three pods on same volume delete one leaves remaining pair conflict",
         ),
-        pytest.param(
+        "delete pod with conflicts on multiple volumes": (
             [B, ("ns/c", "vol2", "u:r:c"), A, ("ns/a", "vol2", "u:r:a")],
             "ns/a",
             set(),
-            id="delete pod with conflicts on multiple volumes",
         ),
-        pytest.param(
+        "delete pod preserves conflicts on unrelated volumes": (
             [A, B, ("ns/c", "vol2", "u:r:c"), ("ns/d", "vol2", "u:r:d")],
             "ns/a",
             {("ns/c", "ns/d")},
-            id="delete pod preserves conflicts on unrelated volumes",
         ),
-    ],
+    },
 )
 def test_what_is_left_when_a_pod_goes(users: list[tuple[str, str, str]], gone: str, left: set[tuple[str, str]]) -> None:
     volume_cache = mounting()

@@ -5,8 +5,8 @@ test that each table names."""
 import ipaddress
 from collections.abc import Sequence
 
-import pytest
 from msgspec.structs import replace
+from tests.tables import cases
 
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.networking import IPAddress, ServiceCIDR, ServiceCIDRSpec
@@ -44,52 +44,42 @@ SAME = cidr("overlapping", "192.168.0.0/24", "2001:db2::/64")
 UNRELATED = (cidr("unrelated", "10.0.0.0/24"), cidr("unrelated2", "10.0.0.0/16"))
 
 
-@pytest.mark.parametrize(
-    ("others", "addresses", "blocked_by"),
-    [
-        pytest.param((), (), "", id="alone, and no addresses"),
-        pytest.param((), ("192.168.0.24",), "192.168.0.24", id="an address"),
-        pytest.param((), ("192.168.1.24",), "", id="an address of somebody else"),
-        pytest.param((), ("192.168.0.0",), "", id="the first one of the range, which nobody gets"),
-        pytest.param((), ("192.168.0.255",), "", id="the last one, which nobody gets"),
-        pytest.param(
-            (), ("2001:db2::ffff:ffff:ffff:ffff",), "2001:db2::ffff:ffff:ffff:ffff", id="the last one of IPv6"
-        ),
-        pytest.param((SAME,), ("192.168.0.23",), "", id="another of the same range"),
-        pytest.param(
-            (cidr("overlapping", "192.168.0.0/26", "2001:db2::/64"),),
-            ("192.168.0.23",),
-            "",
-            id="a smaller one gives it",
-        ),
-        pytest.param(
+@cases(
+    "others, addresses, blocked_by",
+    {
+        "alone, and no addresses": ((), (), ""),
+        "an address": ((), ("192.168.0.24",), "192.168.0.24"),
+        "an address of somebody else": ((), ("192.168.1.24",), ""),
+        "the first one of the range, which nobody gets": ((), ("192.168.0.0",), ""),
+        "the last one, which nobody gets": ((), ("192.168.0.255",), ""),
+        "the last one of IPv6": ((), ("2001:db2::ffff:ffff:ffff:ffff",), "2001:db2::ffff:ffff:ffff:ffff"),
+        "another of the same range": ((SAME,), ("192.168.0.23",), ""),
+        "a smaller one gives it": ((cidr("overlapping", "192.168.0.0/26", "2001:db2::/64"),), ("192.168.0.23",), ""),
+        "a smaller one does not give it": (
             (cidr("overlapping", "192.168.0.0/28", "2001:db2::/64"),),
             ("192.168.0.23",),
             "192.168.0.23",
-            id="a smaller one does not give it",
         ),
-        pytest.param(
-            (cidr("overlapping", "192.168.0.0/16", "2001:db2::/64"),), ("192.168.0.23",), "", id="a larger one"
-        ),
-    ],
+        "a larger one": ((cidr("overlapping", "192.168.0.0/16", "2001:db2::/64"),), ("192.168.0.23",), ""),
+    },
 )
 def test_what_holds_a_range(others: Sequence[ServiceCIDR], addresses: Sequence[str], blocked_by: str) -> None:
     """``TestController_canDeleteCIDR``."""
     assert why_not_go(DEFAULT, (DEFAULT, *others), list(map(ip, addresses))) == blocked_by
 
 
-@pytest.mark.parametrize(
-    ("other", "address", "blocked"),
-    [
-        pytest.param(None, "192.168.0.1", True, id="IPv4"),
-        pytest.param(SAME, "192.168.0.1", False, id="IPv4, another of the same range"),
-        pytest.param(cidr("o", "192.168.0.0/16", "2001:db2::/64"), "192.168.0.1", False, id="IPv4, a larger one"),
-        pytest.param(cidr("o", "192.168.255.0/26", "2001:db2::/64"), "192.168.0.1", True, id="IPv4, one elsewhere"),
-        pytest.param(None, "2001:db2::1", True, id="IPv6"),
-        pytest.param(SAME, "2001:db2::1", False, id="IPv6, another of the same range"),
-        pytest.param(cidr("o", "192.168.0.0/16", "2001:db2::/48"), "2001:db2::1", False, id="IPv6, a larger one"),
-        pytest.param(cidr("o", "192.168.255.0/26", "2001:db2:a:b::/64"), "2001:db2::1", True, id="IPv6, one elsewhere"),
-    ],
+@cases(
+    "other, address, blocked",
+    {
+        "IPv4": (None, "192.168.0.1", True),
+        "IPv4, another of the same range": (SAME, "192.168.0.1", False),
+        "IPv4, a larger one": (cidr("o", "192.168.0.0/16", "2001:db2::/64"), "192.168.0.1", False),
+        "IPv4, one elsewhere": (cidr("o", "192.168.255.0/26", "2001:db2::/64"), "192.168.0.1", True),
+        "IPv6": (None, "2001:db2::1", True),
+        "IPv6, another of the same range": (SAME, "2001:db2::1", False),
+        "IPv6, a larger one": (cidr("o", "192.168.0.0/16", "2001:db2::/48"), "2001:db2::1", False),
+        "IPv6, one elsewhere": (cidr("o", "192.168.255.0/26", "2001:db2:a:b::/64"), "2001:db2::1", True),
+    },
 )
 def test_a_range_that_goes(other: ServiceCIDR | None, address: str, blocked: bool) -> None:
     """``TestControllerSync``, its rows with addresses."""
@@ -115,14 +105,14 @@ def test_one_without_the_finalizer_is_not_relied_on() -> None:
     assert why_not_go(first, (first, second), [ip("10.0.0.5")]) == ""
 
 
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        pytest.param(ip("10.0.0.5", "somebody"), "", id="not an API server's"),
-        pytest.param(IPAddress(metadata=ObjectMeta(name="10.0.0.5", labels={MANAGED_BY: MANAGER})), "", id="no family"),
-        pytest.param(ip("nonsense"), "", id="no address"),
-        pytest.param(ip("2001:db8::5"), "", id="the other family"),
-    ],
+@cases(
+    "address, expected",
+    {
+        "not an API server's": (ip("10.0.0.5", "somebody"), ""),
+        "no family": (IPAddress(metadata=ObjectMeta(name="10.0.0.5", labels={MANAGED_BY: MANAGER})), ""),
+        "no address": (ip("nonsense"), ""),
+        "the other family": (ip("2001:db8::5"), ""),
+    },
 )
 def test_whose_addresses_do_not_count(address: IPAddress, expected: str) -> None:
     only = going("a", "10.0.0.0/24")
@@ -134,20 +124,18 @@ OVERLAPPING2 = cidr("overlapping2", "192.168.0.0/26", "2001:db2::/96")
 THREE = (DEFAULT, SAME, OVERLAPPING2, *UNRELATED)
 
 
-@pytest.mark.parametrize(
-    ("cidrs", "address", "expected"),
-    [
-        pytest.param((), "192.168.0.23", [], id="none"),
-        pytest.param((DEFAULT, *UNRELATED), "192.168.0.23", ["kubernetes"], id="one"),
-        pytest.param((DEFAULT, OVERLAPPING, *UNRELATED), "192.168.0.23", ["kubernetes", "overlapping"], id="two equal"),
-        pytest.param(THREE, "192.168.0.23", ["kubernetes", "overlapping", "overlapping2"], id="two equal, one smaller"),
-        pytest.param(THREE, "192.168.0.0", [], id="the first of IPv4"),
-        pytest.param(THREE, "192.168.0.63", ["kubernetes", "overlapping"], id="the last of the smaller one"),
-        pytest.param(THREE, "2001:db2::", [], id="the first of IPv6"),
-        pytest.param(
-            THREE, "2001:db2::ffff:ffff:ffff:ffff", ["kubernetes", "overlapping"], id="the last of the larger IPv6"
-        ),
-    ],
+@cases(
+    "cidrs, address, expected",
+    {
+        "none": ((), "192.168.0.23", []),
+        "one": ((DEFAULT, *UNRELATED), "192.168.0.23", ["kubernetes"]),
+        "two equal": ((DEFAULT, OVERLAPPING, *UNRELATED), "192.168.0.23", ["kubernetes", "overlapping"]),
+        "two equal, one smaller": (THREE, "192.168.0.23", ["kubernetes", "overlapping", "overlapping2"]),
+        "the first of IPv4": (THREE, "192.168.0.0", []),
+        "the last of the smaller one": (THREE, "192.168.0.63", ["kubernetes", "overlapping"]),
+        "the first of IPv6": (THREE, "2001:db2::", []),
+        "the last of the larger IPv6": (THREE, "2001:db2::ffff:ffff:ffff:ffff", ["kubernetes", "overlapping"]),
+    },
 )
 def test_which_ranges_give_an_address(cidrs: Sequence[ServiceCIDR], address: str, expected: list[str]) -> None:
     """``TestController_ipToCidrs``."""
@@ -156,49 +144,49 @@ def test_which_ranges_give_an_address(cidrs: Sequence[ServiceCIDR], address: str
     assert [each.metadata.name for each in containing(found, cidrs)] == expected
 
 
-@pytest.mark.parametrize(
-    ("cidrs", "expected"),
-    [
-        pytest.param((), [], id="none"),
-        pytest.param((DEFAULT, *UNRELATED), ["kubernetes"], id="one"),
-        pytest.param((DEFAULT, OVERLAPPING, *UNRELATED), ["kubernetes", "overlapping"], id="two equal"),
-        pytest.param(THREE, ["kubernetes", "overlapping", "overlapping2"], id="two equal, one smaller"),
-    ],
+@cases(
+    "cidrs, expected",
+    {
+        "none": ((), []),
+        "one": ((DEFAULT, *UNRELATED), ["kubernetes"]),
+        "two equal": ((DEFAULT, OVERLAPPING, *UNRELATED), ["kubernetes", "overlapping"]),
+        "two equal, one smaller": (THREE, ["kubernetes", "overlapping", "overlapping2"]),
+    },
 )
 def test_which_ranges_overlap(cidrs: Sequence[ServiceCIDR], expected: list[str]) -> None:
     """``TestController_cidrToCidrs``."""
     assert overlapping(DEFAULT, cidrs) == expected
 
 
-@pytest.mark.parametrize(
-    ("network", "address", "expected"),
-    [
-        pytest.param("192.168.0.0/24", "192.168.0.1", True, id="IPv4"),
-        pytest.param("192.168.0.0/24", "192.168.1.1", False, id="IPv4, outside"),
-        pytest.param("192.168.0.0/24", "192.168.0.0", False, id="IPv4, the first"),
-        pytest.param("192.168.0.0/24", "192.168.0.255", False, id="IPv4, the last"),
-        pytest.param("2001:db2::/96", "2001:db2::1", True, id="IPv6"),
-        pytest.param("2001:db2::/96", "2001:db3::1", False, id="IPv6, outside"),
-        pytest.param("2001:db2::/96", "2001:db2::", False, id="IPv6, the first"),
-        pytest.param("2001:db2::/96", "2001:db2::ffff:ffff", True, id="IPv6, the last"),
-        pytest.param("192.168.0.0/24", "2001:db2::1", False, id="another family"),
-        pytest.param("10.0.0.1/32", "10.0.0.1", False, id="a range of one, which is its first"),
-    ],
+@cases(
+    "network, address, expected",
+    {
+        "IPv4": ("192.168.0.0/24", "192.168.0.1", True),
+        "IPv4, outside": ("192.168.0.0/24", "192.168.1.1", False),
+        "IPv4, the first": ("192.168.0.0/24", "192.168.0.0", False),
+        "IPv4, the last": ("192.168.0.0/24", "192.168.0.255", False),
+        "IPv6": ("2001:db2::/96", "2001:db2::1", True),
+        "IPv6, outside": ("2001:db2::/96", "2001:db3::1", False),
+        "IPv6, the first": ("2001:db2::/96", "2001:db2::", False),
+        "IPv6, the last": ("2001:db2::/96", "2001:db2::ffff:ffff", True),
+        "another family": ("192.168.0.0/24", "2001:db2::1", False),
+        "a range of one, which is its first": ("10.0.0.1/32", "10.0.0.1", False),
+    },
 )
 def test_what_a_range_gives(network: str, address: str, expected: bool) -> None:
     """``TestPrefixContainsIP``."""
     assert gives(parse_cidr(network), ipaddress.ip_address(address)) is expected
 
 
-@pytest.mark.parametrize(
-    ("outer", "inner", "expected"),
-    [
-        pytest.param("10.0.0.0/16", "10.0.0.0/24", True, id="larger"),
-        pytest.param("10.0.0.0/24", "10.0.0.0/24", True, id="the same"),
-        pytest.param("10.0.0.0/24", "10.0.0.0/16", False, id="smaller"),
-        pytest.param("10.1.0.0/16", "10.0.0.0/24", False, id="elsewhere"),
-        pytest.param("::/0", "10.0.0.0/24", False, id="another family"),
-    ],
+@cases(
+    "outer, inner, expected",
+    {
+        "larger": ("10.0.0.0/16", "10.0.0.0/24", True),
+        "the same": ("10.0.0.0/24", "10.0.0.0/24", True),
+        "smaller": ("10.0.0.0/24", "10.0.0.0/16", False),
+        "elsewhere": ("10.1.0.0/16", "10.0.0.0/24", False),
+        "another family": ("::/0", "10.0.0.0/24", False),
+    },
 )
 def test_what_a_range_contains(outer: str, inner: str, expected: bool) -> None:
     """``TestContainsPrefix``."""

@@ -7,7 +7,7 @@ k8s.io/cloud-provider v0.36 ``controllers/service/controller_test.go`` have thei
 from typing import Any
 
 import msgspec
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import LoadBalancerIngress, LoadBalancerStatus, Node, PortStatus, Service
 from pilothouse.controllers.cloud.service_lb import DESCRIPTOR, ServiceLBOptions
@@ -38,28 +38,28 @@ def service(type_: str = "LoadBalancer", *, finalizer: bool = False, deleted: bo
     return msgspec.convert({"metadata": metadata, "spec": spec}, Service)
 
 
-@pytest.mark.parametrize(
-    ("seen", "wanted"),
-    [
-        pytest.param(service(), True, id="LoadBalancer"),
-        pytest.param(service("ClusterIP"), False, id="another type"),
-        pytest.param(service(loadBalancerClass="example.com/lb"), False, id="somebody else's class"),
-    ],
+@cases(
+    "seen, wanted",
+    {
+        "LoadBalancer": (service(), True),
+        "another type": (service("ClusterIP"), False),
+        "somebody else's class": (service(loadBalancerClass="example.com/lb"), False),
+    },
 )
 def test_which_services_want_a_load_balancer(seen: Service, wanted: bool) -> None:
     assert wants_load_balancer(seen) is wanted
 
 
-@pytest.mark.parametrize(
-    ("seen", "needed"),
-    [
-        pytest.param(service("ClusterIP"), False, id="without finalizer"),
-        pytest.param(service(deleted=True), False, id="being deleted without finalizer"),
-        pytest.param(service(deleted=True, finalizer=True), True, id="being deleted with finalizer"),
-        pytest.param(service("ClusterIP", finalizer=True), True, id="with finalizer, and wants none"),
-        pytest.param(service(finalizer=True), False, id="with finalizer, and wants one"),
-        pytest.param(service(finalizer=True, loadBalancerClass="x"), False, id="the type alone counts, not the class"),
-    ],
+@cases(
+    "seen, needed",
+    {
+        "without finalizer": (service("ClusterIP"), False),
+        "being deleted without finalizer": (service(deleted=True), False),
+        "being deleted with finalizer": (service(deleted=True, finalizer=True), True),
+        "with finalizer, and wants none": (service("ClusterIP", finalizer=True), True),
+        "with finalizer, and wants one": (service(finalizer=True), False),
+        "the type alone counts, not the class": (service(finalizer=True, loadBalancerClass="x"), False),
+    },
 )
 def test_which_services_need_cleaning_up(seen: Service, needed: bool) -> None:
     assert needs_cleanup(seen) is needed
@@ -68,35 +68,34 @@ def test_which_services_need_cleaning_up(seen: Service, needed: bool) -> None:
 PORT = {"name": "http", "protocol": "TCP", "port": 80, "nodePort": 30080}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "needed"),
-    [
-        pytest.param(service("ClusterIP"), service("ClusterIP"), False, id="neither wants one"),
-        pytest.param(service(), service(), False, id="nothing has changed"),
-        pytest.param(service("ClusterIP"), service(), True, id="from ClusterIP to LoadBalancer"),
-        pytest.param(service(), service("ClusterIP"), True, id="and back"),
-        pytest.param(service(), service(loadBalancerSourceRanges=["10.0.0.0/8"]), True, id="source ranges"),
-        pytest.param(service(), service(ports=[{**PORT, "port": 81}]), True, id="a port"),
-        pytest.param(service(), service(ports=[{**PORT, "nodePort": 30081}]), True, id="a node port"),
-        pytest.param(service(), service(ports=[PORT, {**PORT, "name": "b"}]), True, id="one more port"),
-        pytest.param(service(), service(ports=[{**PORT, "appProtocol": "http"}]), True, id="app protocol"),
-        pytest.param(service(), service(sessionAffinity="ClientIP"), True, id="affinity"),
-        pytest.param(
+@cases(
+    "old, new, needed",
+    {
+        "neither wants one": (service("ClusterIP"), service("ClusterIP"), False),
+        "nothing has changed": (service(), service(), False),
+        "from ClusterIP to LoadBalancer": (service("ClusterIP"), service(), True),
+        "and back": (service(), service("ClusterIP"), True),
+        "source ranges": (service(), service(loadBalancerSourceRanges=["10.0.0.0/8"]), True),
+        "a port": (service(), service(ports=[{**PORT, "port": 81}]), True),
+        "a node port": (service(), service(ports=[{**PORT, "nodePort": 30081}]), True),
+        "one more port": (service(), service(ports=[PORT, {**PORT, "name": "b"}]), True),
+        "app protocol": (service(), service(ports=[{**PORT, "appProtocol": "http"}]), True),
+        "affinity": (service(), service(sessionAffinity="ClientIP"), True),
+        "the time of the affinity": (
             service(sessionAffinityConfig={"clientIP": {"timeoutSeconds": 1}}),
             service(sessionAffinityConfig={"clientIP": {"timeoutSeconds": 2}}),
             True,
-            id="the time of the affinity",
         ),
-        pytest.param(service(), service(loadBalancerIP="192.0.2.1"), True, id="the wished-for address"),
-        pytest.param(service(externalIPs=["1.1.1.1"]), service(externalIPs=["1.1.1.2"]), True, id="external addresses"),
-        pytest.param(service(), service(metadata={"annotations": {"a": "b"}}), True, id="annotations"),
-        pytest.param(service(), service(metadata={"labels": {"a": "b"}}), False, id="labels do not matter"),
-        pytest.param(service(), service(metadata={"uid": "u2"}), True, id="another Service of its name"),
-        pytest.param(service(), service(externalTrafficPolicy="Local"), True, id="traffic policy"),
-        pytest.param(service(), service(healthCheckNodePort=30000), True, id="health check"),
-        pytest.param(service(ipFamilies=["IPv4"]), service(ipFamilies=["IPv4", "IPv6"]), True, id="a second family"),
-        pytest.param(service(), service(selector={"a": "b"}), False, id="whom it selects is of no interest"),
-    ],
+        "the wished-for address": (service(), service(loadBalancerIP="192.0.2.1"), True),
+        "external addresses": (service(externalIPs=["1.1.1.1"]), service(externalIPs=["1.1.1.2"]), True),
+        "annotations": (service(), service(metadata={"annotations": {"a": "b"}}), True),
+        "labels do not matter": (service(), service(metadata={"labels": {"a": "b"}}), False),
+        "another Service of its name": (service(), service(metadata={"uid": "u2"}), True),
+        "traffic policy": (service(), service(externalTrafficPolicy="Local"), True),
+        "health check": (service(), service(healthCheckNodePort=30000), True),
+        "a second family": (service(ipFamilies=["IPv4"]), service(ipFamilies=["IPv4", "IPv6"]), True),
+        "whom it selects is of no interest": (service(), service(selector={"a": "b"}), False),
+    },
 )
 def test_which_changes_the_cloud_must_hear_of(old: Service, new: Service, needed: bool) -> None:
     assert needs_update(old, new) is needed
@@ -124,58 +123,58 @@ def node(
 GOING = node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}])
 
 
-@pytest.mark.parametrize(
-    ("seen", "expected"),
-    [
-        pytest.param(node(), True, id="any node, ready or not"),
-        pytest.param(node(excluded=""), False, id="excluded"),
-        pytest.param(node(excluded="true"), False, id="excluded, true"),
-        pytest.param(node(excluded="false"), True, id="not excluded"),
-        pytest.param(node(excluded="nonsense"), False, id="a value that is no truth value"),
-        pytest.param(GOING, False, id="about to be deleted by the autoscaler"),
-        pytest.param(node(deletionTimestamp="2026-01-01T00:00:00Z"), False, id="being deleted"),
-        pytest.param(node(taints=[{"key": "other", "effect": "NoExecute"}]), True, id="other taints do not matter"),
-    ],
+@cases(
+    "seen, expected",
+    {
+        "any node, ready or not": (node(), True),
+        "excluded": (node(excluded=""), False),
+        "excluded, true": (node(excluded="true"), False),
+        "not excluded": (node(excluded="false"), True),
+        "a value that is no truth value": (node(excluded="nonsense"), False),
+        "about to be deleted by the autoscaler": (GOING, False),
+        "being deleted": (node(deletionTimestamp="2026-01-01T00:00:00Z"), False),
+        "other taints do not matter": (node(taints=[{"key": "other", "effect": "NoExecute"}]), True),
+    },
 )
 def test_which_nodes_serve(seen: Node, expected: bool) -> None:
     assert serves(seen) is expected
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        pytest.param(node(), node(), False, id="nothing has changed"),
-        pytest.param(node(), node(excluded="true"), True, id="excluded"),
-        pytest.param(node(excluded="true"), node(excluded="yes"), False, id="excluded as before"),
-        pytest.param(node(), node(provider_id="x://1"), True, id="its machine is known"),
-        pytest.param(node(), GOING, False, id="tainted: connections may come to their end"),
-    ],
+@cases(
+    "old, new, expected",
+    {
+        "nothing has changed": (node(), node(), False),
+        "excluded": (node(), node(excluded="true"), True),
+        "excluded as before": (node(excluded="true"), node(excluded="yes"), False),
+        "its machine is known": (node(), node(provider_id="x://1"), True),
+        "tainted: connections may come to their end": (node(), GOING, False),
+    },
 )
 def test_which_changes_of_nodes_matter(old: Node, new: Node, expected: bool) -> None:
     assert is_news(old, new) is expected
 
 
-@pytest.mark.parametrize(
+@cases(
     "also",
-    [
-        pytest.param({"taints": GOING.spec.taints}, id="tainted"),
-        pytest.param({"excluded": ""}, id="excluded"),
-        pytest.param({"ready": "False"}, id="not ready"),
-        pytest.param({"provider_id": ""}, id="without a machine"),
-    ],
+    {
+        "tainted": {"taints": GOING.spec.taints},
+        "excluded": {"excluded": ""},
+        "not ready": {"ready": "False"},
+        "without a machine": {"provider_id": ""},
+    },
 )
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        pytest.param({}, {"excluded": ""}, True, id="excluded"),
-        pytest.param({}, {"provider_id": "x://2"}, True, id="another machine"),
-        pytest.param({"provider_id": ""}, {"provider_id": "x://1"}, True, id="its machine is known"),
-        pytest.param({}, {"taints": GOING.spec.taints}, False, id="tainted"),
-        pytest.param({}, {"ready": "False"}, False, id="not ready"),
-        pytest.param({"ready": "False"}, {"ready": ""}, False, id="nobody knows any more"),
-        pytest.param({}, {"labels": {"other": ""}}, False, id="a label"),
-        pytest.param({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, False, id="marked for deletion"),
-    ],
+@cases(
+    "before, after, expected",
+    {
+        "excluded": ({}, {"excluded": ""}, True),
+        "another machine": ({}, {"provider_id": "x://2"}, True),
+        "its machine is known": ({"provider_id": ""}, {"provider_id": "x://1"}, True),
+        "tainted": ({}, {"taints": GOING.spec.taints}, False),
+        "not ready": ({}, {"ready": "False"}, False),
+        "nobody knows any more": ({"ready": "False"}, {"ready": ""}, False),
+        "a label": ({}, {"labels": {"other": ""}}, False),
+        "marked for deletion": ({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, False),
+    },
 )
 def test_what_else_a_node_is_changes_nothing(also: Doc, before: Doc, after: Doc, expected: bool) -> None:
     """Whether a change matters does not depend on what stays as it is; and it matters in both directions."""

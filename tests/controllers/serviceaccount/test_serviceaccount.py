@@ -5,6 +5,7 @@ import asyncio
 
 import pytest
 from tests.controllers.node_world import World
+from tests.tables import cases
 
 from pilothouse.api.core import Namespace, NamespaceStatus, ServiceAccount
 from pilothouse.client.interceptor import Rule, delay, fail
@@ -15,15 +16,15 @@ ACCOUNTS = "/api/v1/namespaces/{}/serviceaccounts"
 ACTIVE = Namespace(status=NamespaceStatus(phase="Active"))
 
 
-@pytest.mark.parametrize(
-    ("namespace", "account", "expected"),
-    [
-        pytest.param(ACTIVE, None, True, id="an active namespace without one"),
-        pytest.param(ACTIVE, ServiceAccount(), False, id="it has one"),
-        pytest.param(Namespace(status=NamespaceStatus(phase="Terminating")), None, False, id="it is going"),
-        pytest.param(Namespace(), None, False, id="no phase yet"),
-        pytest.param(None, None, False, id="it is gone"),
-    ],
+@cases(
+    "namespace, account, expected",
+    {
+        "an active namespace without one": (ACTIVE, None, True),
+        "it has one": (ACTIVE, ServiceAccount(), False),
+        "it is going": (Namespace(status=NamespaceStatus(phase="Terminating")), None, False),
+        "no phase yet": (Namespace(), None, False),
+        "it is gone": (None, None, False),
+    },
 )
 def test_which_namespaces_get_an_account(
     namespace: Namespace | None, account: ServiceAccount | None, expected: bool

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers.node_world import World
+from tests.tables import cases
 
 from pilothouse.api.wire import Response
 from pilothouse.client.interceptor import Answer, Rule, conflict, fail, gone
@@ -70,14 +71,14 @@ async def test_no_account_gets_a_secret_that_nobody_asked_for(world: World) -> N
     assert world.requests() == []
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        pytest.param({"token": None}, "token", id="its token was taken out"),
-        pytest.param({"ca.crt": None}, "ca.crt", id="its authority was taken out"),
-        pytest.param({"ca.crt": base64.b64encode(b"mismatched").decode()}, "ca.crt", id="its authority was changed"),
-        pytest.param({"namespace": None}, "namespace", id="its namespace was taken out"),
-    ],
+@cases(
+    "change, expected",
+    {
+        "its token was taken out": ({"token": None}, "token"),
+        "its authority was taken out": ({"ca.crt": None}, "ca.crt"),
+        "its authority was changed": ({"ca.crt": base64.b64encode(b"mismatched").decode()}, "ca.crt"),
+        "its namespace was taken out": ({"namespace": None}, "namespace"),
+    },
 )
 async def test_what_is_changed_is_put_right_and_the_rest_stays(
     world: World, change: dict[str, str | None], expected: str

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from tests.tables import cases
 
 from pilothouse.api.core import Secret, ServiceAccount
 from pilothouse.api.meta import ObjectMeta
@@ -34,21 +35,21 @@ def without(*keys: str) -> dict[str, bytes | None]:
     return {key: value for key, value in WHOLE.items() if key not in keys}
 
 
-@pytest.mark.parametrize(
-    ("data", "authority", "expected"),
-    [
-        pytest.param(WHOLE, AUTHORITY, set(), id="all there"),
-        pytest.param(without("token"), AUTHORITY, {"token"}, id="no token"),
-        pytest.param({**WHOLE, "token": b""}, AUTHORITY, {"token"}, id="an empty token"),
-        pytest.param({**WHOLE, "token": None}, AUTHORITY, {"token"}, id="a token that is null"),
-        pytest.param(without("ca.crt"), AUTHORITY, {"ca.crt"}, id="no authority"),
-        pytest.param({**WHOLE, "ca.crt": b"mismatched"}, AUTHORITY, {"ca.crt"}, id="another authority"),
-        pytest.param({**WHOLE, "ca.crt": b"mismatched"}, b"", set(), id="none is known: any will do"),
-        pytest.param(without("ca.crt"), b"", set(), id="none is known: nothing will do"),
-        pytest.param(without("namespace"), AUTHORITY, {"namespace"}, id="no namespace"),
-        pytest.param({**WHOLE, "namespace": b"custom"}, AUTHORITY, set(), id="a namespace of its own stays"),
-        pytest.param({}, AUTHORITY, {"token", "ca.crt", "namespace"}, id="nothing"),
-    ],
+@cases(
+    "data, authority, expected",
+    {
+        "all there": (WHOLE, AUTHORITY, set()),
+        "no token": (without("token"), AUTHORITY, {"token"}),
+        "an empty token": ({**WHOLE, "token": b""}, AUTHORITY, {"token"}),
+        "a token that is null": ({**WHOLE, "token": None}, AUTHORITY, {"token"}),
+        "no authority": (without("ca.crt"), AUTHORITY, {"ca.crt"}),
+        "another authority": ({**WHOLE, "ca.crt": b"mismatched"}, AUTHORITY, {"ca.crt"}),
+        "none is known: any will do": ({**WHOLE, "ca.crt": b"mismatched"}, b"", set()),
+        "none is known: nothing will do": (without("ca.crt"), b"", set()),
+        "no namespace": (without("namespace"), AUTHORITY, {"namespace"}),
+        "a namespace of its own stays": ({**WHOLE, "namespace": b"custom"}, AUTHORITY, set()),
+        "nothing": ({}, AUTHORITY, {"token", "ca.crt", "namespace"}),
+    },
 )
 def test_what_a_secret_lacks(data: dict[str, bytes | None], authority: bytes, expected: set[str]) -> None:
     assert lacks(Secret(data=data), authority) == expected
@@ -106,15 +107,15 @@ def account(uid: str) -> ServiceAccount:
     return ServiceAccount(metadata=ObjectMeta(name="bot", namespace="default", uid=uid))
 
 
-@pytest.mark.parametrize(
-    ("found", "uid", "expected"),
-    [
-        pytest.param(account("1"), "1", True, id="the one"),
-        pytest.param(account("1"), "", True, id="any"),
-        pytest.param(account("2"), "1", False, id="one that came after it"),
-        pytest.param(None, "1", False, id="gone"),
-        pytest.param(None, "", False, id="never there"),
-    ],
+@cases(
+    "found, uid, expected",
+    {
+        "the one": (account("1"), "1", True),
+        "any": (account("1"), "", True),
+        "one that came after it": (account("2"), "1", False),
+        "gone": (None, "1", False),
+        "never there": (None, "", False),
+    },
 )
 def test_which_account_is_meant(found: ServiceAccount | None, uid: str, expected: bool) -> None:
     assert is_meant(found, uid) is expected
@@ -135,13 +136,13 @@ def test_only_secrets_of_the_account_that_is_gone_are_orphans() -> None:
     assert [found.metadata.name for found in orphaned_by("default", "bot", "1", secrets)] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("listed", "expected"),
-    [
-        pytest.param([{"name": "s"}, {"name": "t", "x": 1}], [{"name": "t", "x": 1}], id="one of two"),
-        pytest.param([{"name": "s"}], None, id="the only one"),
-        pytest.param([{"name": "s"}, {"name": "s"}], None, id="twice"),
-    ],
+@cases(
+    "listed, expected",
+    {
+        "one of two": ([{"name": "s"}, {"name": "t", "x": 1}], [{"name": "t", "x": 1}]),
+        "the only one": ([{"name": "s"}], None),
+        "twice": ([{"name": "s"}, {"name": "s"}], None),
+    },
 )
 def test_a_reference_is_taken_out(listed: list[dict[str, Any]], expected: list[dict[str, Any]] | None) -> None:
     found = without_reference(json.dumps({"metadata": {"name": "bot"}, "secrets": listed}).encode(), "s")
@@ -168,13 +169,13 @@ def test_the_key_is_a_file(tmp_path: Path) -> None:
         signer_of(TokenOptions(private_key_file=str(tmp_path / "absent")))
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        pytest.param(TokenOptions(), False, id="no key: the controller is not even built"),
-        pytest.param(TokenOptions(private_key_file="x"), True, id="a file"),
-        pytest.param(TokenOptions(signer=Signer(new_key())), True, id="a key at hand"),
-    ],
+@cases(
+    "options, expected",
+    {
+        "no key: the controller is not even built": (TokenOptions(), False),
+        "a file": (TokenOptions(private_key_file="x"), True),
+        "a key at hand": (TokenOptions(signer=Signer(new_key())), True),
+    },
 )
 def test_without_a_key_there_is_no_controller(options: TokenOptions, expected: bool) -> None:
     assert getattr(options, DESCRIPTOR.switch) is expected

@@ -18,6 +18,7 @@ from tests.controllers.storage_version_migrator.widgets import (
     widget,
     widgets,
 )
+from tests.tables import cases
 
 from pilothouse.api.wire import Response
 from pilothouse.apiserver import ServerOptions
@@ -242,15 +243,15 @@ async def test_a_write_that_is_refused_fails_the_migration(world: World) -> None
     assert patched(world) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "action",
-    [
-        pytest.param(fail(500), id="an error"),
-        pytest.param(fail(503), id="not available"),
-        pytest.param(fail(504, "Timeout"), id="out of time"),
-        pytest.param(refuse(), id="nobody listens"),
-        pytest.param(lose_answer(), id="the answer is lost"),
-    ],
+    {
+        "an error": fail(500),
+        "not available": fail(503),
+        "out of time": fail(504, "Timeout"),
+        "nobody listens": refuse(),
+        "the answer is lost": lose_answer(),
+    },
 )
 @pytest.mark.parametrize("verb", ["patch", "update", "list", "get"])
 async def test_an_api_server_that_fails_for_a_while_fails_no_migration(world: World, action: Action, verb: str) -> None:
@@ -273,12 +274,12 @@ async def test_an_api_server_that_is_busy_is_asked_when_it_says(world: World) ->
     assert await how_it_ended(world) == ("Succeeded", "")
 
 
-@pytest.mark.parametrize(
-    ("resource", "group", "expected"),
-    [
-        pytest.param("gadgets", "example.com", "resource does not exist in discovery", id="a resource nobody serves"),
-        pytest.param("widgets", "", "resource does not exist in discovery", id="a group that it is not in"),
-    ],
+@cases(
+    "resource, group, expected",
+    {
+        "a resource nobody serves": ("gadgets", "example.com", "resource does not exist in discovery"),
+        "a group that it is not in": ("widgets", "", "resource does not exist in discovery"),
+    },
 )
 async def test_what_is_not_served_fails_after_a_minute(world: World, resource: str, group: str, expected: str) -> None:
     await world.request("POST", MIGRATIONS, migration(resource=resource, group=group))

@@ -4,7 +4,7 @@ import datetime
 from typing import Any
 
 import msgspec
-import pytest
+from tests.tables import cases
 
 from pilothouse.api.apiextensions import CustomResourceDefinition
 from pilothouse.api.storagemigration import GroupResource, StorageVersionMigration
@@ -47,24 +47,20 @@ def one(name: str, *true: str, age: int = 0, **status: Any) -> StorageVersionMig
     )
 
 
-@pytest.mark.parametrize(
-    ("migrations", "expected"),
-    [
-        pytest.param([], ([], None), id="none"),
-        pytest.param([one("a")], ([], "a"), id="one that is new may run"),
-        pytest.param([one("a", "Running")], ([], None), id="one that runs goes on"),
-        pytest.param([one("a", "Running"), one("b", age=5)], ([], None), id="an older one waits for it, too"),
-        pytest.param([one("a"), one("b", age=5)], ([], "b"), id="the oldest goes first"),
-        pytest.param([one("b"), one("a")], ([], "a"), id="of one second the first by name"),
-        pytest.param([one("a", "Running", "Succeeded"), one("b")], (["a"], "b"), id="note is taken of the end first"),
-        pytest.param([one("a", "Running", "Failed")], (["a"], None), id="of a failure as well"),
-        pytest.param([one("a", "Succeeded"), one("b", "Failed")], ([], None), id="what is over stays over"),
-        pytest.param(
-            [one("a", "Running", "Succeeded"), one("b", "Running"), one("c")],
-            (["a"], None),
-            id="while another one runs",
-        ),
-    ],
+@cases(
+    "migrations, expected",
+    {
+        "none": ([], ([], None)),
+        "one that is new may run": ([one("a")], ([], "a")),
+        "one that runs goes on": ([one("a", "Running")], ([], None)),
+        "an older one waits for it, too": ([one("a", "Running"), one("b", age=5)], ([], None)),
+        "the oldest goes first": ([one("a"), one("b", age=5)], ([], "b")),
+        "of one second the first by name": ([one("b"), one("a")], ([], "a")),
+        "note is taken of the end first": ([one("a", "Running", "Succeeded"), one("b")], (["a"], "b")),
+        "of a failure as well": ([one("a", "Running", "Failed")], (["a"], None)),
+        "what is over stays over": ([one("a", "Succeeded"), one("b", "Failed")], ([], None)),
+        "while another one runs": ([one("a", "Running", "Succeeded"), one("b", "Running"), one("c")], (["a"], None)),
+    },
 )
 def test_one_runs_at_a_time(migrations: list[StorageVersionMigration], expected: tuple[list[str], str | None]) -> None:
     turn = turn_of(migrations)
@@ -82,16 +78,16 @@ def served(group: str, version: str, name: str, *verbs: str) -> GroupVersion:
     return GroupVersion(group, version, (Resource(group, version, name, name.title(), True, verbs or ALL),))
 
 
-@pytest.mark.parametrize(
-    ("group", "name", "expected"),
-    [
-        pytest.param("", "pods", "/v1, Resource=pods", id="of the core group"),
-        pytest.param("apps", "foo", "apps/v2, Resource=foo", id="in the version that comes first"),
-        pytest.param("bar", "foo", "bar/v1alpha1, Resource=foo", id="of its own group only"),
-        pytest.param("", "foo", None, id="no group is a group, not any"),
-        pytest.param("bar", "pods", None, id="of another group"),
-        pytest.param("apps", "foos", None, id="one that is not served"),
-    ],
+@cases(
+    "group, name, expected",
+    {
+        "of the core group": ("", "pods", "/v1, Resource=pods"),
+        "in the version that comes first": ("apps", "foo", "apps/v2, Resource=foo"),
+        "of its own group only": ("bar", "foo", "bar/v1alpha1, Resource=foo"),
+        "no group is a group, not any": ("", "foo", None),
+        "of another group": ("bar", "pods", None),
+        "one that is not served": ("apps", "foos", None),
+    },
 )
 def test_which_resource_is_meant(group: str, name: str, expected: str | None) -> None:
     versions = [served("", "v1", "pods"), served("apps", "v2", "foo"), served("apps", "v1", "foo")]
@@ -107,14 +103,14 @@ def test_nobody_knows_what_a_group_has_that_cannot_be_asked_for() -> None:
         assert is_unknown(discovery, GroupResource(group=group, resource="nodes")) is expected
 
 
-@pytest.mark.parametrize(
-    ("verbs", "expected"),
-    [
-        pytest.param(ALL, "", id="one with all verbs can"),
-        pytest.param(("list", "patch"), "no update", id="update is needed"),
-        pytest.param(("list", "update"), "no patch", id="patch is needed"),
-        pytest.param(("patch", "update"), "no list", id="list is needed"),
-    ],
+@cases(
+    "verbs, expected",
+    {
+        "one with all verbs can": (ALL, ""),
+        "update is needed": (("list", "patch"), "no update"),
+        "patch is needed": (("list", "update"), "no patch"),
+        "list is needed": (("patch", "update"), "no list"),
+    },
 )
 def test_some_resources_cannot_be_migrated(verbs: tuple[str, ...], expected: str) -> None:
     said = lacks_verbs(Resource("apps", "v1", "deployments", "Deployment", True, verbs))
@@ -208,28 +204,33 @@ def test_what_a_definition_is_told_at_the_beginning() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("seen", "succeeded", "reason", "message", "stored"),
-    [
-        pytest.param(
-            1, True, "MigrationSucceeded", "has succeeded and the stored versions have been updated", ["v2"],
-            id="what was migrated is in one version"
+@cases(
+    "seen, succeeded, reason, message, stored",
+    {
+        "what was migrated is in one version": (
+            1,
+            True,
+            "MigrationSucceeded",
+            "has succeeded and the stored versions have been updated",
+            ["v2"],
         ),
-        pytest.param(
-            0, True, "MigrationSucceeded",
-            "has succeeded but the stored versions have not been updated due to a generation mismatch", ["v1", "v2"],
-            id="it was redefined meanwhile"
+        "it was redefined meanwhile": (
+            0,
+            True,
+            "MigrationSucceeded",
+            "has succeeded but the stored versions have not been updated due to a generation mismatch",
+            ["v1", "v2"],
         ),
-        pytest.param(
-            None, True, "MigrationSucceeded",
-            "has succeeded but the stored versions have not been updated due to a generation mismatch", ["v1", "v2"],
-            id="it was not told of the beginning"
+        "it was not told of the beginning": (
+            None,
+            True,
+            "MigrationSucceeded",
+            "has succeeded but the stored versions have not been updated due to a generation mismatch",
+            ["v1", "v2"],
         ),
-        pytest.param(
-            1, False, "MigrationFailed", "has failed", ["v1", "v2"], id="after a failure nothing is known"
-        ),
-    ],
-)  # fmt: skip
+        "after a failure nothing is known": (1, False, "MigrationFailed", "has failed", ["v1", "v2"]),
+    },
+)
 def test_what_a_definition_is_told_at_the_end(
     seen: int | None, succeeded: bool, reason: str, message: str, stored: list[str]
 ) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from tests.controllers.upstream_coverage import Cases, missing
+from tests.tables import cases
 
 from pilothouse.api.apiserverinternal import StorageVersion
 from pilothouse.controllers.cleanup.storageversion_garbage_collector.decide import servers, without
@@ -61,22 +61,16 @@ def left(entries: list[dict[str, Any]], gone: set[str], *conditions: Any, common
     return None if body is None else json.loads(body)["status"]
 
 
-@pytest.mark.parametrize(
-    ("versions", "before", "common", "expected"),
-    [
-        pytest.param(("v2", "v2"), (), "v1", ("v2", condition("True", NEW)), id="they agree, and nobody had said so"),
-        pytest.param(
-            ("v2", "v2"), (condition("False"),), None, ("v2", condition("True", NEW)), id="they agree at last"
-        ),
-        pytest.param(("v2", "v2"), (condition("True"),), "v2", ("v2", condition("True")), id="they agree as before"),
-        pytest.param(
-            ("v2", "v2"), (condition("True"),), "v1", ("v2", condition("True", NEW)), id="they agree on another one"
-        ),
-        pytest.param(
-            ("v1", "v2"), (condition("True"),), "v1", (None, condition("False", NEW)), id="they do not agree any more"
-        ),
-        pytest.param(("v1", "v2"), (condition("False"),), None, (None, condition("False")), id="nor did they before"),
-    ],
+@cases(
+    "versions, before, common, expected",
+    {
+        "they agree, and nobody had said so": (("v2", "v2"), (), "v1", ("v2", condition("True", NEW))),
+        "they agree at last": (("v2", "v2"), (condition("False"),), None, ("v2", condition("True", NEW))),
+        "they agree as before": (("v2", "v2"), (condition("True"),), "v2", ("v2", condition("True"))),
+        "they agree on another one": (("v2", "v2"), (condition("True"),), "v1", ("v2", condition("True", NEW))),
+        "they do not agree any more": (("v1", "v2"), (condition("True"),), "v1", (None, condition("False", NEW))),
+        "nor did they before": (("v1", "v2"), (condition("False"),), None, (None, condition("False"))),
+    },
 )
 def test_whether_the_others_agree(
     versions: tuple[str, str], before: tuple[Any, ...], common: str | None, expected: tuple[str | None, Any]

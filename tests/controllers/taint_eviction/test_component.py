@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import NODES, PODS, Doc, World, no_execute, toleration
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, fail, lose_answer
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR, TaintEvictionOptions
@@ -83,31 +84,23 @@ async def test_comparing_operators_are_behind_a_gate(env: Env, enabled: bool, ev
         assert sorted(await deletion_times(world, [(0, tainted(taint))], 5)) == evicted
 
 
-@pytest.mark.parametrize(
-    ("steps", "expected"),
-    [
-        pytest.param([(0, made())], None, id="no taint (TestCreatePod, TestCreateNode)"),
-        pytest.param([(0, tainted(A)), (5, made())], 5, id="a pod on a tainted node goes at once (TestCreatePod)"),
-        pytest.param(
-            [(0, made()), (5, tainted(A))], 5, id="so does one that was there (TestUpdateNode, TestCreateNode)"
-        ),
-        pytest.param(
-            [(0, made("p", toleration("a", 100))), (5, tainted(A))], 105, id="after its time (TestUpdateNode)"
-        ),
-        pytest.param(
-            [(0, made("p", toleration("a"))), (5, tainted(A))], None, id="never if it tolerates (TestUpdateNode)"
-        ),
-        pytest.param(
+@cases(
+    "steps, expected",
+    {
+        "no taint (TestCreatePod, TestCreateNode)": ([(0, made())], None),
+        "a pod on a tainted node goes at once (TestCreatePod)": ([(0, tainted(A)), (5, made())], 5),
+        "so does one that was there (TestUpdateNode, TestCreateNode)": ([(0, made()), (5, tainted(A))], 5),
+        "after its time (TestUpdateNode)": ([(0, made("p", toleration("a", 100))), (5, tainted(A))], 105),
+        "never if it tolerates (TestUpdateNode)": ([(0, made("p", toleration("a"))), (5, tainted(A))], None),
+        "the taint goes in time (TestUpdateNode 'Taint removed')": (
             [(0, made("p", toleration("a", 100))), (5, tainted(A)), (60, tainted())],
             None,
-            id="the taint goes in time (TestUpdateNode 'Taint removed')",
         ),
-        pytest.param(
+        "the taint comes again: the whole time anew": (
             [(0, made("p", toleration("a", 300))), (0, tainted(A)), (100, tainted()), (150, tainted(A))],
             450,
-            id="the taint comes again: the whole time anew",
         ),
-        pytest.param(
+        "kubernetes#90794: the taint it cannot bear for ever goes, another stays (…WithMultipleTaints)": (
             [
                 (0, made("p", toleration("a"), toleration("b", 60))),
                 (0, tainted(A)),
@@ -115,43 +108,36 @@ async def test_comparing_operators_are_behind_a_gate(env: Env, enabled: bool, ev
                 (40, tainted(A)),
             ],
             None,
-            id="kubernetes#90794: the taint it cannot bear for ever goes, another stays (…WithMultipleTaints)",
         ),
-        pytest.param(
+        "a second taint with a shorter time does not move what is set": (
             [(0, made("p", toleration("a", 100), toleration("b", 5))), (0, tainted(A)), (10, tainted(A, B))],
             100,
-            id="a second taint with a shorter time does not move what is set",
         ),
-        pytest.param(
+        "a second taint that is not tolerated makes it immediate": (
             [(0, made("p", toleration("a", 100))), (0, tainted(A)), (10, tainted(A, B))],
             10,
-            id="a second taint that is not tolerated makes it immediate",
         ),
-        pytest.param(
+        "lengthening the toleration changes nothing (TestUpdatePod)": (
             [
                 (0, made("p", toleration("a", 100))),
                 (0, tainted(A)),
                 (30, tolerating(toleration("a", 100), toleration("a", 500))),
             ],
             100,
-            id="lengthening the toleration changes nothing (TestUpdatePod)",
         ),
-        pytest.param(
+        "bound to a tainted node (TestUpdatePod 'scheduling onto tainted Node', TestEventualConsistency)": (
             [(0, made("p", node="")), (0, tainted(A)), (7, bound)],
             7,
-            id="bound to a tainted node (TestUpdatePod 'scheduling onto tainted Node', TestEventualConsistency)",
         ),
-        pytest.param(
+        "bound to a tainted node, tolerating (TestUpdatePod)": (
             [(0, made("p", toleration("a"), node="")), (0, tainted(A)), (7, bound)],
             None,
-            id="bound to a tainted node, tolerating (TestUpdatePod)",
         ),
-        pytest.param(
+        "the node goes: what is set stays (TestDeleteNode)": (
             [(0, made("p", toleration("a", 50))), (0, tainted(A)), (20, lambda world: world.delete(f"{NODES}/n1"))],
             50,
-            id="the node goes: what is set stays (TestDeleteNode)",
         ),
-    ],
+    },
 )
 async def test_when_a_pod_is_evicted(world: World, steps: list[Step], expected: float | None) -> None:
     await world.node("n1")

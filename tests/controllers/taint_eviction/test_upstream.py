@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.controllers.node_world import PODS, Doc, World, no_execute, toleration
 from tests.controllers.upstream_coverage import NOT, Cases, missing
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, delay
 from pilothouse.controllers.node.taint_eviction import DESCRIPTOR
@@ -148,14 +149,14 @@ async def test_a_pod_that_is_seen_late(world: World, bound_late: bool, toleratio
     assert await world.pods() == []
 
 
-@pytest.mark.parametrize(
-    ("seconds", "off_at", "on_at", "expected"),
-    [
-        pytest.param(0, None, None, {0: 5}, id="at once (TestExecute)"),
-        pytest.param(10, None, None, {10: 5}, id="later, though looked at twice (TestExecuteDelayed)"),
-        pytest.param(10, 4, None, {10: 3}, id="two are called off (TestCancel)"),
-        pytest.param(10, 4, 6, {10: 3, 16: 2}, id="and set anew (TestCancelAndRead)"),
-    ],
+@cases(
+    "seconds, off_at, on_at, expected",
+    {
+        "at once (TestExecute)": (0, None, None, {0: 5}),
+        "later, though looked at twice (TestExecuteDelayed)": (10, None, None, {10: 5}),
+        "two are called off (TestCancel)": (10, 4, None, {10: 3}),
+        "and set anew (TestCancelAndRead)": (10, 4, 6, {10: 3, 16: 2}),
+    },
 )
 async def test_deletions_that_are_set(
     world: World, seconds: int, off_at: int | None, on_at: int | None, expected: dict[int, int]

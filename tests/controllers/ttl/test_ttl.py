@@ -4,44 +4,45 @@ import asyncio
 
 import pytest
 from tests.controllers.node_world import NODES, World
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, delay, fail
 from pilothouse.controllers.node.ttl import DESCRIPTOR
 from pilothouse.controllers.node.ttl.controller import ANNOTATION, STEPS, says, step_after_add, step_after_delete
 
 
-@pytest.mark.parametrize(
-    ("step", "nodes", "after"),
-    [
-        pytest.param(0, 1, 0, id="the first node"),
-        pytest.param(0, 100, 0, id="100 are the most of step 0"),
-        pytest.param(0, 101, 1, id="101 are too many"),
-        pytest.param(0, 5000, 1, id="one step at a time"),
-        pytest.param(1, 92, 1, id="who is on step 1 stays"),
-        pytest.param(1, 500, 1, id="500 are the most of step 1"),
-        pytest.param(1, 501, 2, id="501 are too many"),
-        pytest.param(2, 1001, 3, id="1001: step 3"),
-        pytest.param(3, 2001, 4, id="2001: step 4"),
-        pytest.param(4, 100_000, 4, id="there is no fifth"),
-    ],
+@cases(
+    "step, nodes, after",
+    {
+        "the first node": (0, 1, 0),
+        "100 are the most of step 0": (0, 100, 0),
+        "101 are too many": (0, 101, 1),
+        "one step at a time": (0, 5000, 1),
+        "who is on step 1 stays": (1, 92, 1),
+        "500 are the most of step 1": (1, 500, 1),
+        "501 are too many": (1, 501, 2),
+        "1001: step 3": (2, 1001, 3),
+        "2001: step 4": (3, 2001, 4),
+        "there is no fifth": (4, 100_000, 4),
+    },
 )
 def test_growing(step: int, nodes: int, after: int) -> None:
     """TestDesiredTTL, the rows that add a node."""
     assert step_after_add(step, nodes) == after
 
 
-@pytest.mark.parametrize(
-    ("step", "nodes", "after"),
-    [
-        pytest.param(0, 0, 0, id="no nodes: step 0"),
-        pytest.param(1, 100, 1, id="100 may stay on step 1"),
-        pytest.param(1, 90, 1, id="90 may stay on step 1"),
-        pytest.param(1, 89, 0, id="89 may not"),
-        pytest.param(2, 449, 1, id="449: step 1"),
-        pytest.param(3, 900, 3, id="900 may stay on step 3"),
-        pytest.param(4, 1799, 3, id="1799: step 3"),
-        pytest.param(4, 0, 3, id="one step at a time"),
-    ],
+@cases(
+    "step, nodes, after",
+    {
+        "no nodes: step 0": (0, 0, 0),
+        "100 may stay on step 1": (1, 100, 1),
+        "90 may stay on step 1": (1, 90, 1),
+        "89 may not": (1, 89, 0),
+        "449: step 1": (2, 449, 1),
+        "900 may stay on step 3": (3, 900, 3),
+        "1799: step 3": (4, 1799, 3),
+        "one step at a time": (4, 0, 3),
+    },
 )
 def test_shrinking(step: int, nodes: int, after: int) -> None:
     """TestDesiredTTL, the rows that delete a node."""
@@ -52,22 +53,22 @@ def test_the_seconds_of_the_steps() -> None:
     assert [step.seconds for step in STEPS] == [0, 15, 30, 60, 300]
 
 
-@pytest.mark.parametrize(
-    ("annotations", "seconds", "expected"),
-    [
-        pytest.param({}, 0, False, id="missing, and 0 is wanted (TestPatchNode)"),
-        pytest.param({}, 15, False, id="missing"),
-        pytest.param({}, 30, False, id="missing, step 2"),
-        pytest.param({"a": "b", ANNOTATION: "0"}, 10, False, id="another number among other annotations"),
-        pytest.param({"a": "b", ANNOTATION: "10"}, 10, True, id="it says so among others"),
-        pytest.param({ANNOTATION: "0"}, 60, False, id="the number of a smaller cluster"),
-        pytest.param({ANNOTATION: "60"}, 60, True, id="it says so"),
-        pytest.param({ANNOTATION: "60"}, 30, False, id="the number of a larger cluster"),
-        pytest.param({ANNOTATION: "+015"}, 15, True, id="the number counts, not the spelling"),
-        pytest.param({ANNOTATION: "soon"}, 15, False, id="no number"),
-        pytest.param({ANNOTATION: "1_5"}, 15, False, id="no number in Go"),
-        pytest.param({ANNOTATION: ""}, 0, False, id="empty"),
-    ],
+@cases(
+    "annotations, seconds, expected",
+    {
+        "missing, and 0 is wanted (TestPatchNode)": ({}, 0, False),
+        "missing": ({}, 15, False),
+        "missing, step 2": ({}, 30, False),
+        "another number among other annotations": ({"a": "b", ANNOTATION: "0"}, 10, False),
+        "it says so among others": ({"a": "b", ANNOTATION: "10"}, 10, True),
+        "the number of a smaller cluster": ({ANNOTATION: "0"}, 60, False),
+        "it says so": ({ANNOTATION: "60"}, 60, True),
+        "the number of a larger cluster": ({ANNOTATION: "60"}, 30, False),
+        "the number counts, not the spelling": ({ANNOTATION: "+015"}, 15, True),
+        "no number": ({ANNOTATION: "soon"}, 15, False),
+        "no number in Go": ({ANNOTATION: "1_5"}, 15, False),
+        "empty": ({ANNOTATION: ""}, 0, False),
+    },
 )
 def test_what_the_annotation_says(annotations: dict[str, str], seconds: int, expected: bool) -> None:
     """TestUpdateNodeIfNeeded."""

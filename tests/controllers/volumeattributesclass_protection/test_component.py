@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import Doc, World
+from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, conflict, fail, gone
 from pilothouse.controllers.volumes.volumeattributesclass_protection import DESCRIPTOR
@@ -80,13 +81,13 @@ async def playing(env: Env, *, before: Step) -> AsyncIterator[World]:
         yield world
 
 
-@pytest.mark.parametrize(
-    ("protected", "deleted", "expected"),
-    [
-        pytest.param(False, False, WRITE, id="VAC without finalizer -> finalizer is added"),
-        pytest.param(True, False, NOTHING, id="VAC with finalizer -> no action"),
-        pytest.param(True, True, WRITE, id="deleted VAC with finalizer -> finalizer is removed"),
-    ],
+@cases(
+    "protected, deleted, expected",
+    {
+        "VAC without finalizer -> finalizer is added": (False, False, WRITE),
+        "VAC with finalizer -> no action": (True, False, NOTHING),
+        "deleted VAC with finalizer -> finalizer is removed": (True, True, WRITE),
+    },
 )
 async def test_a_class_that_nobody_names(env: Env, protected: bool, deleted: bool, expected: list[str]) -> None:
     async with playing(
@@ -150,28 +151,27 @@ async def of_both(world: World) -> None:
 PV, PVC = f"{VOLUMES}/pv1", f"{CLAIMS}/pvc1"
 
 
-@pytest.mark.parametrize(
-    ("users", "act", "goes"),
-    [
-        pytest.param(of_volume, None, False, id="referenced by a PV -> finalizer is not removed"),
-        pytest.param(of_claim, None, False, id="referenced by a PVC -> finalizer is not removed"),
-        pytest.param(of_volume, lambda world: another(world, PV), True, id="pv changes vac -> finalizer is removed"),
-        pytest.param(of_volume, lambda world: end(world, PV), True, id="pv is deleted -> finalizer is removed"),
-        pytest.param(of_two_volumes, lambda world: end(world, PV), False, id="pv is deleted but other pv holds it"),
-        pytest.param(of_both, lambda world: end(world, PV), False, id="pv is deleted but pvc holds it"),
-        pytest.param(of_claim, lambda world: another(world, PVC), True, id="pvc changes vac -> finalizer is removed"),
-        pytest.param(of_claim, lambda world: end(world, PVC), True, id="pvc is deleted -> finalizer is removed"),
-        pytest.param(of_current, None, False, id="pvc changes vac but its status still holds it"),
-        pytest.param(of_target, None, False, id="pvc changes vac but its target status still holds it"),
-        pytest.param(of_two_claims, lambda world: end(world, PVC), False, id="pvc is deleted but other pvc holds it"),
-        pytest.param(of_both, lambda world: end(world, PVC), False, id="pvc is deleted but pv holds it"),
-        pytest.param(
+@cases(
+    "users, act, goes",
+    {
+        "referenced by a PV -> finalizer is not removed": (of_volume, None, False),
+        "referenced by a PVC -> finalizer is not removed": (of_claim, None, False),
+        "pv changes vac -> finalizer is removed": (of_volume, lambda world: another(world, PV), True),
+        "pv is deleted -> finalizer is removed": (of_volume, lambda world: end(world, PV), True),
+        "pv is deleted but other pv holds it": (of_two_volumes, lambda world: end(world, PV), False),
+        "pv is deleted but pvc holds it": (of_both, lambda world: end(world, PV), False),
+        "pvc changes vac -> finalizer is removed": (of_claim, lambda world: another(world, PVC), True),
+        "pvc is deleted -> finalizer is removed": (of_claim, lambda world: end(world, PVC), True),
+        "pvc changes vac but its status still holds it": (of_current, None, False),
+        "pvc changes vac but its target status still holds it": (of_target, None, False),
+        "pvc is deleted but other pvc holds it": (of_two_claims, lambda world: end(world, PVC), False),
+        "pvc is deleted but pv holds it": (of_both, lambda world: end(world, PVC), False),
+        "the change to another class is done": (
             of_current,
             lambda world: world.merge(f"{PVC}/status", {"status": {"currentVolumeAttributesClassName": "vac2"}}),
             True,
-            id="the change to another class is done",
         ),
-    ],
+    },
 )
 async def test_a_class_goes_with_the_last_that_names_it(
     env: Env, users: Step, act: Callable[[World], Awaitable[Any]] | None, goes: bool

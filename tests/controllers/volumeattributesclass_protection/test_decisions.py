@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume
@@ -18,17 +19,17 @@ WANTS, HAS = {"volumeAttributesClassName": "wanted"}, {"currentVolumeAttributesC
 GETS = {"modifyVolumeStatus": {"targetVolumeAttributesClassName": "gets"}}
 
 
-@pytest.mark.parametrize(
-    ("spec", "status", "names"),
-    [
-        pytest.param({}, {}, (), id="none"),
-        pytest.param({"volumeAttributesClassName": ""}, {}, (), id="an empty name is none"),
-        pytest.param(WANTS, {}, ("wanted",), id="the one it asks for"),
-        pytest.param({}, HAS, ("has",), id="the one it has"),
-        pytest.param({}, GETS, ("gets",), id="the one it is being changed to"),
-        pytest.param(WANTS, HAS | GETS, ("wanted", "has", "gets"), id="all three"),
-        pytest.param(WANTS, {"currentVolumeAttributesClassName": "wanted"}, ("wanted",), id="each once"),
-    ],
+@cases(
+    "spec, status, names",
+    {
+        "none": ({}, {}, ()),
+        "an empty name is none": ({"volumeAttributesClassName": ""}, {}, ()),
+        "the one it asks for": (WANTS, {}, ("wanted",)),
+        "the one it has": ({}, HAS, ("has",)),
+        "the one it is being changed to": ({}, GETS, ("gets",)),
+        "all three": (WANTS, HAS | GETS, ("wanted", "has", "gets")),
+        "each once": (WANTS, {"currentVolumeAttributesClassName": "wanted"}, ("wanted",)),
+    },
 )
 def test_the_classes_of_a_claim(spec: dict[str, Any], status: dict[str, Any], names: tuple[str, ...]) -> None:
     assert classes_of_claim(msgspec.convert({"spec": spec, "status": status}, PersistentVolumeClaim)) == names
