@@ -1,1 +1,1 @@
-"""Controllers that look after nodes, and after what must leave them."""
+"""Controllers of nodes, and of the pods that must leave them."""

@@ -1,8 +1,5 @@
-"""Processes one node for which the graph has issued an instruction: read live, decide, act, update the graph.
-
-``controller.py`` runs this from the two queues. Keys are uids: a node whose identity was
-corrected after it was queued is processed once, under the corrected identity.
-"""
+"""Processes one node of the graph: read live, decide, act, update the graph. Keys are uids, so that a node whose
+identity was corrected after it was queued is processed once."""
 
 import asyncio
 from collections import OrderedDict

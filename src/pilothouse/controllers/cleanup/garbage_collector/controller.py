@@ -1,8 +1,4 @@
-"""The garbage collector put together: informers feed the graph, the graph fills two queues, workers look and act.
-
-See the package for the promises. ``monitors.py`` watches, ``graph.py`` knows who owns whom, ``attempts.py`` looks up
-and acts, ``decide.py`` says what to do.
-"""
+"""Informers feed the graph (``monitors``, ``graph``), which fills two queues for the workers (``attempts``)."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""What to do with an object once its owners have been looked up: pure.
-
-``attempts.py`` reads the object and its owners live, puts what it saw into ``Observed`` and does what is decided.
-"""
+"""What to do with an object, given its owners. Pure."""
 
 import enum
 from typing import TypeAlias

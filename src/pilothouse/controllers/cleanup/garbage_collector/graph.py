@@ -1,17 +1,13 @@
-"""The ownership graph: events of informers go in, instructions about nodes to process come out.
+"""The ownership graph: informer events go in, instructions about nodes to process come out. Nothing here talks to a
+server, waits, or knows the time.
 
-``monitors.py`` feeds it (``observe``, ``forget``), ``attempts.py`` reports what live lookups found (``disprove``).
-Every call changes the graph and returns *instructions*: plain values that say which nodes to process, in order. Nothing
-here talks to a server, waits, or knows the time, so a whole history can be replayed as a table.
+A node stands for one object, found by uid. The graph also holds *virtual* nodes: owners in references that no informer
+has reported. A virtual node has the coordinates that its first dependent claims, in that dependent's namespace, until a
+live read or an informer corrects them. That, and checking the coordinates of every reference one by one, keeps a wrong
+reference from harming children whose references are right (kubernetes#65200, kubernetes#92743).
 
-A node stands for one object, found by uid. Because owner references are written by anybody, the graph also holds
-*virtual* nodes: owners that some object names and that no informer has shown yet. A virtual node has the coordinates
-that its first dependent claims, in that dependent's namespace; they are believed until a lookup or an informer says
-better. That, and checking the coordinates of every reference one by one, is what keeps a wrong reference from harming
-the children whose references are right (kubernetes#65200, kubernetes#92743).
-
-Promises: dependents keep the order in which they came; no call costs more than the node's own references and, where all
-of them must be processed again, its dependents.
+Dependents keep the order in which they were added; no call costs more than the node's own references and, where all of
+them must be processed again, its dependents.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,4 @@
-"""The garbage collector's requests: live reads of metadata, deletions with preconditions, patches with a fallback.
-
-``attempts.py`` decides when; nothing here knows the graph.
-"""
+"""The garbage collector's requests: live reads of metadata, deletions with preconditions, patches with a fallback."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

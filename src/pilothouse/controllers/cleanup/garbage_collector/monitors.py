@@ -1,8 +1,4 @@
-"""Which resources are watched for the graph: every one that can be listed, watched and deleted.
-
-``controllers/shared/monitors.py`` follows discovery and keeps the informers; here their objects are told to the graph.
-``controller.py`` owns this and says what to do with an object that was seen or went.
-"""
+"""The informers of every resource that can be listed, watched and deleted; their events go to the graph."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

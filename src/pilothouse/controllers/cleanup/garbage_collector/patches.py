@@ -1,8 +1,8 @@
-"""The bodies of the garbage collector's patches: pure.
+"""The garbage collector's patches. Pure.
 
-Strategic merge patches name what changes and carry the object's uid, which no update may change: an object of the same
-name that came after answers with a conflict. Custom resources do not take them (415). They get a JSON merge patch,
-which replaces the whole list and therefore carries the resourceVersion that it was made from (patch.go, v1.36).
+Strategic merge patches carry the object's uid, so that a later object of the same name is a conflict. Custom resources
+do not support them (415): they get a JSON merge patch, which replaces the whole list and therefore carries the
+resourceVersion (patch.go, v1.36).
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,4 @@
-"""Keys that wait for a kind which discovery does not show: the object's own, or that of one of its owners.
-
-Nothing but another answer of discovery helps them, so they are not tried in between. ``controller.py`` adds them and
-asks after every answer.
-"""
+"""Keys that wait until discovery has a kind: the object's own, or that of an owner. They are not retried in between."""
 
 from collections.abc import Callable
 

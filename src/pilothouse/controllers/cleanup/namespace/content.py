@@ -1,7 +1,4 @@
-"""Deletes what is in a namespace, resource by resource, and reports what is left.
-
-``controller.py`` calls ``empty`` once in every pass. What an answer means is decided in ``decide.py``.
-"""
+"""Deletes what is in a namespace, resource by resource, and reports what is left."""
 
 import datetime
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""What enqueues the namespace controller, and one pass over one namespace: read, mark, empty, report, release.
-
-Decisions are in ``decide.py``, conditions in ``status.py``, the deleting in ``content.py``.
-"""
+"""Syncs a terminating namespace: read, mark, delete the content, report, finalize."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,7 +1,4 @@
-"""How long to wait for a namespace's content, and what is left of it: pure.
-
-``content.py`` deletes and lists; what it found comes here, and what follows goes to ``status.py`` and the queue.
-"""
+"""How long to wait for a namespace's content, and what is left of it. Pure."""
 
 import datetime
 from collections.abc import Iterable, Mapping

@@ -1,5 +1,4 @@
-"""One pass over all garbage, every 20 seconds: find, confirm live, mark as Failed, delete. ``decide`` says what is
-garbage.
+"""One pass over all garbage, every 20 seconds: find, confirm live, mark as Failed, delete.
 
 Upstream: v1.36 ``pkg/controller/podgc/gc_controller.go``, with kubernetes#141887.
 """

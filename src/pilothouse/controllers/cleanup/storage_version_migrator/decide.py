@@ -1,8 +1,5 @@
-"""Which migration may run, which objects it concerns, and what is said of it. Pure.
-
-Upstream: ``migrationrunner.go``, ``resourceversion.go``, ``storageversionmigrator.go`` and ``util.go`` in
-``pkg/controller/storageversionmigrator``, v1.36.
-"""
+"""Which migration may run, and the status of migrations and definitions. Pure. Upstream: v1.36
+``pkg/controller/storageversionmigrator``."""
 
 import datetime
 from collections.abc import Iterable

@@ -1,5 +1,5 @@
 """Two queues: identity Leases that were deleted, and StorageVersions that name servers without one. Both are confirmed
-by live reads before anything is taken out."""
+by live reads before anything is removed."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""One comparison of all routes, every few seconds: list, delete, create, then tell the nodes."""
+"""One comparison of all routes, every few seconds: list, delete, create, then update the nodes' conditions."""
 
 from pilothouse.api.core import NODES, Node, ObjectReference
 from pilothouse.api.meta import Object

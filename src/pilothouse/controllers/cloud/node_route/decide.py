@@ -1,8 +1,5 @@
-"""Which routes there should be. Pure.
-
-Upstream: k8s.io/cloud-provider v0.36 ``controllers/route/route_controller.go``, ``reconcile``, ``getRouteAction`` and
-``isResponsibleForRoute``.
-"""
+"""Which routes there should be. Pure. Upstream: k8s.io/cloud-provider v0.36
+``controllers/route/route_controller.go``."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""What enqueues which Service, and what is asked of the cloud and of the API server, in which order."""
+"""What enqueues a Service, and the requests to the cloud and the API server."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,8 +1,5 @@
-"""What a Service needs of its load balancer, and which nodes serve. Pure.
-
-Upstream: k8s.io/cloud-provider v0.36 ``controllers/service/controller.go``: ``wantsLoadBalancer``, ``needsCleanup``,
-``needsUpdate``, and the predicates of nodes.
-"""
+"""What a Service needs of its load balancer, and which nodes serve. Pure. Upstream: k8s.io/cloud-provider v0.36
+``controllers/service/controller.go``."""
 
 from collections.abc import Iterable, Sequence
 

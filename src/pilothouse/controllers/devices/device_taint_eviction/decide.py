@@ -1,8 +1,5 @@
-"""When a pod must go because of its devices, and why. Pure.
-
-Upstream: v1.36 ``pkg/controller/devicetainteviction/device_taint_eviction.go``: ``claimEvictionTime``,
-``podEvictionTime``, ``ruleMatchesDevice``.
-"""
+"""When a pod must be evicted because of its devices, and why. Pure. Upstream: v1.36
+``pkg/controller/devicetainteviction/device_taint_eviction.go``."""
 
 import datetime
 from collections.abc import Callable, Iterable, Sequence

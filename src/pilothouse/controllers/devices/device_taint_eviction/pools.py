@@ -1,6 +1,6 @@
-"""The devices that there are, by driver and pool, and their NoExecute taints. Told by ``controller``, which asks it.
+"""All devices by driver and pool, with their NoExecute taints.
 
-A pool consists of the slices of its highest generation; others are on their way out. Mirrors ``pool`` of v1.36
+A pool consists of the slices of its highest generation. Upstream: ``pool``, v1.36
 ``pkg/controller/devicetainteviction/device_taint_eviction.go``.
 """
 

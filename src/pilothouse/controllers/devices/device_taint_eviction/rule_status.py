@@ -1,7 +1,5 @@
-"""What the condition ``EvictionInProgress`` of a DeviceTaintRule says. Pure.
-
-Upstream: ``maybeUpdateRuleStatus``, v1.36 ``pkg/controller/devicetainteviction/device_taint_eviction.go``.
-"""
+"""The condition ``EvictionInProgress`` of a DeviceTaintRule. Pure. Upstream: ``maybeUpdateRuleStatus``, v1.36
+``pkg/controller/devicetainteviction/device_taint_eviction.go``."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""What enqueues which pod and which claim, and the requests that follow. One queue for both, as upstream."""
+"""What enqueues a pod or a claim, and the requests that follow. One queue for both, as upstream."""
 
 from typing import Any
 

@@ -1,8 +1,5 @@
-"""What this controller knows sooner than its caches, and longer: claims that it has made, pods that have gone.
-
-Written and read by ``controller``. Mirrors client-go's ``tools/cache/mutation_cache.go`` and ``uid_cache.go`` of v1.36
-``pkg/controller/resourceclaim``.
-"""
+"""Created claims and deleted pods that the caches may not show. Upstream: client-go's ``tools/cache/mutation_cache.go``
+and ``uid_cache.go`` of v1.36 ``pkg/controller/resourceclaim``."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable

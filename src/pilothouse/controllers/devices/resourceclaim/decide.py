@@ -1,8 +1,4 @@
-"""What pods and claims need. Pure.
-
-Upstream: v1.36 ``pkg/controller/resourceclaim/controller.go``: ``podNeedsClaims``, ``podNeedsWork``, ``handleClaim``,
-``syncClaim``, and the index functions.
-"""
+"""What pods and claims need. Pure. Upstream: v1.36 ``pkg/controller/resourceclaim/controller.go``."""
 
 import enum
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The metrics of this controller: upstream's names, of v1.36 ``pkg/controller/resourceclaim/metrics/metrics.go``."""
+"""Upstream's metrics (v1.36 ``pkg/controller/resourceclaim/metrics/metrics.go``)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What enqueues a sync of a request, the one write that answers it, and the rounds that clear old ones away."""
+"""What enqueues a request, the write that answers it, and the deletion of expired ones."""
 
 import msgspec
 

@@ -1,8 +1,5 @@
-"""Counts the devices of a driver's pools, and says whose time is over. Pure. ``status`` tells what is found here.
-
-Upstream: ``calculatePoolStatus`` and ``shouldDeleteRequest``, v1.36
-``pkg/controller/resourcepoolstatusrequest/controller.go``.
-"""
+"""Counts the devices of a driver's pools. Pure. Upstream: ``calculatePoolStatus`` and ``shouldDeleteRequest``, v1.36
+``pkg/controller/resourcepoolstatusrequest/controller.go``."""
 
 import datetime
 from collections.abc import Iterable, Sequence

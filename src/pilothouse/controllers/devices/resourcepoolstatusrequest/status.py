@@ -1,7 +1,5 @@
-"""What the answer to a request says. Pure. ``decide`` has counted, ``controller`` writes it.
-
-Upstream: ``calculatePoolStatus``, v1.36 ``pkg/controller/resourcepoolstatusrequest/controller.go``.
-"""
+"""The status that answers a request. Pure. Upstream: ``calculatePoolStatus``, v1.36
+``pkg/controller/resourcepoolstatusrequest/controller.go``."""
 
 import datetime
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Asks the authorizer about the requests of kubelets, and writes down its yes."""
+"""Sends SubjectAccessReviews for the requests of kubelets, and approves those that are allowed."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Which right lets a request through. Pure. Upstream: v1.36 ``pkg/controller/certificates/approver/sarapprove.go``."""
+"""Which right approves a request. Pure. Upstream: v1.36 ``pkg/controller/certificates/approver/sarapprove.go``."""
 
 from typing import Any
 

@@ -1,8 +1,7 @@
-"""The authorities of the signers: read from files, and again when those change.
+"""The CAs of the signers: read from files, and again when those change.
 
-A new pair that does not fit, or can't be read, leaves the old one in use, as upstream's (apiserver
-``dynamiccertificates/dynamic_serving_content.go``, v0.36); whoever exchanges two files passes through that. Keys stay
-in here: no text of an error repeats anything of a file's content.
+A new pair that does not match, or cannot be read, leaves the old one in use, as upstream (apiserver
+``dynamiccertificates/dynamic_serving_content.go``, v0.36). No error repeats anything of a file's content.
 """
 
 from collections.abc import Callable

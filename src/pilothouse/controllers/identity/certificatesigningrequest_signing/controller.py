@@ -1,4 +1,4 @@
-"""Looks at requests when they come or change, and writes the certificate, or why there is none."""
+"""Syncs requests when they are added or change: issues the certificate, or records why not."""
 
 import base64
 from typing import TYPE_CHECKING

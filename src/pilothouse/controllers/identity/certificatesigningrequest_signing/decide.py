@@ -1,5 +1,5 @@
-"""Who is served, why not, and for how long. Pure. Upstream: v1.36 ``pkg/controller/certificates/signer/signer.go`` and
-``authority/policies.go``."""
+"""Which requests are served, and for how long. Pure. Upstream: v1.36 ``pkg/controller/certificates/signer/signer.go``
+and ``authority/policies.go``."""
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence

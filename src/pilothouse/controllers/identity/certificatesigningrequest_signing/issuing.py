@@ -1,9 +1,7 @@
-"""The certificate itself: what of a request goes into it, and what comes from the authority.
+"""Issues the certificate, as Go's ``x509.CreateCertificate`` does for v1.36 ``pkg/controller/certificates/authority``.
 
-As Go's ``x509.CreateCertificate`` makes it from v1.36 ``pkg/controller/certificates/authority``: the subject with the
-attributes that Go knows and in its order, the alternative names of the four kinds that it knows, the key, the usages
-that the spec names; nothing else that was asked for. Serial numbers come from the library: they must be
-unpredictable, so that they are the one thing here which no seed of a simulation repeats.
+The subject has the attributes that Go knows, in its order, the alternative names are of the four kinds that it knows,
+and the usages are those of the spec. Serial numbers must be unpredictable: no seed of a simulation repeats them.
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""Looks at every aggregated role whenever any role comes, changes or goes."""
+"""Syncs every aggregated role on every event of any role."""
 
 import msgspec
 

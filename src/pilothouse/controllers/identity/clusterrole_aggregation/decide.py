@@ -1,4 +1,4 @@
-"""What the rules of an aggregated role are. Pure. Upstream: v1.36
+"""The rules of an aggregated role. Pure. Upstream: v1.36
 ``pkg/controller/clusterroleaggregation/clusterroleaggregation_controller.go``."""
 
 from collections.abc import Sequence

@@ -1,8 +1,5 @@
-"""A pass over all token Secrets, every 24 hours.
-
-Which secrets pods use is read only where it matters, namespace by namespace: hardly any cluster still has Secrets of
-this kind, and the pods that other controllers cache do not show it.
-"""
+"""A pass over all token Secrets, every 24 hours. Pods are only watched in namespaces with such a Secret, which hardly
+any cluster still has."""
 
 from pilothouse.api.core import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Secret
 from pilothouse.client import merge_patch

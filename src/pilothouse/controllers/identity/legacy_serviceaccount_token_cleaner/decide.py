@@ -1,4 +1,4 @@
-"""What becomes of a token that was made without being asked for. Pure. Upstream: v1.36
+"""What to do with an auto-generated token. Pure. Upstream: v1.36
 ``pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go``.
 
 Dates are compared as text, as upstream does: ``2026-01-31`` comes before ``2026-02-01``.

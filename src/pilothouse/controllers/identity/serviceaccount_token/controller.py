@@ -1,7 +1,7 @@
-"""Two queues: accounts that may have gone, and token Secrets that came, changed or went.
+"""Two queues: accounts that may be gone, and token Secrets.
 
-What is read from the caches is confirmed before it costs somebody a credential: an account that the cache does not know
-is asked for live, and Secrets are deleted by uid.
+Caches are confirmed before a credential is deleted: an account that the cache lacks is read live, and Secrets are
+deleted by uid.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a token Secret lacks, and what is written when an account or a Secret goes. Pure. Upstream: v1.36
+"""What a token Secret lacks, and what is written. Pure. Upstream: v1.36
 ``pkg/controller/serviceaccount/tokens_controller.go``."""
 
 from collections.abc import Iterable

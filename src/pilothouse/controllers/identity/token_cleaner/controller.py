@@ -1,4 +1,4 @@
-"""Looks at a token when it comes or changes, and when it ends. Upstream: v1.36
+"""Syncs a token when it is added or changes, and when it expires. Upstream: v1.36
 ``pkg/controller/bootstrap/tokencleaner.go``."""
 
 from pilothouse.api.core import SECRETS, Secret

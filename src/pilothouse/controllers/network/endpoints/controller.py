@@ -1,7 +1,4 @@
-"""The wiring: what enqueues which service, and one sync of it.
-
-Upstream: v1.36 ``pkg/controller/endpoint/endpoints_controller.go``.
-"""
+"""What enqueues a service, and its sync. Upstream: v1.36 ``pkg/controller/endpoint/endpoints_controller.go``."""
 
 import msgspec
 

@@ -1,8 +1,5 @@
-"""The wiring: what enqueues which service, and one sync of it.
-
-Upstream: v1.36 ``pkg/controller/endpointslice/endpointslice_controller.go`` and
-``staging/src/k8s.io/endpointslice/reconciler.go``.
-"""
+"""What enqueues a service, and its sync. Upstream: v1.36 ``pkg/controller/endpointslice/endpointslice_controller.go``
+and ``staging/src/k8s.io/endpointslice/reconciler.go``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,8 +1,5 @@
-"""Which slice takes which endpoint. Pure: the slices that there are and the endpoints that should be give a plan.
-
-Upstream: v1.36 ``staging/src/k8s.io/endpointslice/reconciler.go``. Where upstream goes through maps in random order,
-this goes by name, so that the same state gives the same plan.
-"""
+"""Which slice takes which endpoint. Pure. Upstream: v1.36 ``staging/src/k8s.io/endpointslice/reconciler.go``; where
+that iterates over maps in random order, this goes by name."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
-"""What endpoints a service should have in one address family, by the ports that they share. Pure.
-
-Upstream: v1.36 ``staging/src/k8s.io/endpointslice/utils.go`` (podToEndpoint, getEndpointPorts).
-"""
+"""The endpoints of a service in one address family, by the ports that they share. Pure. Upstream: v1.36
+``staging/src/k8s.io/endpointslice/utils.go`` (podToEndpoint, getEndpointPorts)."""
 
 from collections.abc import Callable, Iterable
 

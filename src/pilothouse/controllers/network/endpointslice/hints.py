@@ -1,8 +1,5 @@
-"""From where an endpoint should be used: hints by ``trafficDistribution``, by the share of zones, or none. Pure.
-
-Upstream: v1.36 ``staging/src/k8s.io/endpointslice/trafficdist`` and ``topologycache/{sliceinfo,utils}.go``.
-``topology_cache`` knows the shares.
-"""
+"""Topology hints by ``trafficDistribution``, by the share of zones, or none. Pure. Upstream: v1.36
+``staging/src/k8s.io/endpointslice/trafficdist`` and ``topologycache/{sliceinfo,utils}.go``."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The metrics of this controller: upstream's names, of v1.36 ``staging/src/k8s.io/endpointslice/metrics``."""
+"""Upstream's metrics (v1.36 ``staging/src/k8s.io/endpointslice/metrics``)."""
 
 from pilothouse.controllers.network.endpointslice.hints import DISTRIBUTIONS
 from pilothouse.controllers.shared.slice_gauges import SliceGauges

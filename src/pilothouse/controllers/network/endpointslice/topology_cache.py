@@ -1,8 +1,5 @@
-"""The share of each zone in the cluster's CPU, and how the services with topology hints are spread over the zones.
-
-Fed by ``controller`` with nodes and with what it wrote. Upstream: v1.36
-``staging/src/k8s.io/endpointslice/topologycache/topologycache.go``.
-"""
+"""Each zone's share of the CPU, and the endpoints per zone of services with topology hints. Upstream: v1.36
+``staging/src/k8s.io/endpointslice/topologycache/topologycache.go``."""
 
 import math
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
-"""The wiring: what enqueues which Endpoints, and one sync of them.
-
-Upstream: v1.36 ``pkg/controller/endpointslicemirroring/endpointslicemirroring_controller.go`` and ``reconciler.go``.
-"""
+"""What enqueues Endpoints, and their sync. Upstream: v1.36
+``pkg/controller/endpointslicemirroring/endpointslicemirroring_controller.go`` and ``reconciler.go``."""
 
 from pilothouse.api.core import ENDPOINTS, SERVICES, Endpoints, Service
 from pilothouse.api.discovery import ENDPOINT_SLICES

@@ -1,8 +1,5 @@
-"""What slices Endpoints should have, and how to get there from those that there are. Pure.
-
-Upstream: v1.36 ``pkg/controller/endpointslicemirroring`` (``reconciler.go``, ``reconciler_helpers.go``, ``utils.go``).
-Where upstream goes through maps in random order, this goes by what subsets say and by the names of slices.
-"""
+"""The slices of Endpoints, and how to get there. Pure. Upstream: v1.36 ``pkg/controller/endpointslicemirroring``; where
+that iterates over maps in random order, this goes by subset and by the names of slices."""
 
 from collections.abc import Iterable, Sequence
 

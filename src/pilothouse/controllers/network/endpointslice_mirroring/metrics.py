@@ -1,4 +1,4 @@
-"""The metrics of this controller: upstream's names, of v1.36 ``pkg/controller/endpointslicemirroring/metrics``."""
+"""Upstream's metrics (v1.36 ``pkg/controller/endpointslicemirroring/metrics``)."""
 
 from pilothouse.controllers.network.endpointslice_mirroring.decide import Plan, Wanted
 from pilothouse.controllers.shared.slice_gauges import SliceGauges

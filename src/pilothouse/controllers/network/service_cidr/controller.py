@@ -1,7 +1,5 @@
-"""The wiring: what enqueues which ServiceCIDR, and one sync of it.
-
-Upstream: v1.36 ``pkg/controller/servicecidrs/servicecidrs_controller.go``.
-"""
+"""What enqueues a ServiceCIDR, and its sync. Upstream: v1.36
+``pkg/controller/servicecidrs/servicecidrs_controller.go``."""
 
 from collections.abc import Sequence
 

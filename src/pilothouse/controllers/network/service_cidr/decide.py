@@ -1,7 +1,5 @@
-"""Which ranges overlap, which give an address, and whether one may go. Pure.
-
-Upstream: v1.36 ``pkg/controller/servicecidrs/servicecidrs_controller.go`` and ``pkg/api/servicecidr/servicecidr.go``.
-"""
+"""Which ranges overlap or contain an address, and whether one may be deleted. Pure. Upstream: v1.36
+``pkg/controller/servicecidrs/servicecidrs_controller.go`` and ``pkg/api/servicecidr/servicecidr.go``."""
 
 import ipaddress
 from collections.abc import Iterable, Sequence

@@ -1,9 +1,9 @@
-"""One range, divided into blocks of one size: which are used, and which is the next. Pure.
+"""One range, divided into blocks of one size. Pure. Upstream: v1.36
+``pkg/controller/nodeipam/ipam/cidrset/cidr_set.go``.
 
-Upstream: v1.36 ``pkg/controller/nodeipam/ipam/cidrset/cidr_set.go``, where the set is one large integer with a bit for
-each block. Here it is a byte for each block, up to the highest that was ever used: 64 kB at most with the usual 65,536
-blocks (10.0.0.0/8 in /24, an IPv6 range). To set one costs nothing then, where an integer is copied (1 to 5 µs with
-65,536 blocks, 60 with a million), and the next free one is found by the C library's ``memchr``.
+Upstream has one large integer with a bit for each block. Here it is a byte for each block, up to the highest that was
+ever used: 64 kB at most with the usual 65,536 blocks (10.0.0.0/8 in /24, an IPv6 range). An integer would be copied
+with each change (1 to 5 µs), and ``memchr`` finds the next free byte.
 """
 
 import ipaddress

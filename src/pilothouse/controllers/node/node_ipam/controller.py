@@ -1,7 +1,7 @@
-"""The wiring: nodes are entered in the ledger, those without ranges get some.
+"""Occupies the CIDRs that nodes have, and allocates those that they lack.
 
-The ledger is filled from a list of the server's newest state before anything is given out: the cache may be behind what
-a former leader has written. Upstream: v1.36 ``pkg/controller/nodeipam/ipam/range_allocator.go``.
+A live list is read before anything is allocated: the cache may be behind what a former leader has written. Upstream:
+v1.36 ``pkg/controller/nodeipam/ipam/range_allocator.go``.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The controller's metrics: upstream's names and texts (v1.36 ``pkg/controller/nodeipam/ipam/cidrset/metrics.go``)."""
+"""Upstream's metrics (v1.36 ``pkg/controller/nodeipam/ipam/cidrset/metrics.go``)."""
 
 from pilothouse.machinery.metrics import Registry, exponential_buckets
 

@@ -1,9 +1,8 @@
-"""Which node holds which blocks. Pure but for its memory, and never waits: between two ``await``s of the controller the
-books are complete.
+"""Which node has which blocks. Never waits: between two ``await``s of the controller it is consistent.
 
-A node holds blocks from the moment they are chosen for it, or seen on it, until it is gone. A block is free when no
-node holds it and no service range overlaps it; upstream keeps only the set of used blocks, and so frees what two nodes
-have when the first of them goes.
+A node has blocks from the moment they are chosen for it, or observed on it, until it is gone. A block is free when no
+node has it and no service range overlaps it; upstream keeps only the set of used blocks, and so frees what two nodes
+have when the first of them is deleted.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,5 @@
-"""What the flags come to: ranges, and the size of a node's block in each. Pure.
-
-Upstream: v1.36 ``cmd/kube-controller-manager/app/core.go`` (newNodeIpamController, validateCIDRs,
-setNodeCIDRMaskSizes), ``app/options/nodeipamcontroller.go``, ``pkg/controller/nodeipam/node_ipam_controller.go``.
-"""
+"""The ranges and mask sizes that the flags give. Pure. Upstream: v1.36 ``cmd/kube-controller-manager/app/core.go``,
+``app/options/nodeipamcontroller.go``, ``pkg/controller/nodeipam/node_ipam_controller.go``."""
 
 from typing import Protocol
 

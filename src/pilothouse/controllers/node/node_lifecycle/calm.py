@@ -1,7 +1,7 @@
-"""Nodes for which a pass has nothing to do: ready, heard of in time, without our taints, unchanged since the last pass.
+"""Nodes for which a pass has nothing to do: ready, with a heartbeat in time, without our taints, unchanged since the
+last pass.
 
-Nearly all nodes are so nearly always. A pass goes over them here at half a microsecond each, a few microseconds where
-the Lease was renewed; ``monitor`` checks the others.
+Nearly all nodes are. A pass takes half a microsecond for each of them, a few where the Lease was renewed.
 """
 
 from collections.abc import Iterable

@@ -1,5 +1,5 @@
-"""The wiring: a pass over all nodes every few seconds, a worker for what single nodes need at once, one that taints at
-the zones' rates, and one for pods that come to nodes that are down.
+"""A pass over all nodes every few seconds, and workers for labels and NoSchedule taints, for NoExecute taints at the
+zones' rates, and for new pods of nodes that are down.
 
 Upstream: v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller.go``.
 """

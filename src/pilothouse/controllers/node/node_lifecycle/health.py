@@ -1,7 +1,5 @@
-"""When a node counts as silent, and what is then said of it. Pure.
-
-Upstream: v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller.go``, ``tryUpdateNodeHealth``.
-"""
+"""When a node counts as silent, and its conditions then. Pure. Upstream: v1.36
+``pkg/controller/nodelifecycle/node_lifecycle_controller.go``, ``tryUpdateNodeHealth``."""
 
 import datetime
 

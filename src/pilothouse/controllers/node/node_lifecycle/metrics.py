@@ -1,4 +1,4 @@
-"""The controller's metrics: upstream's names and texts (v1.36 ``pkg/controller/nodelifecycle/metrics.go``)."""
+"""Upstream's metrics (v1.36 ``pkg/controller/nodelifecycle/metrics.go``)."""
 
 from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.runtime import Registry

@@ -1,7 +1,5 @@
-"""The pass over all nodes: who is silent, what state the zones are in, who is to be tainted.
-
-Keeps what is remembered between passes. ``controller`` runs it and the queues that it fills.
-"""
+"""The pass over all nodes: which are silent, what state the zones are in, which must be tainted. Keeps the memory
+between passes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,7 @@
-"""What is written on nodes: taints, labels, conditions.
+"""The requests about nodes: taints, labels, conditions.
 
-Taints are changed in the node as read, and only in that state: a PATCH with the resourceVersion. Upstream: v1.36
-``pkg/controller/controller_utils.go``, ``pkg/controller/util/node``.
+Taints are patched with the resourceVersion that was read. Upstream: v1.36 ``pkg/controller/controller_utils.go``,
+``pkg/controller/util/node``.
 """
 
 import asyncio

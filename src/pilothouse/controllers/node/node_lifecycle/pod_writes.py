@@ -1,7 +1,5 @@
-"""Saying of pods that they are not ready, because their node is not there to say so.
-
-Upstream: v1.36 ``pkg/controller/util/node/controller_utils.go``, ``MarkPodsNotReady``.
-"""
+"""Marks the pods of a silent node as not ready. Upstream: v1.36 ``pkg/controller/util/node/controller_utils.go``,
+``MarkPodsNotReady``."""
 
 from collections.abc import Iterable
 

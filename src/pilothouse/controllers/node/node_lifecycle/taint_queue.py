@@ -1,7 +1,5 @@
-"""Which nodes of a zone are to get a NoExecute taint next, and whether one may now.
-
-Upstream: v1.36 ``pkg/controller/nodelifecycle/scheduler/rate_limited_queue.go``.
-"""
+"""The rate-limited queue of a zone's nodes to taint. Upstream: v1.36
+``pkg/controller/nodelifecycle/scheduler/rate_limited_queue.go``."""
 
 
 class TaintLimiter:

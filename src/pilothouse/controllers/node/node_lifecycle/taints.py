@@ -1,8 +1,6 @@
-"""What a node's conditions come to as taints, and its labels as older labels. Pure.
-
-Upstream: v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller.go``, ``doNoScheduleTaintingPass`` and
-``reconcileNodeLabels``; ``pkg/util/taints``.
-"""
+"""The taints for a node's conditions, and the older labels. Pure. Upstream: v1.36
+``pkg/controller/nodelifecycle/node_lifecycle_controller.go``, ``doNoScheduleTaintingPass`` and ``reconcileNodeLabels``;
+``pkg/util/taints``."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,8 +1,5 @@
-"""How fast pods may be made to leave nodes, by how many nodes of a zone and of the cluster are down. Pure.
-
-Upstream: v1.36 ``pkg/controller/nodelifecycle/node_lifecycle_controller.go``, ``handleDisruption`` and
-``ComputeZoneState``; ``component-helpers/node/topology``.
-"""
+"""The rate of evictions by how many nodes of a zone and of the cluster are down. Pure. Upstream: v1.36
+``pkg/controller/nodelifecycle/node_lifecycle_controller.go``, ``handleDisruption`` and ``ComputeZoneState``."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum

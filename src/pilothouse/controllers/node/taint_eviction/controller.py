@@ -1,7 +1,7 @@
-"""The wiring: node and pod events lead to looks, looks set and call off deletions, their time leads to the deletion.
+"""Node and pod events lead to syncs, syncs schedule and cancel deletions, and timers start them.
 
-Three queues. Looks only read caches and write the agenda; they never wait, so that one worker each is enough and what
-they see is of one instant. Deletions talk to the API server. Upstream: v1.36 ``pkg/controller/tainteviction``.
+Three queues. Syncs only read caches and schedule deletions; they never wait, so that one worker each is enough and what
+they read is consistent. Upstream: v1.36 ``pkg/controller/tainteviction``.
 """
 
 import asyncio

@@ -1,7 +1,5 @@
-"""What a node's NoExecute taints and a pod's tolerations come to. Pure.
-
-Upstream: v1.36 ``pkg/controller/tainteviction/taint_eviction.go``, ``processPodOnNode`` and ``getMinTolerationTime``.
-"""
+"""The decision for a node's NoExecute taints and a pod's tolerations. Pure. Upstream: v1.36
+``pkg/controller/tainteviction/taint_eviction.go``, ``processPodOnNode`` and ``getMinTolerationTime``."""
 
 from collections.abc import Sequence
 

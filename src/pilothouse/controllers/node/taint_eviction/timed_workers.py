@@ -1,9 +1,8 @@
-"""The deletions that are set, by pod. Written by the looks at nodes and pods, read when a deletion's time has come.
+"""The scheduled deletions, by pod.
 
-An entry is in one of three states: it waits for its time, its time has come and the deletion is under way or to be
-tried again, or it is done. A done one stays until its pod is seen gone, so that one pod is not deleted again with every
-event. It belongs to a uid: by name alone the next pod of that name would never be evicted, as in older releases of
-upstream (kubernetes#107543).
+An entry is pending, due (the deletion is under way or must be retried), or done. A done one stays until its pod is
+gone, so that one pod is not deleted again with every event. It belongs to a uid: by name alone the next pod of that
+name would never be evicted, as in older releases of upstream (kubernetes#107543).
 """
 
 from enum import Enum

@@ -1,4 +1,5 @@
-"""Counts nodes as they come and go, and writes the annotation of a node that changed."""
+"""Counts nodes, and writes the annotation of a node that was added or changed. Upstream: v1.36
+``pkg/controller/ttl/ttl_controller.go``."""
 
 import re
 from collections.abc import Mapping

@@ -1,7 +1,4 @@
-"""Looks at a pod when it comes, and when a claim that it may have had made goes.
-
-A pod's volumes never change, and the claims go by themselves: there is no more to look at.
-"""
+"""Syncs a pod when it is added, and when a claim that may be its own is deleted. A pod's volumes never change."""
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim, Pod
 from pilothouse.client.errors import AlreadyExists, ApiError

@@ -1,7 +1,5 @@
-"""Which claims a pod's ephemeral volumes lack. Pure.
-
-Upstream: ``syncHandler`` and ``handleVolume``, v1.36 ``pkg/controller/volume/ephemeral/controller.go``.
-"""
+"""The claims that a pod's ephemeral volumes lack. Pure. Upstream: ``syncHandler`` and ``handleVolume``, v1.36
+``pkg/controller/volume/ephemeral/controller.go``."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
-"""What is known to be where: volumes that are attached to nodes, or may be, and what nodes have been told of it.
-
-Upstream: v1.36 ``pkg/controller/volume/attachdetach/cache/actual_state_of_world.go``.
-"""
+"""The volumes that are or may be attached to nodes, and what the nodes' status has of them. Upstream: v1.36
+``pkg/controller/volume/attachdetach/cache/actual_state_of_world.go``."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,9 +1,9 @@
-"""What is attached when the controller begins: the work of managers before this one.
+"""What earlier managers have attached. Upstream: v1.36
+``pkg/controller/volume/attachdetach/attach_detach_controller.go`` (``populateActualStateOfWorld``,
+``processVolumeAttachments``).
 
-Upstream: v1.36 ``pkg/controller/volume/attachdetach/attach_detach_controller.go`` (``populateActualStateOfWorld``,
-``processVolumeAttachments``). It looks at its caches, once. A cache may begin with an old list: what was attached after
-that would never be found out, stay where it is when nobody uses it any more, and be attached elsewhere all the same.
-Here the VolumeAttachments are read from the server itself.
+Upstream reads its caches, once. A cache may begin with a stale list: what was attached after that would never be found,
+stay where it is when unused, and be attached elsewhere all the same. Here VolumeAttachments are listed live.
 """
 
 from collections.abc import Mapping

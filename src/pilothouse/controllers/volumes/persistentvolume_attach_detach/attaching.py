@@ -1,8 +1,5 @@
-"""VolumeAttachments: how they are made, and what the driver's answer in them means. Pure.
-
-Upstream: v1.36 ``pkg/volume/csi/csi_attacher.go``. It polls the object every half second and then less often; here
-the watch shows each change.
-"""
+"""VolumeAttachments, and the driver's answer in them. Pure. Upstream: v1.36 ``pkg/volume/csi/csi_attacher.go``, which
+polls; here the watch has each change."""
 
 from typing import Any
 

@@ -1,9 +1,8 @@
-"""The wiring: what is wanted and known, and the loop that brings both together.
+"""Reconciles the desired and the actual state of the world.
 
-Upstream looks at everything ten times a second. Here a pair of volume and node is *open* as long as what is wanted of
-it is not so, and a round looks at the open pairs: when something has changed, or when a rest, a deadline or a patience
-is over; no more than ten times a second. In each round volumes are detached before others are attached, so that one
-that moves goes from its old node first.
+Upstream checks everything ten times a second. Here a pair of volume and node is *open* as long as its states differ,
+and a round checks the open pairs: when something has changed, or when a backoff, a deadline or a timeout ends; at most
+ten times a second. Each round detaches before it attaches, so that a volume that moves leaves its old node first.
 """
 
 import asyncio

@@ -1,7 +1,5 @@
-"""When a volume that nobody wants any more is detached, and what pods are told whose volume is elsewhere. Pure.
-
-Upstream: v1.36 ``pkg/controller/volume/attachdetach/reconciler/reconciler.go``.
-"""
+"""When an unused volume is detached, and the messages for pods whose volume is elsewhere. Pure. Upstream: v1.36
+``pkg/controller/volume/attachdetach/reconciler/reconciler.go``."""
 
 from collections.abc import Iterable, Sequence
 

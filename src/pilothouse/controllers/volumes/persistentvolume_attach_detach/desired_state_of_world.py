@@ -1,7 +1,8 @@
-"""What is wanted where: the volumes that pods on managed nodes use.
+"""The volumes that pods on managed nodes use. Upstream: v1.36
+``pkg/controller/volume/attachdetach/cache/desired_state_of_world.go``.
 
-Upstream: v1.36 ``pkg/controller/volume/attachdetach/cache/desired_state_of_world.go``. There a pod's volumes are found
-anew when it goes, which fails if its claims went before; here they are remembered with the pod.
+Upstream looks a pod's volumes up again when it is deleted, which fails if its claims are gone; here they are stored
+with the pod.
 """
 
 from collections.abc import Callable, Iterable

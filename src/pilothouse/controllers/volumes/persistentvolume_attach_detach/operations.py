@@ -1,7 +1,7 @@
-"""What is under way, one thing at a time for each volume, and what rests after a failure.
+"""The operations under way, one at a time for each volume (for multi-attach volumes for each volume and node), and
+backoff after failures.
 
-Upstream: v1.36 ``pkg/volume/util/nestedpendingoperations`` with ``pkg/util/goroutinemap/exponentialbackoff``. For
-volumes that several nodes may have it is one thing at a time for each volume and node.
+Upstream: v1.36 ``pkg/volume/util/nestedpendingoperations`` with ``pkg/util/goroutinemap/exponentialbackoff``.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
-"""What is to become of one claim. Pure: looks at the claim and at what is around it, and names one step.
-
-Mirrors ``syncUnboundClaim`` and ``syncBoundClaim``, v1.36 ``pkg/controller/volume/persistentvolume/pv_controller.go``.
-"""
+"""The next step for a claim. Pure. Upstream: ``syncUnboundClaim`` and ``syncBoundClaim``, v1.36
+``pkg/controller/volume/persistentvolume/pv_controller.go``."""
 
 from typing import Protocol
 

@@ -1,8 +1,7 @@
-"""The wiring: what enqueues which claim or volume, and one sync of each.
+"""What enqueues claims and volumes, and their syncs.
 
 Two queues with one worker each, as upstream (v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``):
-two syncs of claims at once could give one volume to both. What they find out is in ``stores``, and what one of them
-does the other one sees.
+two concurrent syncs of claims could give one volume to both. They share the state in ``stores``.
 """
 
 import asyncio

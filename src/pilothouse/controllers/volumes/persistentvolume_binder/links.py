@@ -1,8 +1,7 @@
 """How claims and volumes are written: each object as it was read, with what changes replaced. Pure.
 
-Each function returns the new JSON, or None where nothing would change; ``shared.volume_links`` has the first write of
-all. Mirrors ``bindClaimToVolume``, ``updateClaimStatus``, ``updateVolumePhase``, ``unbindVolume`` of v1.36
-``pkg/controller/volume/persistentvolume/pv_controller.go``.
+Each function returns the new JSON, or None where nothing would change; ``shared.volume_links`` has the first write of a
+binding. Upstream: v1.36 ``pkg/controller/volume/persistentvolume/pv_controller.go``.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
-"""The metrics of this controller: upstream's names, of v1.36
-``pkg/controller/volume/persistentvolume/metrics/metrics.go`` and ``pkg/volume/util/metrics.go``."""
+"""Upstream's metrics (v1.36 ``pkg/controller/volume/persistentvolume/metrics/metrics.go`` and
+``pkg/volume/util/metrics.go``)."""
 
 from collections import Counter
 

@@ -1,8 +1,7 @@
-"""What takes long, beside the two workers: making and deleting volumes, one at a time for each of them.
+"""Provisioning and deletion, beside the two workers, one operation at a time for each claim and volume.
 
-An operation that failed rests before it may begin anew: half a second, doubling to two minutes. It is not
-retried by itself: the next sync of its claim or volume starts it again, at the latest the resync. As
-``goroutinemap`` with exponential back-off (v1.36 ``pkg/util/goroutinemap``).
+A failed operation is in backoff, from half a second to two minutes. The next sync of its claim or volume starts it
+again, at the latest the resync, as ``goroutinemap`` with exponential backoff (v1.36 ``pkg/util/goroutinemap``).
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
-"""Who makes and deletes volumes: the few plugins inside the program, and those that are CSI drivers by now. Pure.
-
-Every other name without the prefix ``kubernetes.io/`` is somebody else's.
-"""
+"""Which plugin provisions and deletes: the few in-tree ones, and those that are migrated to CSI drivers. Pure. Names
+without the prefix ``kubernetes.io/`` are external provisioners."""
 
 import re
 

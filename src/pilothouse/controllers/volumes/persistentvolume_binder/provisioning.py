@@ -1,8 +1,8 @@
-"""Asking for a volume: an external provisioner is told by annotation; host paths are made here.
+"""Provisioning: external provisioners are requested by annotation; host paths are made here.
 
-Mirrors ``provisionClaimOperationExternal`` and ``provisionClaimOperation``, v1.36
-``pkg/controller/volume/persistentvolume/pv_controller.go``, and ``pkg/volume/hostpath/host_path.go``. A host path is
-only a name in the volume: the container runtime makes the folder, on whichever node uses it.
+Upstream: ``provisionClaimOperationExternal`` and ``provisionClaimOperation``, v1.36
+``pkg/controller/volume/persistentvolume/pv_controller.go``, and ``pkg/volume/hostpath/host_path.go``. The container
+runtime makes the directory, on whichever node uses it.
 """
 
 import asyncio

@@ -1,11 +1,9 @@
-"""What becomes of a volume that nobody has a claim to, by its policy.
+"""Reclaims released volumes by their policy. Both operations read the volume live, since they may have waited and
+cannot be undone.
 
-Mirrors ``deleteVolumeOperation`` and ``recycleVolumeOperation``, v1.36
-``pkg/controller/volume/persistentvolume/pv_controller.go``. Both go by the volume as the server has it: they may have
-waited, and what they are about cannot be undone.
-
-No plugin here recycles. Upstream's two (host path, NFS) start a pod that empties the volume; the policy is deprecated,
-and such a volume Fails here as it does upstream for all other kinds of volumes.
+Upstream: ``deleteVolumeOperation`` and ``recycleVolumeOperation``, v1.36
+``pkg/controller/volume/persistentvolume/pv_controller.go``. No plugin here recycles, which is deprecated: such a volume
+Fails, as upstream does for all but host path and NFS.
 """
 
 from pilothouse.api.core import Pod

@@ -1,11 +1,9 @@
-"""The newest claims and volumes that the binder knows of: what its informers showed, and what it wrote itself.
+"""The newest known claims and volumes: what the informers have, and what the binder wrote itself.
 
-Binding is four writes, and their events come back later and in any order. Whoever looked only at the informers would
-see half of a binding that is long whole, and write it again, to meet a conflict each time. So each write is put into
-the books at once; what an informer shows after that counts only if it is not older (upstream's ``storeObjectUpdate``,
-v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``). Volumes are found by their access modes
-(``index.go``), and among those, other than upstream's, by what else must fit and by size: upstream looks at each volume
-there is for each claim. Written by ``controller`` and ``writes``, read by the decisions.
+Binding is four writes, whose events come later. By the informers alone a finished binding would look half done, and be
+written again, with a conflict each time. So each write is stored at once, and an informer's object only if it is not
+older (``storeObjectUpdate``, v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``). Volumes are
+indexed by access modes (``index.go``), and here also by what else must match and by size.
 """
 
 from bisect import bisect_left, insort

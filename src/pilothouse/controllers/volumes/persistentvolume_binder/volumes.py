@@ -1,8 +1,5 @@
-"""What is to become of one volume. Pure.
-
-Mirrors ``syncVolume``, ``isVolumeReleased`` and ``modifyDeletionFinalizers``, v1.36
-``pkg/controller/volume/persistentvolume/pv_controller.go`` and ``pv_controller_base.go``.
-"""
+"""The next step for a volume. Pure. Upstream: ``syncVolume``, ``isVolumeReleased`` and ``modifyDeletionFinalizers``,
+v1.36 ``pkg/controller/volume/persistentvolume/pv_controller.go`` and ``pv_controller_base.go``."""
 
 import msgspec
 

@@ -1,8 +1,5 @@
-"""The requests of the binder: each write is in the books before anything else is decided.
-
-Written to by ``controller``, ``provisioning`` and ``reclaiming``. All of them raise what the API server answers, and
-nothing that comes after a failed write is done.
-"""
+"""The requests of the binder: each write is in the store before anything else is decided. All raise the API server's
+errors."""
 
 from typing import Any, TypeVar
 

@@ -1,8 +1,9 @@
-"""What a pod makes of its volumes, when two of them cannot share one, and what is said then. Pure.
+"""How a pod uses its volumes, when two uses conflict, and the events. Pure. Upstream: v1.36
+``pkg/controller/volume/selinuxwarning`` (``selinux_warning_controller.go``, ``cache``, ``translator``,
+``internal/parse``), ``pkg/volume/util/selinux.go`` (``GetMountSELinuxLabel``) and ``pkg/volume/util/util.go``
+(``GetPodVolumeNames``).
 
-Upstream: v1.36 ``pkg/controller/volume/selinuxwarning/selinux_warning_controller.go`` (``syncPod``, ``syncVolume``),
-``…/cache/{volumecache,conflict}.go``, ``pkg/volume/util/selinux.go`` (``GetMountSELinuxLabel``) and
-``pkg/volume/util/util.go`` (``GetPodVolumeNames``).
+A kubelet fills in what a label lacks from its ``/etc/selinux``; a manager does not run there.
 """
 
 from collections.abc import Callable, Iterator
