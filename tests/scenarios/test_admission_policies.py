@@ -129,7 +129,9 @@ async def edited(simulation: Simulation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "wrong"), [(made_anew, "it has got to 1 only"), (edited, "looked at after")], ids=["made anew", "edited"]
+    ("story", "wrong"),
+    [(made_anew, "it has got to 1 only"), (edited, "was observed after")],
+    ids=["made anew", "edited"],
 )
 @pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "as upstream"])
 def test_what_an_old_cache_shows_is_not_judged(

@@ -198,7 +198,7 @@ def draw(
 
 
 def stretched(plan: FaultPlan, factor: float) -> FaultPlan:
-    """The same faults, each that many times as late and as long, for controllers that look seldom.
+    """The same faults, each that many times as late and as long, for controllers that sync seldom.
 
     Requests and events that are slow are as slow as before: longer than that nobody waits for one.
     """

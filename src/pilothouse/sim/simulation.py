@@ -361,7 +361,7 @@ class Simulation:
         self.story.record("all faults are over")
 
     async def settle(self, *, quiet: float = QUIET_SECONDS, limit: float = SETTLE_SECONDS) -> None:
-        """Heal, wait until nothing but heartbeats was written for ``quiet`` seconds, and let the invariants judge.
+        """Heal, wait until nothing but heartbeats was written for ``quiet`` seconds, and check the end state.
 
         Raises ``Violation`` when the cluster does not come to rest.
         """

@@ -5,7 +5,9 @@ process and the API server; it raises ``Violation`` the moment something is wron
 holds the invariants of one controller.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from pilothouse.client.interceptor import Observation
 from pilothouse.sim.story import Origin
@@ -15,12 +17,15 @@ if TYPE_CHECKING:
     from pilothouse.sim.process import Process
 
 
+T = TypeVar("T")
+
+
 class Violation(AssertionError):
     """Something that must never be the case is the case."""
 
 
 class Invariant:
-    """Looks, and says nothing as long as all is well. Every method may be left out."""
+    """Raises ``Violation`` when something is wrong. Every method may be left out."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """A write has just become visible. ``origin`` is None for what the API server does by itself."""
@@ -35,4 +40,24 @@ class Invariant:
         """Faults are over and nothing has been written for a while: this is the end state."""
 
 
-__all__ = ["Invariant", "Violation"]
+class Objects(dict[str, T]):
+    """The stored objects of one resource, by the key behind ``prefix``."""
+
+    def __init__(self, prefix: str, type_: type[T]) -> None:
+        super().__init__()
+        self._prefix = prefix
+        self._decode = msgspec.json.Decoder(type_).decode
+
+    def follow(self, change: Change) -> tuple[str, T | None, T | None] | None:
+        """Keep up. Returns key, object before and object now, or None if the change is to another resource."""
+        if not change.key.startswith(self._prefix):
+            return None
+        key = change.key.removeprefix(self._prefix)
+        before = self.pop(key, None)
+        if change.type == "DELETED":
+            return key, before, None
+        now = self[key] = self._decode(change.value)
+        return key, before, now
+
+
+__all__ = ["Invariant", "Objects", "Violation"]

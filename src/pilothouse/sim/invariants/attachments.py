@@ -3,66 +3,46 @@
 Counted anew from what was committed, after every write.
 """
 
-import msgspec
-
 from pilothouse.api.core import Node, PersistentVolumeClaim, Pod
 from pilothouse.api.storage import PersistentVolume, VolumeAttachment
 from pilothouse.semantics.attachments import Disk, disk_of
 from pilothouse.semantics.nodes import is_node_ready
 from pilothouse.semantics.pods import is_terminal
 from pilothouse.semantics.volumes import claim_names
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
-_attachment = msgspec.json.Decoder(VolumeAttachment).decode
-_claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
-_volume = msgspec.json.Decoder(PersistentVolume).decode
-_node = msgspec.json.Decoder(Node).decode
-_pod = msgspec.json.Decoder(Pod).decode
-
-_ATTACHMENTS = "storage.k8s.io/volumeattachments/"
-_CLAIMS, _VOLUMES, _NODES, _PODS = "/persistentvolumeclaims/", "/persistentvolumes/", "/nodes/", "/pods/"
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
 class Attachments(Invariant):
     """All volumes of drivers that attach, of a cluster in which nobody deletes VolumeAttachments by hand.
 
-    ``attached`` and ``moved`` count, so that a story can tell that something happened.
+    ``attached`` and ``moved`` count (for tests).
     """
 
     def __init__(self) -> None:
-        self._attachments: dict[str, VolumeAttachment] = {}
-        self._claims: dict[str, PersistentVolumeClaim] = {}
-        self._volumes: dict[str, PersistentVolume] = {}
-        self._nodes: dict[str, Node] = {}
-        self._pods: dict[str, Pod] = {}
+        self._attachments = Objects("storage.k8s.io/volumeattachments/", VolumeAttachment)
+        self._claims = Objects("/persistentvolumeclaims/", PersistentVolumeClaim)
+        self._volumes = Objects("/persistentvolumes/", PersistentVolume)
+        self._nodes = Objects("/nodes/", Node)
+        self._pods = Objects("/pods/", Pod)
         self._last: dict[str, str] = {}
         self.attached = self.moved = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Everything that volumes on nodes depend on."""
-        gone, key = change.type == "DELETED", change.key
-        if key.startswith(_ATTACHMENTS):
-            self._see_attachment(key.removeprefix(_ATTACHMENTS), None if gone else _attachment(change.value))
-        elif key.startswith(_NODES):
-            self._see_node(key.removeprefix(_NODES), None if gone else _node(change.value))
-        elif key.startswith(_VOLUMES):
-            self._see_volume(key.removeprefix(_VOLUMES), None if gone else _volume(change.value))
-        elif key.startswith(_CLAIMS):
-            self._claims.pop(key.removeprefix(_CLAIMS), None)
-            if not gone:
-                self._claims[key.removeprefix(_CLAIMS)] = _claim(change.value)
-        elif key.startswith(_PODS):
-            self._pods.pop(key.removeprefix(_PODS), None)
-            if not gone:
-                self._pods[key.removeprefix(_PODS)] = _pod(change.value)
+        if self._claims.follow(change) or self._pods.follow(change):
+            return
+        if found := self._attachments.follow(change):
+            self._see_attachment(*found)
+        elif node := self._nodes.follow(change):
+            self._see_node(*node)
+        elif volume := self._volumes.follow(change):
+            self._see_volume(*volume)
 
-    def _see_attachment(self, name: str, now: VolumeAttachment | None) -> None:
-        before = self._attachments.pop(name, None)
-        if now is not None:
-            self._attachments[name] = now
+    def _see_attachment(self, _name: str, before: VolumeAttachment | None, now: VolumeAttachment | None) -> None:
         was, is_ = before is not None and before.status.attached, now is not None and now.status.attached
         if now is not None and is_ and not was:
             self._check_attached(now)
@@ -96,11 +76,9 @@ class Attachments(Invariant):
             if pod.spec.node_name == name and volume in self._volumes_of(pod) and _runs(pod):
                 raise Violation(f"{volume} is detached from {name}, where {key} runs")
 
-    def _see_node(self, name: str, now: Node | None) -> None:
-        before = self._nodes.pop(name, None)
+    def _see_node(self, name: str, before: Node | None, now: Node | None) -> None:
         if now is None:
             return
-        self._nodes[name] = now
         known = {each.name for each in before.status.volumes_attached} if before is not None else set()
         new = [each.name for each in now.status.volumes_attached if each.name not in known]
         there = {
@@ -114,10 +92,8 @@ class Attachments(Invariant):
             if volume not in there:
                 raise Violation(f"{name} is told that it has {volume}, which is not attached")
 
-    def _see_volume(self, name: str, now: PersistentVolume | None) -> None:
-        self._volumes.pop(name, None)
+    def _see_volume(self, name: str, _before: PersistentVolume | None, now: PersistentVolume | None) -> None:
         if now is not None:
-            self._volumes[name] = now
             return
         for each in self._attachments.values():
             if each.spec.source.persistent_volume_name == name and each.status.attached:

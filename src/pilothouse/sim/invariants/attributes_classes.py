@@ -7,19 +7,13 @@ import msgspec
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume, VolumeAttributesClass
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
-_class = msgspec.json.Decoder(VolumeAttributesClass).decode
 _claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
 _volume = msgspec.json.Decoder(PersistentVolume).decode
 
-_CLASSES, _CLAIMS, _VOLUMES = (
-    "storage.k8s.io/volumeattributesclasses/",
-    "/persistentvolumeclaims/",
-    "/persistentvolumes/",
-)
 FINALIZER = "kubernetes.io/vac-protection"
 
 
@@ -28,26 +22,22 @@ class AttributesClasses(Invariant):
     nothing is promised about those of which nobody has heard. ``kept`` counts deletions that had to wait."""
 
     def __init__(self) -> None:
-        self._classes: dict[str, VolumeAttributesClass] = {}
+        self._classes = Objects("storage.k8s.io/volumeattributesclasses/", VolumeAttributesClass)
         self._names: dict[str, tuple[str, ...]] = {}
         """By claim or volume: what it names."""
         self.kept = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Classes, claims and volumes."""
-        gone = change.type == "DELETED"
         _group, sort, name = change.key.split("/", 2)
-        if change.key.startswith(_CLASSES):
-            self._see(name, None if gone else _class(change.value))
-        elif change.key.startswith((_CLAIMS, _VOLUMES)):
+        if found := self._classes.follow(change):
+            self._see(*found)
+        elif change.key.startswith(("/persistentvolumeclaims/", "/persistentvolumes/")):
             self._names.pop(f"{sort} {name}", None)
-            if not gone:
+            if change.type != "DELETED":
                 self._names[f"{sort} {name}"] = _named(sort, change.value)
 
-    def _see(self, name: str, now: VolumeAttributesClass | None) -> None:
-        before = self._classes.pop(name, None)
-        if now is not None:
-            self._classes[name] = now
+    def _see(self, name: str, before: VolumeAttributesClass | None, now: VolumeAttributesClass | None) -> None:
         if before is None:
             return
         users = self._users(name)

@@ -1,7 +1,7 @@
 """What must hold for workloads that are scaled: never outside the bounds, never faster than the policies say.
 
-Judged are the sizes of Deployments as they are stored, where a manager wrote them through ``scale``. What a manager did
-before it died it does not know any more (as upstream): policies are about what one process does.
+Checks the stored sizes of Deployments where a manager wrote them through ``scale``. A manager does not know what an
+earlier one did (as upstream): policies limit one process.
 """
 
 import math
@@ -11,7 +11,7 @@ import msgspec
 
 from pilothouse.api.apps import Deployment
 from pilothouse.api.autoscaling import HorizontalPodAutoscaler, HPAScalingPolicy
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pilothouse.sim.process import Process
 
 _deployment = msgspec.json.Decoder(Deployment).decode
-_autoscaler = msgspec.json.Decoder(HorizontalPodAutoscaler).decode
 
 
 class Autoscalers(Invariant):
@@ -30,7 +29,7 @@ class Autoscalers(Invariant):
 
     def __init__(self, now: "Callable[[], float]") -> None:
         self._now = now
-        self._autoscalers: dict[str, HorizontalPodAutoscaler] = {}
+        self._autoscalers = Objects("autoscaling/horizontalpodautoscalers/", HorizontalPodAutoscaler)
         self._sizes: dict[str, list[tuple[float, int]]] = {}
         """Every size there was since this process began."""
         self.changes = 0
@@ -41,14 +40,9 @@ class Autoscalers(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Deployments and their autoscalers."""
-        kind, _slash, key = change.key.removeprefix("apps/").removeprefix("autoscaling/").partition("/")
-        gone = change.type == "DELETED"
-        if kind == "horizontalpodautoscalers":
-            self._autoscalers.pop(key, None)
-            if not gone:
-                self._autoscalers[key] = _autoscaler(change.value)
-        elif kind == "deployments":
-            if gone:
+        if not self._autoscalers.follow(change) and change.key.startswith("apps/deployments/"):
+            key = change.key.removeprefix("apps/deployments/")
+            if change.type == "DELETED":
                 self._sizes.pop(key, None)
                 return
             size = _deployment(change.value).spec.replicas or 0
@@ -73,7 +67,7 @@ class Autoscalers(Invariant):
         up = size > before
         if spec.behavior is None:
             if size > max(2 * before, 4):
-                raise Violation(f"{key} goes from {before} to {size} in one look")
+                raise Violation(f"{key} goes from {before} to {size} in one sync")
             return
         rules = spec.behavior.scale_up if up else spec.behavior.scale_down
         assert rules is not None, "the server fills in both"
@@ -91,7 +85,7 @@ class Autoscalers(Invariant):
         return math.ceil(start + step) if direction > 0 else math.trunc(start - step)
 
     def settled(self) -> None:
-        """The size is what the autoscaler says that it should be, and it can be told from the metrics."""
+        """The size is what the autoscaler says that it should be, and the metrics are available."""
         for key, autoscaler in self._autoscalers.items():
             size, status = self._sizes[key][-1][1], autoscaler.status
             if status.desired_replicas != size:

@@ -3,39 +3,30 @@
 Counted anew from what was committed, after every write, and compared with what the cloud has.
 """
 
-import msgspec
-
 from pilothouse.api.core import Service
 from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
-_service = msgspec.json.Decoder(Service).decode
-_SERVICES = "/services/"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
 
 class Balancers(Invariant):
     """The load balancers of a cloud, in a cluster in which nobody takes finalizers off.
 
-    ``lost`` counts Services that had one and went, so that a story can tell that something happened.
+    ``lost`` counts Services that had one and went (for tests).
     """
 
     def __init__(self, cloud: SimulatedCloud) -> None:
         self._cloud = cloud
-        self._services: dict[str, Service] = {}
+        self._services = Objects("/services/", Service)
         self.lost = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """A Service goes only after its load balancer."""
-        if not change.key.startswith(_SERVICES):
-            return
-        key = change.key.removeprefix(_SERVICES)
-        before = self._services.pop(key, None)
-        if change.type != "DELETED":
-            self._services[key] = _service(change.value)
-        elif before is not None:
+        key, before, now = self._services.follow(change) or ("", None, None)
+        if before is not None and now is None:
             self.lost += bool(before.status.load_balancer.ingress)
             if before.metadata.uid in self._cloud.balancers:
                 raise Violation(f"service {key} is gone, and its load balancer is not")

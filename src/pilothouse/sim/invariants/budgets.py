@@ -2,47 +2,34 @@
 
 import asyncio
 
-import msgspec
-
 from pilothouse.api.core import Pod
 from pilothouse.api.policy import PodDisruptionBudget
 from pilothouse.semantics.pods import is_ready
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
-
-_pod = msgspec.json.Decoder(Pod).decode
-_budget = msgspec.json.Decoder(PodDisruptionBudget).decode
 
 
 class Budgets(Invariant):
     """One budget that is about all pods, of which ``least`` must be healthy.
 
-    Judged is each eviction of a healthy pod: as many must be left. Those count as left that others than evictions took
+    Checked is each eviction of a healthy pod: as many must be left. Those count as left that others than evictions took
     away within ``lag`` seconds, since nobody can know of them yet.
     """
 
     def __init__(self, *, least: int, lag: float = 60.0) -> None:
         self._least = least
         self._lag = lag
-        self._pods: dict[str, Pod] = {}
-        self._budgets: dict[str, PodDisruptionBudget] = {}
+        self._pods = Objects("/pods/", Pod)
+        self._budgets = Objects("policy/poddisruptionbudgets/", PodDisruptionBudget)
         self._lost: list[float] = []
         self.evicted = 0
         """How many healthy pods were evicted."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Pods and budgets."""
-        gone = change.type == "DELETED"
-        if change.key.startswith("policy/poddisruptionbudgets/"):
-            self._budgets.pop(change.key, None)
-            if not gone:
-                self._budgets[change.key] = _budget(change.value)
-        elif change.key.startswith("/pods/"):
-            before = self._pods.pop(change.key, None)
-            if not gone:
-                self._pods[change.key] = _pod(change.value)
-            after = self._pods.get(change.key)
+        if not self._budgets.follow(change) and (found := self._pods.follow(change)):
+            _key, before, after = found
             if before is None or not _is_healthy(before) or (after is not None and _is_healthy(after)):
                 return
             now = asyncio.get_running_loop().time()

@@ -56,7 +56,7 @@ class Shown(Generic[T]):
         self._on_change = on_change
         self._objects: dict[str, T] = {}
         self.is_filled = False
-        """Whether there was a whole list once, of which each object has been told."""
+        """Whether there was a whole list once, whose objects were all reported."""
         self._streams: dict[int, tuple[RequestInfo, dict[str, T] | None]] = {}
         """Open watches by identity; with what they have brought so far as long as the initial events go on."""
 

@@ -5,42 +5,33 @@ Counted anew from what was committed, after every write.
 
 from collections.abc import Collection
 
-import msgspec
-
 from pilothouse.api.certificates import CertificateSigningRequest
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.semantics.certificate_requests import has_failed, is_approved, parse_request
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
 with lazy_imports():
     from cryptography import x509
 
-_request = msgspec.json.Decoder(CertificateSigningRequest).decode
-_PREFIX = "certificates.k8s.io/certificatesigningrequests/"
-
 
 class Certificates(Invariant):
     """All requests to these signers, of which nobody else issues certificates.
 
-    ``issued`` counts certificates, so that a story can tell that something happened.
+    ``issued`` counts certificates (for tests).
     """
 
     def __init__(self, signers: Collection[str]) -> None:
         self._signers = frozenset(signers)
-        self._requests: dict[str, CertificateSigningRequest] = {}
+        self._requests = Objects("certificates.k8s.io/certificatesigningrequests/", CertificateSigningRequest)
         self.issued = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Requests alone."""
-        if not change.key.startswith(_PREFIX):
+        name, before, now = self._requests.follow(change) or ("", None, None)
+        if now is None:
             return
-        name = change.key.removeprefix(_PREFIX)
-        before = self._requests.pop(name, None)
-        if change.type == "DELETED":
-            return
-        now = self._requests[name] = _request(change.value)
         if before is not None and before.metadata.uid != now.metadata.uid:
             before = None
         if now.status.certificate and (before is None or not before.status.certificate):

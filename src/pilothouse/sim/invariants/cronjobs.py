@@ -5,17 +5,12 @@ Counted anew from what was committed, after every write.
 
 import datetime
 
-import msgspec
-
 from pilothouse.api.batch import CronJob, Job
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.jobs import is_finished
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
-
-_cron_job = msgspec.json.Decoder(CronJob).decode
-_job = msgspec.json.Decoder(Job).decode
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
@@ -25,24 +20,16 @@ class CronJobs(Invariant):
 
     def __init__(self, *, forbid: bool = False) -> None:
         self._forbid = forbid
-        self._owners: dict[str, CronJob] = {}
-        self._jobs: dict[str, Job] = {}
+        self._owners = Objects("batch/cronjobs/", CronJob)
+        self._jobs = Objects("batch/jobs/", Job)
         self.moments: dict[str, list[str]] = {}
         """By name of the CronJob, the moments that brought a Job, in their order."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """CronJobs and their Jobs."""
-        gone = change.type == "DELETED"
-        if change.key.startswith("batch/cronjobs/"):
-            self._owners.pop(change.key, None)
-            if not gone:
-                self._owners[change.key] = _cron_job(change.value)
-        elif change.key.startswith("batch/jobs/"):
-            before = self._jobs.pop(change.key, None)
-            if gone:
-                return
-            self._jobs[change.key] = job = _job(change.value)
-            if before is None:
+        if not self._owners.follow(change) and (found := self._jobs.follow(change)):
+            _key, before, job = found
+            if before is None and job is not None:
                 self._check_new(job)
 
     def _check_new(self, job: Job) -> None:

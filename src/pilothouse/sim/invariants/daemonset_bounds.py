@@ -1,4 +1,4 @@
-"""A rolling update of a DaemonSet stays within its bounds, judged at each write of a manager.
+"""A rolling update of a DaemonSet stays within its bounds, checked at each write of a manager.
 
 For runs in which nobody but managers deletes pods or changes nodes, and requests are not slowed: then a pod that was
 shown to be available is, and what a manager decided is what it was shown when the request came.

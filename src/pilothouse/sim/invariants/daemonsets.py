@@ -1,7 +1,7 @@
 """What must hold for DaemonSets: one live pod on a node, during a surge one old and one new, and an honest end.
 
 Which nodes a DaemonSet wants is taken from ``placement``, the pure decision that tables hold to upstream's; everything
-else is counted here anew, from what was committed. The bounds of rolling updates are judged in ``daemonset_bounds``.
+else is counted here anew, from what was committed. The bounds of rolling updates are checked in ``daemonset_bounds``.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from pilothouse.controllers.workloads.daemonset.pod_template import (
 )
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.pods import is_active, is_ready, is_terminal
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.invariants.old_pods import OldPods
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
@@ -30,51 +30,36 @@ from pilothouse.storage import Change
 if TYPE_CHECKING:
     from pilothouse.sim.process import Process
 
-_pod = msgspec.json.Decoder(Pod).decode
 _set = msgspec.json.Decoder(DaemonSet).decode
-_node = msgspec.json.Decoder(Node).decode
-_revision = msgspec.json.Decoder(ControllerRevision).decode
 _template = msgspec.json.Decoder(PodTemplateSpec).decode
 
 
 class Daemons(Invariant):
     """DaemonSets with their pods, nodes and revisions as they are committed, and which processes began with old pods.
-    Judges nothing by itself."""
+    Checks nothing by itself."""
 
     def __init__(self) -> None:
         self.sets: dict[str, DaemonSet] = {}
         """By uid; those that exist."""
-        self.pods: dict[str, Pod] = {}
-        """By key."""
-        self.nodes: dict[str, Node] = {}
-        self.revisions: dict[str, ControllerRevision] = {}
+        self.pods = Objects("/pods/", Pod)
+        self.nodes = Objects("/nodes/", Node)
+        self.revisions = Objects("apps/controllerrevisions/", ControllerRevision)
         self.stale = OldPods()
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Keep up; the hooks below are told of what managers did."""
-        gone = change.type == "DELETED"
-        if change.key.startswith("/pods/"):
+        """Keep up, and call the hooks below."""
+        if self.nodes.follow(change) or self.revisions.follow(change):
+            return
+        if found := self.pods.follow(change):
             self.stale.newest_change = change.revision
-            old = self.pods.pop(change.key, None)
-            new = None if gone else _pod(change.value)
-            if new is not None:
-                self.pods[change.key] = new
+            _key, old, new = found
             self.pod_changed(change.key, old, new, origin)
-        elif change.key.startswith("/nodes/"):
-            node = _node(change.value)
-            self.nodes.pop(node.metadata.name, None)
-            if not gone:
-                self.nodes[node.metadata.name] = node
         elif change.key.startswith("apps/daemonsets/"):
             owner = _set(change.value)
             old_owner = self.sets.pop(owner.metadata.uid, None)
-            if not gone:
+            if change.type != "DELETED":
                 self.sets[owner.metadata.uid] = owner
                 self.set_changed(old_owner, owner)
-        elif change.key.startswith("apps/controllerrevisions/"):
-            self.revisions.pop(change.key, None)
-            if not gone:
-                self.revisions[change.key] = _revision(change.value)
 
     def pod_changed(self, key: str, old: Pod | None, new: Pod | None, origin: Origin | None) -> None:
         """A pod was written."""
@@ -96,7 +81,7 @@ class Daemons(Invariant):
 
 
 class DaemonSets(Daemons):
-    """Judged at each creation by a manager: without surge nothing of the DaemonSet is on that node but what has ended;
+    """Checked at each creation by a manager: without surge nothing of the DaemonSet is on that node but what has ended;
     where a surge was ever allowed at most one live pod, and that of another revision. Each process that began with an
     old list of pods may add one. At each commit: a pod has one controller, never exchanged for another without a
     release; ``observedGeneration`` does not go back; no number is negative. In the end: see ``settled``.
@@ -217,7 +202,7 @@ class DaemonSets(Daemons):
             raise Violation(f"{name} has no revision")
         patch = template_patch(owner.spec.template)
         current = newest(sorted(own, key=lambda each: each.metadata.name))
-        # There may be two: one that somebody else makes is found with the next look only.
+        # There may be two: one that somebody else makes is found with the next sync only.
         same = [each.metadata.name for each in own if same_data(each.data, patch)]
         if current.metadata.name not in same:
             raise Violation(f"the template of {name} is held by {same}; the newest revision is {current.metadata.name}")

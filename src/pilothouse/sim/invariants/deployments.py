@@ -1,21 +1,15 @@
 """What must hold for Deployments that are rolled and not scaled: the bounds, after every write.
 
-Sizes of ReplicaSets and the pods themselves are judged, both as they are in the store.
+Sizes of ReplicaSets and the pods themselves are checked, both as they are in the store.
 """
-
-import msgspec
 
 from pilothouse.api.apps import Deployment, ReplicaSet
 from pilothouse.api.core import Pod
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.pods import is_active, is_ready
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
-
-_deployment = msgspec.json.Decoder(Deployment).decode
-_set = msgspec.json.Decoder(ReplicaSet).decode
-_pod = msgspec.json.Decoder(Pod).decode
 
 
 class Deployments(Invariant):
@@ -26,31 +20,21 @@ class Deployments(Invariant):
         self._replicas = replicas
         self._most = most
         self._least = least
-        self._deployments: dict[str, Deployment] = {}
-        self._sets: dict[str, ReplicaSet] = {}
-        self._pods: dict[str, Pod] = {}
+        self._deployments = Objects("apps/deployments/", Deployment)
+        self._sets = Objects("apps/replicasets/", ReplicaSet)
+        self._pods = Objects("/pods/", Pod)
         self._complete = False
         self.lowest = replicas
         """The fewest pods that were available."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Deployments, ReplicaSets and pods."""
-        gone = change.type == "DELETED"
-        if change.key.startswith("apps/deployments/"):
-            self._deployments.pop(change.key, None)
-            if not gone:
-                self._deployments[change.key] = _deployment(change.value)
-        elif change.key.startswith("apps/replicasets/"):
-            self._sets.pop(change.key, None)
-            if not gone:
-                self._sets[change.key] = _set(change.value)
+        self._deployments.follow(change)
+        if self._sets.follow(change):
             total = sum(each.spec.replicas or 0 for each in self._sets.values())
             if total > self._most:
                 raise Violation(f"{change.key}: {total} pods are wanted in all, {self._most} may be")
-        elif change.key.startswith("/pods/"):
-            self._pods.pop(change.key, None)
-            if not gone:
-                self._pods[change.key] = _pod(change.value)
+        elif self._pods.follow(change):
             available = sum(1 for pod in self._pods.values() if is_active(pod) and is_ready(pod))
             self._complete = self._complete or available >= self._replicas
             if self._complete:

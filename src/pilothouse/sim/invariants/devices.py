@@ -3,58 +3,42 @@
 Counted anew from what was committed, after every write.
 """
 
-import msgspec
-
 from pilothouse.api.core import Pod
 from pilothouse.api.resource import ResourceClaim
 from pilothouse.semantics.devices import ALLOCATION_FINALIZER, ClaimOfEntry, claim_of, is_for_pod
 from pilothouse.semantics.pods import is_terminal
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
-
-_claim = msgspec.json.Decoder(ResourceClaim).decode
-_pod = msgspec.json.Decoder(Pod).decode
-
-_CLAIMS, _PODS = "resource.k8s.io/resourceclaims/", "/pods/"
 
 
 class DeviceClaims(Invariant):
     """All claims of a cluster whose schedulers reserve a claim before they bind the pod.
 
-    ``made`` counts claims made for pods, ``cleared`` allocations that were cleared, so that a story can tell that
-    something happened.
+    ``made`` counts claims made for pods, ``cleared`` allocations that were cleared (for tests).
     """
 
     def __init__(self) -> None:
-        self._claims: dict[str, ResourceClaim] = {}
-        self._pods: dict[str, Pod] = {}
+        self._claims = Objects("resource.k8s.io/resourceclaims/", ResourceClaim)
+        self._pods = Objects("/pods/", Pod)
         self.made = 0
         self.cleared = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Claims and pods."""
-        gone = change.type == "DELETED"
-        if change.key.startswith(_PODS):
-            self._see_pod(change.key.removeprefix(_PODS), None if gone else _pod(change.value))
-        elif change.key.startswith(_CLAIMS):
-            self._see_claim(change.key.removeprefix(_CLAIMS), None if gone else _claim(change.value))
+        if pod := self._pods.follow(change):
+            self._see_pod(*pod)
+        elif claim := self._claims.follow(change):
+            self._see_claim(*claim)
 
-    def _see_pod(self, key: str, now: Pod | None) -> None:
-        before = self._pods.pop(key, None)
-        if now is None:
-            return
-        self._pods[key] = now
-        if before is not None and before.metadata.uid == now.metadata.uid and _may_run(before):
+    def _see_pod(self, key: str, before: Pod | None, now: Pod | None) -> None:
+        if now is not None and before is not None and before.metadata.uid == now.metadata.uid and _may_run(before):
             for entry in before.spec.resource_claims:
                 old, new = claim_of(before, entry), claim_of(now, entry)
                 if isinstance(old, ClaimOfEntry) and old != new:
                     raise Violation(f"pod {key} runs with claim {old.name} for {entry.name}, and its status says {new}")
 
-    def _see_claim(self, key: str, now: ResourceClaim | None) -> None:
-        before = self._claims.pop(key, None)
-        if now is not None:
-            self._claims[key] = now
+    def _see_claim(self, key: str, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
         if before is None:
             self.made += now is not None and bool(now.metadata.owner_references)
             return

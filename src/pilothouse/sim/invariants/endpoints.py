@@ -10,13 +10,11 @@ import msgspec
 from pilothouse.api.core import Endpoints, Pod
 from pilothouse.api.discovery import EndpointSlice
 from pilothouse.semantics.pods import is_ready, is_terminal
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
 _slice = msgspec.json.Decoder(EndpointSlice).decode
-_endpoints = msgspec.json.Decoder(Endpoints).decode
-_pod = msgspec.json.Decoder(Pod).decode
 
 MANAGED_BY = "endpointslice-controller.k8s.io"
 
@@ -33,28 +31,24 @@ class ServiceEndpoints(Invariant):
         self._per_slice = per_slice
         self._spare = spare
         self._slices: dict[str, EndpointSlice] = {}
-        self._endpoints: dict[str, Endpoints] = {}
-        self._pods: dict[str, Pod] = {}
+        self._endpoints = Objects("/endpoints/", Endpoints)
+        self._pods = Objects("/pods/", Pod)
         self.most_slices = 0
         """The most that were there at once."""
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Slices, Endpoints and pods."""
-        gone = change.type == "DELETED"
+        if self._endpoints.follow(change) or self._pods.follow(change):
+            return
         if change.key.startswith("discovery.k8s.io/endpointslices/"):
             self._slices.pop(change.key, None)
             found = _slice(change.value)
-            if not gone and found.metadata.labels.get("endpointslice.kubernetes.io/managed-by") == MANAGED_BY:
+            if (
+                change.type != "DELETED"
+                and found.metadata.labels.get("endpointslice.kubernetes.io/managed-by") == MANAGED_BY
+            ):
                 self._slices[change.key] = found
                 self.most_slices = max(self.most_slices, len(self._slices))
-        elif change.key.startswith("/endpoints/"):
-            self._endpoints.pop(change.key, None)
-            if not gone:
-                self._endpoints[change.key] = _endpoints(change.value)
-        elif change.key.startswith("/pods/"):
-            self._pods.pop(change.key, None)
-            if not gone:
-                self._pods[change.key] = _pod(change.value)
 
     def settled(self) -> None:
         """Both say of every pod that has an address whether it is ready, and of nobody else."""

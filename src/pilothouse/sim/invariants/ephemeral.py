@@ -3,50 +3,35 @@
 Counted anew from what was committed, after every write.
 """
 
-import msgspec
-
 from pilothouse.api.core import PersistentVolumeClaim, Pod
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.volumes import ephemeral_claim_name
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
-
-_claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
-_pod = msgspec.json.Decoder(Pod).decode
-
-_CLAIMS, _PODS = "/persistentvolumeclaims/", "/pods/"
 
 
 class EphemeralClaims(Invariant):
     """All pods with ephemeral volumes of a cluster, and all claims that have pods for owners. Claims of such names that
-    users make for themselves belong to nobody. ``made`` counts, so that a story can tell that something happened."""
+    users make for themselves belong to nobody. ``made`` counts (for tests)."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, Pod] = {}
-        self._claims: dict[str, PersistentVolumeClaim] = {}
+        self._pods = Objects("/pods/", Pod)
+        self._claims = Objects("/persistentvolumeclaims/", PersistentVolumeClaim)
         self._expected: dict[str, str] = {}
         """Of every pod that there ever was: by uid and claim, the volume."""
         self.made = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Pods and claims."""
-        gone = change.type == "DELETED"
-        if change.key.startswith(_PODS):
-            key = change.key.removeprefix(_PODS)
-            self._pods.pop(key, None)
-            if not gone:
-                self._pods[key] = pod = _pod(change.value)
-                for volume in pod.spec.volumes:
-                    if volume.ephemeral is not None:
-                        name = f"{pod.metadata.namespace}/{ephemeral_claim_name(pod, volume)}"
-                        self._expected[f"{pod.metadata.uid}:{name}"] = volume.name
-        elif change.key.startswith(_CLAIMS):
-            key = change.key.removeprefix(_CLAIMS)
-            before = self._claims.pop(key, None)
-            if not gone:
-                self._claims[key] = claim = _claim(change.value)
-                self._check(key, before, claim)
+        _key, _before, pod = self._pods.follow(change) or ("", None, None)
+        for volume in pod.spec.volumes if pod is not None else ():
+            if pod is not None and volume.ephemeral is not None:
+                name = f"{pod.metadata.namespace}/{ephemeral_claim_name(pod, volume)}"
+                self._expected[f"{pod.metadata.uid}:{name}"] = volume.name
+        key, before, claim = self._claims.follow(change) or ("", None, None)
+        if claim is not None:
+            self._check(key, before, claim)
 
     def _check(self, key: str, before: PersistentVolumeClaim | None, claim: PersistentVolumeClaim) -> None:
         owner = controller_of(claim.metadata)

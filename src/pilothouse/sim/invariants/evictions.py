@@ -36,7 +36,7 @@ class _Bound:
 
 
 class Evictions(Invariant):
-    """Judged is each deletion of a pod that was not being deleted.
+    """Checked is each deletion of a pod that was not being deleted.
 
     A live read of the node, not older than ``MAX_AGE``, must have shown a taint that the pod does not tolerate for
     ever, or no node. If it showed that the pod tolerates all for a time, then taints must have been there as long as

@@ -27,7 +27,7 @@ _IGNORED = ("/events/", "coordination.k8s.io/leases/", "/nodes/")
 
 
 class Garbage(Invariant):
-    """Judges every write of the garbage collector. ``kinds`` are the (apiVersion, kind) pairs that are served and
+    """Checks every write of the garbage collector. ``kinds`` are the (apiVersion, kind) pairs that are served and
     whose references can therefore be checked, each with its resource and whether it is namespaced."""
 
     def __init__(self, kinds: dict[tuple[str, str], tuple[str, bool]]) -> None:
@@ -65,7 +65,7 @@ class Garbage(Invariant):
     # What was written
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Judge it, then remember it."""
+        """Check it, then keep it."""
         if change.key.startswith(_IGNORED):
             return
         old = self._objects.get(change.key)

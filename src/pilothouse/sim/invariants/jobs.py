@@ -1,6 +1,6 @@
 """What must hold for Jobs: pods are counted as they ended, never more of them run than may, and no finalizer is left.
 
-Counted anew from what was committed, after every write. Who deletes pods, or changes how many may run, judges less: see
+Counted anew from what was committed, after every write. Who deletes pods, or changes how many may run, checks less: see
 the arguments.
 """
 
@@ -11,11 +11,10 @@ from pilothouse.api.core import Pod
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.jobs import is_finished, true_condition
 from pilothouse.semantics.pods import is_active
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
-_job = msgspec.json.Decoder(Job).decode
 _pod = msgspec.json.Decoder(Pod).decode
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -31,7 +30,7 @@ class _Lives:
         self.succeeded: dict[str, str] = {}
         """The index that the pod says it is for, or "" of one that is for none."""
         self.lost: dict[str, None] = {}
-        """Failed, or told to go."""
+        """Failed, or deleted."""
 
 
 class Jobs(Invariant):
@@ -43,7 +42,7 @@ class Jobs(Invariant):
 
     def __init__(self, *, bounded: bool = True) -> None:
         self._bounded = bounded
-        self._jobs: dict[str, Job] = {}
+        self._jobs = Objects("batch/jobs/", Job)
         self._lives: dict[str, _Lives] = {}
         self._pods: dict[str, Pod] = {}
 
@@ -55,10 +54,9 @@ class Jobs(Invariant):
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Jobs and pods."""
         gone = change.type == "DELETED"
-        if change.key.startswith("batch/jobs/"):
-            before = self._jobs.pop(change.key, None)
-            if not gone:
-                self._jobs[change.key] = now = _job(change.value)
+        if found := self._jobs.follow(change):
+            _key, before, now = found
+            if now is not None:
                 self._check_status(now, before)
         elif change.key.startswith("/pods/"):
             self._pods.pop(change.key, None)

@@ -1,7 +1,6 @@
-"""What must hold for warnings of SELinux labels: they are true, and tell nothing of other namespaces.
+"""What must hold for warnings of SELinux labels: they are true, and reveal nothing of other namespaces.
 
-Judged by what was committed, when a warning is: pods and volumes that ever were. That a warning comes cannot be asked
-for, as any event may be lost.
+Each warning is checked against all pods and volumes that ever were. Events may be lost, so none has to come.
 """
 
 import re
@@ -31,7 +30,7 @@ _FAR = re.compile(
 
 
 class LabelWarnings(Invariant):
-    """All warnings of a cluster. ``reports`` counts them, so that a story can tell that something happened."""
+    """All warnings of a cluster. ``reports`` counts them (for tests)."""
 
     def __init__(self) -> None:
         self._pods: dict[str, MountingPod] = {}
@@ -74,9 +73,9 @@ class LabelWarnings(Invariant):
         near, far = _NEAR.fullmatch(message), _FAR.fullmatch(message)
         found = near or far
         if found is None or event.reason != f"{found[1]}Conflict":
-            raise Violation(f"nobody knows this warning: {event.reason} {event.message}")
+            raise Violation(f"unknown warning: {event.reason} {event.message}")
         if not _has(pod, found[1], found[2]):
-            raise Violation(f"pod {about.name} is told of {found[1]} {found[2]!r}, which is not its own")
+            raise Violation(f"pod {about.name} reports {found[1]} {found[2]!r}, which is not its own")
         if near is None:
             return
         others = self._named.get(f"{about.namespace}/{near[3]}", [])

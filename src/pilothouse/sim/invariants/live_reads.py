@@ -1,4 +1,4 @@
-"""Which nodes a manager process has read live, and what it was told: for the invariants about deletions."""
+"""Which nodes a manager process has read live, and the answer: for the invariants about deletions."""
 
 import asyncio
 from typing import TYPE_CHECKING

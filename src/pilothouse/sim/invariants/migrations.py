@@ -1,7 +1,7 @@
 """What must hold for migrations of stored versions: no version is forgotten in which something is stored, nothing comes
 back that was deleted, and what objects say stays as it is.
 
-Judged by what was committed, in the version in which it was stored.
+Checked against what was committed, in the version in which it was stored.
 """
 
 from typing import Any
@@ -27,8 +27,7 @@ CONTROLLER = "storage-version-migrator-controller"
 
 
 class Migrations(Invariant):
-    """Those of one custom resource. ``stored_anew`` and ``forgotten`` count objects and versions, so that a story can
-    tell that something happened."""
+    """Those of one custom resource. ``stored_anew`` and ``forgotten`` count objects and versions (for tests)."""
 
     def __init__(self, resource: GroupResource) -> None:
         self._resource = resource

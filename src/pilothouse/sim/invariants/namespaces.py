@@ -23,7 +23,7 @@ class Namespaces(Invariant):
         self.ended = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Judge it, then remember it."""
+        """Check it, then keep it."""
         if change.key.startswith("/namespaces/"):
             name = change.key.rpartition("/")[2]
             self._check(change, name, origin)

@@ -28,13 +28,13 @@ _pod = msgspec.json.Decoder(Pod).decode
 
 
 class NodeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the controller was told, and how late it may be. Without faults nothing is late."""
+    """The options of the controller, and how late it may be. Without faults nothing is late."""
 
     period: float = 5.0
     grace: float = 50.0
     rate: float = 0.1
     large: int = 50
-    """Zones with more nodes than this are left at a lower rate when they are disrupted; that one is not judged."""
+    """Zones with more nodes than this are left at a lower rate when they are disrupted; that one is not checked."""
     slack: float = 1.0
     """How much later than the token was taken a taint may be there."""
     patience: float = 12.0
@@ -42,7 +42,7 @@ class NodeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeHealth(Invariant):
-    """Judged are the writes of the node controller. In a small zone that is partially disrupted nobody may be tainted,
+    """Checked are the writes of the node controller. In a small zone that is partially disrupted nobody may be tainted,
     nor anywhere when no node is ready.
     """
 
@@ -65,7 +65,7 @@ class NodeHealth(Invariant):
         self.tainted = 0
         self.marked = 0
 
-    # What happens
+    # Events
 
     def started(self, process: "Process") -> None:
         """Follow what it is shown of Leases and nodes."""
@@ -127,7 +127,7 @@ class NodeHealth(Invariant):
         disrupted = disrupted_zones(self._nodes, self._limits.large)
         self._disrupted = {zone: self._disrupted.get(zone, now) for zone in disrupted}
 
-    # What is judged
+    # What is checked
 
     def _check_node(self, name: str, before: Node, node: Node, origin: Origin) -> None:
         now = _now()

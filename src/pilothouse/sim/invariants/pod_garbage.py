@@ -8,7 +8,7 @@ from pilothouse.api.core import Node, Pod
 from pilothouse.client.interceptor import Observation
 from pilothouse.semantics.nodes import is_node_ready
 from pilothouse.semantics.pods import is_terminal
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.invariants.live_reads import LiveReads
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
@@ -20,29 +20,23 @@ COLLECTOR = "pod-garbage-collector"
 MAX_AGE = 8.0
 """A read serves for a second; patch and deletion may each be three seconds on their way."""
 
-_node = msgspec.json.Decoder(Node).decode
-_pod = msgspec.json.Decoder(Pod).decode
-
 
 class PodGarbage(Invariant):
-    """Judged is each deletion, and each pod that is made Failed, by the collector.
+    """Checked is each deletion, and each pod that is made Failed, by the collector.
 
     With fewer finished pods than the threshold: none is collected for being one too many.
     """
 
     def __init__(self) -> None:
         self._reads = LiveReads()
-        self._nodes: dict[str, Node] = {}
-        self._pods: dict[str, Pod] = {}
+        self._nodes = Objects("/nodes/", Node)
+        self._pods = Objects("/pods/", Pod)
         self.collected = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Pods and nodes."""
-        if change.key.startswith("/nodes/"):
-            _take(self._nodes, change.key.removeprefix("/nodes/"), change, _node(change.value))
-        elif change.key.startswith("/pods/"):
-            before = self._pods.get(change.key)
-            _take(self._pods, change.key, change, _pod(change.value))
+        if not self._nodes.follow(change) and (found := self._pods.follow(change)):
+            _key, before, _now = found
             if origin is not None and origin.controller == COLLECTOR and before is not None:
                 self._check(change.key, before, origin)
 
@@ -92,10 +86,3 @@ def _meant(origin: Origin) -> str:
     part: dict[str, Any] = body.get("preconditions" if origin.call.verb == "delete" else "metadata") or {}
     uid: str = part.get("uid", "")
     return uid
-
-
-def _take(objects: dict[str, Any], name: str, change: Change, value: object) -> None:
-    if change.type == "DELETED":
-        objects.pop(name, None)
-    else:
-        objects[name] = value

@@ -1,7 +1,7 @@
 """What must hold for PodGroups: none is let go while pods belong to it, and none is kept for nobody.
 
-Judged by what was committed, and by the pods that the process that lets go had been shown: nothing is promised about
-those of which it has not heard.
+Checked against what was committed, and against the pods in the caches of the process that removes the finalizer:
+nothing is promised about other pods.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.scheduling import POD_GROUPS
 from pilothouse.client.interceptor import Observation
 from pilothouse.semantics.pods import is_terminal
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.invariants.cached import Shown
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
@@ -22,10 +22,6 @@ from pilothouse.storage import Change
 if TYPE_CHECKING:
     from pilothouse.sim.process import Process
 
-_object = msgspec.json.Decoder(dict[str, Any]).decode
-_pod = msgspec.json.Decoder(Pod).decode
-
-_GROUPS, _PODS = f"{POD_GROUPS.group}/{POD_GROUPS.resource}/", "/pods/"
 FINALIZER = "scheduling.k8s.io/podgroup-protection"
 CONTROLLER = "podgroup-protection-controller"
 SLOWEST_REQUEST = 10.0
@@ -35,13 +31,12 @@ SLOWEST_REQUEST = 10.0
 class PodGroups(Invariant):
     """All PodGroups of a cluster in which nobody takes the finalizer off one that is being deleted.
 
-    ``kept`` counts groups that were deleted while pods belonged to them, so that a story can tell that something
-    happened.
+    ``kept`` counts groups that were deleted while pods belonged to them (for tests).
     """
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[str, Any]] = {}
-        self._pods: dict[str, Pod] = {}
+        self._groups = Objects(f"{POD_GROUPS.group}/{POD_GROUPS.resource}/", dict[str, Any])
+        self._pods = Objects("/pods/", Pod)
         self._shown: dict[str, Pod] = {}
         self._since: dict[str, float] = {}
         """What the process that lives has been shown, and since when each pod."""
@@ -68,19 +63,10 @@ class PodGroups(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Groups and pods."""
-        gone = change.type == "DELETED"
-        if change.key.startswith(_PODS):
-            self._pods.pop(change.key, None)
-            if not gone:
-                self._pods[change.key] = _pod(change.value)
-        elif change.key.startswith(_GROUPS):
-            ours = origin is not None and origin.controller == CONTROLLER
-            self._see(change.key.removeprefix(_GROUPS), None if gone else _object(change.value), ours=ours)
+        if not self._pods.follow(change) and (found := self._groups.follow(change)):
+            self._see(*found, ours=origin is not None and origin.controller == CONTROLLER)
 
-    def _see(self, key: str, now: dict[str, Any] | None, *, ours: bool) -> None:
-        before = self._groups.pop(key, None)
-        if now is not None:
-            self._groups[key] = now
+    def _see(self, key: str, before: dict[str, Any] | None, now: dict[str, Any] | None, *, ours: bool) -> None:
         if before is None:
             return
         was, lost = _meta(before), _protected(before) and not _protected(now)

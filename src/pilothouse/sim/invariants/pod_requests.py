@@ -1,7 +1,7 @@
 """What must hold for certificate requests of pods: the cleaner takes none that is younger than a quarter of an hour,
 and leaves none that is much older.
 
-Judged by what was committed, when it is.
+Checked against what was committed, when it is.
 """
 
 import datetime
@@ -25,14 +25,13 @@ _PREFIX = "certificates.k8s.io/podcertificaterequests/"
 
 KEPT_FOR = datetime.timedelta(minutes=15)
 MUCH_OLDER = datetime.timedelta(minutes=21)
-"""Every five minutes the cleaner looks."""
+"""The cleaner runs every five minutes."""
 ON_ITS_WAY = 60.0
 """So long a deletion may take that was decided on, in seconds: others may go before it, each of them slowly."""
 
 
 class PodRequests(Invariant):
-    """All requests of a cluster. ``cleaned`` counts those that the cleaner took, so that a story can tell that
-    something happened."""
+    """All requests of a cluster. ``cleaned`` counts those that the cleaner took (for tests)."""
 
     def __init__(self) -> None:
         self._made: dict[str, datetime.datetime] = {}

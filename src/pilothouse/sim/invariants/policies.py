@@ -1,20 +1,18 @@
 """What must hold for what is said of ValidatingAdmissionPolicies: it is said of the policy as it is, and never taken
 back for what was said of an earlier one.
 
-Judged by what was committed, after every write; what is wrong with an expression the story knows.
+Checked against what was committed, after every write; what is wrong with an expression the test knows.
 """
 
 from collections.abc import Callable
 
-import msgspec
-
 from pilothouse.api.admissionregistration import VALIDATING_ADMISSION_POLICIES, Validation
 from pilothouse.api.meta import ObjectMeta, View
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
-_POLICIES = f"{VALIDATING_ADMISSION_POLICIES.group}/{VALIDATING_ADMISSION_POLICIES.resource}/"
+_PREFIX = f"{VALIDATING_ADMISSION_POLICIES.group}/{VALIDATING_ADMISSION_POLICIES.resource}/"
 CONTROLLER = "validatingadmissionpolicy-status-controller"
 
 
@@ -41,37 +39,30 @@ class _Policy(View, frozen=True):
     status: _Status = _Status()
 
 
-_policy = msgspec.json.Decoder(_Policy).decode
-
-
 class PolicyStatuses(Invariant):
     """All policies of a cluster in which each expression is wrong, or not, whatever the policy is about.
 
-    ``reports`` counts the looks at policies, and ``warned`` those that found something.
+    ``reports`` counts the status writes, and ``warned`` those that found something.
     """
 
     def __init__(self, is_wrong: Callable[[str], bool]) -> None:
         self._is_wrong = is_wrong
-        self._policies: dict[str, _Policy] = {}
+        self._policies = Objects(_PREFIX, _Policy)
         self.reports = 0
         self.warned = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Policies."""
-        if not change.key.startswith(_POLICIES):
+        name, before, now = self._policies.follow(change) or ("", None, None)
+        if now is None:
             return
-        name = change.key.removeprefix(_POLICIES)
-        before = self._policies.pop(name, None)
-        if change.type == "DELETED":
-            return
-        now = self._policies[name] = _policy(change.value)
         generation, observed = now.metadata.generation, now.status.observed_generation
         if observed > generation:
-            raise Violation(f"policy {name}: generation {observed} was looked at, and it has got to {generation} only")
+            raise Violation(f"policy {name}: generation {observed} was observed, and it has got to {generation} only")
         if before is not None and before.metadata.uid == now.metadata.uid:
             earlier = before.status.observed_generation
             if observed < earlier:
-                raise Violation(f"policy {name}: {observed} was looked at after {earlier}")
+                raise Violation(f"policy {name}: {observed} was observed after {earlier}")
         if origin is not None and origin.controller == CONTROLLER:
             if observed != generation:
                 raise Violation(f"policy {name}: something is said of {observed} while it is at {generation}")
@@ -91,7 +82,7 @@ class PolicyStatuses(Invariant):
         return said
 
     def settled(self) -> None:
-        """Every generation was looked at."""
+        """Every generation was observed."""
         for name, policy in self._policies.items():
             generation, observed = policy.metadata.generation, policy.status.observed_generation
             if observed != generation:

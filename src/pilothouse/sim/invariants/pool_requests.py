@@ -93,22 +93,20 @@ class PoolRequests(Invariant):
     def _check(self, name: str, limit: int, status: _Status) -> None:
         names = [pool.pool_name for pool in status.pools]
         if names != sorted(set(names)):
-            raise Violation(f"request {name} is told of pools {names}")
+            raise Violation(f"request {name} reports pools {names}")
         if len(names) != min(limit, status.pool_count):
-            raise Violation(
-                f"request {name} is told of {len(names)} pools of {status.pool_count}, and asked for {limit}"
-            )
+            raise Violation(f"request {name} reports {len(names)} pools of {status.pool_count}, and asked for {limit}")
         for pool in status.pools:
             self.incomplete += pool.validation_error is not None
             counts = (pool.total_devices, pool.allocated_devices, pool.unavailable_devices, pool.available_devices)
             known = [count for count in counts if count is not None]
             if pool.validation_error is not None:
                 if known:
-                    raise Violation(f"request {name} is told {counts} of pool {pool.pool_name}, which is incomplete")
+                    raise Violation(f"request {name} reports {counts} of pool {pool.pool_name}, which is incomplete")
                 continue
             total, allocated, unavailable, available = (*known, *([-1] * (4 - len(known))))
             if available != max(0, total - allocated - unavailable) or available < 0:
-                raise Violation(f"request {name} is told {counts} of pool {pool.pool_name}")
+                raise Violation(f"request {name} reports {counts} of pool {pool.pool_name}")
 
     def _expired(self, name: str, request: _Request) -> None:
         self.expired += 1

@@ -9,15 +9,13 @@ from pilothouse.api.core import PersistentVolumeClaim, Pod
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.storage import PersistentVolume
 from pilothouse.semantics.volumes import claim_names, is_made_for
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
-_claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
-_volume = msgspec.json.Decoder(PersistentVolume).decode
 _pod = msgspec.json.Decoder(Pod).decode
 
-_CLAIMS, _VOLUMES, _PODS = "/persistentvolumeclaims/", "/persistentvolumes/", "/pods/"
+_PODS = "/pods/"
 CLAIM, VOLUME = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
 
 
@@ -25,13 +23,13 @@ class Protection(Invariant):
     """All claims and volumes of a cluster in which nobody takes finalizers off what is being deleted.
 
     A pod that gets its node after the deletion of its claim does not count: a real kubelet would not start it.
-    ``kept`` counts claims that were deleted while pods used them, so that a story can tell that something happened.
+    ``kept`` counts claims that were deleted while pods used them (for tests).
     """
 
     def __init__(self) -> None:
         self._clock = 0
-        self._claims: dict[str, PersistentVolumeClaim] = {}
-        self._volumes: dict[str, PersistentVolume] = {}
+        self._claims = Objects("/persistentvolumeclaims/", PersistentVolumeClaim)
+        self._volumes = Objects("/persistentvolumes/", PersistentVolume)
         self._pods: dict[str, tuple[int, Pod]] = {}
         """Those with a node, and when they got it."""
         self._deleted: dict[str, int] = {}
@@ -43,12 +41,10 @@ class Protection(Invariant):
         gone = change.type == "DELETED"
         if change.key.startswith(_PODS):
             self._see_pod(change.key.removeprefix(_PODS), None if gone else _pod(change.value))
-        elif change.key.startswith(_CLAIMS):
-            key = change.key.removeprefix(_CLAIMS)
-            self._see_claim(key, None if gone else _claim(change.value))
-        elif change.key.startswith(_VOLUMES):
-            name = change.key.removeprefix(_VOLUMES)
-            self._see_volume(name, None if gone else _volume(change.value))
+        elif claim := self._claims.follow(change):
+            self._see_claim(*claim)
+        elif volume := self._volumes.follow(change):
+            self._see_volume(*volume)
 
     def _see_pod(self, key: str, pod: Pod | None) -> None:
         before = self._pods.pop(key, None)
@@ -64,10 +60,7 @@ class Protection(Invariant):
             if pod.metadata.namespace == namespace and _uses(pod, claim)
         }
 
-    def _see_claim(self, key: str, now: PersistentVolumeClaim | None) -> None:
-        before = self._claims.pop(key, None)
-        if now is not None:
-            self._claims[key] = now
+    def _see_claim(self, key: str, before: PersistentVolumeClaim | None, now: PersistentVolumeClaim | None) -> None:
         if before is None:
             return
         if before.metadata.deletion_timestamp is None:
@@ -81,10 +74,7 @@ class Protection(Invariant):
             if users:
                 raise Violation(f"claim {key} was let go while {users} use it")
 
-    def _see_volume(self, name: str, now: PersistentVolume | None) -> None:
-        before = self._volumes.pop(name, None)
-        if now is not None:
-            self._volumes[name] = now
+    def _see_volume(self, name: str, before: PersistentVolume | None, now: PersistentVolume | None) -> None:
         if before is None or before.metadata.deletion_timestamp is None or VOLUME not in before.metadata.finalizers:
             return
         if not _has(now, VOLUME) and before.status.phase == "Bound":

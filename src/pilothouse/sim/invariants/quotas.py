@@ -3,37 +3,26 @@
 Counted anew from what was committed, for quotas of the number of pods.
 """
 
-import msgspec
-
 from pilothouse.api.core import Pod, ResourceQuota
 from pilothouse.semantics.pods import is_terminal
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
-
-_pod = msgspec.json.Decoder(Pod).decode
-_quota = msgspec.json.Decoder(ResourceQuota).decode
 
 
 class Quotas(Invariant):
     """Of every namespace. ``writes`` counts what was written into quotas."""
 
     def __init__(self) -> None:
-        self.pods: dict[str, Pod] = {}
-        self.quotas: dict[str, ResourceQuota] = {}
+        self.pods = Objects("/pods/", Pod)
+        self.quotas = Objects("/resourcequotas/", ResourceQuota)
         self.writes = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        gone = change.type == "DELETED"
-        if change.key.startswith("/pods/"):
-            self.pods.pop(change.key, None)
-            if not gone:
-                self.pods[change.key] = _pod(change.value)
-        elif change.key.startswith("/resourcequotas/"):
+        if not self.pods.follow(change) and (found := self.quotas.follow(change)):
             self.writes += 1
-            old = self.quotas.pop(change.key, None)
-            if not gone:
-                self.quotas[change.key] = quota = _quota(change.value)
+            _key, old, quota = found
+            if quota is not None:
                 self._check(quota, old)
 
     def _check(self, quota: ResourceQuota, old: ResourceQuota | None) -> None:

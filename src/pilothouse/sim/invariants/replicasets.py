@@ -1,7 +1,7 @@
 """What must hold for ReplicaSets: how many pods, whose pods, and what the status may say.
 
-``ReplicaSets`` judges writes by the state of the store; ``StatusBehindCache`` judges status writes by what the process
-that sent them had been shown.
+``ReplicaSets`` checks writes against the state of the store; ``replicaset_status`` checks status writes against the
+cache of the process that sent them.
 """
 
 from collections import Counter
@@ -28,10 +28,10 @@ _set = msgspec.json.Decoder(ReplicaSet).decode
 
 
 class ReplicaSets(Invariant):
-    """Numbers of pods, judged whenever one is created.
+    """Numbers of pods, checked whenever one is created.
 
     Pods that somebody made and a ReplicaSet adopted may make it more than wanted for a moment, and that is nobody's
-    fault: so what is judged is each *creation*. It must not bring the active pods of its owner above the largest
+    fault: so what is checked is each *creation*. It must not bring the active pods of its owner above the largest
     ``replicas`` that the owner ever had, plus one burst for each process that began with a list of pods that was not
     the newest state.
     """

@@ -11,11 +11,10 @@ import msgspec
 
 from pilothouse.api.networking import IP_ADDRESSES, SERVICE_CIDRS, IPAddress, ServiceCIDR
 from pilothouse.machinery.cidrs import Address, gives, parse_cidr
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
-_range = msgspec.json.Decoder(ServiceCIDR).decode
 _address = msgspec.json.Decoder(IPAddress).decode
 
 _RANGES = f"{SERVICE_CIDRS.group}/{SERVICE_CIDRS.resource}/"
@@ -32,7 +31,7 @@ class ServiceRanges(Invariant):
     that goes. ``kept`` counts deletions that had to wait for an address, ``gone`` ranges that went."""
 
     def __init__(self) -> None:
-        self._ranges: dict[str, ServiceCIDR] = {}
+        self._ranges = Objects(_RANGES, ServiceCIDR)
         self._addresses: set[Address] = set()
         self._deleted: dict[str, float] = {}
         """When those that go were deleted."""
@@ -42,18 +41,15 @@ class ServiceRanges(Invariant):
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Ranges, and the addresses that API servers give."""
         gone = change.type == "DELETED"
-        if change.key.startswith(_RANGES):
-            self._see(change.key.removeprefix(_RANGES), None if gone else _range(change.value), origin)
+        if found := self._ranges.follow(change):
+            self._see(*found, origin)
         elif change.key.startswith(_ADDRESSES):
             address = ipaddress.ip_address(change.key.removeprefix(_ADDRESSES))
             self._addresses.discard(address)
             if not gone and MANAGED.items() <= _address(change.value).metadata.labels.items():
                 self._addresses.add(address)
 
-    def _see(self, name: str, now: ServiceCIDR | None, origin: Origin | None) -> None:
-        before = self._ranges.pop(name, None)
-        if now is not None:
-            self._ranges[name] = now
+    def _see(self, name: str, before: ServiceCIDR | None, now: ServiceCIDR | None, origin: Origin | None) -> None:
         if before is None:
             return
         lost = FINALIZER in before.metadata.finalizers and not _is_protected(now)

@@ -1,29 +1,22 @@
 """What must hold for one StatefulSet: who its pods are, that only so many are missing, and an honest end.
 
-Counted anew from what was committed, after every write. Who deletes pods by hand, or takes nodes away, judges less: see
+Counted anew from what was committed, after every write. Who deletes pods by hand, or takes nodes away, checks less: see
 the arguments.
 """
-
-import msgspec
 
 from pilothouse.api.apps import ControllerRevision, StatefulSet
 from pilothouse.api.core import PersistentVolumeClaim, Pod
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.pods import is_ready
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
-
-_set = msgspec.json.Decoder(StatefulSet).decode
-_pod = msgspec.json.Decoder(Pod).decode
-_claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
-_revision = msgspec.json.Decoder(ControllerRevision).decode
 
 REVISION = "controller-revision-hash"
 
 
 class StatefulSets(Invariant):
-    """One StatefulSet with its pods.
+    """One StatefulSet of the namespace default, with its pods.
 
     ``ordered``: a pod comes only when all before it are ready, and goes only when none above it is still going.
     ``missing``: once all ``replicas`` have been ready, at most so many of them are not. ``held``: below this ordinal
@@ -47,10 +40,10 @@ class StatefulSets(Invariant):
         self._held = held
         self._templates = claims
         self._limit = limit
-        self._owners: dict[str, StatefulSet] = {}
-        self._pods: dict[str, Pod] = {}
-        self._claims: dict[str, PersistentVolumeClaim] = {}
-        self._revisions: dict[str, ControllerRevision] = {}
+        self._owners = Objects("apps/statefulsets/default/", StatefulSet)
+        self._pods = Objects("/pods/default/", Pod)
+        self._claims = Objects("/persistentvolumeclaims/default/", PersistentVolumeClaim)
+        self._revisions = Objects("apps/controllerrevisions/default/", ControllerRevision)
         self._first: dict[str, str] = {}
         self._complete = False
         self.made = 0
@@ -60,29 +53,17 @@ class StatefulSets(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """StatefulSets, pods, claims and revisions."""
-        gone = change.type == "DELETED"
-        name = change.key.rpartition("/")[2]
-        if change.key.startswith("apps/statefulsets/"):
-            self._owners.pop(name, None)
-            if not gone:
-                self._owners[name] = owner = _set(change.value)
-                self._check_status(owner)
-        elif change.key.startswith("/persistentvolumeclaims/"):
-            self._claims.pop(name, None)
-            if not gone:
-                self._claims[name] = _claim(change.value)
-        elif change.key.startswith("apps/controllerrevisions/"):
-            self._revisions.pop(name, None)
-            if not gone:
-                self._revisions[name] = _revision(change.value)
-        elif change.key.startswith("/pods/"):
-            before = self._pods.pop(name, None)
-            if not gone:
-                self._pods[name] = now = _pod(change.value)
-                if before is None:
-                    self._check_new(name, now)
-                elif _goes(now) and not _goes(before):
-                    self._check_deletion(name)
+        if self._claims.follow(change) or self._revisions.follow(change):
+            return
+        _name, _before, owner = self._owners.follow(change) or ("", None, None)
+        if owner is not None:
+            self._check_status(owner)
+        if found := self._pods.follow(change):
+            name, before, now = found
+            if now is not None and before is None:
+                self._check_new(name, now)
+            elif now is not None and before is not None and _goes(now) and not _goes(before):
+                self._check_deletion(name)
             self._check_missing(change.key)
 
     def _check_status(self, owner: StatefulSet) -> None:

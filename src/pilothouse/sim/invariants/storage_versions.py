@@ -1,7 +1,7 @@
 """What must hold for StorageVersions: no API server that lives loses what it has said since it came, what is left says
 on what the others agree, and in the end nobody is named who is gone.
 
-Judged by what was committed: Leases, and entries of StorageVersions.
+Checked against what was committed: Leases, and entries of StorageVersions.
 """
 
 import asyncio
@@ -21,12 +21,11 @@ _LEASES, _PREFIX = "coordination.k8s.io/leases/kube-system/", "internal.apiserve
 _LABEL, _VALUE = "apiserver.kubernetes.io/identity", "kube-apiserver"
 
 ON_ITS_WAY = 60.0
-"""So long a write may take after the look at the Lease, in seconds: there may be many before it, each of them slow."""
+"""So long a write may take after the read of the Lease, in seconds: there may be many before it, each of them slow."""
 
 
 class StorageVersions(Invariant):
-    """All of a cluster. ``removed`` and ``deleted`` count entries and objects that the collector took away, so that a
-    story can tell that something happened."""
+    """All of a cluster. ``removed`` and ``deleted`` count the entries and objects that the collector removed."""
 
     def __init__(self) -> None:
         self._clock = 0

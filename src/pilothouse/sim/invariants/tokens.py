@@ -1,7 +1,7 @@
 """What must hold for Secrets with tokens of service accounts: no token for an account that was never there, none taken
 from an account that is, and none left when its account is gone.
 
-Judged by what was committed: uids, names and who wrote.
+Checked against what was committed: uids, names and who wrote.
 """
 
 import msgspec
@@ -17,12 +17,11 @@ _account = msgspec.json.Decoder(ServiceAccount).decode
 _SECRETS, _ACCOUNTS = "/secrets/", "/serviceaccounts/"
 
 WITHIN = 30
-"""So many commits may lie between the look that finds no account and the deletion that follows from it."""
+"""So many commits may lie between the read that finds no account and the deletion that follows from it."""
 
 
 class Tokens(Invariant):
-    """All token Secrets of a cluster. ``filled`` and ``deleted`` count what the manager did, so that a story can tell
-    that something happened."""
+    """All token Secrets of a cluster. ``filled`` and ``deleted`` count what the manager did (for tests)."""
 
     def __init__(self) -> None:
         self._clock = 0

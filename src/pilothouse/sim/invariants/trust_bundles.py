@@ -1,19 +1,17 @@
 """What must hold for the trust bundle of the API server: the publisher writes nothing but its own, takes no older one
 before it knows that the right one is there, and in the end that is the only one.
 
-Judged by what was committed and by what each process was shown.
+Checked against what was committed and by what each process was shown.
 """
 
 import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from pilothouse.api.certificates import ClusterTrustBundle
 from pilothouse.client.interceptor import Observation
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import DESCRIPTOR
-from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.invariants.cached import Shown
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
@@ -21,7 +19,6 @@ from pilothouse.storage import Change
 if TYPE_CHECKING:
     from pilothouse.sim.process import Process
 
-_bundle = msgspec.json.Decoder(ClusterTrustBundle).decode
 _PREFIX = "certificates.k8s.io/clustertrustbundles/"
 _SIGNER = "kubernetes.io/kube-apiserver-serving"
 
@@ -50,16 +47,16 @@ class _Life:
 
 
 class TrustBundles(Invariant):
-    """All bundles of a cluster. ``contents`` is what the manager was told to publish, the last one last; it may grow.
+    """All bundles of a cluster. ``contents`` is what the manager publishes, the last one last; it may grow.
     A process publishes the one that was the last when it started, or a later one.
 
-    ``written`` and ``removed`` count what the publisher did, so that a story can tell that something happened.
+    ``written`` and ``removed`` count what the publisher did (for tests).
     """
 
     def __init__(self, contents: Sequence[str]) -> None:
         self._contents = contents
         self._lives: dict[str, _Life] = {}
-        self._bundles: dict[str, ClusterTrustBundle] = {}
+        self._bundles = Objects(_PREFIX, ClusterTrustBundle)
         self.written = 0
         self.removed = 0
 
@@ -74,17 +71,12 @@ class TrustBundles(Invariant):
     def committed(self, change: Change, origin: Origin | None) -> None:
         """A bundle is new, has changed, or is gone."""
         is_own = origin is not None and origin.controller == DESCRIPTOR.client_name
-        if not change.key.startswith(_PREFIX):
-            if is_own:
-                raise Violation(f"the publisher has written {change.key}")
-            return
-        name = change.key.removeprefix(_PREFIX)
-        before = self._bundles.pop(name, None)
-        now = None if change.type == "DELETED" else _bundle(change.value)
-        if now is not None:
-            self._bundles[name] = now
+        found = self._bundles.follow(change)
         if not is_own:
             return
+        if found is None:
+            raise Violation(f"the publisher has written {change.key}")
+        _name, before, now = found
         assert origin is not None, "as just found"
         life = self._lives[origin.program]
         if now is not None:

@@ -1,8 +1,8 @@
 """What must hold for tokens that nobody seems to use: none is marked of which its process could know that it is in use,
 young or made by hand, and none is deleted that was not, for a whole period, marked and unused in fact.
 
-A mark can be taken off again, and is judged by what the process was shown: caches may be behind. A deletion cannot, and
-is judged by the very Secret that goes; of its account and of pods the process may have heard late.
+A mark can be removed again, and is checked against the caches of the process, which may be behind. A deletion cannot
+be undone, and is checked against the deleted Secret; accounts and pods in the caches may be behind.
 """
 
 import datetime
@@ -40,9 +40,9 @@ ON_ITS_WAY = 10.0
 
 
 class _Life:
-    """One process: what it was shown since it began to look, and at what time that was.
+    """One process: what it was shown since its sync began, and when that was.
 
-    A look takes a while. It may go by any state of the Secrets, accounts and pods that was shown meanwhile.
+    A sync takes a while. It may use any state of the Secrets, accounts and pods that was shown meanwhile.
     """
 
     def __init__(self, process: "Process") -> None:
@@ -56,7 +56,7 @@ class _Life:
         self._was_free: set[str] = set()  # never iterated
         """Secrets that no pod named for a moment."""
         self.moments: list[datetime.datetime] = []
-        """The time of the look. It asks for the time once, and for what comes next perhaps again."""
+        """The time of the sync. It asks for the time once, and for what comes next perhaps again."""
         self._is_answered = True
         self.tracked_since: datetime.date | None = None
 
@@ -113,8 +113,7 @@ class _Life:
 
 class UnusedTokens(Invariant):
     """The token Secrets of a cluster with one namespace that has pods. ``period``: how long a token may be unused, and
-    then invalid. ``marked`` and ``deleted`` count what the cleaner did, so that a story can tell that something
-    happened."""
+    then invalid. ``marked`` and ``deleted`` count what the cleaner did (for tests)."""
 
     def __init__(self, period: datetime.timedelta) -> None:
         self._period = period
@@ -127,7 +126,7 @@ class UnusedTokens(Invariant):
         self._lives[process.name] = _Life(process)
 
     def observed(self, process: "Process", seen: Observation) -> None:
-        """A process is shown something, or begins to look."""
+        """A process is shown something, or begins a sync."""
         self._lives[process.name].observe(seen)
 
     def committed(self, change: Change, origin: Origin | None) -> None:

@@ -21,7 +21,7 @@ _CLAIMS, _VOLUMES = "/persistentvolumeclaims/", "/persistentvolumes/"
 class Volumes(Invariant):
     """All claims and volumes of a cluster in which nobody deletes volumes or takes links away by hand.
 
-    ``made`` and ``bound`` count what happened, so that a story can tell that something did.
+    ``made`` and ``bound`` count what happened (for tests).
     """
 
     def __init__(self) -> None:
