@@ -1,4 +1,4 @@
-"""What all tests share: coroutine tests, the real cluster, and how many seeds are tried."""
+"""What all tests share: coroutine tests, the real cluster, which tests are slow, and how many seeds are tried."""
 
 from collections.abc import Generator, Iterator
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ _NONE = SimpleNamespace(params={})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--seeds N`` and ``--soak``: the full counts, for ``make explore`` and ``make soak``."""
+    """``--seeds N`` and ``--soak``: one seed in ``make test``, full counts in ``make explore`` and ``make soak``."""
     group = parser.getgroup("pilothouse")
     group.addoption("--seeds", type=int, default=5, help="how many seeds each simulation is tried with (default 5)")
     group.addoption("--seed", default="", help="only this seed, or these: 17 or 300-599")
@@ -46,12 +46,12 @@ def _seeds(config: pytest.Config) -> range:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """A failing seed says how it is told again."""
+    """A failing seed prints the command that replays it."""
     report = yield
     if report.failed and isinstance(item, pytest.Function) and "seed" in getattr(item, "callspec", _NONE).params:
         seed = item.callspec.params["seed"]
         name = item.originalname
-        target = "explore" if "/scenarios/" in item.nodeid or "/determinism/" in item.nodeid else "test"
+        target = "explore" if "/scenarios/" in item.nodeid or "/determinism/" in item.nodeid else "test-all"
         report.sections.append(("replay", f'make {target} ARGS="-k {name} --seed {seed}"'))
     return report
 
@@ -66,7 +66,10 @@ processors, and what happens within a second elsewhere then takes ten.
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on the real cluster are marked so, skipped with the reason when there is none, and kept on one worker."""
+    """Tests on the real cluster are marked so, skipped with the reason when there is none, and kept on one worker.
+
+    Tests in ``clients`` are slow: each module starts a ``pilothouse up`` for programs that talk to it.
+    """
     problem = missing_programs()
     for item in items:
         if "real_cluster" in getattr(item, "fixturenames", ()):
@@ -77,7 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if real := item.get_closest_marker("real"):
             group = GROUPS[real.kwargs.get("cluster", "shared")]
         elif "clients" in item.path.parts:
-            # Each module starts programs that its tests share, and some of its tests follow one another.
+            # The tests of a module share its programs, and some follow one another.
+            item.add_marker(pytest.mark.slow)
             group = item.path.name
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))

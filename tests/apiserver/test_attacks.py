@@ -16,6 +16,7 @@ from tests.apiserver.attacks.attacked_plane import Attack, AttackedPlane, Slow
 ATTACKS = sorted([*requests.ATTACKS, *bodies.ATTACKS, *admission.ATTACKS], key=lambda attack: attack.flags)
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux tells of a process in /proc"),
     pytest.mark.xdist_group("attacks"),
 ]

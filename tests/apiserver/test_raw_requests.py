@@ -52,6 +52,7 @@ _UPSTREAMS = re.compile(
 """Messages of the 500s that upstream answers as well."""
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux tells of a process in /proc"),
     pytest.mark.xdist_group("attacks"),
     pytest.mark.timeout(7200),
@@ -126,7 +127,7 @@ class _Faults:
         return printed[-3000:] if "Traceback" in printed else ""
 
     def _note(self, number: int, what: str) -> None:
-        self.found.append(f"seed {number} (make test ARGS='-k raw_requests --seed {number}'): {what}")
+        self.found.append(f"seed {number} (make test-all ARGS='-k raw_requests --seed {number}'): {what}")
 
 
 def _is_upstreams(body: bytes) -> bool:

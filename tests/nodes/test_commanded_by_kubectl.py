@@ -10,7 +10,10 @@ import pytest
 from tests.clients.test_kubectl import KUBECTL
 from tests.programs import pilothouse, until
 
-pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH"),
+]
 PREFIX = "simulated.pilothouse.dev"
 STAGES = Path(__file__).parents[2] / "examples" / "stages"
 

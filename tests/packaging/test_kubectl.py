@@ -9,7 +9,10 @@ from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
 from tests.clients.test_kubectl import KUBECTL
 from tests.packaging.manifests import DEPLOY, MANIFESTS, documents
 
-pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH"),
+]
 
 
 def test_every_object_passes_a_strict_dry_run_on_the_server(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 import yaml
 from tests.programs import ROOT
 
+pytestmark = pytest.mark.slow
+
 NAME = "widget-labeler"
 COPIED = ("src", "scripts", "deploy", "docs", "pyproject.toml")
 NEEDED = (

@@ -12,6 +12,8 @@ from tests.programs import ROOT
 
 import pilothouse
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:

@@ -44,9 +44,13 @@ class World(OwnerWorld):
     # Kubelets and scheduler
 
     async def _run_kubelets(self) -> None:
+        stepped: object = None
         while True:
             await asyncio.sleep(0.1)
-            if self.kubelets:
+            # A step does nothing when nothing was written since the last one.
+            seen = (self.store.revision, self.ready, len(self.checks))
+            if self.kubelets and seen != stepped:
+                stepped = seen
                 await self._step()
 
     async def _step(self) -> None:

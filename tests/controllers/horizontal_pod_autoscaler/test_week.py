@@ -5,6 +5,7 @@ import asyncio
 import datetime
 from zoneinfo import ZoneInfo
 
+import pytest
 from tests.controllers.horizontal_pod_autoscaler.metrics_apis import MetricsServer
 from tests.controllers.node_world import World, play
 
@@ -47,6 +48,7 @@ def due(days: int) -> list[tuple[datetime.datetime, int]]:
     return sizes
 
 
+@pytest.mark.slow
 def test_a_week_of_days() -> None:
     set_: list[tuple[datetime.datetime, int]] = []
 

@@ -34,8 +34,14 @@ class Kubelet:
         self.indexes: dict[str, None] = {}
 
     async def run(self) -> None:
+        revision = -1
+        pods: list[Doc] = []
         while True:
-            for pod in (await self.world.see(PODS))["items"]:
+            # Listed again only after a write: hundreds of finished pods are a long list, and there are many syncs.
+            if self.world.store.revision != revision:
+                revision = self.world.store.revision
+                pods = (await self.world.see(PODS))["items"]
+            for pod in pods:
                 await self._sync_job(pod)
             await asyncio.sleep(0.2)
 
