@@ -10,6 +10,7 @@ WORKERS ?= 2
 ARGS ?=
 AREA ?= cleanup
 RESOURCE ?= configmaps
+OWNS ?=
 
 .PHONY: up test test-all check bench soak explore flags controller dist sbom setup clean
 
@@ -58,8 +59,8 @@ flags: setup
 
 # The skeleton of a built-in controller, with its test and page: make controller NAME=foo AREA=cleanup RESOURCE=configmaps
 controller: setup
-	@test -n "$(NAME)" || { echo "usage: make controller NAME=foo [AREA=$(AREA)] [RESOURCE=$(RESOURCE)]"; exit 2; }
-	$(BIN)/python scripts/make_controller.py $(NAME) --area $(AREA) --resource $(RESOURCE)
+	@test -n "$(NAME)" || { echo "usage: make controller NAME=foo [AREA=$(AREA)] [RESOURCE=$(RESOURCE)] [OWNS=pods]"; exit 2; }
+	$(BIN)/python scripts/make_controller.py $(NAME) --area $(AREA) --resource $(RESOURCE) $(if $(OWNS),--owns $(OWNS))
 	$(MAKE) flags
 
 explore: setup

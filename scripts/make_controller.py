@@ -1,9 +1,12 @@
 """Write the skeleton of a built-in controller: ``make controller NAME=foo [AREA=cleanup] [RESOURCE=configmaps]``.
 
+With ``OWNS=pods`` it is a controller whose objects own pods.
+
 The package, its test and its page come from ``scripts/controller_skeleton``; the controller is entered in
 ``controllers/registry.py`` and ``deploy/``, there with a role unless upstream has the controller. The skeleton is a
 small controller that works, and its tests pass: it labels the objects of one resource and reports the result.
-docs/controllers/adding.md says how to go on from there.
+The one that owns pods keeps their number (``controller_skeleton/owner``). docs/controllers/adding.md says how to go on
+from there.
 """
 
 import argparse
@@ -69,7 +72,7 @@ def areas() -> list[str]:
     return sorted(path.parent.name for path in CONTROLLERS.glob("*/__init__.py") if path.parent.name != "shared")
 
 
-def names_of(name: str, area: str, resource: str) -> dict[str, str]:
+def names_of(name: str, area: str, resource: str, *, owns_pods: bool = False) -> dict[str, str]:
     """What the templates are filled with. Raises ``Refused``."""
     short = name.removesuffix("-controller")
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", short):
@@ -79,9 +82,11 @@ def names_of(name: str, area: str, resource: str) -> dict[str, str]:
     if resource not in kinds():
         raise Refused(f"no view of {resource!r} is in pilothouse.api, there are {', '.join(sorted(kinds()))}")
     package = short.replace("-", "_")
-    if any(one.name == f"{short}-controller" for one in DESCRIPTORS) or [*CONTROLLERS.glob(f"*/{package}")]:
+    if any(one.name == f"{short}-controller" for one in DESCRIPTORS) or [*CONTROLLERS.glob(f"*/{package}/__init__.py")]:
         raise Refused(f"there is a controller {short} already")
     module, constant, kind = kinds()[resource]
+    if owns_pods and not (kind.namespaced and resource != "pods"):
+        raise Refused(f"{resource} cannot own pods: a kind with a namespace can, such as configmaps")
     body = {"metadata": {"name": "a"}, **FIELDS.get(resource, {})}
     prefix = f"/apis/{kind.api_version}" if kind.group else "/api/v1"
     is_upstreams = f"{short}-controller" in upstream_names()
@@ -96,6 +101,7 @@ def names_of(name: str, area: str, resource: str) -> dict[str, str]:
         "kind": kind.kind,
         "resource": kind.resource,
         "group": kind.group,
+        "view": kind.view.__name__,
         "key": "namespace/name" if kind.namespaced else "name",
         "collection": f"{prefix}/{'namespaces/default/' if kind.namespaced else ''}{kind.resource}",
         "body": repr(body),
@@ -105,7 +111,13 @@ def names_of(name: str, area: str, resource: str) -> dict[str, str]:
     }
 
 
-def write_files(names: dict[str, str]) -> list[Path]:
+def template(name: str, *, owns_pods: bool = False) -> Template:
+    """The one of controllers that own pods, if they have one of their own."""
+    special = SKELETON / "owner" / f"{name}.txt"
+    return Template((special if owns_pods and special.exists() else SKELETON / f"{name}.txt").read_text("utf-8"))
+
+
+def write_files(names: dict[str, str], *, owns_pods: bool = False) -> list[Path]:
     """The package, its test and its page."""
     package, page = CONTROLLERS / names["area"] / names["package"], names["package"]
     targets = {
@@ -116,10 +128,9 @@ def write_files(names: dict[str, str]) -> list[Path]:
         "test.py": ROOT / "tests/controllers" / page / f"test_{page}.py",
         "page.md": ROOT / "docs/controllers" / f"{page}.md",
     }
-    for template, target in targets.items():
+    for name, target in targets.items():
         target.parent.mkdir(parents=True, exist_ok=True)
-        text = Template((SKELETON / f"{template}.txt").read_text("utf-8")).substitute(names)
-        target.write_text(text, encoding="utf-8")
+        target.write_text(template(name, owns_pods=owns_pods).substitute(names), encoding="utf-8")
     return list(targets.values())
 
 
@@ -137,13 +148,14 @@ def register(names: dict[str, str]) -> Path:
     return path
 
 
-def grant(names: dict[str, str]) -> list[Path]:
+def grant(names: dict[str, str], *, owns_pods: bool = False) -> list[Path]:
     """The service account in ``deploy/rbac.yaml``, and the name among the ``--controllers`` of the Deployment. API
     servers make the roles of upstream's controllers; that of any other is written here, too."""
     rbac, deployment = ROOT / "deploy/rbac.yaml", ROOT / "deploy/deployment.yaml"
     text = with_account(rbac.read_text("utf-8"), names["name"])
     if names["name"] not in upstream_names():
-        text += Template((SKELETON / "role.yaml.txt").read_text("utf-8")).substitute(names)
+        rules = template("rules.yaml", owns_pods=owns_pods).substitute(names)
+        text += template("role.yaml").substitute(names, rules=rules)
     rbac.write_text(text, encoding="utf-8")
 
     def with_name(found: re.Match[str]) -> str:
@@ -175,10 +187,12 @@ def main() -> None:
     parser.add_argument("name", help="upstream's name, with or without -controller")
     parser.add_argument("--area", default="cleanup", help=f"one of {', '.join(areas())}")
     parser.add_argument("--resource", default="configmaps", help="what it syncs, such as deployments.apps")
+    parser.add_argument("--owns", default="", choices=("", "pods"), help="pods: its objects own pods")
     given = parser.parse_args()
+    owns_pods = given.owns == "pods"
     try:
-        names = names_of(given.name, given.area, given.resource)
-        written = [register(names), *write_files(names), *grant(names)]
+        names = names_of(given.name, given.area, given.resource, owns_pods=owns_pods)
+        written = [register(names), *write_files(names, owns_pods=owns_pods), *grant(names, owns_pods=owns_pods)]
     except Refused as refused:
         sys.exit(f"make_controller: {refused}")
     sources = [str(path) for path in written if path.suffix == ".py"]
@@ -188,7 +202,7 @@ def main() -> None:
         print(path.relative_to(ROOT))
     print("Next: docs/controllers/adding.md, from section 2 on. What is left to do:")
     if given.resource not in FIELDS:
-        print("OBJECT in the test has a name only: add what the API server requires of this kind.")
+        print("OBJECT in the test has a name only: add fields that the API server requires of this kind, if any.")
     print(f"docs/operating.md must name {names['package'].replace('_', '-')}, or a test fails.")
     if names["name"] in upstream_names():
         print("Upstream has this controller: its alias, gates and default are checked (section 7).")

@@ -63,7 +63,7 @@ def test_the_controller_works_and_passes_the_checks(tree: Path, soak: bool) -> N
     assert "13 passed" in succeed(tree, "-m", "pytest", *PYTEST_OPTIONS, "tests")
     index = succeed(tree, "-m", "pilothouse.cli.controllers_reference")
     assert f"[{NAME}-controller](widget_labeler.md)" in index
-    assert f"Only pilothouse has `{NAME}-controller`." in index
+    assert f"`{NAME}-controller`" in index.partition("Only pilothouse has ")[2].partition('"Alias"')[0]
     for manifest, places in (("rbac.yaml", 2), ("deployment.yaml", 1)):
         text = (tree / "deploy" / manifest).read_text("utf-8").partition("# Upstream has no")[0]
         assert text.count(f"{NAME}-controller") == places
@@ -77,6 +77,18 @@ def test_the_controller_works_and_passes_the_checks(tree: Path, soak: bool) -> N
         succeed(tree, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
 
 
+def test_a_controller_of_objects_that_own_pods_works_and_passes_the_checks(tree: Path, soak: bool) -> None:
+    given = ("scripts/make_controller.py", NAME, "--area", "policy", "--owns", "pods")
+    succeed(tree, *given)
+    succeed(tree, "-m", "ruff", "check", "--quiet", "src/pilothouse/controllers", "tests")
+    succeed(tree, "-m", "ruff", "format", "--check", "src/pilothouse/controllers", "tests")
+    assert "18 passed" in succeed(tree, "-m", "pytest", *PYTEST_OPTIONS, "tests")
+    if soak:
+        generated = ["src/pilothouse/controllers/policy/widget_labeler", "tests/controllers/widget_labeler"]
+        succeed(tree, "-m", "mypy", *generated)
+        succeed(tree, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -84,6 +96,7 @@ def test_the_controller_works_and_passes_the_checks(tree: Path, soak: bool) -> N
         pytest.param(["foo", "--area", "nowhere"], "there is no area 'nowhere'", id="no area"),
         pytest.param(["foo", "--resource", "foos"], "no view of 'foos'", id="no resource"),
         pytest.param(["ttl"], "there is a controller ttl already", id="taken"),
+        pytest.param(["foo", "--resource", "nodes", "--owns", "pods"], "nodes cannot own pods", id="no namespace"),
     ],
 )
 def test_what_cannot_be_written_is_refused(arguments: list[str], message: str) -> None:
