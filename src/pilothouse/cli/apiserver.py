@@ -176,7 +176,7 @@ def gates_of(parsed: Parsed) -> "FeatureGates":
 
 
 def say_idle_gates(parsed: Parsed, heeded: Iterable[str]) -> None:
-    """Tell of gates that are ageing, or switch nothing; ``heeded`` are those that do."""
+    """Warn of gates that are deprecated, or switch nothing; ``heeded`` are those that do."""
     for line in feature_gates.warnings_of(gates_of(parsed), heeded):
         print(f"warning: {line}", file=sys.stderr)
 

@@ -180,14 +180,14 @@ def _options(parsed: Parsed, data: dict[str, Any]) -> "ServedOptions":
 
 
 def _gates(said: Multimap) -> tuple[str, ...]:
-    """Those that are on and add resources. Suites name gates of any release: the others are not looked at."""
+    """Those that are on and add resources. Suites name gates of any release: the others are ignored."""
     pairs = [pair.partition("=") for listed in said.values() for pair in listed]
     on = {name.strip(): value.strip().lower() == "true" for name, _sign, value in pairs}
     return tuple(gate for gate in resources.BEHIND_GATES if on.get(gate))
 
 
 def _check(parsed: Parsed) -> None:
-    """What upstream refuses to start with (kubernetes ``pkg/kubeapiserver/options``, v1.36)."""
+    """What upstream does not start with (kubernetes ``pkg/kubeapiserver/options``, v1.36)."""
     if not parsed["service-account-issuer"] or not parsed["service-account-signing-key-file"]:
         raise UserError("--service-account-signing-key-file and --service-account-issuer are required flags")
     if not 1 <= parsed["secure-port"] <= 65535:

@@ -1,7 +1,7 @@
 """A kubeconfig that belongs to somebody, as text: a context is put in and taken out again. Pure.
 
 Only the lines of that context change; comments, order and whatever other programs keep there stay as they are. A file
-that is written so that its lines cannot be told apart (as JSON, say) is written anew from what it says, as kubectl does
+whose lines cannot be distinguished (as JSON, say) is written anew from what it says, as kubectl does
 with any.
 
 What is put in bears a mark, an extension as minikube's, so that a cluster of the same name that is somebody else's is
@@ -155,7 +155,7 @@ def _edited(text: str, wanted: Document, edit: Edit) -> tuple[str, Document]:
         edited = edit(text)
         fits = edited is not None and read(edited) == wanted
     except (NoKubeconfig, yaml.YAMLError):
-        fits = False  # lines do not tell where things are
+        fits = False  # lines do not show where things are
     return (edited if fits and edited is not None else dumped(wanted)), wanted
 
 

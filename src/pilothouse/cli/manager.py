@@ -90,7 +90,7 @@ def _version(form: str, version: str) -> str:
 
 
 def _warnings(parsed: Parsed, flags: FlagSet, options: Options) -> Iterator[tuple[str, dict[str, str]]]:
-    """What to tell the user about the command line: one line, with its values, per thing."""
+    """Warnings about the command line: one line each, with its values."""
     for name in parsed.given:
         flag = flags.flag(name)
         if flag.deprecated:

@@ -142,7 +142,7 @@ async def _merge(files: contextlib.AsyncExitStack, served: "ServedApiServer", pa
 
 
 def _makes_accounts(parsed: Parsed) -> bool:
-    """Whether the controller runs without which the admission plugin ServiceAccount would refuse every pod."""
+    """Whether the controller runs without which the admission plugin ServiceAccount would reject every pod."""
     return not parsed["no-manager"] and controller_selection.Selection(parsed["controllers"]).enables(
         serviceaccount.DESCRIPTOR
     )

@@ -63,11 +63,11 @@ class Client:
     ``qps`` and ``burst`` throttle as upstream's token bucket does (0: no limit); opening a watch is not throttled.
     Requests are repeated as ``client.retry`` says. ``fence`` is called before every attempt of a write and stops it by
     raising. ``memo`` shares decoded watch events between the clients of one process; what is asked for with a view that
-    ``wider`` names is read with the view it names for it, a subclass, so that those that look at more share it too.
+    ``wider`` names is read with the view it names for it, a subclass, so that readers of more fields share it too.
 
-    A call raises ``ApiError`` when the server refuses, ``TransportError`` (a ``ConnectionError``) or ``TimeoutError``
-    when there was no answer, ``UndecodableObject`` when the answer does not fit the view, and ``ValueError`` when the
-    request makes no sense (a name or namespace is missing). Cancelling a write leaves open whether it happened.
+    A call raises ``ApiError`` when the server rejects it, ``TransportError`` (a ``ConnectionError``) or
+    ``TimeoutError`` when there was no answer, ``UndecodableObject`` when the answer does not fit the view, and
+    ``ValueError`` when a name or namespace is missing. Cancelling a write leaves open whether it happened.
     There is no overall time limit: use ``asyncio.timeout``.
 
     Namespaces: ``""`` means every namespace for list and watch, and is refused for anything that names or creates an

@@ -49,7 +49,7 @@ class ConnectionInfo(msgspec.Struct, frozen=True):
         tls, headers = self.tls, self.headers
         if credentials is not None:
             headers = ()
-            # Somebody else's token over our certificate would still be us: the certificate is looked at first.
+            # Somebody else's token over our certificate would still be us: the certificate is checked first.
             tls = TlsSettings(
                 ca_data=tls.ca_data,
                 ca_file=tls.ca_file,

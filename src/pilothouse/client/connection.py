@@ -21,7 +21,7 @@ _poll = getattr(select, "poll", None)
 
 
 class Headers(Mapping[str, str]):
-    """Response headers, decoded only when somebody looks: for most answers nobody does."""
+    """Response headers, decoded when they are read: for most answers they never are."""
 
     __slots__ = ("_decoded", "_raw")
 

@@ -20,7 +20,7 @@ from pilothouse.machinery.nulls import without_nulls
 T = TypeVar("T")
 
 OnUndecodable = Callable[[UndecodableObject], None]
-"""Told of an object that was left out because it does not fit its view."""
+"""Called with an object that was left out because it does not fit its view."""
 
 
 class Entry(msgspec.Struct, Generic[T], frozen=True, gc=False):
@@ -152,7 +152,7 @@ def _taken_apart(body: bytes) -> _RawList:
 
 
 def name_of(kind: Kind[Any], raw: bytes) -> str:
-    """``replicasets.apps default/web``, as far as the object still tells its name."""
+    """``replicasets.apps default/web``, as far as the object still shows its name."""
     try:
         metadata = _object.decode(raw).metadata
     except UNREADABLE:

@@ -21,7 +21,7 @@ CONNECT_SECONDS = 30.0
 TLS_SECONDS = 10.0
 
 # A peer that died without a word is probed after 30 s of silence, then three times in 15 s. Watches can be silent for
-# a minute and more, so nothing else would tell a quiet server from a dead one.
+# a minute and more, so nothing else would distinguish a quiet server from a dead one.
 _KEEP_ALIVE = (
     ("TCP_KEEPIDLE", 30),
     ("TCP_KEEPALIVE", 30),  # macOS' name for it

@@ -194,7 +194,7 @@ class _Root(msgspec.Struct, eq=False):
 
 @lru_cache(maxsize=8)
 def _united(core: _Root, named: _Root) -> Discovery:
-    """The same object for the same parts, so that who looked at it before can see that there is nothing new."""
+    """The same object for the same parts, so that callers see by identity that nothing has changed."""
     return Discovery((*core.versions, *named.versions), core.failures | named.failures)
 
 
@@ -203,7 +203,7 @@ async def _root(client: Requester, path: str) -> _Root:
         response = await client.request("GET", path, headers={"accept": f"{_AGGREGATED},application/json"})
     except NotFound:
         return _Root()  # a server that has only one of the two (aggregated API servers lack /api)
-    # Which form came is told by the answer's type, not by what was asked for.
+    # The answer's type says which form came, not what was asked for.
     if "as=apigroupdiscoverylist" in response.headers.get("content-type", "").lower().replace(" ", ""):
         return _aggregated(response.body)
     legacy = _decode(response.body, _LegacyRoot, path)

@@ -1,6 +1,6 @@
 """Credentials from a program: client-go's exec plugins (``client.authentication.k8s.io`` v1 and v1beta1).
 
-After client-go ``plugin/pkg/client/auth/exec`` (v0.36): the program is told about the cluster in KUBERNETES_EXEC_INFO,
+After client-go ``plugin/pkg/client/auth/exec`` (v0.36): the program reads about the cluster in KUBERNETES_EXEC_INFO,
 prints an ExecCredential, and is asked again when that expires or the server answers 401.
 """
 

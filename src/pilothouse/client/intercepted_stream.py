@@ -50,7 +50,7 @@ class InterceptedStream:
         self.notify()
 
     def notify(self) -> None:
-        """Look again whether something may be delivered."""
+        """Check again whether something may be delivered."""
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 

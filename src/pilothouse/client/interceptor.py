@@ -12,8 +12,8 @@ Tests and the simulation wrap a transport in an ``Interceptor`` and give it rule
         held.release(1)                                                      # but this one
     faults.end_watches(resource="pods", with_=gone())                        # 410
 
-Events of one watch never change their order, as on a real server; delays differ between watches, so that what one
-watch tells can overtake another. Chance comes from the stream "interceptor" of the ``Env``.
+Events of one watch never change their order, as on a real server; delays differ between watches, so that one
+watch can overtake another. Chance comes from the stream "interceptor" of the ``Env``.
 """
 
 import asyncio

@@ -37,7 +37,7 @@ class ConnectionMetrics(Protocol):
     """Receives what happens below requests: names, certificates, plugins. Quick, and never raises, as above."""
 
     def resolved(self, host: str, seconds: float) -> None:
-        """A name was looked up: ``rest_client_dns_resolution_duration_seconds``. Addresses need no looking up."""
+        """A name was resolved: ``rest_client_dns_resolution_duration_seconds``. Addresses need no resolving."""
         ...
 
     def ca_reloaded(self, result: str, reason: str) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """The body of a PATCH and the media type that tells how to apply it."""
+    """The body of a PATCH and the media type that says how to apply it."""
 
     content_type: str
     body: bytes

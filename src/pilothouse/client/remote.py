@@ -82,7 +82,7 @@ class RemoteTransport:
             login = await self._credentials.fetch()
         response = await self._exchange(request, login)
         if response.status == 401 and await self._credentials.rejected(login):
-            # The server refused before it looked at the request: sending it once more is safe for writes as well.
+            # The server rejected it before it read the request: sending it once more is safe for writes as well.
             response = await self._exchange(request, await self._credentials.fetch())
         return response
 
@@ -192,7 +192,7 @@ class RemoteTransport:
         return self._contexts.get(await self._credentials.key_pair())
 
     def _renew(self) -> None:
-        """Look whether certificate files have changed; connections made with older ones are then given up."""
+        """Check whether certificate files have changed; connections made with older ones are then given up."""
         if self._contexts is not None and self._contexts.has_changed():
             self._contexts.reload()
 

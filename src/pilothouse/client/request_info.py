@@ -1,6 +1,6 @@
 """What a request means: verb, resource, namespace, name. Read from method and path as an API server reads them.
 
-The interceptor's rules and every observer of requests (traces, invariants) look at this.
+For the interceptor's rules and every observer of requests (traces, invariants).
 """
 
 from urllib.parse import parse_qs, unquote

@@ -40,7 +40,7 @@ class FixedHeaders(dict[str, str]):
 
 
 def encode_headers(headers: Mapping[str, str]) -> bytes:
-    """Header lines as they go over the wire. Refuses line breaks, which would start a header of their own."""
+    """Header lines as they go over the wire. Rejects line breaks, which would start a header of their own."""
     block = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     if block.count("\r") != len(headers) or block.count("\n") != len(headers):
         raise ValueError("a header name or value contains a line break")
@@ -64,7 +64,7 @@ def _segment(name: str) -> str:
         if name in {".", ".."}:
             raise ValueError(f"invalid resource name {name!r}: may not be '.' or '..'")
         return name
-    # client-go rest/request.go Name (v0.36) refuses the same two characters, which would change the path's meaning.
+    # client-go rest/request.go Name (v0.36) rejects the same two characters, which would change the path's meaning.
     for character in "/%":
         if character in name:
             raise ValueError(f"invalid resource name {name!r}: may not contain {character!r}")
@@ -87,7 +87,7 @@ def creation_path(kind: Kind[Any], namespace: str) -> str:
 
 
 def object_path(kind: Kind[Any], namespace: str, name: str, subresource: str = "") -> str:
-    """The path of one object. Refuses what the server would read as something else, such as an empty name."""
+    """The path of one object. Rejects what the server would read as something else, such as an empty name."""
     if not name:
         raise ValueError(f"{kind.group_resource}: resource name may not be empty")
     if kind.namespaced and not namespace:

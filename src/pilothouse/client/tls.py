@@ -27,7 +27,7 @@ _log = Log("client")
 
 
 class KeyPair(msgspec.Struct, frozen=True):
-    """A client certificate chain and its key, PEM. ``origin`` tells where they came from, for messages."""
+    """A client certificate chain and its key, PEM. ``origin`` says where they came from, for messages."""
 
     certificate: bytes
     key: bytes
@@ -56,7 +56,7 @@ class TlsContexts:
         self.settings = settings
         self._env = env
         self.generation = 0
-        """Grows with every change, so that connections with older credentials can be told apart."""
+        """Grows with every change, so that connections with older credentials can be distinguished."""
         self._context: ssl.SSLContext | None = None
         self._stamps: tuple[object, ...] = ()
         self._pair: KeyPair | None = None
@@ -147,7 +147,7 @@ def make_context(settings: TlsSettings, now: datetime.datetime, pair: KeyPair | 
     trust_as_go(context)
     if settings.insecure_skip_verify:
         if settings.ca_data or settings.ca_file:
-            # client-go transport.TLSConfigFor refuses the combination (v0.36).
+            # client-go transport.TLSConfigFor rejects the combination (v0.36).
             raise ConfigError(
                 f"{settings.origin}: insecure-skip-tls-verify and a certificate authority exclude each other"
             )
@@ -203,7 +203,7 @@ def _load_pair(context: ssl.SSLContext, pair: KeyPair, now: datetime.datetime) -
     except ValueError as error:
         raise ConfigError(f"{pair.origin} is not a PEM certificate: {error}") from error
     if certificate.not_valid_after_utc <= now:
-        # The server would refuse it anyway, with an alert or a 401 that does not say why.
+        # The server would reject it anyway, with an alert or a 401 that does not say why.
         raise ConfigError(
             f"{pair.origin} expired on {certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC; get a new kubeconfig or"
             " renew the certificate (and check this machine's clock if that date is in the future)"

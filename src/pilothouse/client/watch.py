@@ -53,7 +53,7 @@ _types: tuple[EventType, ...] = get_args(EventType)
 _prefixes: dict[bytes, tuple[EventType, int]] = {}
 for _type in _types[:3]:
     _prefix = b'{"type":"%s","object":' % _type.encode()
-    # The first eleven bytes tell the types apart: {"type":"AD, "MO, "DE.
+    # The first eleven bytes distinguish the types: {"type":"AD, "MO, "DE.
     _prefixes[_prefix[:11]] = (_type, len(_prefix))
 
 
@@ -98,7 +98,7 @@ class Watch(Generic[T]):
     async def __aenter__(self) -> Self:
         self._stream = await self._connect()
         if self._stream is not None:
-            # The local transport's streams also tell which lines came together.
+            # The local transport's streams also say which lines came together.
             batches: Callable[[], AsyncIterator[list[bytes]]] | None = getattr(self._stream, "batches", None)
             self._pieces = batches() if batches is not None else self._stream.__aiter__()
             if self._timeout_seconds:

@@ -1,4 +1,4 @@
-"""``/configz``: the settings as upstream tells them, a ``KubeControllerManagerConfiguration``.
+"""``/configz``: the settings as upstream shows them, a ``KubeControllerManagerConfiguration``.
 
 Since v1.36 the versioned form (``kubecontrollermanager.config.k8s.io/v1alpha1``). It has every section of upstream's,
 also of controllers that are not part of this release: their flags were read, and somebody compares. Facts:
@@ -151,7 +151,7 @@ def sections() -> dict[str, dict[str, str]]:
 
 
 def configuration(options: Options) -> dict[str, Any]:
-    """The document under the group's name. Only what a command line has set can be told."""
+    """The document under the group's name. Only what a command line has set is shown."""
     document: dict[str, Any] = {
         "kind": "KubeControllerManagerConfiguration",
         "apiVersion": f"{GROUP}/v1alpha1",

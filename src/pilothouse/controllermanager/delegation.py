@@ -96,7 +96,7 @@ class _Kept(Generic[V]):
 
 
 async def _asked(env: Env, ask: Callable[[], Awaitable[V]]) -> V:
-    """An answer, asked for up to five times with growing pauses while the trouble looks passing."""
+    """An answer, asked for up to five times with growing pauses while the error is temporary."""
     chance, pause = env.stream("delegation"), _FIRST_PAUSE_SECONDS
     for attempt in range(_TRIES):
         try:

@@ -81,7 +81,7 @@ async def _read(receive: Receive) -> bytes:
 
 
 def _status(status: HTTPStatus, reason: str, message: str) -> Answer:
-    """A ``Status``, as every refusal of the apiserver library is."""
+    """A ``Status``, as every error of the apiserver library is."""
     document = {
         "kind": "Status",
         "apiVersion": "v1",

@@ -242,7 +242,7 @@ def unsupported_gate(gates: FeatureGates, name: str, follower: str) -> Iterable[
 
 
 def warnings_of(gates: FeatureGates, effective: Iterable[str]) -> Iterable[str]:
-    """What to tell whoever chose these gates: ageing ones as upstream does, and those that switch nothing here.
+    """Warnings about the chosen gates: deprecated ones as upstream has, and those that switch nothing here.
 
     ``effective`` are the gates that the controllers heed.
     """

@@ -107,7 +107,7 @@ def options_from(parsed: Parsed, descriptors: Sequence[Descriptor], flags: FlagS
     if parsed.arguments:
         listed = " ".join(map(quoted, parsed.arguments))
         raise FlagError(f'"kube-controller-manager" does not take any arguments, got [{listed}]')
-    # Gates come first and alone, as upstream sets them before it looks at anything else.
+    # Gates come first and alone, as upstream sets them before anything else.
     gates = gates_from(parsed["feature-gates"])
     options = _options(parsed, descriptors, gates, flags)
     errors = [*validation.validate_options(parsed, options, descriptors), *unsupported_gates(options, descriptors)]

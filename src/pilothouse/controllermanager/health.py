@@ -1,5 +1,4 @@
-"""Named health checks and how they are told: ``/healthz`` as kube-controller-manager answers it, ``/livez``,
-``/readyz``.
+"""Named health checks: ``/healthz`` as kube-controller-manager answers it, ``/livez``, ``/readyz``.
 
 Texts: apiserver library ``pkg/server/healthz/healthz.go``, v0.36. Pure but for the checks themselves.
 """
@@ -9,7 +8,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 Check = Callable[[], str | None]
-"""Returns None when all is well, else the reason, which is logged but not told to whoever asks."""
+"""Returns None when all is well, else the reason, which is logged but not answered."""
 
 
 def _nobody(_name: str, _endpoint: str, _passed: bool) -> None:
@@ -30,7 +29,7 @@ class Health:
     def __init__(self) -> None:
         self._checks: dict[str, Check] = {}
         self.observe: Callable[[str, str, bool], object] = _nobody
-        """Told of every check that was run: its name, the endpoint, and whether it passed."""
+        """Called after every check with its name, the endpoint, and whether it passed."""
 
     def add(self, name: str, check: Check) -> None:
         """Add a check, or replace the one of that name."""

@@ -56,7 +56,7 @@ class ClientFactory(Protocol):
         ...
 
     async def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
-        """A controller's client: its service account's identity, or the manager's own, as the factory was told.
+        """A controller's client: its service account's identity, or the manager's own, as the factory was configured.
 
         An account that is missing is made.
         """
@@ -85,7 +85,7 @@ class Manager:
     ) -> None:
         """``expressions`` compiles large ones for controllers.
 
-        ``on_lost`` is called as soon as a lease is known to be lost, before the controllers are told to stop.
+        ``on_lost`` is called as soon as a lease is known to be lost, before the controllers are stopped.
         """
         self._env = env
         self._options = options

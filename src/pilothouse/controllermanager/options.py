@@ -101,7 +101,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the manager was told. Durations are seconds."""
+    """Everything that flags and files configure. Durations are seconds."""
 
     kubeconfig: str = ""
     master: str = ""

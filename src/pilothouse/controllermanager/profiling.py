@@ -1,6 +1,6 @@
 """``/debug/pprof/``: where time and memory of a running manager go, and ``/debug/flags/v`` to make it talk more.
 
-The paths are those of Go's ``net/http/pprof``; what they tell is Python's:
+The paths are those of Go's ``net/http/pprof``; what they show is Python's:
 
 * ``profile?seconds=30``: where the main thread uses the CPU, in pprof's format (``go tool pprof URL`` reads it);
   with ``format=collapsed`` one line per stack, as flame graphs are drawn from.

@@ -1,4 +1,4 @@
-"""What controllers are told of the cluster's authority and keys when no flag names a file.
+"""The cluster's authority and keys, for controllers whose flags name no file.
 
 Those who publish the authority get the one by which this program knows its server. Upstream takes only what the
 kubeconfig carries inline; a file that it names, or that of a service account, counts here too. ``app`` calls this with
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def with_authority(options: Options, bundle: bytes) -> Options:
-    """The options, with those who publish it, or put it beside tokens, told of this bundle (PEM)."""
+    """The options, with this bundle (PEM) for controllers that publish it or put it beside tokens."""
     chosen = dict(options.controller_options)
     for name, otherwise in (
         (PUBLISHER.name, RootCaOptions()),
@@ -49,7 +49,7 @@ def with_signing_authority(options: Options, pair: "Pair") -> Options:
 
 
 def with_signer(options: Options, signer: "Signer") -> Options:
-    """The options, with the token controller told to sign as the API server does."""
+    """The options, with the API server's signer for the token controller."""
     chosen = options.controller_options.get(TOKENS.name) or TokenOptions()
     detail = msgspec.structs.replace(chosen, signer=signer)
     return msgspec.structs.replace(options, controller_options={**options.controller_options, TOKENS.name: detail})

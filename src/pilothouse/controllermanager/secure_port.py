@@ -1,7 +1,7 @@
 """The secure port of the manager, put together: certificates, whose clients are believed, who is asked about them.
 
 ``app`` opens it before leadership is won. What it answers is in ``endpoints``; ``client_trust`` and ``authentication``
-tell callers apart, ``delegation`` asks the API server about them.
+distinguish callers, ``delegation`` asks the API server about them.
 """
 
 import asyncio

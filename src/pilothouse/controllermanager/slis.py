@@ -13,7 +13,7 @@ from pilothouse.machinery.metrics import CounterFamily, GaugeFamily, Registry
 
 
 class Slis:
-    """Watches the health checks of a program and tells."""
+    """Records the health checks of a program."""
 
     def __init__(self, env: Env, *healths: Health) -> None:
         self._registry = Registry()

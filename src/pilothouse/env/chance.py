@@ -1,7 +1,7 @@
 """Random streams, uids and name suffixes.
 
 Each use of chance draws from a stream of its own name, so that one more draw in one place does not change what happens
-in another: a seed stays a story when the program around it grows.
+in another: a seed keeps its scenario when the program around it grows.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Connections that may be given up at any moment, which uvloop's own ``create_connection`` does not promise.
+"""Connections that may be given up at any moment, which uvloop's own ``create_connection`` does not guarantee.
 
 ``client.dial`` makes its connections to API servers of these steps, and the API server those to webhooks. None of it
 exists on a virtual loop, which raises ``NotImplementedError``.
@@ -52,7 +52,7 @@ async def connect(
 def handed_over(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> Iterator[None]:
     """While the loop makes a transport of the socket. Should that fail, the descriptor is the loop's to close.
 
-    uvloop (0.21 ``create_connection``) tells the socket so only when the transport stands. If the peer resets the
+    uvloop (0.21 ``create_connection``) closes the socket only when the transport stands. If the peer resets the
     connection before that, libuv closes the descriptor, and the socket would close it once more when it is collected:
     whatever connection has the number by then would lose it, and the next one to get it would be refused by the loop.
     """

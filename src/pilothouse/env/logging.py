@@ -7,7 +7,7 @@ shown, ``--v=N`` shows lines with ``v <= N``, ``--vmodule`` raises that for some
 A line bears the wall time of the loop that it comes from: in virtual time, and where a test has moved its clock ahead,
 it says what the objects and events of that moment say.
 
-What a line tells often comes from objects that anybody may write. It cannot forge a line or speak to a terminal: what
+The text of a line often comes from objects that anybody may write. It cannot forge a line or speak to a terminal: what
 is not printable is escaped, and what is very long is cut.
 """
 

@@ -1,5 +1,5 @@
-"""How the process takes memory and gives it back: large blocks come and go by themselves, and Python looks for cycles
-seldom.
+"""How the process takes memory and gives it back: large blocks come and go by themselves, and cycles are
+collected seldom.
 
 ``pilothouse manager`` asks for the former, every run in virtual time and the start of a test's plane for the latter.
 """
@@ -47,10 +47,10 @@ _CHECKS = 100
 
 @contextlib.contextmanager
 def seldom_collecting() -> Iterator[None]:
-    """Have Python look for cycles after 10,000 new objects rather than 700, and at those that have outlived a look
-    after a hundred looks rather than ten (``gc.set_threshold``), until this ends.
+    """Collect cycles after 10,000 new objects rather than 700, and the next generation after a hundred collections
+    rather than ten (``gc.set_threshold``), until this ends.
 
-    Caches and requests are made of objects that hold no cycle, and every look goes through those that were made since
+    Caches and requests are made of objects that hold no cycle, and every collection goes through those made since
     the one before: with 700 it takes an eighth of all time when many objects come, with 10,000 a twentieth, of which
     the older ones are a third. What cycles there are (of exceptions, tasks, connections) stay so much longer. In a
     manager that lives through outages that adds up, to tens of thousands of objects; so this is for runs that end. A

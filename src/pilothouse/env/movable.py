@@ -71,7 +71,7 @@ class MovableLoop(asyncio.SelectorEventLoop):
 
 
 class _SkippingSelector(selectors.BaseSelector):
-    """A selector that skips waits. asyncio asks it to wait until the next timer, and looks at the clock after that."""
+    """A selector that skips waits. asyncio asks it to wait until the next timer, and reads the clock after that."""
 
     def __init__(self, inner: selectors.BaseSelector, clock: MovableClock) -> None:
         self._inner = inner

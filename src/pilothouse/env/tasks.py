@@ -1,7 +1,7 @@
 """A task group whose order is chosen: tasks are started, cancelled and waited for in the order in which they came.
 
 ``asyncio.TaskGroup`` keeps its tasks in a set and cancels them in that set's order, which changes with memory
-addresses; a simulation that must tell the same story twice can't use it. Semantics are otherwise those of
+addresses; a simulation that must be repeatable can't use it. Semantics are otherwise those of
 ``asyncio.TaskGroup``: the first failure cancels the others, failures leave as an ``ExceptionGroup``, and the body is
 cancelled when a task fails. One difference: an exception that only the body raised leaves as it is, not in a group.
 """

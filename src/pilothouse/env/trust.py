@@ -1,4 +1,4 @@
-"""Which certificates of servers are believed: those that Go's crypto/x509 believes, as far as OpenSSL can be told.
+"""Which certificates of servers are trusted: those that Go's crypto/x509 trusts, as far as OpenSSL allows it.
 
 ``client.tls`` asks it for API servers, the API server for webhooks.
 """
@@ -7,11 +7,11 @@ import ssl
 
 
 def trust_as_go(context: ssl.SSLContext) -> None:
-    """Tell a client's context to judge as Go does.
+    """Have a client's context verify as Go does.
 
     Whatever is in the bundle is trusted by itself, not only an authority at the end of a chain: also an authority in
     the middle, and the server's own certificate, which is what envtest puts into a webhook's ``caBundle``. A host name
-    is looked for in the subject's alternative names only (Go 1.15). RFC 5280 is not enforced to the letter, as
+    is searched in the subject's alternative names only (Go 1.15). RFC 5280 is not enforced to the letter, as
     CPython's default contexts do since 3.13: many a hand-made authority does without the extensions it asks for.
     """
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

@@ -22,7 +22,7 @@ from pilothouse.env.memory import seldom_collecting
 T = TypeVar("T")
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-"""Where virtual wall clocks begin unless told otherwise."""
+"""Where virtual wall clocks begin by default."""
 
 
 _NO_THREADS = "there are no threads on the virtual loop"
@@ -75,7 +75,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         timer = asyncio.TimerHandle(max(when, self._time), callback, args, self, context)
-        timer._scheduled = True  # type: ignore[attr-defined]  # read by TimerHandle.cancel to tell the loop
+        timer._scheduled = True  # type: ignore[attr-defined]  # read by TimerHandle.cancel to notify the loop
         self._timer_count += 1
         heapq.heappush(self._timers, (timer.when(), self._timer_count, timer))
         return timer
@@ -223,7 +223,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._exception_handler = handler
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        # In a simulation an exception that nobody looked at is a bug of the program: stop the run with it.
+        # In a simulation an exception that was never retrieved is a bug of the program: stop the run with it.
         error = context.get("exception")
         self._failure = error if isinstance(error, BaseException) else RuntimeError(str(context.get("message")))
 

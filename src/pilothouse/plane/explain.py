@@ -1,7 +1,7 @@
-"""Why an object is not where somebody wants it: what the newest warnings say about it, or about what belongs to it.
+"""Why an object is not as desired: the newest warnings about it, or about what it owns.
 
-A Deployment that does not get ready has nothing to say itself; that its pods fit nowhere is told by an event about a
-pod of a ReplicaSet of it. Events are read when somebody asks, and the way from each to its owners is followed.
+That the pods of a Deployment fit nowhere is recorded in an event about a pod of one of its ReplicaSets. Events are read
+on request, and the owners of each are followed.
 """
 
 import datetime

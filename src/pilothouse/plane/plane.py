@@ -113,7 +113,7 @@ class Plane:
                 self.server.serve_resource_metrics(self.nodes)
 
     def client(self, user: str = ADMIN[0], groups: tuple[str, ...] = ADMIN[1], *, agent: str = "") -> Client:
-        """A client from outside the plane, an administrator unless told otherwise; never wrapped."""
+        """A client from outside the plane, by default an administrator; never wrapped."""
         return self._outside.client("client", user, groups, agent=agent)
 
     def _new_manager(self, descriptors: Sequence[Descriptor]) -> Manager | None:

@@ -69,7 +69,7 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     replica_lag: float = 0.0
     """How far behind lists and watches from the cache are, in seconds (``apiserver.lagging``)."""
     history: float = Retention().seconds
-    """How long changes are remembered, in seconds: what goes on from an older resource version is told 410."""
+    """How long changes are remembered, in seconds: what goes on from an older resource version gets 410."""
     certificate: tuple[str, str] | None = None
     """Files with the certificate to serve with and its key, in place of one that is issued."""
     client_authority: str = ""

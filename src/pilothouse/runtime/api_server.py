@@ -32,7 +32,7 @@ async def wait_for_api_server(client: Client, env: Env) -> None:
             ) from error
         except (ApiError, ConnectionError, TimeoutError) as error:
             if env.monotonic() >= deadline:
-                # What could not even be asked, for want of credentials say, tells nothing about the server.
+                # A request that was never sent, for want of credentials say, shows nothing about the server.
                 asked = not isinstance(error.__cause__, ConfigError)
                 hint = "; is it running, and is its address right?" if asked else ""
                 raise ConnectionError(f"failed to wait for apiserver being healthy: {error}{hint}") from error

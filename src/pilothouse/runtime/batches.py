@@ -1,7 +1,7 @@
 """Doing many like things: start carefully, then faster; stop at trouble.
 
 A controller that must create 500 pods sends one, then two, four, eight …, and stops after the first batch with a
-failure: if a quota or a webhook refuses, one request finds out, not 500 (``slowStartBatch``, v1.36 replica_set.go).
+failure: if a quota or a webhook rejects, one request finds out, not 500 (``slowStartBatch``, v1.36 replica_set.go).
 """
 
 import asyncio

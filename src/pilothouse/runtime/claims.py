@@ -199,7 +199,7 @@ def release_patch(uid: str, owner_uid: str, finalizers: tuple[str, ...] = ()) ->
 
 def controller_index(meta: ObjectMeta) -> tuple[str, ...]:
     """Index values for finding candidates: ``<namespace>/<kind>/<name>/<uid>`` of the controller, or for orphans the
-    namespace. Look up both (``controller_index_key``, and the namespace) and claim from the union."""
+    namespace. Claim from the union of both (``controller_index_key``, and the namespace)."""
     controller = controller_of(meta)
     if controller is None:
         return (meta.namespace,)

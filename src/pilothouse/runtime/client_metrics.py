@@ -99,7 +99,7 @@ class RestClientMetrics:
         registry.on_collect(
             lambda: left.set(math.inf if self._expires_at is None else (self._expires_at - now()).total_seconds())
         )
-        # Looking a child up by its labels costs more than counting; a program has a handful of them.
+        # To find a child by its labels costs more than to count; a program has a handful of them.
         self._counters: dict[tuple[str, str, str], Counter] = {}
         self._observers: dict[tuple[str, str], tuple[Histogram, Histogram, Histogram]] = {}
 
@@ -132,7 +132,7 @@ class RestClientMetrics:
         self._retries.labels_of(code, method, host).inc()
 
     def resolved(self, host: str, seconds: float) -> None:
-        """A name was looked up."""
+        """A name was resolved."""
         self._lookups.labels_of(host).observe(seconds)
 
     def ca_reloaded(self, result: str, reason: str) -> None:

@@ -1,6 +1,6 @@
 """The base of every controller: one queue, N workers, one crash handler.
 
-``reconcile(key)`` looks at the whole state for one key and brings it closer to what is wanted. It never runs twice
+``reconcile(key)`` reads the whole state for one key and brings it closer to the desired state. It never runs twice
 at once for the same key. What happens to the key afterwards:
 
 =====================================  ======================================================================

@@ -59,7 +59,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     ``name`` is upstream's canonical name (``replicaset-controller``), or another one for a controller that upstream
     does not have; ``aliases`` are the older ones that ``--controllers`` takes too, ``client_name`` is the service
     account and User-Agent suffix. ``default_on`` says whether ``--controllers=*`` includes it. ``gates`` must all be
-    on. ``unsupported_gates`` change what upstream's controller does and not what this one does: the manager refuses
+    on. ``unsupported_gates`` change what upstream's controller does and not what this one does: the manager rejects
     their other value. ``qps_factor`` and ``burst_factor`` widen the client's rate limit where upstream widens it
     (garbage collector, namespaces). ``switch`` names the field of the options without which the controller has nothing
     to do and is not even built, however it was asked for. ``package`` is the package of the controller (``__name__``

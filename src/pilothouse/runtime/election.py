@@ -1,8 +1,8 @@
 """Leader election on a Lease, and the fence that stops a leader who has lost it.
 
 One of several processes works, the others wait. A Lease is a record that its holder renews; who sees it unchanged
-for its whole duration may take it. Only the local clock counts for that: times inside the Lease tell people
-something, and are never compared with ours, so clocks may be wrong or jump. Timing and requests are those of
+for its whole duration may take it. Only the local clock counts for that: times inside the Lease are for
+people and never compared with ours, so clocks may be wrong or jump. Timing and requests are those of
 client-go v0.36 ``tools/leaderelection`` with a LeaseLock, so that ours and Go's programs can share one Lease.
 """
 
@@ -81,7 +81,7 @@ class Record(msgspec.Struct, frozen=True):
     preferred_holder: str = ""
 
     def seen_as(self) -> tuple[object, ...]:
-        """What two looks at a Lease are compared by."""
+        """What two observations of a Lease are compared by."""
         return (
             self.holder,
             self.duration_seconds,
@@ -127,7 +127,7 @@ def _record_of(lease: Lease) -> Record:
 class LeaderElector:
     """Leads, or waits to.
 
-    ``run(lead)`` waits for the lease, then runs ``lead()`` and renews. Its promises:
+    ``run(lead)`` waits for the lease, then runs ``lead()`` and renews. Guarantees:
 
     * ``lead`` runs only after the lease was acquired, and ``fence`` is open by then.
     * If the lease cannot be renewed within ``renew_deadline_seconds``, or is seen in another's hands, the fence is
@@ -203,7 +203,7 @@ class LeaderElector:
                 ("name",),
             ).labels_of(name)
 
-    # Looking
+    # Observing
 
     @property
     def leader(self) -> str:
@@ -429,8 +429,7 @@ class LeaderElector:
         return None
 
     async def _release(self) -> None:
-        """Leave the lease free for the next one. A conflict means a renewal of ours was still on its way: look
-        again."""
+        """Release the lease. A conflict means that a renewal of ours was still on its way: read it again."""
         try:
             async with asyncio.timeout(self._deadline):
                 while True:

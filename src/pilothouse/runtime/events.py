@@ -1,4 +1,4 @@
-"""The event recorder: tells users what happened to an object, without flooding the API server.
+"""The event recorder: reports what happened to an object, without flooding the API server.
 
 Controllers call ``EventRecorder.event``, which never waits and never fails; ``run`` sends. In between is the
 correlator, pure but for its memory: it merges what is alike, counts what repeats, and drops what is too much.
@@ -202,10 +202,9 @@ class EventNames:
 class EventRecorder:
     """Records events of one ``component`` (``replicaset-controller``).
 
-    Promises: ``event`` returns at once and never raises; events are sent in order, one at a time, or with ``at_once``
-    several beside each other, but for repetitions of one. Not promised: that an event arrives. More than a thousand
-    waiting ones, a refusal by the server, or two minutes without an answer lose it. Who records many waits for ``room``
-    before.
+    ``event`` returns at once and never raises. Events are sent in order, one at a time, or with ``at_once`` in parallel
+    but for repetitions of one. An event is lost when a thousand are waiting, when the server rejects it, or after two
+    minutes without an answer. Callers that record many wait for ``room`` before.
     """
 
     def __init__(self, client: Client, env: Env, component: str, *, host: str = "", at_once: int = 1) -> None:
@@ -260,7 +259,7 @@ class EventRecorder:
             )  # fmt: skip
 
     def _drop(self, about: ObjectReference, reason: str) -> None:
-        """Whoever drops one event mostly drops thousands: they are told once a second. Upstream has a line for each."""
+        """One that is dropped is mostly one of thousands: logged once a second. Upstream logs each."""
         self._dropped += 1
         if self._env.monotonic() < self._report_at:
             return
@@ -371,7 +370,7 @@ class EventRecorder:
         self._log.error("Unable to write event (retry limit exceeded!)", event=about)
 
     def _skip(self, namespace: str) -> None:
-        """Hundreds of events may wait that a namespace would refuse as it goes away, and those of others behind them.
+        """Hundreds of events may wait that a terminating namespace would reject, and those of others behind them.
         Upstream sends them all."""
         now = self._env.monotonic()
         self._ending = {name: until for name, until in self._ending.items() if until > now}

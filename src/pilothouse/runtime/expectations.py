@@ -143,8 +143,8 @@ class UidTrackingExpectations(Expectations):
     def awaited_by(self, object_key: str) -> str | None:
         """The key that waits for the deletion of this object.
 
-        The object itself may not tell: one that was adopted, deleted, and gone before a broken watch came back ends as
-        the orphan that the cache knew. Upstream then waits until the expectation expires.
+        The object itself may not show it: one that was adopted and deleted while a watch was broken ends as the orphan
+        that was cached. Upstream then waits until the expectation expires.
         """
         return self._awaited_by.get(object_key)
 

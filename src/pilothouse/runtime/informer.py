@@ -1,12 +1,12 @@
 """Shared informers: one watch, one cache, many handlers.
 
-A ``SharedInformer`` promises, as client-go's does:
+What a ``SharedInformer`` guarantees, as client-go's does:
 
 * The cache follows the API server: every state it shows was the server's at some time, and it catches up in the end.
-  It does not promise to show every state in between.
+  It need not show every state in between.
 * Handlers are called in the order in which they were added, each notification completely before the next. Per object
   they see ``on_add``, any number of ``on_update``, ``on_delete``, then perhaps ``on_add`` again.
-* When a handler runs, the cache shows the state it is told about, or a newer one.
+* When a handler runs, the cache shows the state that the notification is about, or a newer one.
 * An object that was deleted and created again while nobody watched is one ``on_update`` with two uids. One that
   vanished then is an ``on_delete`` with ``final_state_unknown``: the object is the last state known.
 * Objects that a new list shows unchanged are not delivered. At each resync of a handler all of them are, as
@@ -63,7 +63,7 @@ class Registration(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """Whether the handler was told of everything in the first list."""
+        """Whether the handler has received everything in the first list."""
         return self._informer.has_synced
 
     def remove(self) -> None:
@@ -134,7 +134,7 @@ class SharedInformer(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """Whether the cache is filled and all handlers were told."""
+        """Whether the cache is filled and all handlers have received the first list."""
         return self._synced
 
     @property
@@ -149,8 +149,7 @@ class SharedInformer(Generic[T]):
 
     @property
     def heard_version(self) -> str:
-        """The version up to which handlers have heard everything. Behind the cache's while a new list is being told:
-        for who acts on what handlers keep."""
+        """The version that handlers have received in full: behind the cache's while a new list is delivered."""
         return self._heard if self._replacing else self.cache.resource_version
 
     @property
@@ -231,7 +230,7 @@ class SharedInformer(Generic[T]):
         self._task = group.start(self.run(), name=f"informer-{self.kind.group_resource}")
 
     def stop(self) -> None:
-        """End ``run`` if it was begun with ``start``. The cache keeps what it has; handlers are not told."""
+        """End ``run`` if it was begun with ``start``. The cache keeps its objects; handlers are not called."""
         self._stopped = True
         if self._task is not None:
             self._task.cancel()
@@ -252,7 +251,7 @@ class SharedInformer(Generic[T]):
     # The reflector's side
 
     async def replace(self, items: dict[str, Item[T]], unreadable: frozenset[str], resource_version: str) -> None:
-        """Swap the whole cache, then tell: first what is gone, then what is new or changed, in list order."""
+        """Swap the whole cache, then notify: first of what is gone, then of what is new or changed, in list order."""
         cache, handlers, call = self.cache, self._handlers, self._crash_handler.call
         objects: dict[str, T] = {key: item.object for key, item in items.items()}
         raw: dict[str, bytes] = {}
@@ -311,13 +310,12 @@ class SharedInformer(Generic[T]):
             self._waiters.clear()
 
     def apply(self, events: list[WatchEvent[T]], *, record_version: bool) -> None:
-        """Bring each change into the cache and tell. Whether it is an add or an update the cache decides, not the
-        event."""
+        """Bring each change into the cache and notify. The cache, not the event, decides between add and update."""
         cache, report = self.cache, self._crash_handler.report
         put, keep_raw = cache.put, cache.keep_raw
         started = self._env.perf_counter() if self._latency is not None else 0.0
         for event in events:
-            handlers = self._handlers  # a handler may add another one, which the cache has told only of what it has
+            handlers = self._handlers  # a handler may add another one, which was given what is cached
             obj = event.object
             meta = obj.metadata
             key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name

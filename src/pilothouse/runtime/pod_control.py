@@ -1,4 +1,4 @@
-"""Creating, deleting and patching pods for an owner, with the events that tell about it.
+"""Creating, deleting and patching pods for an owner, with the events that record it.
 
 Used by every controller that owns pods. Mirrors ``RealPodControl`` in ``pkg/controller/controller_utils.go`` of v1.36.
 """
@@ -105,9 +105,8 @@ class PodControl:
     ) -> Object:
         """Create a pod from the template, controlled by ``controller``. Events: SuccessfulCreate, FailedCreate.
 
-        Its name is ``name``, or generated from ``prefix``, else from the owner's name.
-
-        A refusal because the namespace is going away makes no event.
+        Its name is ``name``, or generated from ``prefix``, else from the owner's name. A rejection by a terminating
+        namespace makes no event.
         """
         body = self._body(template, owner.name, controller, name, prefix)
         try:

@@ -17,7 +17,7 @@ UNLIMITED = float(2**64 - 1)
 
 
 def install(registry: Registry, proc: Path = Path("/proc")) -> None:
-    """Expose the process from now on, if ``proc`` tells of it."""
+    """Expose the process from now on, if ``proc`` shows it."""
     process = proc / "self"
     if not (process / "stat").exists():
         return

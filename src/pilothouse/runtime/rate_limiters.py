@@ -76,7 +76,7 @@ class BucketLimiter(Generic[K]):
 
 
 class FixedLimiter(Generic[K]):
-    """The same time for every key, however often it failed: for who looks at everything once per ``period``.
+    """The same time for every key, however often it failed: for controllers that sync everything once per ``period``.
 
     As ``FixedItemIntervalRateLimiter`` of the HPA controller (kubernetes v1.36).
     """

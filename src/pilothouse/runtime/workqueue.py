@@ -7,7 +7,7 @@ Follows client-go v0.36 ``util/workqueue`` (queue.go, delaying_queue.go, rate_li
 * *Re-entrant*: a key added while it is worked on comes back, exactly once, after ``done``.
 * *Delays*: ``add_after`` keeps the earlier of two times for a key. Keys that still wait at shutdown are lost.
 
-Not promised: that a delayed key can be taken back, or that ``len`` counts delayed keys.
+Not guaranteed: that a delayed key can be taken back, or that ``len`` counts delayed keys.
 """
 
 import asyncio
@@ -154,7 +154,7 @@ class WorkQueue(Generic[K]):
             except asyncio.CancelledError:
                 if getter.done() and not getter.cancelled():
                     if queue:
-                        self._notify_one()  # this wake-up was for a key: hand it on
+                        self._notify_one()  # this notification was for a key: pass it on
                 elif getter in self._getters:  # a key that came since has passed it over
                     self._getters.remove(getter)
                 raise

@@ -3,9 +3,9 @@
 ``tls`` lets clients show what they like; who answers their requests asks ``Authorities`` before believing it. The
 rules are those of Go 1.24 ``crypto/x509`` with the key usage ``ClientAuth``: signatures and dates along the chain,
 authorities that may be some, their path lengths, extended key usages of every certificate below the root. Critical
-extensions that are not looked at here, name constraints among them, refuse the certificate.
+extensions that are not checked here, name constraints among them, reject the certificate.
 
-Anybody can show a chain, and what it takes to refuse one is taken from all others: keys are bounded, and so is what all
+Anybody can show a chain, and to reject one costs all others: keys are bounded, and so is what all
 signatures take that are checked for one chain, to a few milliseconds.
 """
 

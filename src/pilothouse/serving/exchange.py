@@ -1,7 +1,7 @@
 """One request and its answer: what an ASGI application receives and sends.
 
 ``protocol.Connection`` makes one for each request that its parser finds, feeds it the body, and starts it when the
-answers before it are out. The application runs behind a guard: its failures cost their request only.
+answers before it are out. Failures of the application cost their request only.
 """
 
 import asyncio
@@ -141,7 +141,7 @@ class Exchange:
         except ConnectionError as error:
             self._wire.abort()
             _log.info("Connection lost while answering", v=4, path=self.scope["path"], err=error)
-        except Exception as error:  # noqa: BLE001  # the guard: one request fails, the server goes on
+        except Exception as error:  # noqa: BLE001  # one request fails, the server goes on
             _log.exception("A request failed unexpectedly", error, method=self.scope["method"], path=self.scope["path"])
             await self._fail()
         else:
@@ -175,7 +175,7 @@ class Exchange:
 
     async def send(self, message: Message) -> None:
         """A part of the answer. The head waits for the beginning of the body: both are then one write, one TLS record
-        and one wake-up of the client. Waits while the client does not read."""
+        and one notification of the client. Waits while the client does not read."""
         kind = message["type"]
         if kind == "http.response.start":
             if self._begun:
@@ -212,7 +212,7 @@ class Exchange:
 
     def _render(self, status: int, headers: Any) -> bytes:
         if self._wants_continue:
-            # Nobody can tell any more whether what comes next is the body or another request.
+            # Nobody knows any more whether what comes next is the body or another request.
             self.keep_alive = self._wants_continue = False
         length: int | None = None
         says_close = False

@@ -333,7 +333,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.writable.clear()
-        # One timer per connection that looks now and then, as for idleness: a large answer pauses often.
+        # One timer per connection that checks now and then, as for idleness: a large answer pauses often.
         if self._stalled is None and self._transport is not None:
             self._unwritten = self._transport.get_write_buffer_size()
             self._stalled = self._loop.call_later(self._state.limits.stalled_seconds, self._abort_if_stalled, 0)
@@ -560,7 +560,7 @@ class Connection(asyncio.Protocol):
 
     def _close_if_idle(self) -> None:
         self._idle_timer = None
-        # One timer per connection that looks now and then costs less than one per request.
+        # One timer per connection that checks now and then costs less than one per request.
         silent = 0.0 if self._active is not None else self._loop.time() - self._idle_since
         left = self._idle_seconds - silent
         if left <= 0:

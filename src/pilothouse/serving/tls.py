@@ -2,7 +2,7 @@
 
 TLS 1.2 and later, HTTP/1.1 by ALPN. A client certificate is asked for only when there is an authority to verify it
 against, and nobody has to show one. As in Go's servers the handshake takes any; ``refusal`` says whether it is believed
-and the program answers 401 (``openssl`` tells where that can't be had: there the handshake ends with an alert).
+and the program answers 401 (``openssl`` says where that is impossible: there the handshake ends with an alert).
 
 ``asyncio`` wants one context for the life of a server, and contexts can only be added to. ``_Door`` is that context,
 and makes each new connection with the newest one: certificates and authorities can come and go.
@@ -58,7 +58,7 @@ class Files(msgspec.Struct, frozen=True):
 
 
 class _Handshake(ssl.SSLObject):
-    """The server's end of a connection, which tells the client why a handshake failed.
+    """The server's end of a connection, which reports to the client why a handshake failed.
 
     uvloop 0.23 drops a connection whose handshake fails, together with the alert that OpenSSL has prepared; the client
     would see nothing but a reset. "More data wanted" makes it send what is prepared and go on waiting; the client
@@ -94,7 +94,7 @@ class _Door(ssl.SSLContext):
 class ServerTls:
     """What ``Server`` serves TLS with. Made from a pair in memory or from files.
 
-    Files are looked at when a connection comes, at most once a second; what has changed counts from that connection on.
+    Files are checked when a connection comes, at most once a second; what has changed counts from that connection on.
     Files that are no certificate and key are logged, and what was in use stays in use.
     """
 

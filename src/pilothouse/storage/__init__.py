@@ -2,7 +2,7 @@
 
 A write has two steps. ``stage`` checks it against the newest staged state and assigns its revision; ``commit`` waits
 until it is durable and visible. Reads and watches only ever see what is committed. The API server above chooses keys
-and values; nothing here looks into a value. ``MemoryStore`` is a store that forgets, ``SqliteStore`` one that
+and values; nothing here decodes a value. ``MemoryStore`` is a store that forgets, ``SqliteStore`` one that
 doesn't; they share everything but the commit, and one suite (``tests/conformance/test_store_*.py``) holds both.
 
     OSError

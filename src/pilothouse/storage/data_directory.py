@@ -5,7 +5,7 @@ or belong to somebody else: they could have been put there to be believed, or to
 
 The lock file holds two lines, the holder's process id and the newest revision that was acknowledged to anyone. The
 second is written after each commit, without waiting for the disk, so it never runs ahead of the store. If the store
-is found behind it, writes are missing that somebody was promised: a log that was cut or damaged looks, to SQLite,
+is found behind it, acknowledged writes are missing: a log that was cut or damaged looks, to SQLite,
 like one that merely ended earlier.
 """
 

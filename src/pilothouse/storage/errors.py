@@ -59,7 +59,7 @@ class DataDirectoryError(OSError):
 
 
 class DataDirectoryLocked(DataDirectoryError):
-    """Another process works in this data directory; ``pid`` is its process id, None when it can't be told."""
+    """Another process works in this data directory; ``pid`` is its process id, None when it is unknown."""
 
     def __init__(self, directory: str | os.PathLike[str], pid: int | None) -> None:
         holder = f"process {pid}" if pid is not None else "another process"

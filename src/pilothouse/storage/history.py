@@ -29,7 +29,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 KEPT = Retention()
-"""How much is kept unless told otherwise."""
+"""How much is kept by default."""
 
 
 class Collection:

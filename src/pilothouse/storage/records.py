@@ -1,6 +1,6 @@
 """The values that cross the store's edge: records, changes, pages, staged writes.
 
-A change keeps the record it replaced, so that watchers can tell transitions and lists can go back in time. Keys,
+A change keeps the record it replaced, so that watchers see transitions and lists can go back in time. Keys,
 values and records are shared between the current state, the history and every watcher; nobody may alter them.
 """
 

@@ -17,7 +17,7 @@ from pilothouse.storage.store import Store
 class ReplicaStore(Store):
     """Applies another store's changes, ``lag`` seconds late, under the same revisions and each commit whole.
 
-    It begins with the state of now and no history: who watches from before is told that it is gone, as by a server
+    It begins with the state of now and no history: a watch from before gets 410, as by a server
     that has just started.
     """
 
@@ -34,7 +34,7 @@ class ReplicaStore(Store):
         return bool(self._waiting)
 
     def set_lag(self, seconds: float | None) -> None:
-        """From now on changes arrive so late; with None (or infinity) not at all, until told otherwise."""
+        """From now on changes arrive so late; with None (or infinity) not at all, until the next call."""
         self._lag = None if seconds is None or math.isinf(seconds) else seconds
         if self._lag is not None:
             for heard_at, _changes in self._waiting:

@@ -25,7 +25,7 @@ Migration = Callable[[sqlite3.Connection], None]
 MIGRATIONS: Mapping[int, Migration] = {}
 """From a format to the next. Each runs in a transaction of its own, which also sets the new format."""
 
-_APPLICATION = 0x70696C6F  # "pilo": tells our files from other people's databases
+_APPLICATION = 0x70696C6F  # "pilo": marks our files
 _ROW = "(?,?,?,?,?)"
 _ROWS_PER_STATEMENT = 500
 _SWEEP_AT = 500
@@ -215,7 +215,7 @@ class SqliteFile:
             limit = f", or its quota of {self._quota_bytes} bytes is used up" if self._quota_bytes else ""
             return f"no space left for {self.path}{limit}"
         # After an I/O error the kernel may have dropped what it could not write, and SQLite what it knew of the log.
-        # The next write begins with a fresh look at the file.
+        # The next write reads the file anew.
         self.close()
         return f"{self.path}: {error}"
 

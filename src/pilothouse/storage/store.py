@@ -35,7 +35,7 @@ _MARK_SECONDS = 1.0
 
 
 class Store(ABC):
-    """A revisioned store of bytes, for one event loop. See the module for what it promises."""
+    """A revisioned store of bytes, for one event loop. See the module for its guarantees."""
 
     def __init__(
         self,
@@ -269,7 +269,7 @@ class Store(ABC):
         for hook in tuple(hooks):
             try:
                 hook(changes)
-            except Exception as error:  # noqa: BLE001  # the writer did nothing wrong: the loop is told, not the writer
+            except Exception as error:  # noqa: BLE001  # the writer did nothing wrong: reported to the loop, not raised
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": f"a commit hook failed at revision {self.revision}", "exception": error}
                 )
@@ -348,7 +348,7 @@ class Store(ABC):
                 collection.forget(revision)
 
     def _expire(self) -> None:
-        """Let go of what is older than the retention's seconds, looked at once per second at most."""
+        """Let go of what is older than the retention's seconds, checked once per second at most."""
         marks = self._marks
         now = self._env.monotonic()
         if not marks or now - marks[-1][0] >= _MARK_SECONDS:

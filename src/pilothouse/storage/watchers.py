@@ -1,7 +1,7 @@
 """Watchers, and the index that finds those a change concerns.
 
 The store hands over each commit's changes in one batch. A batch goes to the watchers of every prefix of the changed
-key, found by looking those few prefixes up: watchers of other resources, namespaces or objects cost nothing. All
+key, found by those few prefixes: watchers of other resources, namespaces or objects cost nothing. All
 watchers of one prefix get the *same* list.
 """
 
@@ -90,7 +90,7 @@ class Watcher:
             self._waiter = None
 
     def nudge(self) -> None:
-        """Let a reader that waits in ``changed`` look around."""
+        """Let a reader that waits in ``changed`` check again."""
         self._notify()
 
     def take(self) -> list[Change]:
@@ -146,9 +146,9 @@ class WatcherIndex:
     def __init__(self) -> None:
         self._by_prefix: dict[str, dict[Watcher, None]] = {}
         self._narrow: dict[str, int] = {}
-        """How many watchers look at less than a resource, by the resource's prefix."""
+        """How many watchers read less than a resource, by the resource's prefix."""
         self._wide = 0
-        """How many look at more than one resource."""
+        """How many read more than one resource."""
 
     def add(self, watcher: Watcher) -> None:
         """Serve this watcher from the next commit on."""

@@ -58,7 +58,7 @@ class Timeout(AssertionError):
 
 
 EXPECTED = (ApiError, Timeout)
-"""What a test fails with that has asked for something else: nobody has to look into pilothouse for it."""
+"""What a test fails with that has asked for something else: nobody has to read pilothouse for it."""
 
 
 def is_expected(raised: "pytest.ExceptionInfo[BaseException]") -> bool:
@@ -73,7 +73,7 @@ class AsyncCluster:
     """A running plane, seen from one namespace of it, as the administrator.
 
     Objects are addressed as in a manifest, by apiVersion, kind and name, and come as plain dictionaries. What the API
-    server refuses is raised as ``pilothouse.client.errors.ApiError``. For everything else there is ``client``.
+    server rejects is raised as ``pilothouse.client.errors.ApiError``. For everything else there is ``client``.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class AsyncCluster:
         self.plane = plane
         self._snapshot = snapshot
         self.namespace = namespace
-        """Where objects without a namespace of their own are looked for and created. Empty is not allowed."""
+        """The namespace of objects that name none. Empty is not allowed."""
         self.client: Client = plane.client(agent="pilothouse-testing")
         self._served = served
         self._mapper = RestMapper(self.client)
@@ -144,7 +144,7 @@ class AsyncCluster:
 
     def compact(self) -> None:
         """Have the API server forget all changes up to now: who goes on from an older resource version or ``continue``
-        token is told 410, with reason Expired. Watches under way go on."""
+        token gets 410, with reason Expired. Watches under way go on."""
         self.plane.server.compact()
 
     async def reset(self, *, seconds: float = 10.0) -> None:
@@ -194,7 +194,7 @@ class AsyncCluster:
         )
 
     async def delete(self, api_version: str, kind: str, name: str, *, propagation_policy: str = "Background") -> None:
-        """Ask for an object's deletion. Returns at once: ``wait_for`` tells when it is gone."""
+        """Ask for an object's deletion. Returns at once: ``wait_for`` waits until it is gone."""
         of = await self._kind(api_version, kind)
         await self.client.delete(of, name, self.namespace, propagation_policy=propagation_policy)
 
@@ -229,7 +229,7 @@ class AsyncCluster:
         return f"{lines}\nlast seen:\n{json.dumps(shown, indent=2)}"
 
     async def _holds(self, kind: Kind[msgspec.Raw], name: str, condition: Condition, seen: "_Seen") -> bool:
-        """Look, then follow the changes until the condition holds. False when the watch ended before."""
+        """Read, then follow the changes until the condition holds. False when the watch ended before."""
         only = f"metadata.name={name}"
         found = await self.client.list(kind, self.namespace, field_selector=only)
         seen.object = _decoded(found.items[0]) if found.items else None

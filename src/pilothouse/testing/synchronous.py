@@ -1,7 +1,7 @@
 """``plane``: a plane for synchronous tests, on a thread that it owns, and ``Cluster``, what a test does with it.
 
 The test talks to it through the methods here, which run on that thread, or over HTTP with whatever client it is about
-to test: ``url`` and ``kubeconfig`` tell where.
+to test: ``url`` and ``kubeconfig`` say where.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Cluster:
     """A running plane, seen from one namespace of it, as the administrator. For any thread but the plane's own.
 
     Objects are addressed as in a manifest, by apiVersion, kind and name, and come as plain dictionaries. What the API
-    server refuses is raised as ``pilothouse.client.errors.ApiError``.
+    server rejects is raised as ``pilothouse.client.errors.ApiError``.
     """
 
     def __init__(self, cluster: AsyncCluster, thread: "PlaneThread") -> None:
@@ -57,7 +57,7 @@ class Cluster:
 
     @property
     def namespace(self) -> str:
-        """Where objects without a namespace of their own are looked for and created."""
+        """The namespace of objects that name none."""
         return self._cluster.namespace
 
     @property
@@ -89,7 +89,7 @@ class Cluster:
 
     def compact(self) -> None:
         """Have the API server forget all changes up to now: who goes on from an older resource version or ``continue``
-        token is told 410, with reason Expired. Watches under way go on."""
+        token gets 410, with reason Expired. Watches under way go on."""
 
         async def on_loop() -> None:
             self._cluster.compact()
@@ -132,7 +132,7 @@ class Cluster:
         return self._thread.call(self._cluster.patch(api_version, kind, name, changes, subresource=subresource))
 
     def delete(self, api_version: str, kind: str, name: str, *, propagation_policy: str = "Background") -> None:
-        """Ask for an object's deletion. Returns at once: ``wait_for`` tells when it is gone."""
+        """Ask for an object's deletion. Returns at once: ``wait_for`` waits until it is gone."""
         self._thread.call(self._cluster.delete(api_version, kind, name, propagation_policy=propagation_policy))
 
     def wait_for(
@@ -288,7 +288,7 @@ class PlaneContext:
             with self as cluster:
                 return function(*arguments, **keywords, **({"cluster": cluster} if takes_it else {}))
 
-        # pytest reads the signature, and would look for a fixture of that name.
+        # pytest reads the signature, and would search a fixture of that name.
         left = [parameter for name, parameter in signature.parameters.items() if name != "cluster"]
         with_plane.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return with_plane
