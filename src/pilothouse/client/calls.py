@@ -52,6 +52,12 @@ class Calls:
         limited._limit = f"timeout={format_duration(seconds)}"
         return limited
 
+    def fenced(self, fence: Callable[[], None]) -> "Calls":
+        """The same calls, with ``fence`` called before every attempt of a write."""
+        fenced = copy(self)
+        fenced._fence = fence
+        return fenced
+
     async def send(self, method: str, target: str, headers: FixedHeaders, body: bytes = b"") -> bytes:
         """The body of the answer, or its error."""
         return (await self.exchange(method, target, headers, body)).body

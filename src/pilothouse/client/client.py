@@ -426,6 +426,12 @@ class Client:
         limited._calls = self._calls.limited(seconds)
         return limited
 
+    def fenced(self, fence: Callable[[], None]) -> "Client":
+        """The same client with a fence: ``fence`` is called before every attempt of a write and stops it by raising."""
+        fenced = copy(self)
+        fenced._calls = self._calls.fenced(fence)
+        return fenced
+
     async def close(self) -> None:
         """Close the transport."""
         await self.transport.close()

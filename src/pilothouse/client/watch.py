@@ -13,7 +13,7 @@ import msgspec
 
 from pilothouse.api import wire
 from pilothouse.api.kinds import Kind
-from pilothouse.api.meta import Status
+from pilothouse.api.meta import Object, Status
 from pilothouse.client.decode import UNREADABLE, Decoders, OnUndecodable, name_of
 from pilothouse.client.errors import ConnectionLost, UndecodableObject, error_for
 from pilothouse.client.memo import DecodeMemo
@@ -47,6 +47,7 @@ class _OnlyMetadata(msgspec.Struct, frozen=True, gc=False):
 
 _envelope = msgspec.json.Decoder(_Envelope)
 _status = msgspec.json.Decoder(Status)
+_bookmark = msgspec.json.Decoder(Object)
 _only_metadata = msgspec.json.Decoder(_OnlyMetadata)
 _types: tuple[EventType, ...] = get_args(EventType)
 # How every known server begins its lines. Whatever does not begin like this is read the long way.
@@ -263,6 +264,9 @@ class Watch(Generic[T]):
         try:
             return WatchEvent(envelope.type, self._decoders.one(body, lambda: name_of(self._kind, raw)), kept)
         except UndecodableObject as error:
+            if envelope.type == "BOOKMARK":
+                # The view has required fields, which only real objects have.
+                return WatchEvent(envelope.type, _bookmark.decode(body), kept)  # type: ignore[arg-type]
             if envelope.type != "DELETED":
                 raise
             self._failure = error

@@ -1,0 +1,49 @@
+"""Operators: controllers of custom resources, declared instead of assembled.
+
+An ``App`` holds controllers. Each is a function (or a ``Reconciler``) of one object and a ``Context``, which applies
+what should exist, reads from caches, records events and collects the status::
+
+    app = App("website-operator")
+
+    @app.controller(WEBSITES, owns=(DEPLOYMENTS,))
+    async def website(site: Website, ctx: Context[Website]) -> None:
+        await ctx.apply({"apiVersion": "apps/v1", "kind": "Deployment", ...})
+        ctx.condition("Ready", True, reason="Applied")
+
+``CustomResource`` makes a ``Kind`` and a CustomResourceDefinition from a class. Everything is built on
+``pilothouse.runtime`` and ``pilothouse.client``, which remain reachable.
+"""
+
+from pilothouse.api.meta import Condition, ObjectMeta, View
+from pilothouse.operator.app import App, Settings
+from pilothouse.operator.context import Context
+from pilothouse.operator.custom_resource import Column, CustomResource, Rule
+from pilothouse.operator.declaration import (
+    Reconciler,
+    Reference,
+    annotation_changed,
+    generation_changed,
+    label_changed,
+)
+from pilothouse.runtime.controller import Requeue
+from pilothouse.runtime.errors import RetryLater, TerminalError
+
+__all__ = [
+    "App",
+    "Column",
+    "Condition",
+    "Context",
+    "CustomResource",
+    "ObjectMeta",
+    "Reconciler",
+    "Reference",
+    "Requeue",
+    "RetryLater",
+    "Rule",
+    "Settings",
+    "TerminalError",
+    "View",
+    "annotation_changed",
+    "generation_changed",
+    "label_changed",
+]

@@ -1,0 +1,250 @@
+"""``App``: the controllers of one operator, and how they run."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar, overload
+
+import msgspec
+
+from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
+from pilothouse.api.kinds import Kind
+from pilothouse.client import Client, apply_patch
+from pilothouse.env import Env, TaskGroup
+from pilothouse.machinery.metrics import Registry
+from pilothouse.operator.context import Context
+from pilothouse.operator.controller import DeclaredController
+from pilothouse.operator.custom_resource import CustomResource
+from pilothouse.operator.declaration import Declaration, Predicate, Reconciler, Reference, Sync
+from pilothouse.operator.rights import rules
+from pilothouse.runtime.cache import Cached
+from pilothouse.runtime.election import Fence, LeaderElector
+from pilothouse.runtime.events import EventRecorder
+from pilothouse.runtime.informer import InformerFactory
+
+T = TypeVar("T", bound=Cached)
+R = TypeVar("R", bound="type[Reconciler[Any]]")
+AnyKind = Kind[Any] | CustomResource[Any]
+_ESTABLISHED_SECONDS = 30.0
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How an app runs. ``namespaces`` are watched alone, all if there are none. With ``leader_elect`` controllers run
+    only while this process holds the Lease ``lease_namespace/NAME-OF-THE-APP``."""
+
+    namespaces: tuple[str, ...] = ()
+    leader_elect: bool = False
+    lease_namespace: str = "default"
+    identity: str = ""
+    """Of this process among several; made up if empty."""
+    lease_duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_period_seconds: float = 2.0
+
+
+class ControllerFunction(Generic[T]):
+    """A declared function. It can be called as before, and takes a ``finalizer``."""
+
+    def __init__(self, app: "App", position: int, function: Sync[T]) -> None:
+        self._app = app
+        self._position = position
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __call__(self, obj: T, ctx: Context[T]) -> Any:
+        return self._function(obj, ctx)
+
+    def finalizer(self, name: str) -> Callable[[Sync[T]], Sync[T]]:
+        """Decorate what is to happen before an object goes: objects get the finalizer ``name`` (``DOMAIN/PATH``) before
+        their first sync, and lose it when the function has returned None while they are being deleted."""
+
+        def register(function: Sync[T]) -> Sync[T]:
+            declared = self._app._declarations[self._position]
+            changed = msgspec.structs.replace(declared, finalizer=_checked_finalizer(name), finalize=function)
+            self._app._declarations[self._position] = changed
+            return function
+
+        return register
+
+
+class App:
+    """An operator: controllers that run together, under one name.
+
+    The name is the field manager of what it applies, the component of its events and the name of its Lease.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.metrics = Registry()
+        """Metrics of the controllers; the place for an operator's own."""
+        self._declarations: list[Declaration] = []
+        self._resources: dict[str, CustomResource[Any]] = {}
+
+    def controller(
+        self,
+        resource: Kind[T] | CustomResource[T],
+        *,
+        name: str = "",
+        owns: Iterable[AnyKind] = (),
+        references: Iterable[Reference] = (),
+        reads: Iterable[AnyKind] = (),
+        finalizer: str = "",
+        predicates: Iterable[Predicate] = (),
+        indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
+        selector: str = "",
+        workers: int = 1,
+    ) -> "_Declare[T]":
+        """Decorate the function or ``Reconciler`` class that syncs objects of this kind.
+
+        An object is synced when it changes (``predicates`` must all agree to an update), when an object of a kind in
+        ``owns`` changes that it controls, and when one of its ``references`` changes. Kinds in ``reads`` are only
+        cached. ``indexes`` are of the primary kind, ``selector`` is a label selector for it. One object is synced by one
+        of ``workers`` at a time. ``finalizer`` is for classes; functions have ``ControllerFunction.finalizer``.
+
+        Raises ``ValueError`` for a name that another controller of the app has, and for a wrong finalizer.
+        """
+        kind = self._kind(resource)
+        name = name or kind.kind.lower()
+        if any(each.name == name for each in self._declarations):
+            raise ValueError(f"app {self.name} has a controller {name!r} already; give this one another name=")
+        declaration = Declaration(
+            name=name,
+            kind=kind,
+            reconcile=_undeclared,
+            finalize=None,
+            finalizer=_checked_finalizer(finalizer) if finalizer else "",
+            owns=tuple(map(self._kind, owns)),
+            references=tuple(references),
+            reads=tuple(map(self._kind, reads)),
+            predicates=tuple(predicates),
+            indexes=dict(indexes or {}),
+            selector=selector,
+            workers=workers,
+        )
+        return _Declare(self, declaration)
+
+    def definitions(self) -> list[dict[str, Any]]:
+        """The CustomResourceDefinitions of the declared custom resources."""
+        return [each.definition() for each in self._resources.values()]
+
+    def rules(self) -> list[dict[str, Any]]:
+        """The RBAC rules that the controllers need, and nothing more: for a ClusterRole. The Lease of leader election
+        is not among them, it needs a Role in its namespace (``rights.lease_rules``)."""
+        return rules(self._declarations)
+
+    async def install(self, client: Client) -> None:
+        """Apply the CustomResourceDefinitions and wait until they are served. Raises ``TimeoutError`` after half a
+        minute, and what the API server answers."""
+        for definition in self.definitions():
+            name = definition["metadata"]["name"]
+            await client.patch(
+                CUSTOM_RESOURCE_DEFINITIONS.raw, name, apply_patch(definition), field_manager=self.name, force=True
+            )
+        async with asyncio.timeout(_ESTABLISHED_SECONDS):
+            for name in self._resources:
+                while not await _is_established(client, name):
+                    await asyncio.sleep(0.05)
+
+    async def run(self, client: Client, env: Env, settings: Settings = Settings()) -> None:  # noqa: B008  # immutable
+        """Run all controllers until cancelled; running syncs then have ten seconds to finish.
+
+        Raises ``LeadershipLost`` when the Lease is lost: the process should end.
+        """
+        recorder = EventRecorder(client, env, self.name)
+        async with TaskGroup(self.name) as group:
+            events = group.start(recorder.run(), name="events")
+            try:
+                if settings.leader_elect:
+                    await self._lead(client, env, settings, recorder)
+                else:
+                    await self._work(client, env, settings, recorder)
+            finally:
+                events.cancel()
+
+    async def _lead(self, client: Client, env: Env, settings: Settings, recorder: EventRecorder) -> None:
+        fence = Fence(env)
+        elector = LeaderElector(
+            client,
+            env,
+            identity=settings.identity or f"{self.name}_{env.uid()}",
+            name=self.name,
+            namespace=settings.lease_namespace,
+            lease_duration_seconds=settings.lease_duration_seconds,
+            renew_deadline_seconds=settings.renew_deadline_seconds,
+            retry_period_seconds=settings.retry_period_seconds,
+            fence=fence,
+            recorder=recorder,
+            metrics=self.metrics,
+        )
+        await elector.run(lambda: self._work(client.fenced(fence.check), env, settings, recorder))
+
+    async def _work(self, client: Client, env: Env, settings: Settings, recorder: EventRecorder) -> None:
+        async with TaskGroup(f"{self.name}: controllers") as group:
+            for namespace in settings.namespaces or ("",):
+                informers = InformerFactory(client, env, name=self.name, metrics=self.metrics)
+                for declaration in self._declarations:
+                    controller = DeclaredController(
+                        self.name,
+                        declaration,
+                        client=client,
+                        env=env,
+                        informers=informers,
+                        namespace=namespace,
+                        recorder=recorder,
+                        metrics=self.metrics,
+                    )
+                    group.start(controller.run(), name=declaration.name)
+                informers.start(group)
+
+    def _kind(self, resource: AnyKind) -> Kind[Any]:
+        if isinstance(resource, CustomResource):
+            self._resources[resource.name] = resource
+            return resource.kind
+        return resource
+
+
+class _Declare(Generic[T]):
+    """The decorator of ``App.controller``."""
+
+    def __init__(self, app: App, declaration: Declaration) -> None:
+        self._app = app
+        self._declaration = declaration
+
+    @overload
+    def __call__(self, target: R) -> R: ...
+
+    @overload
+    def __call__(self, target: Sync[T]) -> ControllerFunction[T]: ...
+
+    def __call__(self, target: Any) -> Any:
+        declarations = self._app._declarations
+        if inspect.isclass(target):
+            if not issubclass(target, Reconciler):
+                raise TypeError(f"{target.__name__} is no Reconciler: derive it from pilothouse.operator.Reconciler")
+            made: Reconciler[Any] = target()
+            declarations.append(
+                msgspec.structs.replace(self._declaration, reconcile=made.reconcile, finalize=made.finalize)
+            )
+            return target
+        if not inspect.iscoroutinefunction(target):
+            raise TypeError(f"{getattr(target, '__name__', target)!r} is no coroutine function: declare it async def")
+        if self._declaration.finalizer:
+            raise ValueError("finalizer= is for classes; decorate a function with @NAME.finalizer(...) instead")
+        declarations.append(msgspec.structs.replace(self._declaration, reconcile=target))
+        return ControllerFunction(self._app, len(declarations) - 1, target)
+
+
+async def _undeclared(_obj: Any, _ctx: Any) -> None:
+    raise AssertionError("the declaration is complete before it runs")
+
+
+def _checked_finalizer(name: str) -> str:
+    domain, slash, path = name.partition("/")
+    if not slash or not domain or not path:
+        raise ValueError(f"a finalizer is named DOMAIN/PATH, such as example.com/cleanup, got {name!r}")
+    return name
+
+
+async def _is_established(client: Client, name: str) -> bool:
+    found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+    return any(each.type == "Established" and each.status == "True" for each in found.status.conditions)

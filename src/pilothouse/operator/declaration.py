@@ -1,0 +1,90 @@
+"""What an operator declares: controllers, what they own and refer to, and when they sync."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from pilothouse.api.kinds import Kind
+from pilothouse.runtime.cache import Cached
+from pilothouse.runtime.controller import Requeue
+
+if TYPE_CHECKING:
+    from pilothouse.operator.context import Context
+
+T = TypeVar("T", bound=Cached)
+Sync = Callable[[T, "Context[T]"], Awaitable[Requeue | None]]
+"""Brings the world closer to what the object asks for. Returns None, or when to come back."""
+Predicate = Callable[[Any, Any], bool]
+"""Whether an update, from the old object to the new one, is worth a sync."""
+
+
+class Reconciler(ABC, Generic[T]):
+    """A controller as a class, for those that keep something between syncs."""
+
+    @abstractmethod
+    async def reconcile(self, obj: T, ctx: "Context[T]") -> Requeue | None:
+        """Bring the world closer to what the object asks for. It is not called for objects that are being deleted."""
+
+    async def finalize(self, obj: T, ctx: "Context[T]") -> Requeue | None:
+        """Undo what garbage collection does not. Called while the object is being deleted and has the controller's
+        finalizer, which goes when this returns None."""
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects that a controller reads and does not own; their changes enqueue the objects that refer to them.
+
+    ``of`` names what an object refers to: keys ``NAMESPACE/NAME``, or names alone in its own namespace. It is an index,
+    asked once per version of the object. ``map`` is for what cannot be turned round: from the changed object to the keys
+    of those to sync. Exactly one of them is given.
+    """
+
+    kind: Kind[Any]
+    of: Callable[[Any], Iterable[str]] | None = None
+    map: Callable[[Any], Iterable[str]] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.of is None) == (self.map is None):
+            raise ValueError(f"a Reference to {self.kind.group_resource} has either of= or map=")
+
+
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
+    """One controller of an ``App``; see ``App.controller`` for its parts."""
+
+    name: str
+    kind: Kind[Any]
+    reconcile: Callable[[Any, Any], Awaitable[Requeue | None]]
+    finalize: Callable[[Any, Any], Awaitable[Requeue | None]] | None
+    finalizer: str
+    owns: tuple[Kind[Any], ...]
+    references: tuple[Reference, ...]
+    reads: tuple[Kind[Any], ...]
+    predicates: tuple[Predicate, ...]
+    indexes: dict[str, Callable[[Any], Iterable[str]]]
+    selector: str
+    workers: int
+
+    @property
+    def watched(self) -> Sequence[Kind[Any]]:
+        """Every kind with a cache, the primary one first, each once."""
+        kinds = (self.kind, *self.owns, *(each.kind for each in self.references), *self.reads)
+        found: dict[tuple[str, str], Kind[Any]] = {}
+        for kind in kinds:
+            found.setdefault((kind.api_version, kind.kind), kind)
+        return tuple(found.values())
+
+
+def generation_changed(old: Cached, new: Cached) -> bool:
+    """The spec changed, or the deletion began (controller-runtime's ``GenerationChangedPredicate``)."""
+    return old.metadata.generation != new.metadata.generation
+
+
+def label_changed(name: str) -> Predicate:
+    """The value of a label changed."""
+    return lambda old, new: old.metadata.labels.get(name) != new.metadata.labels.get(name)
+
+
+def annotation_changed(name: str) -> Predicate:
+    """The value of an annotation changed."""
+    return lambda old, new: old.metadata.annotations.get(name) != new.metadata.annotations.get(name)

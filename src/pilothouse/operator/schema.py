@@ -1,0 +1,156 @@
+"""Structural schemas (OpenAPI v3, as CustomResourceDefinitions take them) of views."""
+
+import inspect
+from typing import Any
+
+import msgspec
+from msgspec import inspect as types
+
+_UNKNOWN = {"x-kubernetes-preserve-unknown-fields": True}
+_IMPLIED = ("apiVersion", "kind", "metadata")
+"""Fields that every custom resource has; the API server knows their schemas."""
+
+
+def object_schema(view: type[Any]) -> dict[str, Any]:
+    """The schema of a custom resource read as ``view``: without ``apiVersion``, ``kind`` and ``metadata``.
+
+    Raises ``TypeError`` for a view that is no ``msgspec.Struct`` and for fields that no structural schema expresses.
+    """
+    if not (isinstance(view, type) and issubclass(view, msgspec.Struct)):
+        raise TypeError(f"a custom resource is a View (a msgspec.Struct), got {view!r}")
+    info = types.type_info(view)
+    assert isinstance(info, types.StructType)
+    return _struct(info, view.__name__, (), skip=_IMPLIED)
+
+
+def _struct(
+    info: types.StructType, path: str, parents: tuple[type[Any], ...], skip: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    if info.cls in parents:
+        raise TypeError(f"{path}: {info.cls.__name__} contains itself; structural schemas cannot be recursive")
+    properties: dict[str, Any] = {}
+    required = []
+    for field in info.fields:
+        if field.encode_name in skip:
+            continue
+        schema = _schema(field.type, f"{path}.{field.name}", (*parents, info.cls))
+        if field.required:
+            required.append(field.encode_name)
+        elif _is_plain(field.default):
+            schema["default"] = field.default
+        properties[field.encode_name] = schema
+    result: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        result["required"] = required
+    description = _description(info.cls)
+    if description:
+        result["description"] = description
+    return result
+
+
+def _is_plain(default: Any) -> bool:
+    """Whether the API server should write the default into objects. Zero values are what absent fields mean anyway."""
+    return isinstance(default, bool | int | float | str) and bool(default)
+
+
+def _description(cls: type[Any]) -> str:
+    # Not getdoc: that of a base class does not describe this one.
+    text = cls.__dict__.get("__doc__") or ""
+    return inspect.cleandoc(text).split("\n\n")[0].replace("\n", " ")
+
+
+def _schema(info: types.Type, path: str, parents: tuple[type[Any], ...]) -> dict[str, Any]:
+    match info:
+        case types.Metadata():
+            return _schema(info.type, path, parents) | _extra(info)
+        case types.StructType():
+            return _struct(info, path, parents)
+        case types.UnionType():
+            return _union(info, path, parents)
+        case types.DictType():
+            if not isinstance(_bare(info.key_type), types.StrType):
+                raise TypeError(f"{path}: keys of maps are strings")
+            return {"type": "object", "additionalProperties": _schema(info.value_type, f"{path}[]", parents)}
+        case types.ListType() | types.VarTupleType() | types.SetType() | types.FrozenSetType():
+            return _list(info, path, parents)
+        case types.LiteralType() | types.EnumType():
+            return _enumeration(info, path)
+        case _:
+            return _scalar(info, path)
+
+
+def _bare(info: types.Type) -> types.Type:
+    return info.type if isinstance(info, types.Metadata) else info
+
+
+def _extra(info: types.Metadata) -> dict[str, Any]:
+    extra: dict[str, Any] = dict(info.extra_json_schema or {})
+    return extra
+
+
+def _union(info: types.UnionType, path: str, parents: tuple[type[Any], ...]) -> dict[str, Any]:
+    members = [member for member in info.types if not isinstance(_bare(member), types.NoneType)]
+    scalars = {type(_bare(member)) for member in members}
+    if scalars == {types.IntType, types.StrType}:
+        schema: dict[str, Any] = {"x-kubernetes-int-or-string": True}
+    elif len(members) == 1:
+        schema = _schema(members[0], path, parents)
+    else:
+        raise TypeError(f"{path}: a union of several types has no structural schema; only int | str and T | None have")
+    if len(members) < len(info.types):
+        schema["nullable"] = True
+    return schema
+
+
+def _list(
+    info: types.ListType | types.VarTupleType | types.SetType | types.FrozenSetType,
+    path: str,
+    parents: tuple[type[Any], ...],
+) -> dict[str, Any]:
+    schema = {"type": "array", "items": _schema(info.item_type, f"{path}[]", parents)}
+    if isinstance(info, types.SetType | types.FrozenSetType):
+        schema["x-kubernetes-list-type"] = "set"
+    return schema | _bounds(info, {"min_length": "minItems", "max_length": "maxItems"})
+
+
+def _enumeration(info: types.LiteralType | types.EnumType, path: str) -> dict[str, Any]:
+    values = list(info.values) if isinstance(info, types.LiteralType) else [each.value for each in info.cls]
+    kinds = {type(value) for value in values}
+    if kinds == {str}:
+        return {"type": "string", "enum": values}
+    if kinds == {int}:
+        return {"type": "integer", "enum": values}
+    raise TypeError(f"{path}: values of an enumeration are all strings or all integers")
+
+
+def _scalar(info: types.Type, path: str) -> dict[str, Any]:
+    match info:
+        case types.AnyType() | types.RawType():
+            return dict(_UNKNOWN)
+        case types.BoolType():
+            return {"type": "boolean"}
+        case types.IntType():
+            return {"type": "integer", "format": "int64", **_bounds(info, _NUMBERS)}
+        case types.FloatType():
+            return {"type": "number", **_bounds(info, _NUMBERS)}
+        case types.StrType():
+            return {"type": "string", **_bounds(info, _STRINGS)}
+        case types.BytesType():
+            return {"type": "string", "format": "byte"}
+        case types.DateTimeType():
+            return {"type": "string", "format": "date-time"}
+        case _:
+            raise TypeError(f"{path}: {type(info).__name__.removesuffix('Type')} has no structural schema")
+
+
+_NUMBERS = {"ge": "minimum", "le": "maximum", "multiple_of": "multipleOf"}
+_STRINGS = {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"}
+
+
+def _bounds(info: types.Type, names: dict[str, str]) -> dict[str, Any]:
+    found = {shown: value for name, shown in names.items() if (value := getattr(info, name, None)) is not None}
+    if getattr(info, "gt", None) is not None:
+        found |= {"minimum": info.gt, "exclusiveMinimum": True}  # type: ignore[attr-defined]  # of numbers
+    if getattr(info, "lt", None) is not None:
+        found |= {"maximum": info.lt, "exclusiveMaximum": True}  # type: ignore[attr-defined]  # of numbers
+    return found
