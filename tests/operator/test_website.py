@@ -1,53 +1,49 @@
-"""The example operator, whole, on a plane in virtual time."""
+"""``examples/website_operator.py``, whole, in virtual time."""
 
 import asyncio
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
+from pilothouse.api.core import CONFIG_MAPS, EVENTS
+from pilothouse.api.wire import Request, Response, Stream, Transport
+from pilothouse.apiserver import ApiServer
+from pilothouse.apiserver.handler_chain import HandlerChain
+from pilothouse.client import Client
 from pilothouse.client.errors import NotFound
-from pilothouse.env import Env
+from pilothouse.client.interceptor import Rule, conflict, delay, lose_answer, lose_request
+from pilothouse.env import Env, TaskGroup
+from pilothouse.operator import Settings
+from pilothouse.operator.rights import lease_rules
+from pilothouse.storage import MemoryStore
 from pilothouse.testing import AsyncCluster, async_plane
 
-
-def load() -> ModuleType:
-    """A new copy of the example: its app and metrics are its own."""
-    path = Path(__file__).parents[2] / "examples" / "website_operator.py"
-    spec = importlib.util.spec_from_file_location("website_operator", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["website_operator"] = module
-    spec.loader.exec_module(module)
-    return module
+WEBSITE = ("example.com/v1", "Website")
 
 
 def site(name: str, **spec: Any) -> dict[str, Any]:
     body = {"html": "<h1>Hello</h1>", **spec}
-    return {"apiVersion": "example.com/v1", "kind": "Website", "metadata": {"name": name}, "spec": body}
+    return {"apiVersion": WEBSITE[0], "kind": WEBSITE[1], "metadata": {"name": name}, "spec": body}
+
+
+def theme(css: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "dark"}, "data": {"css": css}}
 
 
 async def ready(cluster: AsyncCluster, name: str, status: str = "True") -> dict[str, Any]:
-    """The Website once its condition Ready has that status."""
-    while True:
-        found = await cluster.get("example.com/v1", "Website", name)
-        if found is not None:
-            conditions = (found.get("status") or {}).get("conditions") or []
-            if any(each["type"] == "Ready" and each["status"] == status for each in conditions):
-                return found
-        await asyncio.sleep(0.2)
+    """The Website once its condition Ready has that status for its generation."""
+    async with asyncio.timeout(3600):
+        while True:
+            found = await cluster.get(*WEBSITE, name)
+            for each in (found.get("status") or {}).get("conditions") or ():
+                if (each["status"], each["observedGeneration"]) == (status, found["metadata"]["generation"]):
+                    return found
+            await asyncio.sleep(0.2)
 
 
-def published(cluster: AsyncCluster) -> int:
-    return cluster.plane.store.revision
-
-
-async def test_a_website_is_served_changed_and_gone(env: Env) -> None:
-    example = load()
+async def test_a_website_is_served_changed_and_deleted(env: Env, example: ModuleType) -> None:
     async with async_plane(env=env) as cluster:
         await example.app.install(cluster.client)
         async with cluster.running(example.app.run):
@@ -61,18 +57,148 @@ async def test_a_website_is_served_changed_and_gone(env: Env) -> None:
             assert page["metadata"]["ownerReferences"][0]["name"] == "home"
             assert example.app.metrics.value("websites_published_total", "default") == 1
 
-            await cluster.patch("example.com/v1", "Website", "home", {"spec": {"theme": "dark"}})
+            await cluster.patch(*WEBSITE, "home", {"spec": {"theme": "dark"}})
             found = await ready(cluster, "home", "False")
             assert found["status"]["conditions"][0]["reason"] == "ThemeMissing"
-            await cluster.create(
-                {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "dark"}, "data": {"css": "black"}}
-            )
+            await cluster.create(theme("black"))
             await ready(cluster, "home")
             page = await cluster.get("v1", "ConfigMap", "home-page")
             assert page["data"] == {"index.html": "<style>black</style><h1>Hello</h1>"}
 
-            await cluster.delete("example.com/v1", "Website", "home")
+            await cluster.delete(*WEBSITE, "home")
             await asyncio.sleep(30)
-            for api_version, kind in (("example.com/v1", "Website"), ("apps/v1", "Deployment"), ("v1", "Service")):
+            for api_version, kind in (WEBSITE, ("apps/v1", "Deployment"), ("v1", "Service")):
                 with pytest.raises(NotFound):
                     await cluster.get(api_version, kind, "home")
+            reasons = {each.reason for each in (await cluster.client.list(EVENTS, "default")).items}
+            assert {"Published", "Unpublished"} <= reasons
+
+
+async def test_what_others_change_or_delete_is_restored(env: Env, example: ModuleType) -> None:
+    async with async_plane(env=env) as cluster:
+        await example.app.install(cluster.client)
+        async with cluster.running(example.app.run):
+            await cluster.create(site("home"))
+            await ready(cluster, "home")
+            await cluster.patch("v1", "ConfigMap", "home-page", {"data": {"index.html": "defaced"}})
+            await cluster.delete("v1", "Service", "home")
+            await asyncio.sleep(5)
+            page = await cluster.get("v1", "ConfigMap", "home-page")
+            assert page["data"] == {"index.html": "<style></style><h1>Hello</h1>"}
+            assert await cluster.get("v1", "Service", "home")
+
+
+async def test_websites_at_rest_cost_no_requests(env: Env, example: ModuleType) -> None:
+    async with async_plane(env=env) as cluster:
+        await example.app.install(cluster.client)
+        counted = Counting(cluster.plane.server.transport("operator", ["system:masters"]))
+        async with cluster.running(lambda _client, env: example.app.run(Client(counted, env), env)):
+            for number in range(20):
+                await cluster.create(site(f"site-{number}"))
+            for number in range(20):
+                await ready(cluster, f"site-{number}")
+            await asyncio.sleep(60)
+            counted.requests.clear()
+            await asyncio.sleep(600)
+            # Watches end after minutes and are opened again.
+            assert [line for line in counted.requests if "watch=" not in line] == []
+
+
+async def test_faults_do_not_change_the_result(env: Env, example: ModuleType, seed: int) -> None:
+    """Conflicts, lost requests and answers, delays, a lagging API server, and two copies of which one leads."""
+    chance = env.stream("test")
+    rules = [
+        Rule(conflict(), verb="patch", probability=0.05),
+        Rule(lose_answer(), verb="patch", probability=0.05),
+        Rule(lose_request(), verb="patch", probability=0.05),
+        Rule(lose_answer(), verb="create", probability=0.05),
+        Rule(delay(0.0, 2.0), probability=0.2),
+    ]
+    async with async_plane(env=env) as cluster:
+        await example.app.install(cluster.client)
+        settings = Settings(leader_elect=True)
+
+        async def operator(client: Client, env: Env) -> None:
+            await example.app.run(client, env, settings)
+
+        async with cluster.running(operator, faults=rules), cluster.running(operator, faults=rules):
+            await cluster.create(theme("black"))
+            for number in range(5):
+                await cluster.create(site(f"site-{number}", theme="dark", replicas=chance.randrange(1, 3)))
+                await asyncio.sleep(chance.random() * 5)
+            cluster.lag(3.0)
+            for number in range(5):
+                await cluster.patch(*WEBSITE, f"site-{number}", {"spec": {"html": "changed"}})
+            await cluster.delete(*WEBSITE, "site-0")
+            await asyncio.sleep(chance.random() * 10)
+            cluster.lag(0.0)
+            for number in range(1, 5):
+                await ready(cluster, f"site-{number}")
+                page = await cluster.get("v1", "ConfigMap", f"site-{number}-page")
+                assert page["data"] == {"index.html": "<style>black</style>changed"}
+            await asyncio.sleep(60)
+            names = [each.metadata.name for each in (await cluster.client.list(CONFIG_MAPS, "default")).items]
+            assert sorted(name for name in names if name.endswith("-page")) == [f"site-{n}-page" for n in range(1, 5)]
+
+
+async def test_the_generated_roles_suffice(env: Env, example: ModuleType) -> None:
+    server = ApiServer(env, MemoryStore(env))
+    chain = HandlerChain(server, address="", authorization="RBAC")
+    await chain.start()
+    admin = Client(server.transport("admin", ["system:masters"]), env)
+    app, account = example.app, "system:serviceaccount:default:website-operator"
+    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": account}
+
+    async def grant(scope: str, kind: str, rules: list[dict[str, Any]]) -> None:
+        group = "rbac.authorization.k8s.io"
+        meta = {"metadata": {"name": app.name}}
+        reference = {"apiGroup": group, "kind": kind, "name": app.name}
+        for path, body in (
+            ("s", {"kind": kind, **meta, "rules": rules}),
+            ("bindings", {"kind": f"{kind}Binding", **meta, "roleRef": reference, "subjects": [subject]}),
+        ):
+            await admin.request(
+                "POST",
+                f"/apis/{group}/v1/{scope}{kind.lower()}{path}",
+                body=msgspec.json.encode({"apiVersion": f"{group}/v1", **body}),
+                headers={"content-type": "application/json"},
+            )
+
+    await grant("", "ClusterRole", app.rules())
+    await grant("namespaces/default/", "Role", lease_rules(app.name))
+    counted = Counting(server.transport(account, ["system:serviceaccounts", "system:authenticated"]))
+    async with TaskGroup() as group:
+        group.start(server.run(), name="api server")
+        await app.install(admin)
+        group.start(app.run(Client(counted, env), env, Settings(leader_elect=True)), name="operator")
+        await admin.create(example.WEBSITES.kind.raw, site("home"), "default")
+        await asyncio.sleep(30)
+        await admin.delete(example.WEBSITES.kind, "home", "default")
+        await asyncio.sleep(30)
+        assert (await admin.list(example.WEBSITES.kind)).items == ()
+        group.cancel()
+    assert counted.forbidden == []
+
+
+class Counting:
+    """A transport that notes the requests that pass, and those that were forbidden."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.requests: list[str] = []
+        self.forbidden: list[str] = []
+
+    async def request(self, request: Request) -> Response:
+        line = f"{request.method} {request.target}"
+        self.requests.append(line)
+        answer = await self._transport.request(request)
+        if answer.status == 403:
+            self.forbidden.append(f"{line}: {answer.body.decode()}")
+        return answer
+
+    async def open(self, request: Request) -> Stream:
+        self.requests.append(f"{request.method} {request.target}")
+        return await self._transport.open(request)
+
+    async def close(self) -> None:
+        await self._transport.close()

@@ -98,8 +98,8 @@ class App:
 
         An object is synced when it changes (``predicates`` must all agree to an update), when an object of a kind in
         ``owns`` changes that it controls, and when one of its ``references`` changes. Kinds in ``reads`` are only
-        cached. ``indexes`` are of the primary kind, ``selector`` is a label selector for it. One object is synced by one
-        of ``workers`` at a time. ``finalizer`` is for classes; functions have ``ControllerFunction.finalizer``.
+        cached. ``indexes`` are of the primary kind, ``selector`` is a label selector for it. One object is synced by
+        one of ``workers`` at a time. ``finalizer`` is for classes; functions have ``ControllerFunction.finalizer``.
 
         Raises ``ValueError`` for a name that another controller of the app has, and for a wrong finalizer.
         """
@@ -142,7 +142,7 @@ class App:
             )
         async with asyncio.timeout(_ESTABLISHED_SECONDS):
             for name in self._resources:
-                while not await _is_established(client, name):
+                while not await _is_established(client, name):  # noqa: ASYNC110  # there is no event to wait for
                     await asyncio.sleep(0.05)
 
     async def run(self, client: Client, env: Env, settings: Settings = Settings()) -> None:  # noqa: B008  # immutable

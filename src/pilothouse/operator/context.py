@@ -187,8 +187,8 @@ class Context(Generic[T]):
         informer = self._parts.informers.get((kind.api_version, kind.kind))
         if informer is None:
             raise UndeclaredKind(
-                f"controller {self._parts.declaration.name} uses {kind.group_resource} and does not declare it: add its "
-                "kind to owns=, references= or reads="
+                f"controller {self._parts.declaration.name} uses {kind.group_resource} and does not declare it: add "
+                "its kind to owns=, references= or reads="
             )
         return informer
 

@@ -1,5 +1,6 @@
 """The runtime's controller behind one declaration."""
 
+import asyncio
 from typing import Any
 
 from pilothouse.api.kinds import Kind
@@ -12,10 +13,13 @@ from pilothouse.machinery.owners import controller_of
 from pilothouse.operator.context import OWNER_INDEX, Context, Parts
 from pilothouse.operator.declaration import Declaration, Reference
 from pilothouse.runtime.cache import Cached
-from pilothouse.runtime.consistency import ConsistencyStore, heard_by
+from pilothouse.runtime.consistency import ConsistencyStore, StaleCache, heard_by
 from pilothouse.runtime.controller import Controller, Requeue
 from pilothouse.runtime.events import EventRecorder
 from pilothouse.runtime.informer import InformerFactory, SharedInformer
+
+_PAUSES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
+"""Seconds between looks at a cache that is behind."""
 
 
 class DeclaredController(Controller):
@@ -137,10 +141,10 @@ class DeclaredController(Controller):
 
     async def reconcile(self, key: str) -> Requeue | None:
         """Sync one object."""
+        await self._caught_up(key)
         obj, raw = self._primary.cache.get(key), self._primary.cache.raw(key)
         if obj is None or raw is None:
             return None
-        self._parts.written.ensure_ready(key)
         ctx = Context(self._parts, obj, raw)
         declaration = self._declaration
         if obj.metadata.deletion_timestamp is not None:
@@ -148,8 +152,19 @@ class DeclaredController(Controller):
         if declaration.finalizer and declaration.finalizer not in obj.metadata.finalizers:
             # It must be there before anything that needs it; an object that changed meanwhile is a Conflict, retried.
             await self._add_finalizer(obj)
-        requeue = await self._with_status(ctx, declaration.reconcile(obj, ctx))
-        return requeue
+        return await self._with_status(ctx, declaration.reconcile(obj, ctx))
+
+    async def _caught_up(self, key: str) -> None:
+        """Wait until the caches have seen what earlier syncs of the object wrote. Mostly they have, or will have within
+        milliseconds: the back-off of failures would be too long for that. Raises ``StaleCache`` after a second."""
+        for seconds in _PAUSES:
+            try:
+                self._parts.written.ensure_ready(key)
+            except StaleCache:
+                await asyncio.sleep(seconds)
+            else:
+                return
+        self._parts.written.ensure_ready(key)
 
     async def _finalize(self, obj: Any, ctx: Context[Any]) -> Requeue | None:
         declaration, meta = self._declaration, obj.metadata
@@ -177,7 +192,7 @@ class DeclaredController(Controller):
             try:
                 await ctx.write_status()
             except ApiError as error:
-                self.log.error("Cannot write the status of a failed sync", error=error, key=ctx.key)
+                self.log.error("Cannot write the status of a failed sync", error=error, key=ctx.key)  # noqa: TRY400
             raise
         try:
             await ctx.write_status()

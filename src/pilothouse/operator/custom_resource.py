@@ -1,8 +1,8 @@
 """``CustomResource``: a ``Kind`` and its CustomResourceDefinition from one class.
 
-The class is a ``View``: the fields that the operator reads. Its annotations give the structural schema: types, defaults,
-``msgspec.Meta`` bounds (``ge``, ``le``, ``min_length``, ``max_length``, ``pattern``), ``Literal`` for enumerations,
-docstrings for descriptions. Fields without a default are required.
+The class is a ``View``: the fields that the operator reads. Its annotations give the structural schema: types,
+defaults, ``msgspec.Meta`` bounds (``ge``, ``le``, ``min_length``, ``max_length``, ``pattern``), ``Literal`` for
+enumerations, docstrings for descriptions. Fields without a default are required.
 """
 
 from collections.abc import Iterable, Mapping

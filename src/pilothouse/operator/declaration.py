@@ -36,8 +36,8 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that a controller reads and does not own; their changes enqueue the objects that refer to them.
 
     ``of`` names what an object refers to: keys ``NAMESPACE/NAME``, or names alone in its own namespace. It is an index,
-    asked once per version of the object. ``map`` is for what cannot be turned round: from the changed object to the keys
-    of those to sync. Exactly one of them is given.
+    asked once per version of the object. ``map`` is for what has no such names: it gives the keys of the objects to
+    sync for a changed one. Exactly one of them is given.
     """
 
     kind: Kind[Any]

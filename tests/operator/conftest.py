@@ -1,0 +1,21 @@
+"""The example operator, and small ones for single rules."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def example() -> ModuleType:
+    """A new copy of ``examples/website_operator.py``: its app and metrics are its own."""
+    path = Path(__file__).parents[2] / "examples" / "website_operator.py"
+    spec = importlib.util.spec_from_file_location("website_operator", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["website_operator"] = module
+    spec.loader.exec_module(module)
+    return module
