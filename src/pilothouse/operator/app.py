@@ -58,9 +58,11 @@ class ControllerFunction(Generic[T]):
         """Decorate what is to happen before an object goes: objects get the finalizer ``name`` (``DOMAIN/PATH``) before
         their first sync, and lose it when the function has returned None while they are being deleted."""
 
+        finalizer = _checked_finalizer(name)
+
         def register(function: Sync[T]) -> Sync[T]:
             declared = self._app._declarations[self._position]
-            changed = msgspec.structs.replace(declared, finalizer=_checked_finalizer(name), finalize=function)
+            changed = msgspec.structs.replace(declared, finalizer=finalizer, finalize=function)
             self._app._declarations[self._position] = changed
             return function
 

@@ -1,5 +1,6 @@
 """``Context``: what one sync of one object may do."""
 
+import builtins
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar, cast
 
@@ -73,16 +74,17 @@ class Context(Generic[T]):
         """An object from the cache; without ``namespace`` from that of the synced object."""
         return cast("U | None", self._informer(kind).cache.get(self._key(kind, name, namespace)))
 
-    def list(self, kind: Kind[U], *, index: str = "", value: str = "", namespace: str | None = None) -> list[U]:
-        """Objects from the cache, sorted by key: all, those of a namespace, or those that ``index`` of the primary
-        kind has under ``value``."""
+    def list(
+        self, kind: Kind[U], *, index: str = "", value: str = "", namespace: str | None = None
+    ) -> "builtins.list[U]":
+        """Objects from the cache, sorted by key: all, those of a namespace, or those that an index has at ``value``."""
         cache = self._informer(kind).cache
         if not index:
-            return cast("list[U]", cache.list(namespace))
-        found = cast("list[U]", cache.by_index(index, value))
+            return cast("builtins.list[U]", cache.list(namespace))
+        found = cast("builtins.list[U]", cache.by_index(index, value))
         return [each for each in found if namespace is None or each.metadata.namespace == namespace]
 
-    def owned(self, kind: Kind[U]) -> "list[U]":
+    def owned(self, kind: Kind[U]) -> "builtins.list[U]":
         """The objects of a declared kind in the cache that the synced object controls, sorted by key."""
         uid = self.object.metadata.uid
         return [each for each in self.list(kind, index=OWNER_INDEX, value=uid) if is_controlled_by(each.metadata, uid)]

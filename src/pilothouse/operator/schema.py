@@ -16,8 +16,8 @@ def object_schema(view: type[Any]) -> dict[str, Any]:
 
     Raises ``TypeError`` for a view that is no ``msgspec.Struct`` and for fields that no structural schema expresses.
     """
-    if not (isinstance(view, type) and issubclass(view, msgspec.Struct)):
-        raise TypeError(f"a custom resource is a View (a msgspec.Struct), got {view!r}")
+    if not issubclass(view, msgspec.Struct):
+        raise TypeError(f"a custom resource is a View (a msgspec.Struct), got {view.__name__}")
     info = types.type_info(view)
     assert isinstance(info, types.StructType)
     return _struct(info, view.__name__, (), skip=_IMPLIED)

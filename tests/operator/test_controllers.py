@@ -1,0 +1,273 @@
+"""Single rules of declared controllers, on an embedded API server in virtual time."""
+
+import asyncio
+import itertools
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, SECRETS, ConfigMap
+from pilothouse.api.meta import Condition, ObjectMeta, View
+from pilothouse.env import Env
+from pilothouse.operator import (
+    App,
+    Context,
+    CustomResource,
+    Reconciler,
+    Reference,
+    Requeue,
+    RetryLater,
+    Settings,
+    TerminalError,
+    generation_changed,
+    label_changed,
+)
+from pilothouse.testing import AsyncCluster, async_plane
+
+THING = ("example.com/v1", "Thing")
+
+
+class ThingSpec(View, frozen=True):
+    size: int = 0
+
+
+class ThingStatus(View, frozen=True):
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class Thing(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ThingSpec = ThingSpec()
+    status: ThingStatus = ThingStatus()
+
+
+THINGS = CustomResource("example.com/v1", Thing)
+
+
+def thing(name: str = "one", **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": THING[0], "kind": THING[1], "metadata": {"name": name}, "spec": spec}
+
+
+def config_map(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+
+
+@pytest.fixture
+async def cluster(env: Env) -> AsyncIterator[AsyncCluster]:
+    """An API server with the definition of Thing, and no controllers."""
+    async with async_plane(env=env, nodes=0, controllers=()) as found:
+        app = App("definitions")
+        app.controller(THINGS)
+        await app.install(found.client)
+        yield found
+
+
+async def condition(cluster: AsyncCluster, name: str = "one") -> dict[str, Any]:
+    found = await cluster.get(*THING, name)
+    (only,) = found["status"]["conditions"]
+    return only  # type: ignore[no-any-return]
+
+
+async def test_a_class_keeps_state_between_syncs(cluster: AsyncCluster) -> None:
+    app, finalized = App("things"), []
+
+    @app.controller(THINGS, finalizer="example.com/done")
+    class Things(Reconciler[Thing]):
+        def __init__(self) -> None:
+            self.seen = 0
+
+        async def reconcile(self, obj: Thing, ctx: Context[Thing]) -> None:
+            self.seen += 1
+            ctx.condition("Seen", True, reason="Counted", message=str(obj.spec.size))
+
+        async def finalize(self, obj: Thing, _ctx: Context[Thing]) -> Requeue | None:
+            finalized.append(obj.metadata.name)
+            return Requeue(5) if len(finalized) < 3 else None
+
+    async with cluster.running(app.run):
+        await cluster.create(thing(size=3))
+        await asyncio.sleep(1)
+        assert (await condition(cluster))["message"] == "3"
+        await cluster.delete(*THING, "one")
+        await asyncio.sleep(7)
+        assert (await cluster.get(*THING, "one"))["metadata"]["finalizers"] == ["example.com/done"]
+        await asyncio.sleep(10)
+        assert await cluster.list(*THING) == []
+        assert finalized == ["one"] * 3
+
+
+@pytest.mark.parametrize(
+    ("error", "syncs"), [(TerminalError("no"), 2), (RetryLater("not yet"), 10), (RuntimeError("broken"), 10)]
+)
+async def test_the_status_of_a_failed_sync_is_written(cluster: AsyncCluster, error: Exception, syncs: int) -> None:
+    app, count = App("things"), 0
+
+    @app.controller(THINGS)
+    async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
+        nonlocal count
+        count += 1
+        ctx.condition("Ready", False, reason="Failed", message="why")
+        raise error
+
+    async with cluster.running(app.run):
+        await cluster.create(thing())
+        await asyncio.sleep(20)
+        assert (await condition(cluster))["reason"] == "Failed"
+        # The write of the status is a change, which syncs once more.
+        assert count <= syncs if isinstance(error, TerminalError) else count >= syncs
+
+
+async def test_requeue_comes_back(cluster: AsyncCluster, env: Env) -> None:
+    app, times = App("things"), []
+
+    @app.controller(THINGS)
+    async def sync(_obj: Thing, _ctx: Context[Thing]) -> Requeue:
+        times.append(env.monotonic())
+        return Requeue(60)
+
+    async with cluster.running(app.run):
+        await cluster.create(thing())
+        await asyncio.sleep(200)
+        assert [round(later - earlier) for earlier, later in itertools.pairwise(times)] == [60, 60, 60]
+
+
+@pytest.mark.parametrize(
+    ("predicates", "patch", "syncs"),
+    [
+        ((), {"metadata": {"labels": {"a": "b"}}}, 2),
+        ((generation_changed,), {"metadata": {"labels": {"a": "b"}}}, 1),
+        ((generation_changed,), {"spec": {"size": 5}}, 2),
+        ((label_changed("a"),), {"metadata": {"labels": {"a": "b"}}}, 2),
+        ((label_changed("a"),), {"spec": {"size": 5}}, 1),
+        ((label_changed("a"), generation_changed), {"spec": {"size": 5}}, 1),
+    ],
+)
+async def test_predicates_decide_about_updates(
+    cluster: AsyncCluster, predicates: tuple[Any, ...], patch: dict[str, Any], syncs: int
+) -> None:
+    app, seen = App("things"), []
+
+    @app.controller(THINGS, predicates=predicates)
+    async def sync(obj: Thing, _ctx: Context[Thing]) -> None:
+        seen.append(obj.metadata.resource_version)
+
+    async with cluster.running(app.run):
+        await cluster.create(thing())
+        await asyncio.sleep(1)
+        await cluster.patch(*THING, "one", patch)
+        await asyncio.sleep(1)
+        assert len(seen) == syncs
+
+
+async def test_owned_objects_are_found_created_once_and_deleted(cluster: AsyncCluster) -> None:
+    app, owned = App("things"), []
+
+    @app.controller(THINGS, owns=(CONFIG_MAPS,))
+    async def sync(obj: Thing, ctx: Context[Thing]) -> None:
+        for number in range(obj.spec.size):
+            await ctx.create_once(config_map(f"{obj.metadata.name}-{number}"))
+        maps: list[ConfigMap] = ctx.owned(CONFIG_MAPS)
+        owned[:] = [each.metadata.name for each in maps]
+        for each in maps[obj.spec.size :]:
+            await ctx.delete(CONFIG_MAPS, each.metadata.name)
+
+    async with cluster.running(app.run):
+        await cluster.create(config_map("foreign"))
+        await cluster.create(thing(size=3))
+        await asyncio.sleep(2)
+        assert owned == ["one-0", "one-1", "one-2"]
+        await cluster.patch(*THING, "one", {"spec": {"size": 1}})
+        await asyncio.sleep(2)
+        assert owned == ["one-0"]
+
+
+async def test_references_enqueue_who_refers(cluster: AsyncCluster) -> None:
+    app, seen = App("things"), []
+    by_name = Reference(kind=CONFIG_MAPS, of=lambda obj: (f"shared-{obj.spec.size}",))
+    by_map = Reference(kind=SECRETS, map=lambda secret: (f"default/{secret.metadata.name}",))
+
+    @app.controller(THINGS, references=(by_name, by_map))
+    async def sync(obj: Thing, ctx: Context[Thing]) -> None:
+        seen.append((obj.metadata.name, ctx.get(CONFIG_MAPS, f"shared-{obj.spec.size}") is not None))
+
+    async with cluster.running(app.run):
+        await cluster.create(thing("one", size=1))
+        await cluster.create(thing("two", size=2))
+        await asyncio.sleep(1)
+        seen.clear()
+        await cluster.create(config_map("shared-2"))
+        await asyncio.sleep(1)
+        assert seen == [("two", True)]
+        seen.clear()
+        await cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}})
+        await asyncio.sleep(1)
+        assert seen == [("one", False)]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}, r"writes Secret \(v1\) and does not"),
+        ({"kind": "ConfigMap"}, r"writes ConfigMap \(no apiVersion\)"),
+        ({"apiVersion": "v1", "kind": "ConfigMap"}, "metadata.name of a ConfigMap is missing"),
+        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "other"}},
+         "Thing default/one cannot own ConfigMap a"),
+        ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}, "one cannot own Namespace"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_applied_is_explained(cluster: AsyncCluster, body: dict[str, Any], message: str) -> None:
+    app, errors = App("things"), []
+
+    @app.controller(THINGS, owns=(CONFIG_MAPS, NAMESPACES))
+    async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
+        try:
+            await ctx.apply(body)
+        except TerminalError as error:
+            errors.append(str(error))
+            raise
+
+    async with cluster.running(app.run):
+        await cluster.create(thing())
+        await asyncio.sleep(1)
+    (only,) = errors
+    assert re.search(message, only)
+
+
+async def test_namespaces_and_selectors_narrow_what_is_synced(cluster: AsyncCluster) -> None:
+    app, seen = App("things"), []
+
+    @app.controller(THINGS, selector="tier=gold")
+    async def sync(obj: Thing, _ctx: Context[Thing]) -> None:
+        seen.append((obj.metadata.namespace, obj.metadata.name))
+
+    gold = {"labels": {"tier": "gold"}}
+    other = await cluster.new_namespace()
+    settings = Settings(namespaces=("default",))
+    async with cluster.running(lambda client, env: app.run(client, env, settings)):
+        for place in (cluster, other):
+            await place.create({**thing("gold"), "metadata": {"name": "gold", **gold}})
+            await place.create(thing("plain"))
+        await asyncio.sleep(1)
+        assert seen == [("default", "gold")]
+
+
+def test_wrong_declarations_are_rejected() -> None:
+    app = App("things")
+
+    @app.controller(THINGS)
+    async def sync(_obj: Thing, _ctx: Context[Thing]) -> None:
+        return
+
+    with pytest.raises(ValueError, match="has a controller 'thing' already"):
+        app.controller(THINGS)
+    with pytest.raises(ValueError, match="DOMAIN/PATH"):
+        sync.finalizer("cleanup")
+    with pytest.raises(TypeError, match="declare it async def"):
+        app.controller(THINGS, name="two")(lambda _obj, _ctx: None)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="is no Reconciler"):
+        app.controller(THINGS, name="three")(type("Plain", (), {}))  # type: ignore[type-var]
+    with pytest.raises(ValueError, match="either of= or map="):
+        Reference(kind=CONFIG_MAPS)

@@ -1,0 +1,98 @@
+"""The pure parts: conditions, status changes, whether an apply is needed, bodies, rights."""
+
+import datetime
+from typing import Any
+
+import msgspec
+import pytest
+from kubernetes import client as official
+
+from pilothouse.api.core import CONFIG_MAPS
+from pilothouse.api.meta import OwnerReference
+from pilothouse.operator.applied import Applied, digest, fingerprint, is_current
+from pilothouse.operator.bodies import as_json
+from pilothouse.operator.status import changes, set_condition
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+EARLIER = "2025-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("before", "status", "since"),
+    [
+        pytest.param([], "True", "2026-01-01T00:00:00Z", id="new"),
+        pytest.param([{"type": "Ready", "status": "False", "lastTransitionTime": EARLIER}], "True",
+                     "2026-01-01T00:00:00Z", id="its status changes"),
+        pytest.param([{"type": "Ready", "status": "True", "lastTransitionTime": EARLIER}], "True", EARLIER,
+                     id="only its reason changes"),
+    ],
+)  # fmt: skip
+def test_the_transition_time_changes_with_the_status(before: list[dict[str, Any]], status: str, since: str) -> None:
+    other = {"type": "Other", "status": "True"}
+    found = set_condition([other, *before], "Ready", status, "Because", "so", 7, NOW)
+    assert found[0] is other
+    assert found[1] == {
+        "type": "Ready", "status": status, "reason": "Because", "message": "so", "observedGeneration": 7,
+        "lastTransitionTime": since,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch"),
+    [
+        ({}, {}, {}),
+        ({"a": 1}, {"a": 1}, {}),
+        ({"a": 1}, {"a": 2}, {"a": 2}),
+        ({"a": 1}, {}, {"a": None}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, {"a": {"c": 3}}),
+        ({"a": {"b": 1}}, {"a": {}}, {"a": {"b": None}}),
+        ({"a": [1]}, {"a": [1, 2]}, {"a": [1, 2]}),
+        ({}, {"a": None}, {"a": None}),
+    ],
+)
+def test_the_patch_between_two_statuses(before: dict[str, Any], after: dict[str, Any], patch: dict[str, Any]) -> None:
+    assert changes(before, after) == patch
+
+
+def _object(version: str, **more: Any) -> bytes:
+    return msgspec.json.encode({"metadata": {"name": "a", "resourceVersion": version}, "data": {"x": "1"}, **more})
+
+
+@pytest.mark.parametrize(
+    ("version", "raw", "body", "expected"),
+    [
+        pytest.param("5", _object("5"), {"x": 1}, True, id="the version that the apply made"),
+        pytest.param("6", _object("6", status={"ready": 1}), {"x": 1}, True, id="only the status changed"),
+        pytest.param("6", _object("6", data={"x": "2"}), {"x": 1}, False, id="somebody changed it"),
+        pytest.param("5", _object("5"), {"x": 2}, False, id="the body changed"),
+        pytest.param("", None, {"x": 1}, False, id="it was deleted"),
+    ],
+)
+def test_whether_an_apply_is_needed(version: str, raw: bytes | None, body: dict[str, Any], expected: bool) -> None:
+    applied = Applied(digest({"x": 1}), "5", fingerprint(_object("5")))
+    assert is_current(applied, digest(body), version, raw) is expected
+
+
+def test_what_was_never_applied_is_not_current() -> None:
+    assert not is_current(None, digest({}), "5", _object("5"))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"kind": "ConfigMap", "data": {"a": "b"}}, {"kind": "ConfigMap", "data": {"a": "b"}}),
+        (OwnerReference(name="a", api_version="v1"), {"name": "a", "apiVersion": "v1"}),
+        (
+            official.V1ConfigMap(kind="ConfigMap", metadata=official.V1ObjectMeta(name="a", owner_references=[])),
+            {"kind": "ConfigMap", "metadata": {"name": "a", "ownerReferences": []}},
+        ),
+    ],
+)
+def test_bodies(body: Any, expected: dict[str, Any]) -> None:
+    assert as_json(body) == expected
+
+
+@pytest.mark.parametrize("body", [[1], "text", None, CONFIG_MAPS.__class__, object()])
+def test_what_is_no_body_is_rejected(body: Any) -> None:
+    with pytest.raises(TypeError, match=r"a body is a dict|has no form in JSON|unsupported"):
+        as_json(body)

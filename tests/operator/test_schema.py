@@ -1,0 +1,147 @@
+"""Structural schemas and definitions from classes."""
+
+import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from pilothouse.api.meta import ObjectMeta, View
+from pilothouse.client import Client
+from pilothouse.env import Env
+from pilothouse.operator import App, Column, CustomResource, Rule
+from pilothouse.operator.schema import object_schema
+from pilothouse.testing import async_plane
+
+
+class Inner(View, frozen=True):
+    """A part.
+
+    Only the first paragraph describes it.
+    """
+
+    size: int = 0
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "expected"),
+    [
+        (int, 0, {"type": "integer", "format": "int64"}),
+        (int, 3, {"type": "integer", "format": "int64", "default": 3}),
+        (Annotated[int, msgspec.Meta(ge=1, lt=9)], 0, {
+            "type": "integer", "format": "int64", "minimum": 1, "maximum": 9, "exclusiveMaximum": True}),
+        (float, 0.0, {"type": "number"}),
+        (bool, False, {"type": "boolean"}),
+        (bool, True, {"type": "boolean", "default": True}),
+        (Annotated[str, msgspec.Meta(min_length=1, max_length=5, pattern="^a")], "", {
+            "type": "string", "minLength": 1, "maxLength": 5, "pattern": "^a"}),
+        (Literal["a", "b"], "a", {"type": "string", "enum": ["a", "b"], "default": "a"}),
+        (datetime.datetime | None, None, {"type": "string", "format": "date-time", "nullable": True}),
+        (int | str, 0, {"x-kubernetes-int-or-string": True}),
+        (dict[str, int], {}, {"type": "object", "additionalProperties": {"type": "integer", "format": "int64"}}),
+        (tuple[str, ...], (), {"type": "array", "items": {"type": "string"}}),
+        (Annotated[list[str], msgspec.Meta(max_length=3)], [], {
+            "type": "array", "items": {"type": "string"}, "maxItems": 3}),
+        (frozenset[str], frozenset(), {
+            "type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}),
+        (Inner, Inner(), {
+            "type": "object", "description": "A part.",
+            "properties": {"size": {"type": "integer", "format": "int64"}}}),
+        (dict[str, Any], {}, {
+            "type": "object", "additionalProperties": {"x-kubernetes-preserve-unknown-fields": True}}),
+        (msgspec.Raw, msgspec.Raw(b"{}"), {"x-kubernetes-preserve-unknown-fields": True}),
+    ],
+)  # fmt: skip
+def test_the_schema_of_a_field(annotation: Any, default: Any, expected: dict[str, Any]) -> None:
+    view = msgspec.defstruct("Thing", [("some_field", annotation, default)], rename="camel", frozen=True)
+    assert object_schema(view) == {"type": "object", "properties": {"someField": expected}}
+
+
+class Recursive(View, frozen=True):
+    below: "tuple[Recursive, ...]" = ()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "message"),
+    [
+        (int | bool, "Thing.some_field: a union of several types"),
+        (dict[int, str], "Thing.some_field: keys of maps are strings"),
+        (Literal["a", 1], "Thing.some_field: values of an enumeration"),
+        (complex, "Thing.some_field"),
+        (Recursive, "Recursive contains itself"),
+    ],
+)
+def test_a_field_without_a_structural_schema_is_named(annotation: Any, message: str) -> None:
+    view = msgspec.defstruct("Thing", [("some_field", annotation)])
+    with pytest.raises(TypeError, match=message):
+        object_schema(view)
+
+
+class Spec(View, frozen=True):
+    low: int
+    high: Annotated[int, msgspec.Meta(le=100)] = 10
+
+
+class Range(View, frozen=True):
+    """Two numbers."""
+
+    spec: Spec
+    metadata: ObjectMeta = ObjectMeta()
+    status: Inner = Inner()
+
+
+RANGES = CustomResource(
+    "example.com/v1",
+    Range,
+    short_names=("rg",),
+    columns=(Column("Low", ".spec.low", "integer"),),
+    rules=(Rule("self.spec.low <= self.spec.high", "low must not exceed high"),),
+)
+
+
+def test_the_definition_of_a_class() -> None:
+    found = RANGES.definition()
+    assert found["metadata"] == {"name": "ranges.example.com"}
+    assert found["spec"]["names"] == {
+        "kind": "Range", "listKind": "RangeList", "plural": "ranges", "singular": "range", "shortNames": ["rg"],
+    }  # fmt: skip
+    (version,) = found["spec"]["versions"]
+    assert version["subresources"] == {"status": {}}
+    assert version["additionalPrinterColumns"] == [{"name": "Low", "type": "integer", "jsonPath": ".spec.low"}]
+    schema = version["schema"]["openAPIV3Schema"]
+    assert schema["required"] == ["spec"]
+    assert schema["properties"]["spec"]["required"] == ["low"]
+    assert "metadata" not in schema["properties"]
+
+
+def test_an_api_version_without_a_group_is_rejected() -> None:
+    with pytest.raises(ValueError, match="GROUP/VERSION, got 'v1'"):
+        CustomResource("v1", Range)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"low": 1}, ""),
+        ({"low": 50}, "low must not exceed high"),
+        ({"low": 1, "high": 200}, "should be less than or equal to 100"),
+        ({}, "spec.low: Required value"),
+    ],
+)
+async def test_the_api_server_validates_by_the_definition(env: Env, spec: dict[str, int], message: str) -> None:
+    app = App("ranges")
+
+    @app.controller(RANGES)
+    async def sync(_obj: Range, _ctx: object) -> None:
+        return
+
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        client: Client = cluster.client
+        await app.install(client)
+        body = {"apiVersion": "example.com/v1", "kind": "Range", "metadata": {"name": "one"}, "spec": spec}
+        if message:
+            with pytest.raises(Exception, match=message):
+                await client.create(RANGES.kind, body, "default")
+            return
+        made = await client.create(RANGES.kind, body, "default")
+        assert made.spec.high == 10
