@@ -6,6 +6,8 @@ COMMANDS = {
     "apiserver": "run the embedded API server alone",
     "scheduler": "run the scheduler in front of any API server",
     "nodes": "run simulated nodes in front of any API server",
+    "run": "run an operator in front of any API server",
+    "generate": "print the manifests of an operator",
     "envtest-assets": "print a folder to set KUBEBUILDER_ASSETS to, for test suites in any language",
     "completion": "print a completion script for bash, zsh or fish",
     "man": "print a manual page",

@@ -1,0 +1,50 @@
+"""``pilothouse generate``: what a cluster needs to run an operator, as YAML."""
+
+import sys
+from collections.abc import Sequence
+
+from pilothouse.cli.operator_file import load_app
+from pilothouse.cli.program import UserError, parse
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet
+
+with lazy_imports():
+    import yaml
+
+    from pilothouse.operator import manifests
+
+USAGE = """Prints the definitions, the account, the roles and, with --image, the Deployment of an operator.
+
+Usage:
+  {program} manifests FILE[:APP] [flags]
+"""
+
+
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command."""
+    flags = FlagSet(USAGE.format(program=program), plain=True)
+    flags.add(
+        "generate",
+        Flag("namespace", STRING, "default", "Where the operator will run", shorthand="n"),
+        Flag("image", STRING, "", "The image of the Deployment; its entry point is: pilothouse run FILE"),
+    )
+    flags.add("global", Flag("help", BOOL, False, "Print this text", shorthand="h"))
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Print the manifests."""
+    arguments = [word for word in words[:2] if not word.startswith("-")]
+    parsed = parse(flag_set(program), program, words[len(arguments) :])
+    if isinstance(parsed, int):
+        return parsed
+    try:
+        if len(arguments) != 2 or arguments[0] != "manifests":
+            raise UserError(f'wanted "{program} manifests FILE", got {" ".join(words) or "nothing"}', code=2)
+        app = load_app(arguments[1])
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return error.code
+    objects = manifests.manifests(app, namespace=parsed["namespace"], image=parsed["image"])
+    print(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True), end="")
+    return 0

@@ -1,0 +1,49 @@
+"""The file of an operator: its ``App``, for ``run`` and ``generate``."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pilothouse.cli.program import UserError
+from pilothouse.env.lazy import lazy_imports
+
+if TYPE_CHECKING:
+    from pilothouse.operator import App
+
+with lazy_imports():
+    from pilothouse import operator
+
+
+def load_app(where: str) -> "App":
+    """The ``App`` in ``FILE`` or ``FILE:NAME``; without a name the file has exactly one.
+
+    The file is run, with its folder on the import path. Raises ``UserError`` for a file that cannot be read or has no
+    such app; what the file itself raises is its author's to see, with a traceback.
+    """
+    name = ""
+    path = Path(where)
+    if not path.exists() and ":" in where:
+        file, _colon, name = where.rpartition(":")
+        path = Path(file)
+    if not where or not path.is_file():
+        raise UserError(f"the Python file of an operator comes first: {where or 'nothing'} is no file", code=2)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path} is no Python file", code=2)
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    found = {key: value for key, value in vars(module).items() if isinstance(value, operator.App)}
+    if name:
+        if name not in found:
+            raise UserError(f"{path} has no App named {name}; there {_listed(found)}", code=2)
+        return found[name]
+    if len(set(map(id, found.values()))) != 1:
+        raise UserError(f"{path} must have one App, or be named as FILE:NAME; there {_listed(found)}", code=2)
+    return next(iter(found.values()))
+
+
+def _listed(found: "dict[str, App]") -> str:
+    return f"are {', '.join(sorted(found))}" if found else "is none: app = pilothouse.operator.App(NAME)"

@@ -1,0 +1,117 @@
+"""``pilothouse run``: an operator in front of any API server."""
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from pilothouse.cli.clientside import common_flags, connected, connection_flags
+from pilothouse.cli.operator_file import load_app
+from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.env import Env
+from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
+
+if TYPE_CHECKING:
+    from pilothouse.operator import App
+
+with lazy_imports():
+    from pilothouse import operator, serving
+    from pilothouse.operator import endpoints
+
+USAGE = """Runs the controllers of an operator: a Python file with a pilothouse.operator.App.
+
+Usage:
+  {program} FILE[:APP] [flags]
+"""
+_OFF = "0"
+
+
+def flag_set(program: str) -> FlagSet:
+    """Every flag of the command; those of controller-runtime's managers bear their names."""
+    flags = FlagSet(USAGE.format(program=program), plain=True)
+    flags.add(
+        "operator",
+        Flag("namespaces", STRINGS, (), "Namespaces to watch; all if there are none"),
+        Flag("install", BOOL, False, "Apply the CustomResourceDefinitions before controllers start"),
+        Flag("metrics-bind-address", STRING, "127.0.0.1:8080", "Where /metrics is served; 0 for nowhere"),
+        Flag("health-probe-bind-address", STRING, "127.0.0.1:8081", "Where /healthz and /readyz are; 0: nowhere"),
+    )
+    flags.add(
+        "leader election",
+        Flag("leader-elect", BOOL, False, "Run controllers only while holding the Lease"),
+        Flag("leader-elect-namespace", STRING, "default", "Where the Lease is kept, under the name of the app"),
+        Flag("leader-elect-lease-duration", DURATION, 15.0, "How long a Lease is valid that is not renewed"),
+        Flag("leader-elect-renew-deadline", DURATION, 10.0, "How long the leader tries to renew it"),
+        Flag("leader-elect-retry-period", DURATION, 2.0, "How long to wait between two tries"),
+    )
+    connection_flags(flags, qps=50.0, burst=100)
+    common_flags(flags)
+    return flags
+
+
+def run(program: str, words: Sequence[str]) -> int:
+    """Run until a signal."""
+    files = [word for word in words[:1] if not word.startswith("-")]
+    parsed = parse(flag_set(program), program, words[len(files) :])
+    if isinstance(parsed, int):
+        return parsed
+    if not files:
+        print(
+            f'Error: "{program}" needs the file of an operator first\nSee "{program} --help" for usage.',
+            file=sys.stderr,
+        )
+        return 2
+    try:
+        app = load_app(files[0])
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return error.code
+    return serve(program, _run(app, parsed), v=parsed["v"])
+
+
+async def _run(app: "App", parsed: Parsed) -> int:
+    env = Env()
+    ready = False
+    settings = operator.Settings(
+        namespaces=parsed["namespaces"],
+        leader_elect=parsed["leader-elect"],
+        lease_namespace=parsed["leader-elect-namespace"],
+        lease_duration_seconds=parsed["leader-elect-lease-duration"],
+        renew_deadline_seconds=parsed["leader-elect-renew-deadline"],
+        retry_period_seconds=parsed["leader-elect-retry-period"],
+    )
+    async with AsyncExitStack() as stack:
+        metrics = endpoints.Endpoints(endpoints.metrics(app.metrics.exposition))
+        probes = endpoints.Endpoints(endpoints.probes(lambda: ready))
+        await stack.enter_async_context(_listening(metrics, "metrics-bind-address", parsed))
+        await stack.enter_async_context(_listening(probes, "health-probe-bind-address", parsed))
+        client = await stack.enter_async_context(connected(parsed, env, app.name))
+        if parsed["install"]:
+            await app.install(client)
+        ready = True
+        try:
+            await app.run(client, env, settings)
+        except ValueError as error:  # of the election's durations
+            raise UserError(str(error), code=2) from error
+    return 0
+
+
+@asynccontextmanager
+async def _listening(application: "endpoints.Endpoints", flag: str, parsed: Parsed) -> AsyncIterator[None]:
+    address: str = parsed[flag]
+    if address == _OFF:
+        yield
+        return
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise UserError(f'--{flag} must be HOST:PORT, :PORT or 0, got "{address}"', code=2)
+    server = serving.Server(application, host=host.strip("[]") or "0.0.0.0", port=int(port))  # noqa: S104  # asked for
+    try:
+        await server.start()
+    except serving.CannotListen as error:
+        raise UserError(f"--{flag}: {error}") from error
+    try:
+        yield
+    finally:
+        await server.stop()

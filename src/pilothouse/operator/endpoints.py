@@ -1,0 +1,46 @@
+"""``/metrics``, ``/healthz`` and ``/readyz`` of an operator, over plain HTTP as operators serve them."""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+Message = MutableMapping[str, Any]
+Answer = tuple[int, str, str]
+"""Status, media type and text."""
+_TEXT = "text/plain; charset=utf-8"
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Endpoints:
+    """An ASGI application of some paths, each with a function that makes its answer."""
+
+    def __init__(self, paths: Mapping[str, Callable[[], Answer]]) -> None:
+        self._paths = dict(paths)
+
+    async def __call__(
+        self,
+        scope: Message,
+        _receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        """Answer a GET or HEAD of a known path."""
+        answer = self._paths.get(scope["path"])
+        status, media_type, text = answer() if answer is not None else (404, _TEXT, "404 page not found\n")
+        if scope["method"] not in ("GET", "HEAD"):
+            status, media_type, text = 405, _TEXT, "Method Not Allowed\n"
+        body = text.encode()
+        headers = [(b"content-type", media_type.encode()), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+def metrics(exposition: Callable[[], str]) -> dict[str, Callable[[], Answer]]:
+    """``/metrics``."""
+    return {"/metrics": lambda: (200, METRICS_TYPE, exposition())}
+
+
+def probes(ready: Callable[[], bool]) -> dict[str, Callable[[], Answer]]:
+    """``/healthz``, which answers as long as the event loop runs, and ``/readyz``."""
+    return {
+        "/healthz": lambda: (200, _TEXT, "ok"),
+        "/readyz": lambda: (200, _TEXT, "ok") if ready() else (500, _TEXT, "not ready"),
+    }
