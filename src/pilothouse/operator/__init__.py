@@ -19,12 +19,12 @@ from pilothouse.operator.app import App, Settings
 from pilothouse.operator.context import Context
 from pilothouse.operator.custom_resource import Column, CustomResource, Rule
 from pilothouse.operator.declaration import (
-    Reconciler,
     Reference,
     annotation_changed,
     generation_changed,
     label_changed,
 )
+from pilothouse.operator.reconciler import Reconciler
 from pilothouse.runtime.controller import Requeue
 from pilothouse.runtime.errors import RetryLater, TerminalError
 

@@ -15,7 +15,8 @@ from pilothouse.machinery.metrics import Registry
 from pilothouse.operator.context import Context
 from pilothouse.operator.controller import DeclaredController
 from pilothouse.operator.custom_resource import CustomResource
-from pilothouse.operator.declaration import Declaration, Predicate, Reconciler, Reference, Sync
+from pilothouse.operator.declaration import Declaration, Predicate, Reference
+from pilothouse.operator.reconciler import Reconciler, Sync
 from pilothouse.operator.rights import rules
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.election import Fence, LeaderElector

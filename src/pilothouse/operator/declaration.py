@@ -1,8 +1,7 @@
 """What an operator declares: controllers, what they own and refer to, and when they sync."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -10,26 +9,8 @@ from pilothouse.api.kinds import Kind
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.controller import Requeue
 
-if TYPE_CHECKING:
-    from pilothouse.operator.context import Context
-
-T = TypeVar("T", bound=Cached)
-Sync = Callable[[T, "Context[T]"], Awaitable[Requeue | None]]
-"""Brings the world closer to what the object asks for. Returns None, or when to come back."""
 Predicate = Callable[[Any, Any], bool]
 """Whether an update, from the old object to the new one, is worth a sync."""
-
-
-class Reconciler(ABC, Generic[T]):
-    """A controller as a class, for those that keep something between syncs."""
-
-    @abstractmethod
-    async def reconcile(self, obj: T, ctx: "Context[T]") -> Requeue | None:
-        """Bring the world closer to what the object asks for. It is not called for objects that are being deleted."""
-
-    async def finalize(self, obj: T, ctx: "Context[T]") -> Requeue | None:
-        """Undo what garbage collection does not. Called while the object is being deleted and has the controller's
-        finalizer, which goes when this returns None."""
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
