@@ -4,17 +4,20 @@ What is attached when, and when pods start.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import NODES, PODS, Doc, World, play
+from tests.controllers import node_world
+from tests.controllers.node_world import NODES, PODS, Doc, World
 from tests.controllers.persistentvolume_binder.world import CLAIMS, CLASSES, VOLUMES, make_claim
 
 from pilothouse.client import Client
 from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.volumes.persistentvolume_attach_detach import DESCRIPTOR as ATTACH_DETACH
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR as BINDER
+from pilothouse.env import Env
 from pilothouse.nodes import NodeSimulator, Profile
 from pilothouse.nodes.driver import SimulatedDriver
 from pilothouse.nodes.provisioner import PROVISIONER
@@ -24,34 +27,44 @@ ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
 FINALIZER = "external-attacher/simulated-pilothouse-dev"
 
-Story = Callable[[World, NodeSimulator], Awaitable[None]]
 
-
-def driven(story: Story, *, attach: bool = True, controllers: tuple[Any, ...] = (BINDER, ATTACH_DETACH)) -> None:
-    """Two nodes, a driver, a binder, and usually somebody who attaches."""
-
-    async def whole(world: World) -> None:
-        client = Client(world.faults, world.env)
-        informers = InformerFactory(client, world.env)
+@contextlib.asynccontextmanager
+async def driven(
+    env: Env, *, attach: bool = True, controllers: tuple[Any, ...] = (BINDER, ATTACH_DETACH)
+) -> AsyncIterator[tuple[World, NodeSimulator]]:
+    """Two nodes, a driver, a binder, and usually an attach/detach controller."""
+    async with node_world.world(env) as running:
+        client = Client(running.faults, env)
+        informers = InformerFactory(client, env)
         nodes = NodeSimulator(
-            world.env,
+            env,
             names=["a", "b"],
             informers=informers,
             client_for=lambda _name: client,
             profile=Profile(start_delay=0.0, stop_delay=0.5),
             storage=True,
         )
-        driver = SimulatedDriver(world.env, client=client, informers=informers, attach=attach)
-        informers.start(world._group)
-        world._group.start(nodes.run(), name="nodes")
-        world._group.start(driver.run(), name="driver")
+        driver = SimulatedDriver(env, client=client, informers=informers, attach=attach)
+        informers.start(running._group)
+        running._group.start(nodes.run(), name="nodes")
+        running._group.start(driver.run(), name="driver")
         await nodes.ready.wait()
         await driver.ready.wait()
         for descriptor in controllers:
-            await world.start(descriptor)
-        await story(world, nodes)
+            await running.start(descriptor)
+        yield running, nodes
 
-    play(whole)
+
+@pytest.fixture
+async def cluster(env: Env) -> AsyncIterator[tuple[World, NodeSimulator]]:
+    """The usual one."""
+    async with driven(env) as running:
+        yield running
+
+
+@pytest.fixture
+async def world(cluster: tuple[World, NodeSimulator]) -> World:
+    return cluster[0]
 
 
 async def soon(seconds: float = 3.0) -> None:
@@ -82,85 +95,74 @@ async def attachments(world: World) -> dict[str, bool]:
     return {each["spec"]["nodeName"]: each["status"]["attached"] for each in (await world.see(ATTACHMENTS))["items"]}
 
 
-def test_a_pod_starts_when_its_volume_is_attached() -> None:
-    async def story(world: World, _nodes: NodeSimulator) -> None:
-        assert (await world.see(f"{DRIVERS}/{PROVISIONER}"))["spec"]["attachRequired"] is True
-        await make_claim(world)
-        await soon()
-        rule = Rule(fail(500), verb="create", resource="volumeattachments.storage.k8s.io")
-        world.faults.add(rule)
-        await pod(world, "p", "a")
-        await soon()
-        assert await phase(world, "p") == "Pending"
-        name = (await world.see(f"{CLAIMS}/c"))["spec"]["volumeName"]
-        unique = f"kubernetes.io/csi/{PROVISIONER}^{name}"
-        assert await volumes_of(world, "a") == ([], [unique])
-        world.faults.remove(rule)
-        await soon(10)
-        assert await phase(world, "p") == "Running"
-        assert await volumes_of(world, "a") == ([unique], [unique])
-        (found,) = (await world.see(ATTACHMENTS))["items"]
-        assert found["metadata"]["finalizers"] == [FINALIZER]
-        assert found["metadata"]["annotations"] == {"csi.alpha.kubernetes.io/node-id": "a"}
-        assert FINALIZER in (await world.see(f"{VOLUMES}/{name}"))["metadata"]["finalizers"]
-
-    driven(story)
+async def test_a_pod_starts_when_its_volume_is_attached(world: World) -> None:
+    assert (await world.see(f"{DRIVERS}/{PROVISIONER}"))["spec"]["attachRequired"] is True
+    await make_claim(world)
+    await soon()
+    rule = Rule(fail(500), verb="create", resource="volumeattachments.storage.k8s.io")
+    world.faults.add(rule)
+    await pod(world, "p", "a")
+    await soon()
+    assert await phase(world, "p") == "Pending"
+    name = (await world.see(f"{CLAIMS}/c"))["spec"]["volumeName"]
+    unique = f"kubernetes.io/csi/{PROVISIONER}^{name}"
+    assert await volumes_of(world, "a") == ([], [unique])
+    world.faults.remove(rule)
+    await soon(10)
+    assert await phase(world, "p") == "Running"
+    assert await volumes_of(world, "a") == ([unique], [unique])
+    (found,) = (await world.see(ATTACHMENTS))["items"]
+    assert found["metadata"]["finalizers"] == [FINALIZER]
+    assert found["metadata"]["annotations"] == {"csi.alpha.kubernetes.io/node-id": "a"}
+    assert FINALIZER in (await world.see(f"{VOLUMES}/{name}"))["metadata"]["finalizers"]
 
 
-def test_a_pod_that_goes_has_its_volume_detached() -> None:
-    async def story(world: World, _nodes: NodeSimulator) -> None:
-        await make_claim(world)
-        await soon()
-        await pod(world, "p", "a")
-        await soon()
-        assert await attachments(world) == {"a": True}
-        await world.delete(f"{PODS}/p")
-        await pod(world, "q", "b")
-        await soon(10)
-        assert await attachments(world) == {"b": True}
-        assert await phase(world, "q") == "Running"
-        assert await volumes_of(world, "a") == ([], [])
-
-    driven(story)
+async def test_a_pod_that_goes_has_its_volume_detached(world: World) -> None:
+    await make_claim(world)
+    await soon()
+    await pod(world, "p", "a")
+    await soon()
+    assert await attachments(world) == {"a": True}
+    await world.delete(f"{PODS}/p")
+    await pod(world, "q", "b")
+    await soon(10)
+    assert await attachments(world) == {"b": True}
+    assert await phase(world, "q") == "Running"
+    assert await volumes_of(world, "a") == ([], [])
 
 
-def test_a_pod_that_never_started_goes_too() -> None:
-    async def story(world: World, _nodes: NodeSimulator) -> None:
-        await make_claim(world)
-        await soon()
-        world.faults.add(Rule(fail(500), verb="create", resource="volumeattachments.storage.k8s.io"))
-        await pod(world, "p", "a")
-        await soon()
-        await world.delete(f"{PODS}/p")
-        await soon()
-        assert await world.get(f"{PODS}/p") is None
-        assert await volumes_of(world, "a") == ([], [])
-
-    driven(story)
+async def test_a_pod_that_never_started_goes_too(world: World) -> None:
+    await make_claim(world)
+    await soon()
+    world.faults.add(Rule(fail(500), verb="create", resource="volumeattachments.storage.k8s.io"))
+    await pod(world, "p", "a")
+    await soon()
+    await world.delete(f"{PODS}/p")
+    await soon()
+    assert await world.get(f"{PODS}/p") is None
+    assert await volumes_of(world, "a") == ([], [])
 
 
-def test_a_silent_node_says_nothing_of_its_volumes_until_it_is_back() -> None:
-    async def story(world: World, nodes: NodeSimulator) -> None:
-        await make_claim(world)
-        await soon()
-        await pod(world, "p", "a")
-        await soon()
-        nodes.silence("a")
-        await world.delete(f"{PODS}/p", grace=0)
-        await soon(60)
-        assert len((await volumes_of(world, "a"))[1]) == 1
-        assert await attachments(world) == {"a": True}
-        nodes.revive("a")
-        await soon()
-        assert await volumes_of(world, "a") == ([], [])
-        assert await attachments(world) == {}
-
-    driven(story)
+async def test_a_silent_node_reports_no_volumes_until_it_is_back(cluster: tuple[World, NodeSimulator]) -> None:
+    world, nodes = cluster
+    await make_claim(world)
+    await soon()
+    await pod(world, "p", "a")
+    await soon()
+    nodes.silence("a")
+    await world.delete(f"{PODS}/p", grace=0)
+    await soon(60)
+    assert len((await volumes_of(world, "a"))[1]) == 1
+    assert await attachments(world) == {"a": True}
+    nodes.revive("a")
+    await soon()
+    assert await volumes_of(world, "a") == ([], [])
+    assert await attachments(world) == {}
 
 
 @pytest.mark.parametrize("attach", [True, False])
-def test_without_a_driver_that_says_so_nobody_waits(attach: bool) -> None:
-    async def story(world: World, _nodes: NodeSimulator) -> None:
+async def test_pods_wait_only_for_a_driver_that_requires_attachment(env: Env, attach: bool) -> None:
+    async with driven(env, attach=attach, controllers=(BINDER,)) as (world, _nodes):
         await make_claim(world)
         await soon()
         await pod(world, "p", "a")
@@ -168,64 +170,53 @@ def test_without_a_driver_that_says_so_nobody_waits(attach: bool) -> None:
         assert await phase(world, "p") == ("Pending" if attach else "Running")
         assert await attachments(world) == {}
 
-    driven(story, attach=attach, controllers=(BINDER,))
+
+async def test_a_node_that_came_again_says_what_it_uses(world: World) -> None:
+    await make_claim(world)
+    await soon()
+    await pod(world, "p", "a")
+    await soon()
+    before = await volumes_of(world, "a")
+    await world.merge(f"{NODES}/a/status", {"status": {"volumesInUse": None}})
+    await soon()
+    assert await volumes_of(world, "a") == before
 
 
-def test_a_node_that_came_again_says_what_it_uses() -> None:
-    async def story(world: World, _nodes: NodeSimulator) -> None:
-        await make_claim(world)
-        await soon()
-        await pod(world, "p", "a")
-        await soon()
-        before = await volumes_of(world, "a")
-        await world.merge(f"{NODES}/a/status", {"status": {"volumesInUse": None}})
-        await soon()
-        assert await volumes_of(world, "a") == before
-
-    driven(story)
-
-
-def test_a_claim_that_asks_for_more_gets_it() -> None:
-    async def story(world: World, _nodes: NodeSimulator) -> None:
-        assert (await world.see(f"{CLASSES}/standard"))["allowVolumeExpansion"] is True
-        await make_claim(world)
-        await soon()
-        world.faults.add(Rule(conflict(), verb="patch", resource="persistentvolumes", times=1))
-        await world.merge(f"{CLAIMS}/c", {"spec": {"resources": {"requests": {"storage": "5Gi"}}}})
-        await soon(10)
-        claim = await world.see(f"{CLAIMS}/c")
-        assert claim["status"]["capacity"] == {"storage": "5Gi"}
-        assert claim["status"]["allocatedResources"] == {"storage": "5Gi"}
-        assert not claim["status"].get("conditions")
-        assert not claim["status"].get("allocatedResourceStatuses")
-        volume = await world.see(f"{VOLUMES}/{claim['spec']['volumeName']}")
-        assert volume["spec"]["capacity"] == {"storage": "5Gi"}
-        told = f"External resizer is resizing volume {claim['spec']['volumeName']}"
-        assert f"PersistentVolumeClaim/c {told}" in await world.events("Resizing")
-        assert await world.events("VolumeResizeSuccessful") == ["PersistentVolumeClaim/c Resize volume succeeded"]
-
-    driven(story)
+async def test_a_claim_that_asks_for_more_gets_it(world: World) -> None:
+    assert (await world.see(f"{CLASSES}/standard"))["allowVolumeExpansion"] is True
+    await make_claim(world)
+    await soon()
+    world.faults.add(Rule(conflict(), verb="patch", resource="persistentvolumes", times=1))
+    await world.merge(f"{CLAIMS}/c", {"spec": {"resources": {"requests": {"storage": "5Gi"}}}})
+    await soon(10)
+    claim = await world.see(f"{CLAIMS}/c")
+    assert claim["status"]["capacity"] == {"storage": "5Gi"}
+    assert claim["status"]["allocatedResources"] == {"storage": "5Gi"}
+    assert not claim["status"].get("conditions")
+    assert not claim["status"].get("allocatedResourceStatuses")
+    volume = await world.see(f"{VOLUMES}/{claim['spec']['volumeName']}")
+    assert volume["spec"]["capacity"] == {"storage": "5Gi"}
+    told = f"External resizer is resizing volume {claim['spec']['volumeName']}"
+    assert f"PersistentVolumeClaim/c {told}" in await world.events("Resizing")
+    assert await world.events("VolumeResizeSuccessful") == ["PersistentVolumeClaim/c Resize volume succeeded"]
 
 
-def test_what_is_attached_is_not_deleted() -> None:
-    async def story(world: World, _nodes: NodeSimulator) -> None:
-        await make_claim(world)
-        await soon()
-        await pod(world, "p", "a")
-        await soon()
-        name = (await world.see(f"{CLAIMS}/c"))["spec"]["volumeName"]
-        path = f"{VOLUMES}/{name}"
-        await world.merge(f"{CLAIMS}/c", {"metadata": {"finalizers": None}})
-        await world.delete(f"{CLAIMS}/c")
-        await soon()
-        volume = await world.see(path)
-        assert volume["status"]["phase"] == "Released"
-        assert "deletionTimestamp" not in volume["metadata"]
-        await world.delete(f"{PODS}/p")
-        await soon()
-        assert await attachments(world) == {}
-        left = (await world.see(path))["metadata"]
-        assert left["finalizers"] == ["kubernetes.io/pv-protection"], "what is left is another's"
-        assert "deletionTimestamp" in left
-
-    driven(story)
+async def test_what_is_attached_is_not_deleted(world: World) -> None:
+    await make_claim(world)
+    await soon()
+    await pod(world, "p", "a")
+    await soon()
+    name = (await world.see(f"{CLAIMS}/c"))["spec"]["volumeName"]
+    path = f"{VOLUMES}/{name}"
+    await world.merge(f"{CLAIMS}/c", {"metadata": {"finalizers": None}})
+    await world.delete(f"{CLAIMS}/c")
+    await soon()
+    volume = await world.see(path)
+    assert volume["status"]["phase"] == "Released"
+    assert "deletionTimestamp" not in volume["metadata"]
+    await world.delete(f"{PODS}/p")
+    await soon()
+    assert await attachments(world) == {}
+    left = (await world.see(path))["metadata"]
+    assert left["finalizers"] == ["kubernetes.io/pv-protection"], "what is left is another's"
+    assert "deletionTimestamp" in left

@@ -1,10 +1,12 @@
 """The simulated provisioner together with the binder, against the embedded API server, in virtual time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.controllers.node_world import Doc, World, play
+import pytest
+from tests.controllers import node_world
+from tests.controllers.node_world import Doc, World
 from tests.controllers.persistentvolume_binder.world import (
     CLAIMS,
     CLASSES,
@@ -20,6 +22,7 @@ from tests.controllers.persistentvolume_binder.world import (
 from pilothouse.client import Client
 from pilothouse.client.interceptor import Rule, conflict, lose_answer
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR
+from pilothouse.env import Env
 from pilothouse.nodes.provisioner import PROVISIONER, Provisioner
 from pilothouse.runtime import InformerFactory
 
@@ -27,18 +30,18 @@ EXTERNAL = "external-provisioner.volume.kubernetes.io/finalizer"
 PROTECTION = "kubernetes.io/pv-protection"
 
 
-def stored(story: Callable[[World], Awaitable[None]]) -> None:
-    async def with_storage(world: World) -> None:
-        await world.start(DESCRIPTOR)
-        client = Client(world.faults, world.env)
-        informers = InformerFactory(client, world.env)
-        provisioner = Provisioner(world.env, client=client, informers=informers)
-        informers.start(world._group)
-        world._group.start(provisioner.run(), name="provisioner")
+@pytest.fixture
+async def world(env: Env) -> AsyncIterator[World]:
+    """A cluster with the binder and the provisioner."""
+    async with node_world.world(env) as running:
+        await running.start(DESCRIPTOR)
+        client = Client(running.faults, env)
+        informers = InformerFactory(client, env)
+        provisioner = Provisioner(env, client=client, informers=informers)
+        informers.start(running._group)
+        running._group.start(provisioner.run(), name="provisioner")
         await provisioner.ready.wait()
-        await story(world)
-
-    play(with_storage)
+        yield running
 
 
 async def only_volume(world: World) -> Doc:
@@ -47,30 +50,27 @@ async def only_volume(world: World) -> Doc:
     return volume
 
 
-def test_there_is_a_default_class_and_claims_are_bound() -> None:
-    async def story(world: World) -> None:
-        class_ = await world.see(f"{CLASSES}/standard")
-        assert class_["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
-        made = await make_claim(world, size="3Gi", accessModes=["ReadWriteMany"], volumeMode="Block")
-        await soon()
-        volume = await only_volume(world)
-        assert await phases(world) == {"c": "Bound", volume["metadata"]["name"]: "Bound"}
-        assert volume["metadata"]["name"] == f"pvc-{made['metadata']['uid']}"
-        assert volume["metadata"]["finalizers"] == [EXTERNAL, PROTECTION]
-        spec = volume["spec"]
-        assert spec["csi"] == {"driver": PROVISIONER, "volumeHandle": volume["metadata"]["name"]}
-        assert (spec["capacity"], spec["accessModes"], spec["volumeMode"]) == (
-            {"storage": "3Gi"}, ["ReadWriteMany"], "Block",
-        )  # fmt: skip
-        assert (spec["storageClassName"], spec["persistentVolumeReclaimPolicy"]) == ("standard", "Delete")
-        reasons = [e["reason"] for e in (await world.see("/api/v1/events"))["items"]]
-        assert sorted(set(reasons)) == ["ExternalProvisioning", "Provisioning", "ProvisioningSucceeded"]
-
-    stored(story)
+async def test_there_is_a_default_class_and_claims_are_bound(world: World) -> None:
+    class_ = await world.see(f"{CLASSES}/standard")
+    assert class_["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
+    made = await make_claim(world, size="3Gi", accessModes=["ReadWriteMany"], volumeMode="Block")
+    await soon()
+    volume = await only_volume(world)
+    assert await phases(world) == {"c": "Bound", volume["metadata"]["name"]: "Bound"}
+    assert volume["metadata"]["name"] == f"pvc-{made['metadata']['uid']}"
+    assert volume["metadata"]["finalizers"] == [EXTERNAL, PROTECTION]
+    spec = volume["spec"]
+    assert spec["csi"] == {"driver": PROVISIONER, "volumeHandle": volume["metadata"]["name"]}
+    assert (spec["capacity"], spec["accessModes"], spec["volumeMode"]) == (
+        {"storage": "3Gi"}, ["ReadWriteMany"], "Block",
+    )  # fmt: skip
+    assert (spec["storageClassName"], spec["persistentVolumeReclaimPolicy"]) == ("standard", "Delete")
+    reasons = [e["reason"] for e in (await world.see("/api/v1/events"))["items"]]
+    assert sorted(set(reasons)) == ["ExternalProvisioning", "Provisioning", "ProvisioningSucceeded"]
 
 
-def test_a_class_that_a_user_made_is_the_only_one() -> None:
-    async def story(world: World) -> None:
+async def test_a_class_that_a_user_made_is_the_only_one(env: Env) -> None:
+    async with node_world.world(env) as world:
         await make_class(world)
         client = Client(world.faults, world.env)
         informers = InformerFactory(client, world.env)
@@ -80,121 +80,98 @@ def test_a_class_that_a_user_made_is_the_only_one() -> None:
         await provisioner.ready.wait()
         assert [each["metadata"]["name"] for each in (await world.see(CLASSES))["items"]] == ["gold"]
 
-    play(story)
+
+async def test_a_volume_goes_with_its_claim(world: World) -> None:
+    await make_claim(world)
+    await soon()
+    path = f"{VOLUMES}/{(await only_volume(world))['metadata']['name']}"
+    await remove(world, f"{CLAIMS}/c")
+    await soon()
+    volume = await world.see(path)
+    assert "deletionTimestamp" in volume["metadata"]
+    assert volume["metadata"]["finalizers"] == [PROTECTION], "what is left is another's"
+    await unprotect(world, path, PROTECTION)
+    assert await world.get(path) is None
 
 
-def test_a_volume_goes_with_its_claim() -> None:
-    async def story(world: World) -> None:
-        await make_claim(world)
-        await soon()
-        path = f"{VOLUMES}/{(await only_volume(world))['metadata']['name']}"
-        await remove(world, f"{CLAIMS}/c")
-        await soon()
-        volume = await world.see(path)
-        assert "deletionTimestamp" in volume["metadata"]
-        assert volume["metadata"]["finalizers"] == [PROTECTION], "what is left is another's"
-        await unprotect(world, path, PROTECTION)
-        assert await world.get(path) is None
-
-    stored(story)
+async def test_a_volume_that_is_deleted_first_stays_until_its_claim_is_gone(world: World) -> None:
+    await make_claim(world)
+    await soon()
+    path = f"{VOLUMES}/{(await only_volume(world))['metadata']['name']}"
+    await world.delete(path)
+    await soon(20)
+    assert EXTERNAL in (await world.see(path))["metadata"]["finalizers"]
+    assert (await phases(world))["c"] == "Bound"
+    await remove(world, f"{CLAIMS}/c")
+    await soon()
+    assert (await world.see(path))["metadata"]["finalizers"] == [PROTECTION]
 
 
-def test_a_volume_that_is_deleted_first_stays_until_its_claim_is_gone() -> None:
-    async def story(world: World) -> None:
-        await make_claim(world)
-        await soon()
-        path = f"{VOLUMES}/{(await only_volume(world))['metadata']['name']}"
-        await world.delete(path)
-        await soon(20)
-        assert EXTERNAL in (await world.see(path))["metadata"]["finalizers"]
-        assert (await phases(world))["c"] == "Bound"
-        await remove(world, f"{CLAIMS}/c")
-        await soon()
-        assert (await world.see(path))["metadata"]["finalizers"] == [PROTECTION]
-
-    stored(story)
-
-
-def test_what_is_retained_is_kept() -> None:
-    async def story(world: World) -> None:
-        await make_class(world, "kept", PROVISIONER, reclaimPolicy="Retain")
-        await make_claim(world, storageClassName="kept")
-        await soon()
-        volume = await only_volume(world)
-        assert volume["metadata"]["finalizers"] == [PROTECTION]
-        await remove(world, f"{CLAIMS}/c")
-        await soon(60)
-        volume = await only_volume(world)
-        assert (volume["status"]["phase"], "deletionTimestamp" in volume["metadata"]) == ("Released", False)
-        path = f"{VOLUMES}/{volume['metadata']['name']}"
-        await world.merge(path, {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
-        await soon()
-        assert "deletionTimestamp" in (await world.see(path))["metadata"], "somebody changed their mind"
-
-    stored(story)
+async def test_what_is_retained_is_kept(world: World) -> None:
+    await make_class(world, "kept", PROVISIONER, reclaimPolicy="Retain")
+    await make_claim(world, storageClassName="kept")
+    await soon()
+    volume = await only_volume(world)
+    assert volume["metadata"]["finalizers"] == [PROTECTION]
+    await remove(world, f"{CLAIMS}/c")
+    await soon(60)
+    volume = await only_volume(world)
+    assert (volume["status"]["phase"], "deletionTimestamp" in volume["metadata"]) == ("Released", False)
+    path = f"{VOLUMES}/{volume['metadata']['name']}"
+    await world.merge(path, {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
+    await soon()
+    assert "deletionTimestamp" in (await world.see(path))["metadata"], "somebody changed their mind"
 
 
-def test_a_volume_is_made_where_the_scheduler_says() -> None:
-    async def story(world: World) -> None:
-        await make_class(world, "local", PROVISIONER, volumeBindingMode="WaitForFirstConsumer", mountOptions=["ro"])
-        await world.node("n", labels={"kubernetes.io/hostname": "host-n"})
-        await make_claim(world, storageClassName="local")
-        await soon(20)
-        assert (await world.see(VOLUMES))["items"] == [], "nobody has said where"
-        annotation = "volume.kubernetes.io/selected-node"
-        await world.merge(f"{CLAIMS}/c", {"metadata": {"annotations": {annotation: "gone"}}})
-        await soon()
-        claim = await world.see(f"{CLAIMS}/c")
-        assert annotation not in claim["metadata"]["annotations"], "the scheduler is to choose another one"
-        (told,) = await world.events("ProvisioningFailed")
-        assert told.endswith('"local": failed to get target node: node "gone" not found')
-        await world.merge(f"{CLAIMS}/c", {"metadata": {"annotations": {annotation: "n"}}})
-        await soon()
-        spec = (await only_volume(world))["spec"]
-        (term,) = spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
-        expected = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["host-n"]}
-        assert term == {"matchExpressions": [expected]}
-        assert spec["mountOptions"] == ["ro"]
-        assert (await phases(world))["c"] == "Bound"
-
-    stored(story)
+async def test_a_volume_is_made_where_the_scheduler_says(world: World) -> None:
+    await make_class(world, "local", PROVISIONER, volumeBindingMode="WaitForFirstConsumer", mountOptions=["ro"])
+    await world.node("n", labels={"kubernetes.io/hostname": "host-n"})
+    await make_claim(world, storageClassName="local")
+    await soon(20)
+    assert (await world.see(VOLUMES))["items"] == [], "nobody has said where"
+    annotation = "volume.kubernetes.io/selected-node"
+    await world.merge(f"{CLAIMS}/c", {"metadata": {"annotations": {annotation: "gone"}}})
+    await soon()
+    claim = await world.see(f"{CLAIMS}/c")
+    assert annotation not in claim["metadata"]["annotations"], "the scheduler is to choose another one"
+    (told,) = await world.events("ProvisioningFailed")
+    assert told.endswith('"local": failed to get target node: node "gone" not found')
+    await world.merge(f"{CLAIMS}/c", {"metadata": {"annotations": {annotation: "n"}}})
+    await soon()
+    spec = (await only_volume(world))["spec"]
+    (term,) = spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    expected = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["host-n"]}
+    assert term == {"matchExpressions": [expected]}
+    assert spec["mountOptions"] == ["ro"]
+    assert (await phases(world))["c"] == "Bound"
 
 
-def test_a_class_can_say_where_volumes_are() -> None:
-    async def story(world: World) -> None:
-        terms = [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}]
-        await make_class(world, "zonal", PROVISIONER, allowedTopologies=terms, parameters={"fast": "yes"})
-        await make_claim(world, storageClassName="zonal")
-        await soon()
-        spec = (await only_volume(world))["spec"]
-        (term,) = spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
-        assert term == {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
-        assert spec["csi"]["volumeAttributes"] == {"fast": "yes"}
-
-    stored(story)
+async def test_a_class_can_say_where_volumes_are(world: World) -> None:
+    terms = [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}]
+    await make_class(world, "zonal", PROVISIONER, allowedTopologies=terms, parameters={"fast": "yes"})
+    await make_claim(world, storageClassName="zonal")
+    await soon()
+    spec = (await only_volume(world))["spec"]
+    (term,) = spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
+    assert spec["csi"]["volumeAttributes"] == {"fast": "yes"}
 
 
-def test_a_volume_is_made_once_whatever_happens_to_the_answer() -> None:
-    async def story(world: World) -> None:
-        world.faults.add(Rule(lose_answer(), verb="create", resource="persistentvolumes", times=1))
-        world.faults.add(Rule(conflict(), verb="update", resource="persistentvolumes", times=2))
-        await make_claim(world)
-        await soon(40)
-        volume = await only_volume(world)
-        assert volume["status"]["phase"] == "Bound"
-        await remove(world, f"{CLAIMS}/c")
-        await soon(20)
-        assert (await only_volume(world))["metadata"]["finalizers"] == [PROTECTION]
-
-    stored(story)
+async def test_a_volume_is_made_once_whatever_happens_to_the_answer(world: World) -> None:
+    world.faults.add(Rule(lose_answer(), verb="create", resource="persistentvolumes", times=1))
+    world.faults.add(Rule(conflict(), verb="update", resource="persistentvolumes", times=2))
+    await make_claim(world)
+    await soon(40)
+    volume = await only_volume(world)
+    assert volume["status"]["phase"] == "Bound"
+    await remove(world, f"{CLAIMS}/c")
+    await soon(20)
+    assert (await only_volume(world))["metadata"]["finalizers"] == [PROTECTION]
 
 
-def test_claims_of_others_are_left_alone() -> None:
-    async def story(world: World) -> None:
-        await make_class(world)
-        await make_claim(world, storageClassName="gold")
-        await asyncio.sleep(40)
-        found: list[Any] = (await world.see(VOLUMES))["items"]
-        assert found == []
-
-    stored(story)
+async def test_claims_of_others_are_left_alone(world: World) -> None:
+    await make_class(world)
+    await make_claim(world, storageClassName="gold")
+    await asyncio.sleep(40)
+    found: list[Any] = (await world.see(VOLUMES))["items"]
+    assert found == []

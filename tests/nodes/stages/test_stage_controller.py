@@ -1,7 +1,8 @@
 """Stages in a cluster: the embedded API server, simulated nodes, virtual time. The examples are played here."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,18 @@ from pilothouse.semantics.pods import is_ready
 EXAMPLES = Path(__file__).parents[3] / "examples" / "stages"
 
 
-def in_world(story: Callable[[World], Awaitable[None]], *stages: Stage, seed: int = 0) -> None:
-    async def main(env: Env) -> None:
-        async with world(env) as w:
-            await w.start_nodes("n0", profile=QUIET, stages=stages)
-            await story(w)
+@contextlib.asynccontextmanager
+async def staged(env: Env, *stages: Stage) -> AsyncIterator[World]:
+    async with world(env) as running:
+        await running.start_nodes("n0", profile=QUIET, stages=stages)
+        yield running
 
-    run(main, seed=seed)
+
+@pytest.fixture
+async def w(env: Env, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """A node with the stages of the test's mark."""
+    async with staged(env, *request.node.get_closest_marker("world").args) as running:
+        yield running
 
 
 def example(name: str) -> tuple[Stage, ...]:
@@ -54,108 +60,100 @@ async def phases(w: World, seconds: float, name: str = "p") -> list[tuple[str, f
     return seen
 
 
-def test_the_example_of_pods() -> None:
-    async def story(w: World) -> None:
-        await w.create_pod(node="n0")
-        (_, _), (running, at) = await phases(w, 8)
-        assert running == "Running ready"
-        assert 3.0 <= at <= 6.1, "one to two seconds, then two to four"
-        status = (await w.document())["status"]
-        assert (status["hostIP"], status["podIP"]) == ("10.64.0.1", "10.128.0.1")
-        assert [event.reason for event in await w.events()] == ["Created"], "stages' events are always sent"
-        await w.create_pod("quick", node="n0", metadata={"annotations": {"example.com/start-delay": "100ms"}})
-        await w.create_pod("elsewhere", node="other")
-        await asyncio.sleep(7)
-        assert (await w.existing("quick")).status.pod_ip == "10.128.0.2"
-        assert w.count_writes("pods/default/elsewhere") == 1
-        await w.delete()
-        assert [phase for phase, _at in await phases(w, 3)] == ["Running ready", "gone"]
-
-    in_world(story, *example("web-pod.yaml"))
+@pytest.mark.world(*example("web-pod.yaml"))
+async def test_the_example_of_pods(w: World) -> None:
+    await w.create_pod(node="n0")
+    (_, _), (running, at) = await phases(w, 8)
+    assert running == "Running ready"
+    assert 3.0 <= at <= 6.1, "one to two seconds, then two to four"
+    status = (await w.document())["status"]
+    assert (status["hostIP"], status["podIP"]) == ("10.64.0.1", "10.128.0.1")
+    assert [event.reason for event in await w.events()] == ["Created"], "stages' events are always sent"
+    await w.create_pod("quick", node="n0", metadata={"annotations": {"example.com/start-delay": "100ms"}})
+    await w.create_pod("elsewhere", node="other")
+    await asyncio.sleep(7)
+    assert (await w.existing("quick")).status.pod_ip == "10.128.0.2"
+    assert w.count_writes("pods/default/elsewhere") == 1
+    await w.delete()
+    assert [phase for phase, _at in await phases(w, 3)] == ["Running ready", "gone"]
 
 
-def test_the_example_of_nodes() -> None:
-    async def story(w: World) -> None:
+@pytest.mark.world(*example("flaky-node.yaml"))
+async def test_the_example_of_nodes(w: World) -> None:
+    await asyncio.sleep(1)
+
+    async def ready() -> str:
+        return {c.type: c.status for c in (await w.node("n0")).status.conditions}["Ready"]
+
+    assert await ready() == "True"
+    await asyncio.sleep(300)
+    assert await ready() == "True"
+    await w.label_node("n0", "example.com/flaky", "true")
+    seen = []
+    for _ in range(300):
         await asyncio.sleep(1)
-
-        async def ready() -> str:
-            return {c.type: c.status for c in (await w.node("n0")).status.conditions}["Ready"]
-
-        assert await ready() == "True"
-        await asyncio.sleep(300)
-        assert await ready() == "True"
-        await w.label_node("n0", "example.com/flaky", "true")
-        seen = []
-        for _ in range(300):
-            await asyncio.sleep(1)
-            seen.append(await ready())
-        assert 40 < seen.count("False") < 150, "it falls over every 30 to 60 seconds, for 20"
-        assert seen.count("True") > 100
-        assert "FellOver" in {event.reason for event in await w.node_events()}
-        assert w.count_writes("leases/kube-node-lease/n0") > 40, "the Lease is renewed as ever"
-
-    in_world(story, *example("flaky-node.yaml"))
+        seen.append(await ready())
+    assert 40 < seen.count("False") < 150, "it falls over every 30 to 60 seconds, for 20"
+    assert seen.count("True") > 100
+    assert "FellOver" in {event.reason for event in await w.node_events()}
+    assert w.count_writes("leases/kube-node-lease/n0") > 40, "the Lease is renewed as ever"
 
 
 ON_CREATION = "selector: {matchExpressions: [{key: .status.podIP, operator: DoesNotExist}]}\n"
 
 
-def test_a_change_before_the_delay_is_over_starts_it_anew() -> None:
-    async def story(w: World) -> None:
-        await w.create_pod(node="n0")
-        await asyncio.sleep(4)
-        await w.set_condition("example.com/x", "True")
-        await asyncio.sleep(4)
-        assert (await w.existing()).status.pod_ip == ""
-        await asyncio.sleep(2)
-        assert (await w.existing()).status.pod_ip == "1.2.3.4"
-
-    in_world(
-        story, stage(f"{ON_CREATION}delay: {{durationMilliseconds: 5000}}\nnext: {{statusTemplate: 'podIP: 1.2.3.4'}}")
-    )
-
-
-def test_steps_that_were_done_are_not_repeated_after_a_failure() -> None:
-    async def story(w: World) -> None:
-        rule = Rule(fail(503, "ServiceUnavailable"), verb="patch", resource="pods", times=2)
-        w.node_faults.add(rule)
-        await w.create_pod(node="n0")
-        await asyncio.sleep(10)
-        assert (await w.existing()).status.pod_ip == "1.2.3.4"
-        assert [(event.reason, event.count) for event in await w.events()] == [("Once", 1)]
-
-    in_world(story, stage(f"{ON_CREATION}steps: [{{event: {{reason: Once}}}}, {{patch: {PATCH}}}]"))
+@pytest.mark.world(
+    stage(f"{ON_CREATION}delay: {{durationMilliseconds: 5000}}\nnext: {{statusTemplate: 'podIP: 1.2.3.4'}}")
+)
+async def test_a_change_before_the_delay_is_over_starts_it_anew(w: World) -> None:
+    await w.create_pod(node="n0")
+    await asyncio.sleep(4)
+    await w.set_condition("example.com/x", "True")
+    await asyncio.sleep(4)
+    assert (await w.existing()).status.pod_ip == ""
+    await asyncio.sleep(2)
+    assert (await w.existing()).status.pod_ip == "1.2.3.4"
 
 
 PATCH = "{subresource: status, root: status, template: 'podIP: 1.2.3.4'}"
 
 
-def test_finalizers_come_and_go() -> None:
-    async def story(w: World) -> None:
-        await w.create_pod(node="n0")
-        await asyncio.sleep(1)
-        assert (await w.existing()).metadata.finalizers == ("example.com/hold",)
-        await w.delete(grace=5)
-        await asyncio.sleep(3)
-        assert await w.pod() is None
-
-    hold = "selector: {matchExpressions: [{key: .metadata.deletionTimestamp, operator: DoesNotExist}]}\n"
-    hold += "next: {finalizers: {add: [{value: example.com/hold}]}}"
-    free = "selector: {matchExpressions: [{key: .metadata.deletionTimestamp, operator: Exists}]}\n"
-    free += "delay: {durationMilliseconds: 1000}\nnext: {finalizers: {empty: true}, delete: true}"
-    in_world(story, stage(hold, "hold"), stage(free, "free"))
+@pytest.mark.world(stage(f"{ON_CREATION}steps: [{{event: {{reason: Once}}}}, {{patch: {PATCH}}}]"))
+async def test_steps_that_were_done_are_not_repeated_after_a_failure(w: World) -> None:
+    rule = Rule(fail(503, "ServiceUnavailable"), verb="patch", resource="pods", times=2)
+    w.node_faults.add(rule)
+    await w.create_pod(node="n0")
+    await asyncio.sleep(10)
+    assert (await w.existing()).status.pod_ip == "1.2.3.4"
+    assert [(event.reason, event.count) for event in await w.events()] == [("Once", 1)]
 
 
-def test_an_immediate_stage_needs_no_change_by_others() -> None:
-    async def story(w: World) -> None:
-        await w.create_pod(node="n0")
-        await asyncio.sleep(1)
-        assert [c.status for c in (await w.existing()).status.conditions if c.type == "x"] == ["2"]
+HOLD = "selector: {matchExpressions: [{key: .metadata.deletionTimestamp, operator: DoesNotExist}]}\n"
+HOLD += "next: {finalizers: {add: [{value: example.com/hold}]}}"
+FREE = "selector: {matchExpressions: [{key: .metadata.deletionTimestamp, operator: Exists}]}\n"
+FREE += "delay: {durationMilliseconds: 1000}\nnext: {finalizers: {empty: true}, delete: true}"
 
-    first = f"{ON_CREATION}next: {{statusTemplate: '{{podIP: 1.2.3.4, conditions: [{{type: x, status: \"1\"}}]}}'}}\n"
-    second = 'selector: {matchExpressions: [{key: ".status.conditions.[].status", operator: In, values: ["1"]}]}\n'
-    second += "next: {statusTemplate: '{conditions: [{type: x, status: \"2\"}]}'}"
-    in_world(story, stage(f"{first}immediateNextStage: true", "first"), stage(second, "second"))
+
+@pytest.mark.world(stage(HOLD, "hold"), stage(FREE, "free"))
+async def test_finalizers_come_and_go(w: World) -> None:
+    await w.create_pod(node="n0")
+    await asyncio.sleep(1)
+    assert (await w.existing()).metadata.finalizers == ("example.com/hold",)
+    await w.delete(grace=5)
+    await asyncio.sleep(3)
+    assert await w.pod() is None
+
+
+FIRST = f"{ON_CREATION}next: {{statusTemplate: '{{podIP: 1.2.3.4, conditions: [{{type: x, status: \"1\"}}]}}'}}\n"
+SECOND = 'selector: {matchExpressions: [{key: ".status.conditions.[].status", operator: In, values: ["1"]}]}\n'
+SECOND += "next: {statusTemplate: '{conditions: [{type: x, status: \"2\"}]}'}"
+
+
+@pytest.mark.world(stage(f"{FIRST}immediateNextStage: true", "first"), stage(SECOND, "second"))
+async def test_an_immediate_stage_needs_no_change_by_others(w: World) -> None:
+    await w.create_pod(node="n0")
+    await asyncio.sleep(1)
+    assert [c.status for c in (await w.existing()).status.conditions if c.type == "x"] == ["2"]
 
 
 @pytest.mark.parametrize(
@@ -163,57 +161,50 @@ def test_an_immediate_stage_needs_no_change_by_others() -> None:
     [
         pytest.param("podIP: {{ index .spec.none 0 }}", id="a template that fails"),
         pytest.param("podIP: [", id="no YAML"),
-        pytest.param("podIP: {a: 1}", id="refused by the API server"),
+        pytest.param("podIP: {a: 1}", id="rejected by the API server"),
     ],
 )
-def test_a_stage_that_fails_is_logged_and_tried_again_after_a_change(template: str, caplog: Any) -> None:
-    async def story(w: World) -> None:
+async def test_a_stage_that_fails_is_logged_and_tried_again_after_a_change(
+    env: Env, template: str, caplog: Any
+) -> None:
+    async with staged(env, stage(f"{ON_CREATION}next: {{statusTemplate: '{template}'}}")) as w:
         await w.create_pod(node="n0")
         await asyncio.sleep(60)
-        told = [record for record in caplog.records if "Stage can't be applied" in record.message]
-        assert len(told) == 1
+        logged = [record for record in caplog.records if "Stage can't be applied" in record.message]
+        assert len(logged) == 1
         await w.set_condition("example.com/x", "True")
         await asyncio.sleep(60)
-        told = [record for record in caplog.records if "Stage can't be applied" in record.message]
-        assert len(told) == 2
-
-    in_world(story, stage(f"{ON_CREATION}next: {{statusTemplate: '{template}'}}"))
+        logged = [record for record in caplog.records if "Stage can't be applied" in record.message]
+        assert len(logged) == 2
 
 
-def test_a_silent_node_plays_no_stages() -> None:
-    async def story(w: World) -> None:
-        w.nodes.silence("n0")
-        await w.create_pod(node="n0")
-        await asyncio.sleep(60)
-        assert (await w.existing()).status.pod_ip == ""
-        w.nodes.revive("n0")
-        await asyncio.sleep(7)
-        assert is_ready(await w.existing())
-
-    in_world(story, *example("web-pod.yaml"))
+@pytest.mark.world(*example("web-pod.yaml"))
+async def test_a_silent_node_plays_no_stages(w: World) -> None:
+    w.nodes.silence("n0")
+    await w.create_pod(node="n0")
+    await asyncio.sleep(60)
+    assert (await w.existing()).status.pod_ip == ""
+    w.nodes.revive("n0")
+    await asyncio.sleep(7)
+    assert is_ready(await w.existing())
 
 
 def test_the_same_seed_draws_the_same_delays() -> None:
-    def told(seed: int) -> list[tuple[str, float]]:
-        found: list[tuple[str, float]] = []
-
-        async def story(w: World) -> None:
+    async def play(env: Env) -> list[tuple[str, float]]:
+        async with staged(env, *example("web-pod.yaml")) as w:
             await w.create_pod(node="n0")
-            found.extend(await phases(w, 8))
+            return await phases(w, 8)
 
-        in_world(story, *example("web-pod.yaml"), seed=seed)
-        return found
-
-    assert told(1) == told(1)
-    assert told(1) != told(2)
+    first = run(play, seed=1)
+    assert run(play, seed=1) == first
+    assert run(play, seed=2) != first
 
 
-def test_nothing_remains_of_a_pod_that_goes_between_two_steps() -> None:
+async def test_nothing_remains_of_a_pod_that_goes_between_two_steps(env: Env) -> None:
     """Its address would never be another pod's."""
     patch = "{subresource: status, root: status, template: 'podIP: {{ PodIP }}'}"
     steps = f"{ON_CREATION}steps: [{{finalizers: {{add: [{{value: example.com/wait}}]}}}}, {{patch: {patch}}}]"
-
-    async def story(w: World) -> None:
+    async with staged(env, stage(steps)) as w:
         rule = w.node_faults.add(Rule(delay_answer(2.0), verb="patch", resource="pods", times=1))
         pod = await w.create_pod(node="n0")
         await asyncio.sleep(1)
@@ -223,5 +214,3 @@ def test_nothing_remains_of_a_pod_that_goes_between_two_steps() -> None:
         assert await w.pod() is None
         await asyncio.sleep(30)
         assert remains(w.nodes, pod.metadata.uid, "default/p") == []
-
-    in_world(story, stage(steps))
