@@ -163,8 +163,6 @@ def runnable(checked: bytes) -> Any:
 
 
 class Program:
-    """A compiled expression."""
-
     def __init__(self, source: str, maybe: str, checked: bytes) -> None:
         self.source = source
         self._runnable: Any = None

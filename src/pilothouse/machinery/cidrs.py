@@ -35,7 +35,6 @@ def overlap(a: Network, b: Network) -> bool:
 
 
 def contains(outer: Network, inner: Network) -> bool:
-    """Whether every address of the inner range is in the outer one."""
     return outer.prefixlen <= inner.prefixlen and overlap(outer, inner)
 
 

@@ -43,8 +43,6 @@ class CronError(ValueError):
 
 
 class Schedule(Protocol):
-    """When something is to happen."""
-
     def next(self, after: datetime.datetime) -> datetime.datetime | None:
         """The first moment later than ``after``, in UTC and on a full second. ``None``: not within five years."""
         ...

@@ -322,7 +322,6 @@ def _ordered(fields: FieldSet) -> FieldSet:
 
 
 def decode_fields(text: bytes | msgspec.Raw) -> FieldSet:
-    """A set that ``encode_fields`` wrote."""
     return _decode(text)
 
 

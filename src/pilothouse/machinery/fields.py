@@ -37,7 +37,6 @@ class FieldSelector(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether everything matches."""
         return not self.terms
 
     def matches(self, get: Callable[[str], str]) -> bool:

@@ -55,7 +55,6 @@ def parse_bool(text: str) -> bool:
 
 
 def show_bool(value: bool) -> str:
-    """``true`` or ``false``."""
     return "true" if value else "false"
 
 

@@ -85,7 +85,6 @@ class Flag(msgspec.Struct, frozen=True):
 
     @property
     def shown_default(self) -> str:
-        """The default as Go prints it."""
         return self.type.show(self.default)
 
 

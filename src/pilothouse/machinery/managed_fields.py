@@ -153,7 +153,6 @@ def read_entries(document: Any) -> Entries | None:
 
 
 def _key(entry: Entry) -> tuple[str, str, str, str]:
-    """The identity of a manager."""
     version = "" if entry.operation == "Apply" else entry.api_version
     return entry.manager, entry.operation, entry.subresource, version
 

@@ -75,8 +75,6 @@ class Histogram:
 
 
 class _Family:
-    """All children of one metric name."""
-
     __slots__ = ("allowed", "bounds", "children", "help", "labels", "name", "type")
 
     def __init__(self, name: str, kind: MetricType, help_text: str, labels: Sequence[str], bounds: tuple[float, ...]):

@@ -408,7 +408,6 @@ def json_kind(value: Any) -> str:
 
 
 def go_kind(value: Any) -> str:
-    """The Go kind that a decoded JSON value has."""
     match value:
         case bool():
             return "bool"
@@ -446,7 +445,6 @@ def float64(value: float | str) -> float:
 
 
 def quantity_text(value: Any) -> str:
-    """The canonical quantity of a string or number."""
     if isinstance(value, bool | list | dict):
         raise DecodeError(f"quantities must match the regular expression '{PATTERN}'")
     try:
@@ -456,7 +454,6 @@ def quantity_text(value: Any) -> str:
 
 
 def time_text(value: Any, kind: str) -> str:
-    """The canonical time of an RFC 3339 string."""
     if not isinstance(value, str) or isinstance(value, _Literal):
         raise DecodeError(f"json: cannot unmarshal {json_kind(value)} into Go value of type string")
     try:

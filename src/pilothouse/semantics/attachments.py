@@ -49,7 +49,6 @@ def driver_and_handle(name: str) -> tuple[str, str] | None:
 
 
 def attachment_name(driver: str, handle: str, node: str) -> str:
-    """What the VolumeAttachment is called."""
     return f"csi-{hashlib.sha256(f'{handle}{driver}{node}'.encode()).hexdigest()}"
 
 

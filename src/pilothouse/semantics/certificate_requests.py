@@ -42,7 +42,6 @@ def is_approved(request: CertificateSigningRequest) -> bool:
 
 
 def is_decided(request: CertificateSigningRequest) -> bool:
-    """Whether it is approved or denied."""
     return any(condition.type in (APPROVED, DENIED) for condition in request.status.conditions)
 
 

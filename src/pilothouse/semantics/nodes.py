@@ -24,7 +24,6 @@ def node_ready_condition(node: Node) -> NodeCondition | None:
 
 
 def is_node_ready(node: Node) -> bool:
-    """Whether the condition ``Ready`` is True."""
     condition = node_ready_condition(node)
     return condition is not None and condition.status == "True"
 

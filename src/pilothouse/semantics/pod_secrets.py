@@ -38,14 +38,10 @@ class ProjectedSource(View, frozen=True):
 
 
 class ProjectedVolume(View, frozen=True):
-    """Several things in one volume."""
-
     sources: tuple[ProjectedSource, ...] | None = ()
 
 
 class SecretsOfVolume(View, frozen=True):
-    """Every kind of volume that can name a secret."""
-
     secret: NamedSecret | None = None
     azure_file: NamedSecret | None = None
     projected: ProjectedVolume | None = None
@@ -60,8 +56,6 @@ class SecretsOfVolume(View, frozen=True):
 
 
 class ValueSource(View, frozen=True):
-    """Where the value of a variable comes from."""
-
     secret_key_ref: Reference | None = None
 
 
@@ -70,8 +64,6 @@ class Variable(View, frozen=True):
 
 
 class SecretsOfContainer(View, frozen=True):
-    """A container's environment."""
-
     env: tuple[Variable, ...] | None = ()
     env_from: tuple[ReferringVolume, ...] | None = ()
 
@@ -87,8 +79,6 @@ class SecretsOfSpec(View, frozen=True):
 
 
 class SecretsOfPod(View, frozen=True):
-    """A pod, seen by the secrets that it uses."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: SecretsOfSpec = SecretsOfSpec()
 

@@ -42,7 +42,6 @@ def ready_condition(pod: Pod) -> PodCondition | None:
 
 
 def is_ready(pod: Pod) -> bool:
-    """Whether the condition ``Ready`` is True."""
     for condition in pod.status.conditions:
         if condition.type == "Ready":
             return condition.status == "True"

@@ -19,8 +19,6 @@ REQUESTS = "requests."
 
 
 class ScopeRequirement(msgspec.Struct, frozen=True, rename="camel"):
-    """One line of a scope selector."""
-
     scope_name: str = ""
     operator: str = ""
     values: tuple[str, ...] | None = ()

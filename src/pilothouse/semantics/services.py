@@ -50,7 +50,6 @@ def is_selecting(service: Service) -> bool:
 
 
 def has_cluster_ip(service: Service) -> bool:
-    """Whether there is an address of its own."""
     return service.spec.cluster_ip not in ("", HEADLESS)
 
 

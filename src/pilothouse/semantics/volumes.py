@@ -115,7 +115,6 @@ def modes_differ(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool
 
 
 def attributes_differ(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Whether their classes of volume attributes are not the same."""
     return (claim.spec.volume_attributes_class_name or "") != (volume.spec.volume_attributes_class_name or "")
 
 
@@ -230,9 +229,7 @@ class Listed(Protocol):
     """A volume as a pod lists it, whatever else a view shows of it."""
 
     @property
-    def name(self) -> str:
-        """What the pod calls it."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def persistent_volume_claim(self) -> PersistentVolumeClaimVolumeSource | None:
@@ -258,7 +255,6 @@ class UsesVolumes(Named, Protocol):
 
 
 def ephemeral_claim_name(pod: Named, volume: Listed) -> str:
-    """The claim that is made for a pod's ephemeral volume."""
     return f"{pod.metadata.name}-{volume.name}"
 
 

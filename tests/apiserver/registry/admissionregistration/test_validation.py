@@ -87,7 +87,6 @@ async def test_rules(api: Api, rule: Object, expected: list[str]) -> None:
 @cases(
     "change, expected",
     {
-        "no name": ({"name": ""}, ["name: Required value"]),
         "conditions have names that are qualified": (
             {"matchConditions": [{"name": "a b", "expression": " "}, {"expression": "true"}]},
             [
@@ -308,11 +307,6 @@ async def test_the_status_of_a_policy(api: Api) -> None:
 @cases(
     "name, change, expected",
     {
-        "the group without a name": (
-            "v2.",
-            {"group": "", "version": "v2"},
-            ["group: Required value: only v1 may have an empty group and it better be legacy kube"],
-        ),
         "versions are labels": ("V1.g.example.com", {"version": "V1"}, [f'version: Invalid value: "V1": {LABEL}']),
         "no certificates for this server": (
             "v1.g.example.com",

@@ -147,7 +147,6 @@ async def test_the_signer_adds_the_certificate_once(api: Api) -> None:
             'spec.signerName: Invalid value: "nonsense": must be a fully qualified domain and path of the form '
             "'example.com/signer-name'",
         ),
-        "no usages": ({"usages": []}, "invalid: spec.usages: Required value"),
         "no signer": ({"signerName": ""}, "invalid: spec.signerName: Required value"),
         "a signer of old": (
             {"signerName": "kubernetes.io/legacy-unknown"},
@@ -171,10 +170,6 @@ async def test_the_signer_adds_the_certificate_once(api: Api) -> None:
         "usages that are none, and some twice": (
             {"usages": ["client auth", "x", "client auth", "x"]},
             '"timestamping", spec.usages[2]: Duplicate value: "client auth", spec.usages[3]: Duplicate value: "x"]',
-        ),
-        "no request": (
-            {"request": "eA=="},
-            'spec.request: Invalid value: "eA==": PEM block type must be CERTIFICATE REQUEST',
         ),
     },
 )

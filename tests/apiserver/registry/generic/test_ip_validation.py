@@ -205,10 +205,6 @@ async def test_the_status_of_an_ingress(api: Api) -> None:
             {"controller": "a/b", "parameters": {"kind": "k", "name": "n", "scope": "Namespace"}},
             ["parameters.namespace: Required value: `parameters.scope` is set to 'Namespace'"],
         ),
-        "parameters in one": (
-            {"controller": "a/b", "parameters": {"kind": "k", "name": "n", "namespace": "n"}},
-            ["parameters.namespace: Forbidden: `parameters.scope` is set to 'Cluster'"],
-        ),
     },
 )
 async def test_ingress_classes(api: Api, spec: Object, expected: list[str]) -> None:

@@ -182,10 +182,6 @@ def _pool(**more: Any) -> Object:
             {"poolCount": 0, "conditions": [{**CONDITION, "status": "Yes"}]},
             'status.conditions[0].status: Unsupported value: "Yes"',
         ),
-        "the same twice": (
-            {"poolCount": 0, "conditions": [CONDITION, CONDITION]},
-            'status.conditions[1].type: Duplicate value: "Complete"',
-        ),
         "a reason in words": (
             {"poolCount": 0, "conditions": [{**CONDITION, "reason": "all is counted"}]},
             "a condition reason must start with alphabetic character",

@@ -151,7 +151,6 @@ def container_resource_texts(name: str) -> tuple[str, ...]:
 
 
 def validate_container_resource_name(name: str, path: str) -> ErrorList:
-    """The same, with the field."""
     return [invalid(path, name, text) for text in container_resource_texts(name)]
 
 

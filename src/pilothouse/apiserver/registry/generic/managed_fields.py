@@ -161,7 +161,6 @@ def _only_resources(fields: FieldSet, _version: str) -> FieldSet:
 
 
 def _only_ephemeral(fields: FieldSet, _version: str) -> FieldSet:
-    """pods/ephemeralcontainers."""
     found = fields.get("f:spec", {}).get("f:ephemeralContainers")
     return {} if found is None else {"f:spec": {"f:ephemeralContainers": found}}
 
@@ -209,7 +208,6 @@ class Tracker:
 
     @property
     def type(self) -> MergeType:
-        """How objects of the resource merge."""
         found = self._type_of(self.info.api_version)
         assert found is not None, "what is served has a type"
         return found
@@ -223,7 +221,6 @@ class Tracker:
         return _STATUS if "status" in info.subresources else field_sets.NOTHING
 
     def counts(self, fields: FieldSet, version: str) -> FieldSet:
-        """What of a set of fields is not reset by the resource."""
         if self._only is not None:
             return self._only(fields, version)
         return field_sets.recursive_difference(fields, self._reset)
@@ -271,7 +268,6 @@ class FieldManager:
         self._trackers.clear()
 
     def tracker(self, info: ResourceInfo, subresource: str = "") -> Tracker:
-        """How writes there are tracked."""
         found = self._trackers.get((info, subresource))
         if found is None:
             if len(self._trackers) >= _MAX_TRACKERS:
@@ -513,7 +509,6 @@ def _plain(document: Any) -> Any:
 
 
 def put_entries(obj: Object, entries: bytes) -> None:
-    """Put encoded entries into the metadata of an object, which has none."""
     if entries:
         obj["metadata"]["managedFields"] = msgspec.Raw(entries)
 

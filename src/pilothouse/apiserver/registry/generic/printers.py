@@ -60,7 +60,6 @@ def columns(*names: str, type_: str = "string", priority: int = 0) -> tuple[Colu
 
 
 def wide(*names: str) -> tuple[Column, ...]:
-    """Columns that are only shown with ``-o wide``."""
     return columns(*names, priority=1)
 
 
@@ -78,7 +77,6 @@ def name_of(value: Doc) -> str:
 
 
 def age_of(value: Doc, now: Now) -> str:
-    """The cell of the Age column."""
     return age(part(value, "metadata", "creationTimestamp"), now)
 
 
@@ -266,7 +264,6 @@ def admission_policy_printer(column: str, field: str) -> Printer:
 
 
 def print_scale(value: Doc, _now: Now) -> Row:
-    """A Scale, the subresource of many kinds."""
     return [name_of(value), part(value, "spec", "replicas") or 0, status_count(value, "replicas")]
 
 

@@ -77,7 +77,6 @@ class AttributeReader:
         return msgspec.json.Decoder(_struct("Selectable", tree)).decode
 
     def read(self, value: bytes) -> Attributes:
-        """The attributes of a stored object."""
         seen = self._decode(value)
         return Attributes(seen.metadata.labels or {}, seen, self)
 
@@ -118,7 +117,6 @@ class Selection:
         return None if self._fields is None else self._fields.exact(field)
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether an object with these attributes is selected."""
         if not self._labels.empty and not self._labels.matches(attributes.labels):
             return False
         match_fields = self._match_fields

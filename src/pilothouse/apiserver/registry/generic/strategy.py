@@ -187,7 +187,6 @@ class Strategy:
         return any(obj.get(name) != old.get(name) for name in self.tracked)
 
     def error_group(self, info: ResourceInfo) -> str:
-        """The group that errors about fields name."""
         return info.group if self.group_in_errors is None else self.group_in_errors
 
     # Deleting
@@ -211,7 +210,6 @@ class Strategy:
     # Storing
 
     def stored_as(self, info: ResourceInfo) -> ResourceInfo:
-        """The version that objects are stored in."""
         return info
 
     def to_storage(self, info: ResourceInfo, obj: Object) -> Object:

@@ -40,10 +40,6 @@ _TEMPLATE = "spec.volumes[0].ephemeral.volumeClaimTemplate"
 _ROWS: dict[str, tuple[Object, list[str]]] = {
     # Operating systems and the host
     "a system of no name": ({"os": {"name": ""}}, ["spec.os.name: Required value"]),
-    "a system that nobody knows": (
-        {"os": {"name": "plan9"}},
-        ['spec.os: Unsupported value: "plan9": supported values: "linux", "windows"'],
-    ),
     "options of Windows on Linux": (
         {
             "os": {"name": "linux"},

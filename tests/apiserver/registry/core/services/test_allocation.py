@@ -231,10 +231,6 @@ async def test_a_second_family_is_added_and_taken_away(env: Env) -> None:
             'spec.clusterIPs[0]: Invalid value: "nonsense": must be a valid IP address, (e.g. 10.9.8.7 or '
             "2001:db8::ffff)",
         ),
-        "only the plural": (
-            {"clusterIPs": ["10.0.0.5"]},
-            'spec.clusterIPs: Invalid value: ["10.0.0.5"]: must be empty when `clusterIP` is not specified',
-        ),
         "headless and reachable from outside": (
             {"clusterIP": "None", "type": "NodePort"},
             "spec.clusterIPs[0]: Invalid value: \"None\": may not be set to 'None' for NodePort services",
@@ -249,27 +245,10 @@ async def test_a_second_family_is_added_and_taken_away(env: Env) -> None:
             'spec.type: Unsupported value: "Other": supported values: "ClusterIP", "ExternalName", "LoadBalancer", '
             '"NodePort"',
         ),
-        "a policy for traffic that does not come": (
-            {"externalTrafficPolicy": "Local"},
-            'spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services',
-        ),
         "a health check of nothing": (
             {"healthCheckNodePort": 31000},
             "spec.healthCheckNodePort: Invalid value: 31000: may only be set when `type` is 'LoadBalancer' and "
             "`externalTrafficPolicy` is 'Local'",
-        ),
-        "a class of load balancer for none": (
-            {"loadBalancerClass": "a.b/c"},
-            "spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'",
-        ),
-        "a distribution that is none": (
-            {"trafficDistribution": "Far"},
-            'spec.trafficDistribution: Unsupported value: "Far": supported values: "PreferClose", "PreferSameZone", '
-            '"PreferSameNode"',
-        ),
-        "an affinity that is none": (
-            {"sessionAffinity": "Cookie"},
-            'spec.sessionAffinity: Unsupported value: "Cookie": supported values: "ClientIP", "None"',
         ),
     },
 )

@@ -34,8 +34,6 @@ _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 class DaemonSetStrategy(WorkloadStrategy):
-    """``apps/v1`` DaemonSets."""
-
     tracked = ("spec",)
     update_steps = ("object meta update", "update", "object")
     has_replicas = False

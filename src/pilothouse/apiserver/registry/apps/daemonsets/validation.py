@@ -17,7 +17,6 @@ from pilothouse.apiserver.registry.generic.object_fields import validate_nonnega
 
 
 def validate_daemon_set_strategy(strategy: Object) -> ErrorList:
-    """``spec.updateStrategy`` of a DaemonSet."""
     if strategy["type"] == "OnDelete":
         return []
     if strategy["type"] != "RollingUpdate":

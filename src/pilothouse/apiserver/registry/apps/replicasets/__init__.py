@@ -13,8 +13,6 @@ with lazy_imports():
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
-    """``apps/v1`` ReplicaSets."""
-
     tracked = ("spec",)
     empty_status = {"replicas": 0}  # read only
 

@@ -34,8 +34,6 @@ def _rolling(obj: Object | None) -> Object:
 
 
 class StatefulSetStrategy(WorkloadStrategy):
-    """``apps/v1`` StatefulSets."""
-
     tracked = ("spec",)
     status_steps = ("update", "object meta update")
     empty_status = {"replicas": 0, "availableReplicas": 0}  # read only

@@ -58,7 +58,6 @@ def validate_access_modes(spec: Object, path: str) -> ErrorList:
 
 
 def validate_volume_mode(spec: Object, path: str) -> ErrorList:
-    """What is wrong with what is in a volume: files, or blocks."""
     mode = spec.get("volumeMode")
     return [] if mode in _VOLUME_MODES else [not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES)]
 

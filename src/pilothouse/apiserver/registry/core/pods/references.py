@@ -59,7 +59,6 @@ class UnknownSource(ValueError):
 
 
 def secret_names(spec: Object) -> Iterator[str]:
-    """The names of the Secrets, as often as they occur."""
     for reference in spec.get("imagePullSecrets") or ():
         yield from _named(reference)
     for container in _containers(spec):
@@ -75,7 +74,6 @@ def secret_names(spec: Object) -> Iterator[str]:
 
 
 def config_map_names(spec: Object) -> Iterator[str]:
-    """The names of the ConfigMaps, as often as they occur."""
     for container in _containers(spec):
         yield from _of_environment(container, "configMapRef", "configMapKeyRef")
     for volume in spec.get("volumes") or ():

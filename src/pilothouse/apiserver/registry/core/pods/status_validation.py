@@ -181,7 +181,6 @@ def _validate_host_ips(status: Object, before: Object) -> ErrorList:
 
 
 def _validate_one_of_each_family(addresses: Sequence[Object], known: Sequence[Object] | None, path: str) -> ErrorList:
-    """At most one address of each family."""
     found, before = _texts(addresses), _texts(known)
     errors: ErrorList = []
     for position, text in enumerate(found):
@@ -195,7 +194,6 @@ def _validate_one_of_each_family(addresses: Sequence[Object], known: Sequence[Ob
 
 
 def _validate_container_statuses(status: Object, spec: Object) -> ErrorList:
-    """The rarer parts of the containers' statuses."""
     if not _has_rare(status):
         return []
     fields = (*_SORTS, (_LATER, ""))

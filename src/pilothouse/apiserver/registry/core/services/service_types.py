@@ -18,7 +18,6 @@ def needs_node_ports(spec: Object) -> bool:
 
 
 def allocates_node_ports(spec: Object) -> bool:
-    """Whether ports without a node port get one."""
     return needs_node_ports(spec) and (
         spec.get("type") == "NodePort" or spec.get("allocateLoadBalancerNodePorts") is not False
     )
@@ -35,5 +34,4 @@ def needs_health_check_port(spec: Object) -> bool:
 
 
 def is_externally_accessible(spec: Object) -> bool:
-    """Whether it is reached from outside."""
     return needs_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))

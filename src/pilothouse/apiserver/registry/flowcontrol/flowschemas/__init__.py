@@ -3,13 +3,13 @@
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
     from pilothouse.apiserver.registry.flowcontrol import validation as flowcontrol_validation
-    from pilothouse.apiserver.registry.flowcontrol.flowschemas import printers as flow_schema_printers
     from pilothouse.apiserver.registry.flowcontrol.flowschemas import validation as flow_schema_validation
 
 
@@ -36,7 +36,24 @@ def set_defaults_flow_schema(obj: Object) -> None:
     spec["matchingPrecedence"] = spec.get("matchingPrecedence") or 1000
 
 
+def print_flow_schema(value: Doc, now: Now) -> Row:
+    spec = part(value, "spec") or {}
+    missing = "?"
+    for condition in part(value, "status", "conditions") or ():
+        if condition.get("type") == "Dangling":
+            missing = condition.get("status", "?")
+    return [
+        part(spec, "priorityLevelConfiguration", "name") or "",
+        spec.get("matchingPrecedence", 0),
+        part(spec, "distinguisherMethod", "type") or NONE,
+        missing,
+    ]
+
+
 REGISTRATION = Registration(
     FlowSchemaStrategy(),
-    printer=lambda: flow_schema_printers.PRINTER,
+    printer=lambda: Printer(
+        (NAME, *columns("PriorityLevel", "MatchingPrecedence", "DistinguisherMethod"), AGE, *columns("MissingPL")),
+        print_flow_schema,
+    ),
 )

@@ -10,16 +10,10 @@ from pilothouse.apiserver.field_errors import ErrorList, invalid, required, too_
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.printers import NAME, Doc, Now, Printer, Row, age, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
-from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.names import dns_subdomain_errors
-
-with lazy_imports():
-    from pilothouse.apiserver.registry.resource.resourcepoolstatusrequests import (
-        printers as resource_pool_status_request_printers,
-    )
-
 
 _LIMIT = 1000
 _MOST_CONDITIONS = 10
@@ -116,7 +110,41 @@ def _validate_status(pool: Object, path: str) -> ErrorList:
     return errors
 
 
+_ANSWERED = ("Complete", "Failed")
+_TOTALS = ("totalDevices", "availableDevices", "allocatedDevices", "unavailableDevices")
+_NOT_YET = "-"
+
+
+def print_resource_pool_status_request(value: Doc, now: Now) -> Row:
+    """The sums over all reported pools (KEP-5677, v1.36)."""
+    status, driver = part(value, "status"), part(value, "spec", "driver") or ""
+    given = [each for each in part(status, "conditions") or () if each.get("type") in _ANSWERED]
+    if status is None or not given:
+        return [driver, *(_NOT_YET for _ in (*_TOTALS, "errors", "pools")), "Pending", _NOT_YET]
+    pools, count = part(status, "pools") or (), part(status, "poolCount") or 0
+    answered, *_others = given
+    said = answered["type"]
+    if said == "Complete" and len(pools) < count:
+        said = f"Complete ({len(pools)}/{count} pools)"
+    return [
+        driver,
+        *(str(sum(pool.get(field) or 0 for pool in pools)) for field in _TOTALS),
+        str(sum(bool(pool.get("validationError")) for pool in pools)),
+        str(count),
+        said,
+        age(answered.get("lastTransitionTime"), now),
+    ]
+
+
 REGISTRATION = Registration(
     ResourcePoolStatusRequestStrategy(),
-    printer=lambda: resource_pool_status_request_printers.PRINTER,
+    printer=lambda: Printer(
+        (
+            NAME,
+            *columns(
+                "Driver", "Total", "Available", "Allocated", "Unavailable", "Errors", "Pools", "Status", "Completed"
+            ),
+        ),
+        print_resource_pool_status_request,
+    ),
 )

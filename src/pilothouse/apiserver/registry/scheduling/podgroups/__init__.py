@@ -3,6 +3,7 @@
 from pilothouse.apiserver.field_errors import ErrorList, invalid
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -10,7 +11,6 @@ from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 
 with lazy_imports():
     from pilothouse.apiserver.registry.scheduling import validation as scheduling_validation
-    from pilothouse.apiserver.registry.scheduling.podgroups import printers as pod_group_printers
 
 
 _DISABLED = ("resourceClaims", "disruptionMode", "priorityClassName", "priority")
@@ -69,7 +69,25 @@ def _validate_reference(reference: Object, path: str) -> ErrorList:
     ]
 
 
+def print_pod_group(value: Doc, now: Now) -> Row:
+    conditions = {each.get("type"): each for each in part(value, "status", "conditions") or ()}
+    scheduled, disrupted = conditions.get("PodGroupScheduled"), conditions.get("DisruptionTarget")
+    said = "Pending"
+    if scheduled is not None:
+        said = "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
+    if disrupted is not None:
+        said = disrupted.get("reason") or ""
+    return [
+        "Basic" if part(value, "spec", "schedulingPolicy", "gang") is None else "Gang",
+        part(value, "spec", "podGroupTemplateRef", "workload", "workloadName") or "<none>",
+        said,
+    ]
+
+
 REGISTRATION = Registration(
     PodGroupStrategy(),
-    printer=lambda: pod_group_printers.PRINTER,
+    printer=lambda: Printer(
+        (NAME, *columns("Policy", "Workload", "Status"), AGE),
+        print_pod_group,
+    ),
 )

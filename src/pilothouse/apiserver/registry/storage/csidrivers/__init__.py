@@ -3,12 +3,12 @@
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_absent
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, UNSET, Doc, Now, Printer, Row, columns, part
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
-    from pilothouse.apiserver.registry.storage.csidrivers import printers as csi_driver_printers
     from pilothouse.apiserver.registry.storage.csidrivers import validation as csi_driver_validation
 
 _GATED = "preventPodSchedulingIfMissing"
@@ -55,7 +55,31 @@ def set_defaults_csi_driver(obj: Object) -> None:
     )
 
 
+def print_csi_driver(value: Doc, now: Now) -> Row:
+    spec = part(value, "spec") or {}
+    audiences = ",".join(r.get("audience", "") for r in spec.get("tokenRequests") or ())
+    attach = spec.get("attachRequired")
+    return [
+        True if attach is None else attach,
+        bool(spec.get("podInfoOnMount")),
+        bool(spec.get("storageCapacity")),
+        audiences or UNSET,
+        bool(spec.get("requiresRepublish")),
+        ",".join(spec.get("volumeLifecycleModes") or ()) or NONE,
+    ]
+
+
 REGISTRATION = Registration(
     CSIDriverStrategy(),
-    printer=lambda: csi_driver_printers.PRINTER,
+    printer=lambda: Printer(
+        (
+            NAME,
+            *columns("AttachRequired", "PodInfoOnMount", "StorageCapacity", type_="boolean"),
+            *columns("TokenRequests"),
+            *columns("RequiresRepublish", type_="boolean"),
+            *columns("Modes"),
+            AGE,
+        ),
+        print_csi_driver,
+    ),
 )
