@@ -40,7 +40,7 @@ Send = Callable[[Message], Awaitable[None]]
 REQUEST_SECONDS = 60.0
 """How long a request that is no watch may take."""
 LONG_BYTES = 128 * 1024
-"""Longer answers are compressed for those who ask (apiserver ``responsewriters.defaultGzipThresholdBytes``), and sent
+"""Longer answers are compressed if clients ask (apiserver ``responsewriters.defaultGzipThresholdBytes``), and sent
 in pieces of about this length, each once its client has read most of the one before."""
 UNSENT_BYTES = 64 * 1024 * 1024
 """What long answers and events hold together that are on their way. Plain lists are not among them: they are made as
@@ -52,7 +52,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 @runtime_checkable
 class _Batches(Protocol):
-    """A stream that can tell what came together."""
+    """A stream that knows what came together."""
 
     def batches(self) -> Any: ...
 
@@ -250,7 +250,7 @@ def _joined(batch: Sequence[bytes]) -> Iterator[bytes]:
 
 @asynccontextmanager
 async def _read_within(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
-    """An answer is sent, and its client has to read it in that time, or as long as nobody shortens it."""
+    """An answer is sent, and its client has to read it in that time, unless it is shortened."""
     try:
         async with asyncio.timeout(seconds) as limit:
             yield limit
@@ -295,7 +295,7 @@ def _certificate(scope: Scope) -> bytes | None:
 
 
 def _reject_bad_certificate(scope: Scope, headers: dict[str, str]) -> None:
-    # As upstream's union of authenticators: a good token beside it counts, being nobody in particular does not.
+    # As upstream's union of authenticators: a good token beside it counts, being anonymous does not.
     _peer, certificate_error = presented_by(scope)
     if certificate_error and not headers.get("authorization", "").lower().startswith("bearer "):
         raise unauthorized()

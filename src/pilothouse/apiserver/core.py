@@ -52,11 +52,11 @@ class Core:
         self.special: dict[tuple[str, str, str, str], Handler] = {}
         """Handlers of single verbs, before all others: (group, resource, subresource, verb)."""
         self.pod_logs: PodLogs | None = None
-        """Knows what containers have written; handed in by whoever runs the nodes."""
+        """Knows what containers have written; handed in by the program that runs the nodes."""
         self.watches: dict[Any, ResourceInfo] = {}
         """Watches under way, in the order in which they began."""
         self.quiet: dict[Callable[[], None], None] = {}
-        """Called once at the next commit: watches that have nothing to tell until then."""
+        """Called once at the next commit: watches that have nothing to send until then."""
         store.on_commit.append(self._stir)
 
     def reading_from(self, store: Store) -> "Core":

@@ -201,7 +201,7 @@ def unsupported_media_type(message: str, *, details: dict[str, Any] | None = Non
 
 
 def corrupt(key: str, reason: str) -> StatusError:
-    """500 for an object that the store has and nobody can read (apiserver ``pkg/storage/errors.go``, v0.36)."""
+    """500 for an object that is stored and cannot be read (apiserver ``pkg/storage/errors.go``, v0.36)."""
     return internal(
         f"StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {reason}"
     )

@@ -12,7 +12,7 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.go_text import Shown, compact_json, quote
 
 with lazy_imports():
-    from pilothouse.apiserver import internal_types  # which only what is refused needs
+    from pilothouse.apiserver import internal_types  # which only errors need
 
 
 class FieldError(msgspec.Struct, frozen=True):

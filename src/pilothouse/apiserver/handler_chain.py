@@ -121,7 +121,7 @@ class HandlerChain:
         register(core, self.authenticator, self.authorizer, self.tokens)
 
     async def start(self) -> None:
-        """Create or complete the roles of the start, if requests are judged by them; if not, ``run`` of the server
+        """Create or complete the roles of the start, if requests are authorized by them; if not, ``run`` of the server
         does it later, since they are there in any cluster."""
         if self._rbac is None:
             self._server.background["bootstrap roles"] = self._bootstrap
@@ -130,7 +130,7 @@ class HandlerChain:
             self._started = True
 
     def publish(self, host: str, port: int) -> None:
-        """Where the server listens. ``run`` of the server tells the cluster: as endpoints of the service
+        """Where the server listens. ``run`` of the server publishes it: as endpoints of the service
         ``kubernetes``, and in a Lease. To be called before it."""
         core = self._server.core
 
@@ -164,7 +164,7 @@ class HandlerChain:
         ``authenticated`` is called once somebody has logged in with them, and ``read_body`` when that one may do what
         is asked for: its result is the body then.
         """
-        # Who it is comes before what it is about: a long target costs nobody time who does not log in.
+        # Authentication comes before parsing: a long target costs no time without valid credentials.
         info: RequestInfo | None = None
         try:
             identity = self.authenticator.identity(request.headers, certificate)

@@ -5,7 +5,7 @@ JSON: where an error shows a struct, ``encoding/json`` prints Go's field names, 
 objects here are those of the served version; ``data/internal_types.json`` (made by ``scripts/make_internal_types.py``)
 says how the fields are called there and what is printed of them, in Go's order.
 
-Loaded with the first refusal that shows such a value. Types are named as in the table: ``core.PodSpec``, ``[]string``,
+Loaded with the first error that shows such a value. Types are named as in the table: ``core.PodSpec``, ``[]string``,
 ``{}string`` (a map), ``*int`` (a pointer), ``meta.LabelSelector``.
 """
 

@@ -29,7 +29,7 @@ class LaggingReads:
         self._core = core.reading_from(self.store)
 
     def route(self, handler: Handler, call: Call) -> tuple[Core, Call]:
-        """Who answers a call, and the call as it is to be answered."""
+        """The server that answers a call, and the call as it is to be answered."""
         if handler is watch.watch:
             return self._core, _from_now(call, self._primary.store.revision)
         query = call.asked.query
@@ -45,7 +45,7 @@ class LaggingReads:
 
 
 def _from_now(call: Call, revision: int) -> Call:
-    """A watch that wants the state of now says so by its revision, since the copy does not know what now is."""
+    """A watch that asks for the current state gets its revision, which the copy does not know."""
     query = call.asked.query
     if query.first("resourceVersion") or not query.flag("sendInitialEvents"):
         return call

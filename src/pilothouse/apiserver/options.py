@@ -202,7 +202,7 @@ NO_LIST_OPTIONS = ListOptions()
 
 
 def check_numbers(query: Query) -> None:
-    """Refuse unreadable numbers of a list. They are looked at before the selectors, and all else after those."""
+    """Reject unreadable numbers of a list. They are checked before the selectors, and all else after those."""
     query.number("limit")
     query.number("timeoutSeconds")
 

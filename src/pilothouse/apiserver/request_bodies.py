@@ -22,7 +22,7 @@ _WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
 
 
 def has_body(method: str, headers: Mapping[str, str]) -> bool:
-    """Whether a request has a body that means something."""
+    """Whether a request has a body that is read."""
     return method in _WITH_BODY and (headers.get("content-length", "0") != "0" or "transfer-encoding" in headers)
 
 

@@ -29,7 +29,7 @@ _KNOWN_TARGETS = 1024
 _LONGEST_KNOWN_TARGET = 256
 _MAX_PARAMETERS = 1000
 _MAX_STEPS = 16
-"""Steps of a path that are told apart. No path that is served has so many, but for those behind a proxy."""
+"""Steps of a path that are parsed. No path that is served has so many, but for those behind a proxy."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z").match
 _OUT_OF_RANGE, _MANY_DIGITS = 1 << 63, 40
@@ -37,7 +37,7 @@ _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})").search
 
 
 class Query(dict[str, list[str]]):
-    """Query parameters. The first of several values counts unless somebody asks for all."""
+    """Query parameters. The first of several values counts unless all are asked for."""
 
     def first(self, name: str) -> str:
         """The first value, or an empty string."""
@@ -64,12 +64,12 @@ class Query(dict[str, list[str]]):
 
 NO_QUERY = Query()
 TOO_MANY = Query()
-"""Of a request with more parameters than are read; ``ApiServer`` refuses it. Go reads 10,000, which is a matter of
+"""Of a request with more parameters than are read; ``ApiServer`` rejects it. Go reads 10,000, which is a matter of
 microseconds there (``net/url``, 1.25.6)."""
 
 
 class RequestInfo(msgspec.Struct, gc=False, frozen=True):
-    """What a request is about. Shared between requests for the same: nobody changes one, or its query.
+    """What a request is about. Shared between requests for the same, so neither it nor its query may be changed.
 
     For a path that is no resource, ``resource_request`` is False and only ``path``, ``query`` and ``verb`` (the
     method in lower case) mean something. ``resource`` may name something that is not served; ``info`` is then None.

@@ -190,8 +190,8 @@ class ApiServer:
         self._lagging.store.set_lag(seconds)
 
     def compact(self) -> None:
-        """Forget all changes up to now, as etcd does when it is compacted: what goes on from an older resource version
-        or ``continue`` token is told 410. Watches under way go on."""
+        """Drop all changes up to now, as etcd does when it is compacted: what goes on from an older resource version
+        or ``continue`` token gets a 410. Watches under way go on."""
         self.store.compact(self.store.revision)
         if self._lagging is not None:
             self._lagging.store.compact(self._lagging.store.revision)
@@ -268,7 +268,7 @@ class ApiServer:
         return self.presenter.fail(request, asked, error)
 
     def _find(self, request: Request, asked: RequestInfo) -> tuple[Handler, ResourceInfo]:
-        """Who answers; raises what upstream answers when nobody does."""
+        """The handler of the call; raises what upstream answers when there is none."""
         info = asked.info
         if info is None:
             table = self.core.table

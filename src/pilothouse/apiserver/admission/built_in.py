@@ -118,5 +118,5 @@ def plugins(core: Core, names: Collection[str]) -> list[Plugin]:
 
 
 def missing(names: Collection[str]) -> list[str]:
-    """Those of the names that somebody has to ask for, and that do nothing here."""
+    """Those of the names that are off by default upstream, and that do nothing here."""
     return [name for name in ORDER if name in names and name in OFF_BY_DEFAULT and name not in MAKERS]

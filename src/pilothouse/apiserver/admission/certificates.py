@@ -1,4 +1,4 @@
-"""Who may approve, sign and attest for a signer, and what nobody may ask a certificate for.
+"""Rights to approve, sign and attest for a signer, and what no certificate may be asked for.
 
 After kubernetes' ``plugin/pkg/admission/certificates`` and ``pkg/apis/certificates`` authorization helpers (v1.36):
 besides the right to the subresource, callers need the verb on ``signers`` of the name, or of its whole domain.
@@ -93,7 +93,7 @@ class ClusterTrustBundleAttest(_ForSigners):
 
 
 class CertificateSubjectRestriction(Plugin):
-    """Nobody becomes an administrator of everything by a certificate for clients."""
+    """A client certificate may not make its user an administrator of everything."""
 
     concerns = _REQUESTS
 

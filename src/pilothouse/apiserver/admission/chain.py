@@ -1,6 +1,6 @@
 """Admission: an ordered chain of small plugins between decoding and validation.
 
-A plugin may change an object (``admit``), give it what the server has to give (``allot``) or only judge it
+A plugin may change an object (``admit``), give it what the server has to give (``allot``) or only validate it
 (``review``). All ``admit`` run first, in order, then the object gets its name, then all ``allot`` run, then all
 ``review``. A plugin that never waits returns None; one that must ask somebody returns an awaitable.
 """
@@ -45,14 +45,14 @@ def new_forbidden(write: Admission, why: str) -> errors.StatusError:
 
 
 class Plugin:
-    """Does nothing; plugins override what they need. A refusal is a raised ``StatusError``."""
+    """Does nothing; plugins override what they need. A rejection is a raised ``StatusError``."""
 
     concerns: frozenset[str] | None = None
     """The resources that the plugin has to do with (``pods``, ``ingresses.networking.k8s.io``), None for all. It is not
     asked about others."""
 
     def admit(self, write: Admission) -> Awaitable[None] | None:
-        """Refuse the write, or change ``write.obj`` in place."""
+        """Reject the write, or change ``write.obj`` in place."""
         return None
 
     def readmit(self, write: Admission) -> Awaitable[None] | None:
@@ -60,10 +60,10 @@ class Plugin:
         return self.admit(write)
 
     def allot(self, write: Admission) -> None:
-        """Refuse the write, or give ``write.obj`` what is scarce. Its name is known now, also one that is generated."""
+        """Reject the write, or give ``write.obj`` what is scarce. Its name is known now, also one that is generated."""
 
     def review(self, write: Admission) -> Awaitable[None] | None:
-        """Refuse the write, or let it pass unchanged."""
+        """Reject the write, or let it pass unchanged."""
         return None
 
 
@@ -93,7 +93,7 @@ class Chain:
             step(write)
 
     async def review(self, write: Admission) -> None:
-        """Run the plugins that only judge."""
+        """Run the plugins that only validate."""
         for step in self._of(write)[2]:
             pending = step(write)
             if pending is not None:

@@ -1,7 +1,7 @@
 """Access to devices for administrators, which only claims in labelled namespaces may ask for, and get.
 
 After ``AuthorizedForAdmin`` and ``AuthorizedForAdminStatus`` in kubernetes' ``pkg/registry/resource`` (v1.36), which
-are a part of the validation there: the refusal is a 422.
+are a part of the validation there: the error is a 422.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _WHY = f"admin access to devices requires the `{_LABEL}: true` label on the cont
 
 
 class DeviceAdminAccess(Plugin):
-    """Judges new claims and templates, and allocations that are new."""
+    """Validates new claims and templates, and allocations that are new."""
 
     concerns = frozenset({"resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io"})
 

@@ -1,7 +1,7 @@
 """LimitRanger: what a container gets when it does not say, and how much it may ask for.
 
 After kubernetes' ``plugin/pkg/admission/limitranger/admission.go`` (v1.36). Upstream goes through the resources of a
-limit in Go's random order of maps; here they go by name, so that the same pod is refused in the same words.
+limit in Go's random order of maps; here they go by name, so that the same pod is rejected with the same message.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ _read = msgspec.json.Decoder(_LimitRange).decode
 
 
 class LimitRanger(Plugin):
-    """Completes pods on create; judges pods and claims on create, claims also on update, pods also on resize."""
+    """Completes pods on create; validates pods and claims on create, claims also on update, pods also on resize."""
 
     concerns = frozenset({"pods", "persistentvolumeclaims"})
 
@@ -74,7 +74,7 @@ class LimitRanger(Plugin):
                 raise new_forbidden(write, all_errors[0] if len(all_errors) == 1 else f"[{', '.join(all_errors)}]")
 
     def _bounded(self, write: Admission) -> list[tuple[Limit, ...]]:
-        """The limits of the namespace; refuses an object that would be compared with too many amounts."""
+        """The limits of the namespace; rejects an object that would be compared with too many amounts."""
         found = list(self._ranges(write.namespace))
         bounds = sum(_size(limit) for limits in found for limit in limits)
         spec = (write.obj or {}).get("spec") or {}
@@ -145,7 +145,7 @@ def set_defaults(pod: Object, limits: tuple[Limit, ...]) -> None:
 
 
 def pod_errors(pod: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
-    """Why the limits refuse the pod."""
+    """Why the limits reject the pod."""
     spec: Object = pod.get("spec") or {}
     for limit in limits:
         if limit.type == "Container":
@@ -159,7 +159,7 @@ def pod_errors(pod: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
 
 
 def claim_errors(claim: Object, limits: tuple[Limit, ...]) -> Iterator[str]:
-    """Why the limits refuse the claim. Only its requests count, also against the maximum."""
+    """Why the limits reject the claim. Only its requests count, also against the maximum."""
     asked = amounts((((claim.get("spec") or {}).get("resources")) or {}).get("requests"))
     for limit in limits:
         if limit.type == "PersistentVolumeClaim":

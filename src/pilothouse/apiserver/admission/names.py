@@ -68,17 +68,17 @@ OFF_BY_DEFAULT = frozenset(
     }
 )
 DEFAULT = tuple(name for name in ORDER if name not in OFF_BY_DEFAULT)
-"""What kube-apiserver runs when nobody says otherwise."""
+"""What kube-apiserver runs by default."""
 
 NODE_RESTRICTION = "NodeRestriction"
 SERVICE_ACCOUNT = "ServiceAccount"
 WITHOUT_CONTROLLERS = tuple(name for name in DEFAULT if name != SERVICE_ACCOUNT)
 """The same for a server on its own: where no controller makes the account ``default`` of each namespace, the plugin
-ServiceAccount would refuse every pod. envtest turns it off for that reason."""
+ServiceAccount would reject every pod. envtest turns it off for that reason."""
 
 
 def default_plugins(*, authorization: str, service_accounts: bool) -> tuple[str, ...]:
-    """What runs when nobody says otherwise, by what the cluster has: modes that hold users to rights, controllers that
+    """What runs by default, by what the cluster has: modes that hold users to rights, controllers that
     make service accounts. kube-apiserver itself leaves NodeRestriction out; kubeadm adds it, and so does everybody who
     sets up clusters with the modes Node and RBAC."""
     base = DEFAULT if service_accounts else WITHOUT_CONTROLLERS

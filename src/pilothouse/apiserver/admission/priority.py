@@ -45,7 +45,7 @@ class Priority(Plugin):
         if write.operation == "CREATE":
             self._fill(write, spec)
         elif write.old is not None:
-            # A client that does not know the fields must not be told that it changed them.
+            # A client that does not know the fields must not get an error about changing them.
             for field in ("priority", "preemptionPolicy"):
                 if spec.get(field) is None and write.old["spec"].get(field) is not None:
                     spec[field] = write.old["spec"][field]

@@ -1,7 +1,7 @@
 """ResourceQuota: what a namespace may use at most, charged before anything is stored.
 
 After apiserver's ``pkg/admission/plugin/resourcequota`` (v0.36). The last of all plugins: nothing may be charged for a
-write that somebody else refuses. Upstream writes the new ``status.used`` first, each quota by itself, and starts over
+write that another plugin rejects. Upstream writes the new ``status.used`` first, each quota by itself, and starts over
 up to three times when somebody else was quicker. Here quotas are read and staged in one step, together with the object,
 so nobody can come in between, and both are stored or neither is.
 
@@ -70,7 +70,7 @@ class Quota:
 
 
 class ResourceQuota(Plugin):
-    """Charges creations, and updates that change what is used; nobody gets anything back here, that is the quota
+    """Charges creations, and updates that change what is used; nothing is given back here, that is the quota
     controller's."""
 
     def __init__(self, env: Env, store: Store, table: ResourceTable) -> None:
@@ -116,7 +116,7 @@ class ResourceQuota(Plugin):
         return found
 
     def _check(self, write: Admission, evaluator: Evaluator, quotas: list[Quota]) -> list[tuple[Quota, Amounts]]:
-        """Each quota that the write uses, with what will then be used of it. Raises the refusal."""
+        """Each quota that the write uses, with what will then be used of it. Raises the error of an exceeded one."""
         obj, old = write.obj, write.old
         assert obj is not None, "only what has an object is checked"
         concerned = []
@@ -174,7 +174,7 @@ def _growth(usage: Amounts, before: Amounts) -> Amounts:
 
 
 def _within(write: Admission, quota: Quota, delta: Amounts) -> Amounts:
-    """What is used then; refuses what is too much."""
+    """What is used then; rejects what is too much."""
     used = dict(quota.used)
     add(used, delta)
     exceeded = sorted(name for name in delta if used[name] > quota.hard[name])

@@ -19,7 +19,7 @@ _CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 class StorageObjectInUseProtection(Plugin):
-    """A finalizer for new objects, which a controller takes off when nobody uses them."""
+    """A finalizer for new objects, which a controller takes off when they are not used."""
 
     concerns = frozenset(f"{name}.{group}" if group else name for group, name in _FINALIZERS)
 

@@ -1,4 +1,4 @@
-"""TaintNodesByCondition: a new node takes no pods until somebody has seen that it is ready.
+"""TaintNodesByCondition: a new node takes no pods until it has been seen ready.
 
 After kubernetes' ``plugin/pkg/admission/nodetaint/admission.go`` (v1.36). Without it the scheduler, or whoever creates
 daemons, could be faster than the node lifecycle controller's first look at the node. That controller takes the taint

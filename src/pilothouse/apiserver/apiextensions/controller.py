@@ -62,7 +62,7 @@ class CustomResources:
         for verb in ("create", "update", "patch", "delete", "deletecollection"):
             core.special[(GROUP, RESOURCE, "", verb)] = self._handle
         for verb in ("update", "patch"):
-            # What somebody writes there is put right.
+            # What is written there by others is put right.
             core.special[(GROUP, RESOURCE, "status", verb)] = self._handle
 
     # Requests about definitions
@@ -266,7 +266,7 @@ class CustomResources:
         try:
             staged = self._core.store.stage(record.key, make, expected=record.revision)
         except Mismatch:
-            # Somebody else was quicker; the commit of theirs brings us back.
+            # Another write was quicker; its commit triggers the next sync.
             self._enqueue(record.key[len(_PREFIX) :])
             return
         await self._core.commit(staged)

@@ -170,7 +170,7 @@ def _rule_error(prefix: str, text: str, wrong_type: str) -> str:
 
 
 class Run:
-    """One object held against the rules: ``problems`` refuse it, ``warnings`` do not. Stops at an exceeded limit."""
+    """One object held against the rules: ``problems`` reject it, ``warnings`` do not. Stops at an exceeded limit."""
 
     def __init__(self) -> None:
         self.all_errors: ErrorList = []

@@ -219,7 +219,7 @@ def _validate_list(value: list[Any], node: Node, path: str, old: Any) -> ErrorLi
 
 
 def _identity(item: Any, keys: Any) -> str:
-    """What tells the items of a list of type map apart."""
+    """What distinguishes the items of a list of type map."""
     if not isinstance(item, dict):
         return field_errors.shown({})
     return field_errors.shown([item.get(key, _NOTHING) for key in keys])
@@ -276,7 +276,7 @@ def _matches(pattern: str, value: str) -> bool:
 def _validate_string(value: str, node: Node, path: str) -> ErrorList:
     errors: ErrorList = []
     most, least, pattern = node.get("maxLength"), node.get("minLength"), node.get("pattern")
-    # The first of these is the only one told.
+    # Only the first of these is reported.
     if most is not None and len(value) > most:
         errors.append(field_errors.too_long(path, most))
     elif least is not None and len(value) < least:
@@ -310,7 +310,7 @@ _MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
 def _validate_range(value: float, node: Node, path: str) -> ErrorList:
-    """What does not fit into the number's format (since v1.36). Upstream tells it without a field."""
+    """What does not fit into the number's format (since v1.36). Upstream reports it without a field."""
     if node.get(_INT_OR_STRING):
         return []
     kind = node.get("type") or ""

@@ -152,7 +152,7 @@ def _row(definition: Object, version: Object, stored_as: ResourceInfo | None) ->
     }
 
     trees: list[RuleNode | None] = []
-    """The rules, once somebody has written an object: nobody may."""
+    """The rules once an object has been written: none may be."""
 
     def validate(obj: Object, old: Object | None, warnings: list[str]) -> ErrorList:
         if not trees:

@@ -107,7 +107,7 @@ _NO_EXPONENT = 1e21
 
 
 def _written(value: Any) -> Any:
-    """The value as Go writes it: a float that is a whole number has no fraction, so that who reads integers can read
+    """The value as Go writes it: a float that is a whole number has no fraction, so that readers of integers can read
     it (encoding/json ``floatEncoder``)."""
     if isinstance(value, dict):
         return {name: _written(member) for name, member in value.items()}

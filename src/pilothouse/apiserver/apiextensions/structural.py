@@ -69,7 +69,7 @@ def validate_schema(schema: Node, path: str, *, known: bool = False) -> ErrorLis
     checked.visit(schema, path, root=True)
     errors += checked.all_errors
     if not errors and checked.names_its_schema:
-        # What else upstream's conversion refuses has been found by then.
+        # What else upstream's conversion rejects has been found by then.
         errors.append(field_errors.invalid(path, "", "OpenAPIV3Schema 'schema' is not supported"))
     if not errors:
         rules = _Rules(RuleCosts(known=known))
@@ -81,7 +81,7 @@ def validate_schema(schema: Node, path: str, *, known: bool = False) -> ErrorLis
 
 
 def _is_convertible(node: Any) -> bool:
-    """Whether upstream makes a structural schema of it. (What it is not made of is told of by the second look.)"""
+    """Whether upstream makes a structural schema of it. (The second check reports what it is not made of.)"""
     if not isinstance(node, Mapping):
         return not isinstance(node, list)
     if any(node.get(word) not in (_NOTHING_SAID if word in _EMPTY_IS_NONE else _NULL) for word in _UNSUPPORTED):
@@ -201,8 +201,8 @@ _INTEGER_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 
 
 def _junctions(node: Node, path: str, *, spine: bool = False, any_of: bool = True) -> Iterator[FieldError]:
-    """What only judges values may not say what they are. Outside of branches (``spine``) the customary ways of writing
-    int-or-string pass, wherever they are. ``any_of`` False: the anyOf is a part of one."""
+    """What only validates values may not say what they are. Outside of branches (``spine``) the customary ways of
+    writing int-or-string pass, wherever they are. ``any_of`` False: the anyOf is a part of one."""
     for word in _JUNCTIONS:
         branches = node.get(word) or ()
         if word == "anyOf" and (not any_of or (spine and branches == _INTEGER_OR_STRING)):
@@ -233,8 +233,8 @@ def _nested(node: Node, path: str, *, any_of: bool = True) -> Iterator[FieldErro
 
 
 def _incomplete(node: Node, checked: Node, path: str, checked_path: str) -> Iterator[FieldError]:
-    """Fields that are judged in allOf, anyOf, oneOf or not must be there outside of them. Upstream looks from the root
-    only (``validateStructuralCompleteness``)."""
+    """Fields that are validated in allOf, anyOf, oneOf or not must be there outside of them. Upstream checks from the
+    root only (``validateStructuralCompleteness``)."""
     for word in (*_JUNCTIONS, "not"):
         branches = checked.get(word) or ()
         for position, branch in enumerate([branches] if word == "not" and branches else branches):

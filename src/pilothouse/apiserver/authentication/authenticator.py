@@ -1,6 +1,6 @@
 """Authentication: bearer tokens, client certificates, service account tokens, anonymous requests.
 
-``asgi`` asks with the request's headers and the certificate that was verified. Bad credentials are refused and
+``asgi`` asks with the request's headers and the certificate that was verified. Bad credentials are rejected and
 never taken for anonymous (apiserver ``pkg/authentication``, v0.36).
 """
 
@@ -144,7 +144,7 @@ def _with_group(user: str, groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def authenticated(identity: Identity) -> Identity:
-    """The identity with the group that everybody gets who logged in."""
+    """The identity with the group of all authenticated users."""
     groups = _with_group(identity.user, identity.groups)
     if groups is identity.groups:
         return identity

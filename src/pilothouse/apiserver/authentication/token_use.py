@@ -17,7 +17,7 @@ from pilothouse.env import Log
 from pilothouse.semantics.service_accounts import LAST_USED
 
 _MOST = 1000
-"""So many Secrets may wait for their label. Whoever comes then is written down at the next use."""
+"""So many Secrets may wait for their label. Those that come then are written down at the next use."""
 
 
 class TokenUse:

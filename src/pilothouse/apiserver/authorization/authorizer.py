@@ -60,7 +60,7 @@ class Attributes(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """Allowed or not, and why; refusals tell of roles that could not be found.
+    """Allowed or not, and why; denials name roles that could not be found.
 
     ``error`` says why an authorizer could not decide; those here always can.
     """
@@ -111,7 +111,7 @@ class Decider(Protocol):
 
 
 class Authorizer(Decider, Protocol):
-    """Also tells what a user may do at all."""
+    """Also lists what a user may do at all."""
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
         """Everything the user may do in a namespace and outside of namespaces, and what could not be found out."""
@@ -168,7 +168,7 @@ _decode_role = msgspec.json.Decoder(_Role).decode
 
 
 class _Granted(msgspec.Struct, frozen=True):
-    """One rule that somebody has, and through which binding."""
+    """One rule that a user has, and through which binding."""
 
     rule: Rule
     why: str
@@ -179,7 +179,7 @@ ListResource = Callable[[str], Iterable[bytes]]
 
 
 class Union:
-    """Several authorizers in order: the first that allows decides. What the others said is told together."""
+    """Several authorizers in order: the first that allows decides. The reasons of the others are joined."""
 
     def __init__(self, authorizers: Sequence[Decider], rules: Authorizer | None) -> None:
         self._authorizers = tuple(authorizers)
@@ -199,7 +199,7 @@ class Union:
         return Decision(allowed=False, reason="\n".join(reasons))
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
-        """The rules of those that have any to tell."""
+        """The rules of those that can list any."""
         if self._rules is None:
             return [], "node authorizer does not support user rule resolution"
         return self._rules.rules(identity, namespace)
@@ -218,7 +218,7 @@ class RbacAuthorizer:
         self._decisions: dict[tuple[str, tuple[str, ...], Attributes], Decision] = {}
 
     def changed(self) -> None:
-        """Forget what was read."""
+        """Drop what was read."""
         self._known = None
         self._decisions.clear()
 

@@ -34,7 +34,7 @@ _LISTS = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
 
 
 class NoEscalation(Plugin):
-    """Refuses roles and bindings that give more than their writer has. ``rbac`` knows who has what; ``authorizer``
+    """Rejects roles and bindings that give more than their writer has. ``rbac`` knows what users have; ``authorizer``
     says who may give more."""
 
     def __init__(self, rbac: RbacAuthorizer, authorizer: Authorizer) -> None:

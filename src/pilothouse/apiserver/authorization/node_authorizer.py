@@ -26,7 +26,7 @@ References = dict[str, set[tuple[str, str]]]
 
 
 class NodeAuthorizer:
-    """Answers for nodes, and has no opinion about anybody else. ``rules`` are those of the role system:node."""
+    """Answers for nodes, and has no opinion about other users. ``rules`` are those of the role system:node."""
 
     def __init__(self, core: Core, rules: Callable[[], Iterable[Rule]]) -> None:
         self._core = core

@@ -7,7 +7,7 @@ GROUP = "system:nodes"
 
 
 def node_identity(identity: Identity) -> str | None:
-    """The name of the node that the identity is of, empty if it names none; None for anybody else."""
+    """The name of the node that the identity is of, empty if it names none; None for any other user."""
     if not identity.user.startswith(USER_PREFIX) or GROUP not in identity.groups:
         return None
     return identity.user.removeprefix(USER_PREFIX)

@@ -1,8 +1,8 @@
-"""Nobody reads by a policy what he may not read himself: parameters of policies and bindings are held against the
+"""No user reads by a policy what the user may not read: parameters of policies and bindings are held against the
 writer's own rights.
 
 After ``authz.go`` in kubernetes' ``pkg/registry/admissionregistration/{validating,mutating}admissionpolicy{,binding}``
-(v1.36), where it is the last part of the validation: the refusal is a 422. System:masters are not asked.
+(v1.36), where it is the last part of the validation: the error is a 422. System:masters are not asked.
 """
 
 from pilothouse.apiserver import errors, field_errors
@@ -22,7 +22,7 @@ _OF_BINDINGS = {
 
 
 class ParameterRights(Plugin):
-    """Refuses policies whose kind of parameters, and bindings whose parameters, their writer may not get."""
+    """Rejects policies whose kind of parameters, and bindings whose parameters, their writer may not get."""
 
     concerns = frozenset(f"{resource}.{_GROUP}" for resource in (*_POLICIES, *_OF_BINDINGS))
 
@@ -81,7 +81,7 @@ def _parameters_of(spec: Object) -> tuple[object, object]:
 
 
 def _reject(write: Admission, field: str, text: str) -> None:
-    assert write.obj is not None, "what is refused has been sent"
+    assert write.obj is not None, "what is rejected has been sent"
     name = str(write.obj["metadata"].get("name") or "")
     raise errors.invalid(write.info.group, write.info.kind, name, [field_errors.forbidden(field, text)])
 

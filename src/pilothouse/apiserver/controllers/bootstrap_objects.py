@@ -54,7 +54,7 @@ def stage_objects(core: Core) -> Staged | None:
 
 
 def stage_presented(core: Core) -> Staged | None:
-    """Stage what nobody waits for: classes, flow control, APIServices, the range of services. As ``stage_objects``."""
+    """Stage what no one waits for: classes, flow control, APIServices, the range of services. As ``stage_objects``."""
     now = core.time.now()
     staged = _stage_own_range(core)
     staged = stage_object(core, *post_start_hooks.token_tracking(now[:10])) or staged
@@ -65,7 +65,7 @@ def keep_objects(core: Core) -> None:
     """From now on, have the namespaces of the start, the service ``kubernetes`` and the ServiceCIDR of the server's own
     range come back when they are deleted (kubernetes' ``pkg/controlplane/controller/{systemnamespaces,
     kubernetesservice,defaultservicecidr}``, v1.36). They come with the deletion; upstream looks
-    every few seconds, and somebody else may have the service's address by then."""
+    every few seconds, and another service may have its address by then."""
     namespaces = {_info(core, "", "namespaces").key("", name) for name in NAMESPACES}
     service = _info(core, "", "services").key("default", "kubernetes")
     keep(core, {*namespaces, service}, lambda: stage_objects(core))

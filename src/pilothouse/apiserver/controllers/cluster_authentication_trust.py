@@ -20,7 +20,7 @@ from pilothouse.storage import Change
 NAMESPACE = "kube-system"
 NAME = "extension-apiserver-authentication"
 CHECK_SECONDS = 60.0
-"""How often it is looked at although nobody seems to have changed it."""
+"""How often it is checked without a change that has been seen."""
 
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _KEY = f"/configmaps/{NAMESPACE}/{NAME}"
@@ -34,7 +34,7 @@ class AuthenticationConfig:
     """Keeps the ConfigMap. Authorities that are in it already stay: another server's may be among them."""
 
     def __init__(self, server: ApiServer, authority: bytes) -> None:
-        """``authority`` is PEM. Whoever makes this calls ``sync`` at the start and has ``run`` run."""
+        """``authority`` is PEM. The caller calls ``sync`` at the start and keeps ``run`` running."""
         self._transport = server.transport("system:apiserver", ("system:masters",), user_agent="pilothouse-apiserver")
         self._authority = authority.decode("ascii", "replace")
         self._changed = asyncio.Event()
@@ -56,7 +56,7 @@ class AuthenticationConfig:
                 continue
 
     async def sync(self) -> None:
-        """Look once, and write what is missing. A refusal is logged: the next look comes."""
+        """Check once, and write what is missing. An error is logged: the next check comes."""
         found = await self._ask("GET", f"{_PATH}/{NAME}")
         if found.status == 404:
             meta = {"name": NAME, "namespace": NAMESPACE}

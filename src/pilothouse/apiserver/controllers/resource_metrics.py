@@ -44,7 +44,7 @@ INFOS = (
 
 
 class ResourceMetrics:
-    """Serves metrics.k8s.io on one core from the moment it is made; ``publish`` tells the cluster."""
+    """Serves metrics.k8s.io on one core from the moment it is made; ``publish`` registers it in the cluster."""
 
     def __init__(self, core: Core, metering: Metering) -> None:
         self._core = core
@@ -58,7 +58,7 @@ class ResourceMetrics:
         self._stored = {"nodes": nodes, "pods": pods}
 
     async def publish(self) -> None:
-        """Have the APIService, and the role that lets everybody who may view pods view this too."""
+        """Have the APIService, and the role that lets all users that may view pods view this too."""
         core = self._core
         rule = {"apiGroups": [GROUP], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}
         labels = {f"{_RBAC}/aggregate-to-{role}": "true" for role in ("admin", "edit", "view")}
@@ -186,7 +186,7 @@ class _Shares:
         return {resource: load // ready[top] for resource, load in loads.items()}
 
     def _top(self, owner: Object, namespace: str) -> tuple[str, dict[str, int]]:
-        """The uid of whoever is at the top of the chain that this owner is in, and the loads on it.
+        """The uid of the owner at the top of the chain that this owner is in, and the loads on it.
 
         Those further down do not count: a ReplicaSet keeps the annotations that its Deployment had once.
         """
@@ -252,6 +252,6 @@ def _loads(obj: Object) -> dict[str, int]:
         try:
             quantity = parse_quantity(annotations[key])
         except (KeyError, QuantityError):
-            continue  # nobody said so, or nobody can tell what
+            continue  # there is no limit, or none that can be read
         found[resource] = max(quantity.milli_value if resource == "cpu" else quantity.value, 0)
     return found

@@ -113,7 +113,7 @@ def _decode(body: bytes) -> tuple[Any, list[str]]:
 
 
 def note_duplicates(call: Call, options: WriteOptions, repeated: list[str]) -> StatusError | None:
-    """Keys that the body has twice: an error, warnings or nothing, as the client wants it.
+    """Keys that the body has twice: an error, warnings or nothing, as fieldValidation says.
 
     The error is returned: it comes after whatever else is wrong.
     """
@@ -129,7 +129,7 @@ def note_duplicates(call: Call, options: WriteOptions, repeated: list[str]) -> S
 
 
 def check_config(config: Object, api_version: str, kind: str, type_: MergeType) -> None:
-    """Refuse what is no configuration of an object of that kind."""
+    """Reject what is no configuration of an object of that kind."""
     said_version, said_kind = config.get("apiVersion") or "", config.get("kind") or ""
     if (said_version, said_kind) != (api_version, kind):
         raise errors.bad_request(f"invalid object type: {_kind_text(said_version, said_kind)}")

@@ -89,7 +89,7 @@ async def create_object(
 
 
 def _complete(core: Core, call: Call, obj: Object, options: WriteOptions, sent: Any, owners: bytes | None) -> None:
-    """Fill in defaults, and note who owns what. ``sent`` is the managedFields that the body had."""
+    """Fill in defaults and the managed fields. ``sent`` is the managedFields that the body had."""
     call.strategy.set_defaults(obj)
     if owners is None:
         call.warnings += object_meta.without_duplicate_owners(obj["metadata"], admitted=False)

@@ -87,7 +87,7 @@ async def delete_one(core: Core, call: Call, options: DeleteOptions) -> tuple[by
 
 
 def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None:
-    """Refuse when the object is not the one that the caller means."""
+    """Reject the deletion of another object than the preconditions name."""
     wanted = options.preconditions
     if wanted is None:
         return
@@ -169,7 +169,7 @@ async def _delete(core: Core, call: Call, record: Record, obj: Object, options: 
 
 
 async def _remove_marked(core: Core, call: Call, marked: Record) -> bytes:
-    """Who waits for the mark, a kubelet, may be quicker: then the pod is gone as was asked for, and that is no error.
+    """A kubelet that waits for the mark may be quicker: then the pod is gone as was asked for, and that is no error.
 
     ``ignoreNotFound`` in apiserver's generic/registry/store.go (v0.36; kubernetes/kubernetes#19403).
     """

@@ -42,7 +42,7 @@ _TRY_AGAIN_SECONDS = 10
 _VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 _SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 _SERVER = Identity("system:apiserver", ("system:masters",))
-"""Who writes the budget: as upstream, the server's own client."""
+"""The identity that writes the budget: as upstream, the server's own client."""
 
 
 async def evict(core: Core, call: Call) -> StatusResult:
@@ -249,7 +249,7 @@ def _budgets(core: Core, call: Call, pod: Object) -> list[tuple[ResourceInfo, Ob
         try:
             matches = selector_from(msgspec.convert(selector, LabelSelector)).matches(labels)
         except (SelectorError, msgspec.ValidationError):
-            # One that nobody can read guards nothing; the disruption controller reports it.
+            # One with an invalid selector guards nothing; the disruption controller reports it.
             continue
         if matches:
             found.append((info, budget))

@@ -45,7 +45,7 @@ def parse_revision(text: str, *, cached: bool = True) -> int:
     except ValueError as error:
         why = f'resourceVersion: Invalid value: "{text}": {error}'
     if not cached:
-        # Nobody keeps a cache of them, and the storage says it in its own way (apiserver pkg/storage/etcd3, v0.36).
+        # They have no watch cache, and the storage words it differently (apiserver pkg/storage/etcd3, v0.36).
         raise errors.bad_request(f"invalid resource version: {why}")
     raise errors.plain(why)
 

@@ -2,7 +2,7 @@
 
 Follows apiserver's ``pkg/endpoints/filters/impersonation`` (v1.36). Besides the old way, one verb ``impersonate``,
 there are modes (ConstrainedImpersonation) that also ask whether the caller may do just this request on somebody's
-behalf; they are tried first, and when all fail the first refusal is told.
+behalf; they are tried first, and when all fail the first denial is reported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -63,7 +63,7 @@ def _go_list(values: tuple[str, ...]) -> str:
 
 
 def impersonate(caller: Identity, wanted: Identity, asked: Attributes, authorizer: Authorizer) -> Identity:
-    """The user in whose name the request goes on. Raises ``StatusError`` 403."""
+    """The user as whom the request goes on. Raises ``StatusError`` 403."""
     first_error: StatusError | None = None
     for mode in _modes(caller, wanted):
         try:

@@ -27,7 +27,7 @@ _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request wants to see of a log."""
+    """Which part of a log a request asks for."""
 
     container: str = ""
     follow: bool = False
@@ -172,7 +172,7 @@ def _cut(text: bytes, limit: int | None) -> bytes:
 
 
 class _Follow:
-    """A log as it grows, until the container ends, the pod goes, or nobody listens any more."""
+    """A log as it grows, until the container ends, the pod goes, or the client is gone."""
 
     def __init__(self, core: Core, source: _Source, options: LogOptions, log: ContainerLog) -> None:
         self.status = 200

@@ -15,7 +15,7 @@ from pilothouse.machinery.metrics import Counter, Gauge, Histogram, Registry, ex
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _OTHER = "other"
-"""The verb of methods that nobody serves (``cleanVerb``)."""
+"""The verb of methods that are not served (``cleanVerb``)."""
 _CONNECT = ("log", "exec", "portforward", "attach", "proxy")
 _APPLY = "application/apply-patch+yaml"
 _SYSTEM_CLIENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-policy-controller")
@@ -89,7 +89,7 @@ class RequestMetrics:
     def observe(
         self, request: Request, info: RequestInfo | None, status: int, seconds: float, size: int | None = None
     ) -> None:
-        """One request was answered with so many bytes; ``info`` is None for one whose sender did not log in."""
+        """One request was answered with so many bytes; ``info`` is None for one that was not authenticated."""
         series = self._series_of(request, info)
         series.seconds.observe(seconds)
         if series.sli_seconds is not None:

@@ -82,7 +82,7 @@ def patch_function(
 ) -> Wanted:
     """What the body of the call does to an object; ``kind`` when that is not the resource's own (a Scale).
 
-    ``owners`` reads the managedFields that a refusal shows, if the object comes without.
+    ``owners`` reads the managedFields that an error shows, if the object comes without.
     """
     body, content_type = call.request.body, call.content_type
     check_size(body)
@@ -112,7 +112,7 @@ def patch_function(
             elif content_type == MERGE_PATCH:
                 result = apply_merge_patch(old, document)
             else:
-                assert definition is not None, "a strategic merge patch is refused for custom resources"
+                assert definition is not None, "a strategic merge patch is rejected for custom resources"
                 result = apply_strategic_merge(old, document, definition)
         except PatchError as error:
             raise _status_error(error) from None
@@ -122,7 +122,7 @@ def patch_function(
         shown = None if definition is None else lambda: _shown(content_type, old, document, owners)
         if strategic is None and isinstance(result, dict):
             check_patched_kind(info, result, *before, shown)
-        # What its types don't allow is told before whose object it is.
+        # Errors of types come before those of the owner.
         result = check_patched(call, options, _shaped(result, before), definition, touched, strategic, twice, shown)
         check_name(call, result["metadata"])
         if kind and result["metadata"].get("uid") not in (None, "", uid):
@@ -135,7 +135,7 @@ def patch_function(
 
 
 def _shown(content_type: str, old: Object, document: Any, owners: Callable[[], list[Any]]) -> str:
-    """How a refusal shows what a patch has made of an object."""
+    """How an error shows what a patch has made of an object."""
     if content_type == STRATEGIC_MERGE_PATCH:
         return strategic_patch_text(old, document)
     meta = old["metadata"]
@@ -153,7 +153,7 @@ def _read_patch(body: bytes, prefix: str) -> tuple[Any, list[str]]:
 
 
 def _unknown_in_operations(document: list[Object]) -> list[str]:
-    """Members of a JSON patch's operations that mean nothing, as strict errors."""
+    """Members of a JSON patch's operations that are unknown, as strict errors."""
     return [
         f'unknown field "[{position}].{name}"'
         for position, operation in enumerate(document)
@@ -204,7 +204,7 @@ def _json_type(value: Any) -> str:
 
 
 def _touched(content_type: str, document: Any) -> Collection[str]:
-    """The members of the object that a patch is about; empty when only its effect can tell."""
+    """The members of the object that a patch is about; empty when only its effect shows them."""
     if content_type == JSON_PATCH or not isinstance(document, dict) or any(name[:1] == "$" for name in document):
         return ()
     return document.keys()

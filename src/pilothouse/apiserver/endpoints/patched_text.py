@@ -110,7 +110,7 @@ def _sorted_on_way(value: Any, parts: Sequence[str]) -> Any:
 
 
 def strategic_patch_text(original: Object, patch: Any) -> str:
-    """A strategic merge patch after its application to ``original``: refusals show it, not the object."""
+    """A strategic merge patch after its application to ``original``: errors show it, not the object."""
     return print_value(_followed(original, patch))
 
 

@@ -2,7 +2,7 @@
 
 After kubernetes' ``pkg/registry/core/pod/strategy.go`` (``podEphemeralContainersStrategy``, ``podResizeStrategy``) and
 ``ValidatePodEphemeralContainersUpdate``, ``ValidatePodResize`` in ``pkg/apis/core/validation`` (v1.36). Whatever else a
-body changes is dropped without a word, but for other containers of a resize.
+body changes is dropped silently, but for other containers of a resize.
 """
 
 from pilothouse.apiserver import field_errors
@@ -75,7 +75,7 @@ EPHEMERAL_CONTAINERS = Part(_prepare_ephemeral_containers, _validate_ephemeral_c
 
 def _prepare_resize(obj: Object, old: Object) -> None:
     """Only resources change (``dropNonResizeUpdates``). Of containers that are added, removed, renamed or in another
-    order all is left as sent, for the validation to refuse."""
+    order all is left as sent, for the validation to reject."""
     sent, before = obj.get("spec") or {}, old["spec"]
     if any(len(sent.get(field) or ()) != len(before.get(field) or ()) for field in _CONTAINERS):
         obj["spec"] = sent
@@ -151,7 +151,7 @@ def _validate_container_ordering(spec: Object, before: Object) -> ErrorList:
 
 
 def _may_be_resized(status: Object) -> bool:
-    """Whether the node tells of the resources that containers have: one that cannot resize them does not."""
+    """Whether the node reports the resources that containers have: one that cannot resize them does not."""
     running = (one for one in status.get("containerStatuses") or () if "running" in (one.get("state") or {}))
     first = next(running, None)
     return first is None or first.get("resources") is not None
@@ -224,6 +224,6 @@ def _kept(container: Object) -> Object:
 
 
 def _beyond(container: Object) -> Object:
-    """The container without what may be resized. Upstream forgets its claims for devices
-    (``dropCPUMemoryResourcesFromContainer``): who has some is not resized."""
+    """The container without what may be resized. Upstream drops its claims for devices
+    (``dropCPUMemoryResourcesFromContainer``): a container with claims is not resized."""
     return {**container, "resources": {**_others(container.get("resources") or {}), "claims": []}}

@@ -93,7 +93,7 @@ def _drop_empty_fields(obj: Object, definition: Definition) -> None:
     resets = isinstance(meta, dict) and meta.get("managedFields") == []
     drop_empty(obj, definition)
     if resets:
-        # The one empty list that says something: nobody is to own anything.
+        # The one empty list with a meaning: no field is to have a manager.
         obj["metadata"]["managedFields"] = []
 
 
@@ -102,7 +102,7 @@ def _unhandled(kind: str, version: str, why: str) -> errors.StatusError:
 
 
 def _note(call: Call, options: WriteOptions, kind: str, version: str, strict_errors: list[str]) -> None:
-    """Fields that were dropped are errors, warnings or nothing, as the client wants it."""
+    """Fields that were dropped are errors, warnings or nothing, as fieldValidation says."""
     if not strict_errors or options.field_validation == "Ignore":
         return
     if options.field_validation == "Strict":
@@ -126,7 +126,7 @@ def check_patched(
     ``touched`` names the members that a patch has changed when that is known; the others are as they were stored, and
     are taken over as they are. ``strategic`` is the patch if it was a strategic merge patch: then upstream shows that,
     not the object, and goes without JSON (apiserver v0.36 ``pkg/endpoints/handlers/patch.go``, applyPatchToObject).
-    ``twice`` are the strict errors of the patch itself. ``shown`` is how a refusal shows the object.
+    ``twice`` are the strict errors of the patch itself. ``shown`` is how an error shows the object.
     """
     if touched and definition is not None and not twice:
         checked = _check_touched(obj, definition, touched)
@@ -158,18 +158,18 @@ def check_patched(
 
 
 def _first_error(text: str, definition: Definition) -> str:
-    """What the decoder says of a text that it refuses: of several things the first, so the order of members counts."""
+    """What the decoder says of a text that it rejects: of several things the first, so the order of members counts."""
     try:
         decode_body(text.encode(), definition)
     except DecodeError as error:
         return str(error)
-    raise AssertionError("what is refused in one order of members is refused in any")
+    raise AssertionError("what is rejected in one order of members is rejected in any")
 
 
 def check_patched_kind(
     info: ResourceInfo, obj: Object, kind: str, api_version: str, shown: Callable[[], str] | None = None
 ) -> None:
-    """Refuse what a JSON patch or merge patch has made an object of another kind. (A strategic merge patch can't: the
+    """Reject what a JSON patch or merge patch has made an object of another kind. (A strategic merge patch can't: the
     type that it is decoded into knows what it is.)"""
     why = wrong_type_meta(obj)
     if why:
@@ -192,9 +192,9 @@ def check_patched_kind(
 
 
 def _check_touched(obj: Object, definition: Definition, touched: Collection[str]) -> Object | None:
-    """The object with its touched members checked, or None where there is something to be said about them.
+    """The object with its touched members checked, or None where they have errors.
 
-    Then the whole object is looked at, for what is said is said about the whole.
+    Then the whole object is decoded, for errors are about the whole.
     """
     found = convert_members({name: obj[name] for name in touched if name in obj}, definition)
     if found is None:

@@ -41,7 +41,7 @@ _BOUND_KINDS = {"Pod": ("pod", "pods"), "Secret": ("secret", "secrets"), "Node":
 def register(
     core: Core, authenticator: Authenticator, authorizer: Authorizer, tokens: ServiceAccountTokens | None
 ) -> None:
-    """Serve the reviews from ``core``; token requests only if there is somebody to issue tokens."""
+    """Serve the reviews from ``core``; token requests only if tokens can be issued."""
     reviews = _Reviews(authenticator, authorizer, tokens)
     for resource, handler in (
         ("subjectaccessreviews", reviews.subject_access),
@@ -273,7 +273,7 @@ def _bound(core: Core, call: Call, reference: Any) -> tuple[str, Mapping[str, An
 
 
 def _node_of(core: Core, bound: tuple[str, Mapping[str, Any]] | None) -> dict[str, str] | None:
-    """The node of a bound pod; a node that is not there (yet) is told without a uid."""
+    """The node of a bound pod; a node that does not exist (yet) is shown without a uid."""
     if bound is None or bound[0] != "pod" or not bound[1]["spec"].get("nodeName"):
         return None
     name = bound[1]["spec"]["nodeName"]

@@ -144,7 +144,7 @@ async def _apply_scale(core: Core, call: Call, options: WriteOptions) -> ObjectR
 
 def _check_replicas(call: Call, scale: Object) -> None:
     replicas = (scale.get("spec") or {}).get("replicas") or 0
-    # What a custom resource thinks of it is its own validation's to say.
+    # For a custom resource, its own validation decides.
     if replicas < 0 and call.info.custom is None:
         replicas_error = field_errors.invalid("spec.replicas", replicas, NON_NEGATIVE)
         raise errors.invalid("autoscaling", "Scale", call.name, [replicas_error])

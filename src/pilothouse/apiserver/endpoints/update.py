@@ -70,7 +70,7 @@ async def update(core: Core, call: Call) -> ObjectResult:
 
 
 def check_revision_given(call: Call, meta: Object) -> None:
-    """Refuse a PUT without a resource version where there is no unconditional update."""
+    """Reject a PUT without a resource version where there is no unconditional update."""
     if meta.get("resourceVersion") in (None, "", "0") and not call.strategy.allow_unconditional_update:
         raise errors.invalid(
             call.info.group,
@@ -86,7 +86,7 @@ Wanted = Callable[[Object], Object]
 
 class Part(msgspec.Struct, frozen=True):
     """A subresource with rules of its own. ``prepare`` leaves as stored what it does not write: (object, old).
-    ``validate`` says what is wrong with the rest, as the update of ``steps``; without it nothing is looked at."""
+    ``validate`` says what is wrong with the rest, as the update of ``steps``; without it nothing is validated."""
 
     prepare: Callable[[Object, Object], None]
     validate: Validate | None = None

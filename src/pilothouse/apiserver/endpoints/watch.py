@@ -121,7 +121,7 @@ class Watch:
 
     async def __anext__(self) -> list[WatchEvent]:
         if self._first is None and not self._closed:
-            # A plain watch from the future waits for it without a word; one that wants the state first may not.
+            # A plain watch from the future waits for it; one that wants the state first may not.
             try:
                 await wait_for(self._core, self._revision)
             except StatusError as error:
@@ -194,7 +194,7 @@ class Watch:
         self._alarm_at = -1.0
         now = self._core.env.monotonic()
         if now < self._deadline and not self._has_news:
-            # Nothing is written anywhere. Until that changes nobody has to wake up each minute just to see it.
+            # Nothing is written anywhere. Until that changes there is no need to wake up each minute just to see it.
             self._core.quiet[self.stir] = None
             # One that waits for a revision of the future has no news at the last bookmark either, and just ends.
             self._bookmark_at = self._last_bookmark if now < self._last_bookmark else self._deadline
@@ -220,7 +220,7 @@ class Watch:
         return events
 
     def _plain(self, change: Change, type_: str = "") -> WatchEvent:
-        """The event as everybody sees it who saw the object before and still does; made once for all of them."""
+        """The event for all watches that saw the object before and still do; made once for all of them."""
         memo = change.memo
         if memo is None:
             memo = change.memo = {}
@@ -283,7 +283,7 @@ class Watch:
             self._deadline = self._core.env.monotonic()
 
     def stop(self) -> None:
-        """``close`` for those who don't wait."""
+        """``close`` for callers that don't wait."""
         self._closed = True
         self._core.watches.pop(self, None)
         self._core.quiet.pop(self.stir, None)

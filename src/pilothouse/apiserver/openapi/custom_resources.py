@@ -74,7 +74,7 @@ def _reference(version: str, name: str) -> dict[str, Any]:
 def _schema(given: Mapping[str, Any], version: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     if version == V2:
         if given.get(_PRESERVE):
-            # With any property kubectl would refuse all that is none.
+            # With any property kubectl would reject all others.
             return {"type": "object"}
         given = structural_as_v2(given)
     shown = _with_embedded(given, version, metadata)

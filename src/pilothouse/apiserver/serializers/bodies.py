@@ -34,7 +34,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def check_size(body: bytes) -> None:
-    """Refuse what is larger than upstream takes."""
+    """Reject what is larger than upstream takes."""
     if len(body) > MAX_BODY:
         raise errors.too_large(f"Request entity too large: limit is {MAX_BODY}")
 
@@ -81,7 +81,7 @@ YAML_TWICE = "yaml: unmarshal errors:\n  "
 
 
 def strict_warnings(strict_errors: Iterable[str]) -> list[str]:
-    """Strict errors as warnings: what YAML has twice is told of key by key (``handlers/rest.go``)."""
+    """Strict errors as warnings: duplicate keys of YAML are reported one by one (``handlers/rest.go``)."""
     detail: list[str] = []
     for error in strict_errors:
         detail += error.removeprefix(YAML_TWICE).split("\n  ") if error.startswith(YAML_TWICE) else [error]
@@ -114,7 +114,7 @@ def read_text(body: bytes, content_type: str, kind: str) -> tuple[bytes, list[st
 
 
 def check_type_meta(document: Object, kind: str, body: bytes) -> None:
-    """Refuse a document whose apiVersion or kind is no text (apimachinery ``serializer/json/meta.go``, v0.36)."""
+    """Reject a document whose apiVersion or kind is no text (apimachinery ``serializer/json/meta.go``, v0.36)."""
     why = wrong_type_meta(document)
     if why:
         raise unrecognized(kind, why, body)
@@ -133,7 +133,7 @@ def wrong_type_meta(document: Object) -> str:
 
 
 def check_kind(obj: Object, info: ResourceInfo, kind: str, api_version: str, known_kinds: Set[tuple[str, str]]) -> None:
-    """Refuse an object of another kind or version. What a built-in leaves out is taken as meant."""
+    """Reject an object of another kind or version. What a built-in leaves out is taken as meant."""
     said_version, said_kind = obj.get("apiVersion") or "", obj.get("kind") or ""
     if said_version == api_version and said_kind == kind:
         return

@@ -174,7 +174,7 @@ def _event_head(event: WatchEvent) -> bytes:
 
 
 def event_line(event: WatchEvent) -> bytes:
-    """The event as one line of JSON; the same bytes object for everybody who watches."""
+    """The event as one line of JSON; the same bytes object for all watches."""
     memo = event.memo
     if memo is not None:
         line: bytes | None = memo.get(event.type)

@@ -14,12 +14,12 @@ _MEDIA_TYPES = (JSON, YAML, PROTOBUF)
 _SHOWN = ", ".join(_MEDIA_TYPES)
 
 UNKNOWN_MEDIA_TYPES = f"406: Not Acceptable\n\nAvailable representations: {_SHOWN}"
-"""The message for a caller whose Accept header names nothing we know."""
+"""The message for a caller whose Accept header names nothing that is known."""
 _SHOWN_STREAMS = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
 UNSUPPORTED_STREAM_TYPES = f"only the following media types are accepted: {_SHOWN_STREAMS}"
 """The same of a watch."""
 UNSUPPORTED_MEDIA_TYPES = f"only the following media types are accepted: {_SHOWN}"
-"""The message for a caller who asked for a form that we know and this resource does not have."""
+"""The message for a caller who asked for a form that is known but that this resource does not have."""
 UNKNOWN_BODY = f"the body of the request was in an unknown format - accepted media types include: {_SHOWN}"
 """The message of a 415."""
 
@@ -133,7 +133,7 @@ _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 
 
 def wants_pretty(query_value: str, user_agent: str) -> bool:
-    """Whether JSON is to be indented: when asked for, and for people who look at it with a browser or curl."""
+    """Whether JSON is to be indented: when asked for, and for browsers and curl."""
     if query_value:
         return query_value in _TRUE
     return user_agent.startswith(("curl", "Wget", "Mozilla/5.0"))

@@ -65,7 +65,7 @@ class _Rule:
     def __init__(self, *, drops: bool, many: bool, below: "_Rules | None", nulls: bool = False) -> None:
         self.drops = drops
         self.nulls = nulls
-        """Null takes its place: it is printed all the same, and storage does not tell it from one that is unset."""
+        """Null takes its place: it is printed all the same, and storage keeps it like one that is unset."""
         self.many = many
         """A list or map of what ``below`` is about, rather than one of them."""
         self.below = below

@@ -277,7 +277,7 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
         message = str(error)
         known = message != negotiation.UNKNOWN_MEDIA_TYPES
         if not known and resource is not None and resource.custom is not None:
-            # Upstream's router, whose words those are, has no part in custom resources.
+            # That message is from upstream's router, which has no part in custom resources.
             known, message = True, negotiation.UNSUPPORTED_MEDIA_TYPES
         raise StatusError(406, "NotAcceptable", message, details=None if known else {}) from None
 

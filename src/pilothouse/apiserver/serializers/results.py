@@ -25,7 +25,7 @@ class ObjectResult(msgspec.Struct, gc=False):
 
 
 class ListResult(msgspec.Struct, gc=False):
-    """A page of objects, each as in ``ObjectResult``. ``remaining`` is None when nobody counted."""
+    """A page of objects, each as in ``ObjectResult``. ``remaining`` is None when they were not counted."""
 
     info: ResourceInfo
     values: Sequence[bytes]

@@ -1,4 +1,4 @@
-"""Takes over an object that somebody else has changed during admission."""
+"""Takes over an object that a webhook or policy has changed during admission."""
 
 import copy
 from typing import Any
@@ -35,7 +35,7 @@ def adopt(core: Core, write: Admission, changed: Any) -> bool:
     before = copy.deepcopy(obj)
     meta = obj["metadata"]
     new_meta = changed.get("metadata") or {}
-    # Nobody changes managed fields on the way.
+    # Managed fields don't change on the way.
     owners = meta.get("managedFields")
     # The handler goes on with these very dicts.
     meta.clear()

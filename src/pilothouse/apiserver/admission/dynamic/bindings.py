@@ -1,4 +1,4 @@
-"""Where policies apply, and with which parameters: what is the same for those that judge and those that change.
+"""Where policies apply, and with which parameters: what validating and mutating policies share.
 
 After k8s.io/apiserver ``pkg/admission/plugin/policy/generic`` (v0.36).
 """

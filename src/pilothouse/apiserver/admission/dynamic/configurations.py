@@ -19,7 +19,7 @@ EXEMPT = (
     "mutatingadmissionpolicies",
     "mutatingadmissionpolicybindings",
 )
-"""Resources of the group that no webhook and no policy is about: nobody must be able to lock everybody out."""
+"""Resources of the group that no webhook and no policy is about: no configuration may lock all users out."""
 
 T = TypeVar("T")
 

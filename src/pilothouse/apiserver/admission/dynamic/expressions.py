@@ -128,7 +128,7 @@ class VersionedAttributes:
 
 
 class VersionedAttributeAccessor:
-    """Makes the attributes of one write once for each version, while nobody changes the object."""
+    """Makes the attributes of one write once for each version, while the object does not change."""
 
     def __init__(self, core: Core, write: Admission) -> None:
         self._core, self._write = core, write

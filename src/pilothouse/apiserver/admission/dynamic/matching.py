@@ -28,7 +28,7 @@ def _is_exempt(write: Admission) -> bool:
 
 
 def may_concern(write: Admission, *configured: Configurations[Any]) -> bool:
-    """Whether there is something of all of these, and the write may be about it. Refuses it while that is not known."""
+    """Whether there is something of all of these, and the write may be about it. Rejects it while that is not known."""
     if _is_exempt(write):
         return False
     if not all(each.ready for each in configured):

@@ -59,7 +59,7 @@ class _Mutation:
         self._condition = Condition(scope, text, (), rewritten=as_maps(text))
 
     async def changed(self, inputs: Inputs, obj: Object, info: ResourceInfo) -> Object:
-        """The object as this mutation wants it. Raises ``ExpressionError``."""
+        """The object after this mutation. Raises ``ExpressionError``."""
         try:
             value = await self._condition.evaluate(inputs, Budget())
         except OutOfBudget as error:

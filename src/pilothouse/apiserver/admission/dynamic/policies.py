@@ -50,7 +50,7 @@ class Policy:
 
 
 class Validation:
-    """One expression and what is said when it is false."""
+    """One expression and the message for when it is false."""
 
     def __init__(self, scope: Scope, quiet: Scope, given: Object) -> None:
         self.condition = Condition(scope, given.get("expression") or "")
@@ -149,7 +149,7 @@ async def _message(validation: Validation, inputs: Inputs, budget: Budget) -> st
 
 
 async def _annotate(policy: Policy, binding: Binding, inputs: Inputs) -> AsyncIterator[Decision]:
-    """There is no audit log here; an annotation is logged, and one that cannot be had refuses the write."""
+    """There is no audit log here; an annotation is logged, and one that cannot be evaluated rejects the write."""
     budget = Budget()
     for key, condition in policy.annotations:
         try:

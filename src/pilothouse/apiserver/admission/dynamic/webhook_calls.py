@@ -160,7 +160,7 @@ async def _ask(target: Target, method: str, body: bytes) -> "_Answer":
             with _UNFINISHED.hold(limit) as held:
                 return await _read(reader, lambda size: _UNFINISHED.grow(held, size))
     except TimeoutError as error:
-        # The caller's clock cancels; this is the socket's, or nobody's but the budget's.
+        # The caller's clock cancels; this is the socket's, or the budget's.
         raise _failed(target, str(error) or "the answers of webhooks take too much room") from None
     except (OSError, asyncio.IncompleteReadError, httptools.HttpParserError) as error:
         raise _failed(target, str(error) or "EOF") from None
@@ -229,7 +229,7 @@ _contexts: dict[str, ssl.SSLContext] = {}
 
 
 async def _context(ca_bundle: str) -> ssl.SSLContext:
-    """Who is trusted. A bundle may have thousands of certificates, and others wait while they are read."""
+    """The trusted authorities. A bundle may have thousands of certificates, and others wait while they are read."""
     known = _contexts.get(ca_bundle)
     if known is not None:
         return known

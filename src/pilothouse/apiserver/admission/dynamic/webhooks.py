@@ -95,7 +95,7 @@ class Webhooks(Plugin):
             raise errors.forbidden(write.info, write.name, str(error)) from None
 
     async def _ask(self, write: Admission, webhook: Webhook, info: ResourceInfo) -> Object | None:
-        """The answer of a webhook that allows the write; None for a failure that is ignored. Raises its refusal."""
+        """The answer of a webhook that allows the write; None for a failure that is ignored. Raises its denial."""
         if write.dry_run and webhook.has_side_effects:
             raise errors.bad_request(f"admission webhook {quote(webhook.name)} does not support dry run")
         try:
@@ -165,7 +165,7 @@ def _invalid(why: str) -> CallError:
 
 
 def _status_error(name: str, status: Object) -> errors.StatusError:
-    """The Status in a denial, as a failure that says who denied (``webhook/errors/statuserror.go``)."""
+    """The Status in a denial, as a failure that names the webhook (``webhook/errors/statuserror.go``)."""
     by = f"admission webhook {quote(name)} denied the request"
     detail = status.get("message") or status.get("reason")
     code = status.get("code") or 0

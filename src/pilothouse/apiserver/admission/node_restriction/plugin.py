@@ -28,7 +28,7 @@ _OWN_CLAIM_STATUS = ("capacity", "conditions", "allocatedResourceStatuses", "all
 
 
 class NodeRestriction(Plugin):
-    """Judges what nodes write. Nobody else is held to anything."""
+    """Validates what nodes write. Other users are not restricted."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -147,7 +147,7 @@ class NodeRestriction(Plugin):
             raise new_forbidden(write, "can only access CSINode with the same name as the requesting node")
 
     def _admit_resource_slice(self, node_name: str, write: Admission) -> None:
-        # Of updates the authorizer has seen whose slice it is; a create, and each slice of a collection, only we see.
+        # The authorizer has checked the node of updated slices; created ones, and each of a collection, come here.
         if write.operation == "CREATE":
             verb, found = "create", _object(write)
         elif write.operation == "DELETE":

@@ -20,7 +20,7 @@ _VERB = "request-serviceaccounts-token-audience"
 
 
 def admit_token_request(core: Core, node_name: str, write: Admission) -> None:
-    """Refuse a request that is none of the node's business."""
+    """Reject a request that is none of the node's business."""
     assert write.obj is not None, "a token request has a body"
     spec = write.obj.get("spec") or {}
     ref = spec.get("boundObjectRef") or {}
@@ -60,7 +60,7 @@ def _validate_audience(core: Core, write: Admission, pod: Object, audiences: lis
 
 
 def _asks_for(core: Core, pod: Object, audience: str, all_errors: list[str]) -> bool:
-    """Whether a volume of the pod does; what could not be found on the way is added to ``problems``, once each."""
+    """Whether a volume of the pod does; what could not be found on the way is added to ``all_errors``, once each."""
     for volume in pod["spec"].get("volumes") or ():
         if audience in _projected_audiences(volume):
             return True

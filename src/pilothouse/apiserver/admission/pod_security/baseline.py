@@ -3,7 +3,7 @@
 One function per file ``policy/check_*.go`` of pod-security-admission (v0.36).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pilothouse.apiserver.admission.pod_security.wording import (
@@ -13,15 +13,17 @@ from pilothouse.apiserver.admission.pod_security.wording import (
     Violation,
     containers,
     named,
+    names_of,
     quoted,
     security,
     setters,
+    values_of,
 )
 from pilothouse.machinery.go_text import quote
 
 
 def outside_user_namespaces(check: Check) -> Check:
-    """The check for pods that share the users of their node: root in a user namespace of its own is nobody outside."""
+    """The check for pods that share the users of their node: a root of its own user namespace is none outside."""
 
     def checked(annotations: Annotations, spec: Spec) -> Violation | None:
         return None if spec.get("hostUsers") is False else check(annotations, spec)
@@ -63,8 +65,7 @@ def _by_type(spec: Spec, field: str, allowed: tuple[str, ...]) -> tuple[bool, li
         values.add(profile.get("type", ""))
         return True
 
-    pod = is_bad(spec)
-    bad = [container.get("name", "") for container in containers(spec) if is_bad(container)]
+    pod, bad = is_bad(spec), names_of(spec, is_bad)
     return pod, bad, sorted(values)
 
 
@@ -78,23 +79,21 @@ _CAPABILITIES = frozenset(
 
 def capabilities(_annotations: Annotations, spec: Spec) -> Violation | None:
     """Capabilities beyond those that runtimes give anyway."""
-    bad, added = [], set()
-    for container in containers(spec):
-        more = [one for one in _capabilities(container).get("add") or () if one not in _CAPABILITIES]
-        if more:
-            bad.append(container.get("name", ""))
-            added.update(more)
-    if not bad:
-        return None
-    return Violation(
-        "non-default capabilities",
-        f"{named('container', bad)} must not include {quoted(sorted(added))} in securityContext.capabilities.add",
+    detail = added_capabilities(spec, _CAPABILITIES)
+    return Violation("non-default capabilities", detail) if detail else None
+
+
+def added_capabilities(spec: Spec, allowed: Collection[str]) -> str:
+    """Which containers add capabilities beyond the allowed ones; empty for none."""
+    bad, added = values_of(
+        spec,
+        lambda container: [
+            one for one in (security(container).get("capabilities") or {}).get("add") or () if one not in allowed
+        ],
     )
-
-
-def _capabilities(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = security(container).get("capabilities") or {}
-    return found
+    if not bad:
+        return ""
+    return f"{named('container', bad)} must not include {quoted(added)} in securityContext.capabilities.add"
 
 
 def host_namespaces(_annotations: Annotations, spec: Spec) -> Violation | None:
@@ -111,32 +110,25 @@ def host_path_volumes(_annotations: Annotations, spec: Spec) -> Violation | None
 
 def host_ports(_annotations: Annotations, spec: Spec) -> Violation | None:
     """Ports of the node."""
-    bad, ports = [], set()
-    for container in containers(spec):
-        used = [str(port["hostPort"]) for port in container.get("ports") or () if port.get("hostPort")]
-        if used:
-            bad.append(container.get("name", ""))
-            ports.update(used)
+    bad, ports = values_of(
+        spec,
+        lambda container: [str(port["hostPort"]) for port in container.get("ports") or () if port.get("hostPort")],
+    )
     if not bad:
         return None
     verb, noun = "uses" if len(bad) == 1 else "use", "hostPort" if len(ports) == 1 else "hostPorts"
-    return Violation("hostPort", f"{named('container', bad)} {verb} {noun} {', '.join(sorted(ports))}")
+    return Violation("hostPort", f"{named('container', bad)} {verb} {noun} {', '.join(ports)}")
 
 
 def host_probes(_annotations: Annotations, spec: Spec) -> Violation | None:
     """Probes and hooks that a kubelet would send to other hosts."""
-    bad, hosts = set(), set()
-    for container in containers(spec):
-        used = list(_hosts(container))
-        if used:
-            bad.add(container.get("name", ""))
-            hosts.update(used)
+    bad, hosts = values_of(spec, _hosts)
     if not bad:
         return None
-    verb = "uses" if len(bad) == 1 else "use"
+    verb = "uses" if len(set(bad)) == 1 else "use"
     return Violation(
         "probe or lifecycle host",
-        f"{named('container', sorted(bad))} {verb} {named('probe or lifecycle host', sorted(hosts))}",
+        f"{named('container', sorted(set(bad)))} {verb} {named('probe or lifecycle host', hosts)}",
     )
 
 
@@ -152,26 +144,21 @@ def _hosts(container: Mapping[str, Any]) -> Iterator[str]:
 
 def privileged(_annotations: Annotations, spec: Spec) -> Violation | None:
     """Containers that are as mighty as the node."""
-    bad = [container.get("name", "") for container in containers(spec) if security(container).get("privileged")]
-    return (
-        Violation("privileged", f"{named('container', bad)} must not set securityContext.privileged=true")
-        if bad
-        else None
-    )
+    bad = names_of(spec, lambda container: bool(security(container).get("privileged")))
+    if not bad:
+        return None
+    return Violation("privileged", f"{named('container', bad)} must not set securityContext.privileged=true")
 
 
 def proc_mount(_annotations: Annotations, spec: Spec) -> Violation | None:
     """A /proc that shows more than usual."""
-    bad, types = [], set()
-    for container in containers(spec):
-        mount = security(container).get("procMount")
-        if mount not in (None, "Default"):
-            bad.append(container.get("name", ""))
-            types.add(mount)
+    bad, types = values_of(
+        spec, lambda container: {security(container).get("procMount", "Default")} - {None, "Default"}
+    )
     if not bad:
         return None
     return Violation(
-        "procMount", f"{named('container', bad)} must not set securityContext.procMount to {quoted(sorted(types))}"
+        "procMount", f"{named('container', bad)} must not set securityContext.procMount to {quoted(types)}"
     )
 
 
@@ -201,8 +188,7 @@ def _se_linux(spec: Spec, allowed: tuple[str, ...]) -> Violation | None:
                 detail[field] = f"{field} may not be set"
         return kind not in allowed or bool(options.get("user") or options.get("role"))
 
-    pod = is_bad(spec)
-    bad = [container.get("name", "") for container in containers(spec) if is_bad(container)]
+    pod, bad = is_bad(spec), names_of(spec, is_bad)
     if not pod and not bad:
         return None
     what = [named("type", sorted(types))] if types else []
@@ -287,7 +273,7 @@ def windows_host_process(_annotations: Annotations, spec: Spec) -> Violation | N
     def is_bad(one: Mapping[str, Any]) -> bool:
         return bool((security(one).get("windowsOptions") or {}).get("hostProcess"))
 
-    who = setters(is_bad(spec), [container.get("name", "") for container in containers(spec) if is_bad(container)])
+    who = setters(is_bad(spec), names_of(spec, is_bad))
     if not who:
         return None
     return Violation("hostProcess", f"{who} must not set securityContext.windowsOptions.hostProcess=true")

@@ -26,7 +26,7 @@ class LevelVersion(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What holds in a namespace: what is refused, what is noted in the audit log, what is warned of."""
+    """What holds in a namespace: what is rejected, what is noted in the audit log, what is warned of."""
 
     enforce: LevelVersion = LevelVersion()
     audit: LevelVersion = LevelVersion()
@@ -50,7 +50,7 @@ def is_stricter(one: str, other: str) -> bool:
 def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, ErrorList]:
     """The policy that labels of a namespace ask for, and what is wrong with them.
 
-    What makes no sense counts as the strictest where pods are refused, and as the mildest where they are not. Whoever
+    What makes no sense counts as the strictest where pods are rejected, and as the mildest where they are not. Whoever
     enforces a level and says nothing of warnings is warned by the same.
     """
     errors: ErrorList = []

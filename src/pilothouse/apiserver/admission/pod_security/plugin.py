@@ -1,4 +1,4 @@
-"""The plugin: refuses and warns about pods, warns about templates, and checks the labels of namespaces."""
+"""The plugin: rejects and warns about pods, warns about templates, and checks the labels of namespaces."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -55,7 +55,7 @@ _read = msgspec.json.Decoder(_Namespace).decode
 
 
 class PodSecurity(Plugin):
-    """Judges only: nothing is changed so that a pod fits."""
+    """Validates only: nothing is changed so that a pod fits."""
 
     concerns = frozenset(
         {"pods", "namespaces", *(f"{name}.{group}" if group else name for group, name in _TEMPLATES)},
@@ -150,7 +150,7 @@ class PodSecurity(Plugin):
         write.warnings += self._existing(write.name, new)
 
     def _existing(self, namespace: str, level: LevelVersion) -> list[str]:
-        """What to tell of pods that are there and would not be let in any more. They stay."""
+        """Warnings about existing pods that would be rejected now. They stay."""
         names: dict[str, list[str]] = {}
         records = self._store.list(f"/pods/{namespace}/").records
         pods = _one_per_owner([decode(record.value) for record in records], self._options.exempt_runtime_classes)

@@ -6,7 +6,7 @@ One function per file ``policy/check_*.go`` of pod-security-admission (v0.36).
 from collections.abc import Mapping
 from typing import Any
 
-from pilothouse.apiserver.admission.pod_security.baseline import SECCOMP_TYPES
+from pilothouse.apiserver.admission.pod_security.baseline import SECCOMP_TYPES, added_capabilities
 from pilothouse.apiserver.admission.pod_security.wording import (
     Annotations,
     Check,
@@ -14,6 +14,7 @@ from pilothouse.apiserver.admission.pod_security.wording import (
     Violation,
     containers,
     named,
+    names_of,
     quoted,
     security,
     setters,
@@ -31,11 +32,7 @@ def outside_windows(check: Check) -> Check:
 
 def privilege_escalation(_annotations: Annotations, spec: Spec) -> Violation | None:
     """Processes that may get more rights than their parent."""
-    bad = [
-        container.get("name", "")
-        for container in containers(spec)
-        if security(container).get("allowPrivilegeEscalation") is not False
-    ]
+    bad = names_of(spec, lambda container: security(container).get("allowPrivilegeEscalation") is not False)
     if not bad:
         return None
     return Violation(
@@ -46,23 +43,13 @@ def privilege_escalation(_annotations: Annotations, spec: Spec) -> Violation | N
 
 def capabilities(_annotations: Annotations, spec: Spec) -> Violation | None:
     """Capabilities that are not dropped, or are added."""
-    keeping, adding, added = [], [], set()
-    for container in containers(spec):
-        name, wanted = container.get("name", ""), security(container).get("capabilities") or {}
-        if "ALL" not in (wanted.get("drop") or ()):
-            keeping.append(name)
-        more = [one for one in wanted.get("add") or () if one != "NET_BIND_SERVICE"]
-        if more:
-            adding.append(name)
-            added.update(more)
-    detail = []
-    if keeping:
-        detail.append(f'{named("container", keeping)} must set securityContext.capabilities.drop=["ALL"]')
-    if adding:
-        detail.append(
-            f"{named('container', adding)} must not include {quoted(sorted(added))} in securityContext.capabilities.add"
-        )
-    return Violation("unrestricted capabilities", "; ".join(detail)) if detail else None
+    keeping = names_of(
+        spec,
+        lambda container: "ALL" not in ((security(container).get("capabilities") or {}).get("drop") or ()),
+    )
+    kept = f'{named("container", keeping)} must set securityContext.capabilities.drop=["ALL"]' if keeping else ""
+    details = [detail for detail in (kept, added_capabilities(spec, ("NET_BIND_SERVICE",))) if detail]
+    return Violation("unrestricted capabilities", "; ".join(details)) if details else None
 
 
 _VOLUMES = (
@@ -118,7 +105,7 @@ def run_as_user(_annotations: Annotations, spec: Spec) -> Violation | None:
     def is_bad(one: Mapping[str, Any]) -> bool:
         return security(one).get("runAsUser") == 0
 
-    who = setters(is_bad(spec), [container.get("name", "") for container in containers(spec) if is_bad(container)])
+    who = setters(is_bad(spec), names_of(spec, is_bad))
     return Violation("runAsUser=0", f"{who} must not set runAsUser=0") if who else None
 
 

@@ -95,10 +95,10 @@ def violations(wanted: LevelVersion, metadata: Mapping[str, Any], spec: Mapping[
 
 
 def in_detail(found: Iterable[Violation]) -> str:
-    """Reasons with their details, as somebody is told who sent the pod."""
+    """Reasons with their details, as shown to the client that sent the pod."""
     return ", ".join(f"{one.reason} ({one.detail})" if one.detail else one.reason for one in found)
 
 
 def in_short(found: Iterable[Violation]) -> str:
-    """Reasons alone, as somebody is told who changed the namespace."""
+    """Reasons alone, as shown to the client that changed the namespace."""
     return ", ".join(one.reason for one in found)

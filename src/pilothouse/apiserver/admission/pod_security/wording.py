@@ -25,6 +25,22 @@ def containers(spec: Spec) -> Iterator[Mapping[str, Any]]:
         yield from spec.get(field) or ()
 
 
+def names_of(spec: Spec, is_bad: Callable[[Mapping[str, Any]], bool]) -> list[str]:
+    """The names of the containers that are bad."""
+    return [container.get("name", "") for container in containers(spec) if is_bad(container)]
+
+
+def values_of(spec: Spec, bad: Callable[[Mapping[str, Any]], Iterable[str]]) -> tuple[list[str], list[str]]:
+    """The names of the containers with bad values, and these values, sorted."""
+    names, found = [], set()
+    for container in containers(spec):
+        values = list(bad(container))
+        if values:
+            names.append(container.get("name", ""))
+            found.update(values)
+    return names, sorted(found)
+
+
 def security(one: Mapping[str, Any]) -> Mapping[str, Any]:
     """The security context of a pod or container; empty if there is none."""
     found: Mapping[str, Any] = one.get("securityContext") or {}
@@ -42,5 +58,5 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def setters(pod: bool, bad: Sequence[str]) -> str:
-    """``pod and containers "a", "b"``: who set something; empty for nobody."""
+    """``pod and containers "a", "b"``: what set something; empty for none."""
     return " and ".join((["pod"] if pod else []) + ([named("container", bad)] if bad else []))
