@@ -85,7 +85,7 @@ class Api:
         return answer.body
 
     async def rewrite(self, key: str, old: str, new: str) -> None:
-        """Change a stored object as somebody does who writes the store past the server."""
+        """Change a stored object past the server."""
         record = self.store.staged(key)
         assert record is not None
         assert old in record.value.decode()

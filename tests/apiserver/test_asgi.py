@@ -25,7 +25,7 @@ async def test_every_answer_carries_upstreams_headers(world: World) -> None:
 @pytest.mark.parametrize(
     ("method", "target", "headers", "status", "message"),
     [
-        pytest.param("GET", MAPS, {"authorization": "Bearer bad"}, 401, "Unauthorized", id="a bad token is refused"),
+        pytest.param("GET", MAPS, {"authorization": "Bearer bad"}, 401, "Unauthorized", id="a bad token is rejected"),
         pytest.param(
             "GET",
             "/version",
@@ -108,7 +108,7 @@ async def test_every_answer_carries_upstreams_headers(world: World) -> None:
         ),
     ],
 )
-async def test_refusals(
+async def test_rejected_requests(
     world: World, method: str, target: str, headers: dict[str, str], status: int, message: str
 ) -> None:
     code, answer = await world.ask(method, target, headers=headers)
@@ -218,7 +218,7 @@ async def test_heads_alone(world: World) -> None:
         assert exchange.status == code, target
 
 
-async def test_large_bodies_are_refused(world: World) -> None:
+async def test_large_bodies_are_rejected(world: World) -> None:
     status, answer = await world.ask("POST", MAPS, b" " * (3 * 1024 * 1024 + 1))
     assert (status, answer["reason"]) == (413, "RequestEntityTooLarge")
 
@@ -305,8 +305,8 @@ async def test_roles_give_rights_and_take_them_away(world: World) -> None:
         "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "crew"}],
     }
     await world.ask("POST", f"{roles}/namespaces/default/rolebindings", binding)
-    _, refused = await world.ask("GET", MAPS, headers=JANE)
-    assert refused["message"].endswith(': RBAC: role.rbac.authorization.k8s.io "reader" not found')
+    _, rejected = await world.ask("GET", MAPS, headers=JANE)
+    assert rejected["message"].endswith(': RBAC: role.rbac.authorization.k8s.io "reader" not found')
     assert (await world.ask("POST", f"{roles}/namespaces/default/roles", role))[0] == 201
     assert (await world.ask("GET", MAPS, headers=JANE))[0] == 200
     assert (await world.ask("GET", "/api/v1/configmaps", headers=JANE))[0] == 403

@@ -99,7 +99,7 @@ def test_only_short_targets_are_remembered() -> None:
     assert list(reader._known) == [("GET", "/api/v1/pods")]
 
 
-async def test_a_request_with_too_many_parameters_is_refused(world: World) -> None:
+async def test_a_request_with_too_many_parameters_is_rejected(world: World) -> None:
     query = "&".join(f"a{number}=1" for number in range(1000))
     assert (await world.ask("GET", f"{MAPS}?{query}"))[0] == 200
     status, answer = await world.ask("GET", f"{MAPS}?{query}&dryRun=All")

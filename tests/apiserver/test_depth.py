@@ -1,4 +1,4 @@
-"""Objects that nest deep: taken up to a bound in every way of writing, refused beyond it, never the server's fault."""
+"""Objects that nest deep: taken up to a bound in every way of writing, rejected beyond it, never the server's fault."""
 
 import asyncio
 import json
@@ -107,7 +107,7 @@ async def test_every_write_takes_what_is_not_too_deep(
         assert then.status in (200, 404), then.text[:500]
 
 
-async def test_copies_that_would_make_it_too_deep_are_refused(api: Api) -> None:
+async def test_copies_that_would_make_it_too_deep_are_rejected(api: Api) -> None:
     """Every operation doubles the depth."""
     operations = [{"op": "copy", "from": "/data", "path": "/data" + "/a" * 2**power} for power in range(14)]
     await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})

@@ -148,6 +148,6 @@ def _escaped(text: str) -> str:
 )
 async def test_what_is_no_object_is_shown_shortened(api: Api, content_type: str, body: bytes, told: str) -> None:
     """The first thirty bytes, as hexadecimal digits unless it begins like an object (``handlers/rest.go``)."""
-    refused = await api.ask("POST", CONFIG_MAPS, body, content_type)
-    assert refused.status == 400
-    assert refused.message == f"the object provided is unrecognized (must be of type ConfigMap): {told}"
+    rejected = await api.ask("POST", CONFIG_MAPS, body, content_type)
+    assert rejected.status == 400
+    assert rejected.message == f"the object provided is unrecognized (must be of type ConfigMap): {told}"

@@ -76,7 +76,7 @@ async def test_when_too_many_wait_clients_are_asked_to_come_again(api: Api) -> N
     worker = Worker()
     worker.is_full = True
     api.server.core.long_work.hire = lambda: worker
-    refused = await api.post(CONFIG_MAPS, LARGE)
+    rejected = await api.post(CONFIG_MAPS, LARGE)
     taken = await api.post(CONFIG_MAPS, SMALL)
-    assert (refused.status, refused.body["details"]["retryAfterSeconds"]) == (429, 1)
+    assert (rejected.status, rejected.body["details"]["retryAfterSeconds"]) == (429, 1)
     assert taken.status == 201

@@ -1,11 +1,13 @@
-"""Numbers that no field can hold: refused where they come in, and no surprise where a store has them all the same."""
+"""Numbers that no field can hold, in requests and in the store, and numbers that are too large for Python's clock."""
 
+import datetime
 import json
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from tests.apiserver.api import JSON_PATCH, MERGE, STRATEGIC, Api, Object
+from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, MERGE, PODS, STRATEGIC, Api, Object, pod
 
 from pilothouse.apiserver.resources import storage_prefix
 
@@ -13,6 +15,9 @@ SETS = "/apis/apps/v1/namespaces/default/daemonsets"
 SELECTOR = {"matchLabels": {"app": "x"}}
 TEMPLATE = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
 STATUS = {"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0}
+LARGEST = 2**63 - 1
+DIGITS = "9" * 5000
+OUT_OF_RANGE = f'strconv.ParseUint: parsing "{DIGITS}": value out of range'
 NUMBERS = ["1e99999", "-1e400", "1e20", "99999999999999999999", "1.5", "NaN"]
 
 
@@ -80,3 +85,65 @@ async def test_one_that_a_store_has_is_an_internal_error(api: Api, bugs: list[lo
         assert "default/d, ResourceVersion: 0, AdditionalErrorMsg: Number out of range" in answer.message
     assert deleted.status in (200, 500)
     assert bugs == []
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "code", "message"),
+    [
+        pytest.param("PUT", f"{CONFIG_MAPS}/c", {"metadata": {"name": "c", "resourceVersion": DIGITS}}, 500,
+                     OUT_OF_RANGE, id="a PUT that insists on it"),
+        pytest.param("POST", CONFIG_MAPS, {"metadata": {"name": "d", "resourceVersion": DIGITS}}, 201, "",
+                     id="a create, where nobody looks at what is no version"),
+        pytest.param("GET", f"{CONFIG_MAPS}?resourceVersion={DIGITS}", None, 400,
+                     f'invalid resource version: resourceVersion: Invalid value: "{DIGITS}": {OUT_OF_RANGE}',
+                     id="a list"),
+        pytest.param("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion={DIGITS}", None, 500,
+                     f'resourceVersion: Invalid value: "{DIGITS}": {OUT_OF_RANGE}', id="a watch"),
+        pytest.param("GET", f"{CONFIG_MAPS}/c?resourceVersion={DIGITS}", None, 500,
+                     f'resourceVersion: Invalid value: "{DIGITS}": {OUT_OF_RANGE}', id="a get"),
+        pytest.param("GET", f"{CONFIG_MAPS}?limit={DIGITS}", None, 400,
+                     f'strconv.ParseInt: parsing "{DIGITS}": value out of range', id="a limit"),
+    ],
+)  # fmt: skip
+async def test_resource_versions_of_thousands_of_digits(
+    api: Api, method: str, target: str, body: Any, code: int, message: str
+) -> None:
+    await api.made(CONFIG_MAPS, {"metadata": {"name": "c"}})
+    answer = await api.ask(method, target, body)
+    assert (answer.status, answer.message) == (code, message)
+
+
+async def test_a_grace_period_wraps_around_as_go_durations_do(api: Api) -> None:
+    """``time.Duration(seconds) * time.Second`` of int64's largest number is a second less than nothing."""
+    await api.made(PODS, pod(spec={}, terminationGracePeriodSeconds=LARGEST, nodeName="n"))
+    before = api.env.now()
+    gone = await api.delete(f"{PODS}/p")
+    assert gone.status == 200, gone.text
+    marked = datetime.datetime.fromisoformat(gone.meta["deletionTimestamp"])
+    assert marked == before - datetime.timedelta(seconds=1)
+    assert gone.meta["deletionGracePeriodSeconds"] == LARGEST
+    again = await api.delete(f"{PODS}/p?gracePeriodSeconds=10")
+    assert again.status == 200, again.text
+    assert (await api.get(f"{PODS}/p")).meta["deletionGracePeriodSeconds"] == 10
+
+
+@pytest.mark.parametrize("seconds", [-(2**63), -1, 0, 9_223_372_036, 9_223_372_037, LARGEST])
+async def test_a_pod_with_any_grace_period_can_be_deleted(api: Api, seconds: int) -> None:
+    await api.made(PODS, pod(terminationGracePeriodSeconds=seconds, nodeName="n"))
+    assert (await api.delete(f"{PODS}/p")).status == 200
+    assert (await api.delete(f"{PODS}/p")).status in (200, 404)
+    assert (await api.delete(f"{PODS}/p?gracePeriodSeconds=0")).status in (200, 404)
+
+
+async def test_the_generation_after_the_largest_is_the_smallest(api: Api) -> None:
+    """Claims keep the generation that they came with; a larger number than any could not be read again."""
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    claim: Object = {
+        "metadata": {"name": "c", "generation": LARGEST, "finalizers": ["example.com/wait"]},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}},
+    }
+    await api.made(claims, claim)
+    assert (await api.delete(f"{claims}/c")).meta["generation"] == -LARGEST - 1
+    freed = await api.patch(f"{claims}/c", {"metadata": {"finalizers": None}})
+    assert freed.status == 200, freed.text
+    assert (await api.get(f"{claims}/c")).status == 404

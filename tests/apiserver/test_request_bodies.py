@@ -117,7 +117,7 @@ async def test_a_body_in_pieces_is_put_together(world: World) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 3 * MEBIBYTE])
-async def test_a_body_that_grows_too_large_is_refused(world: World, length: int | None) -> None:
+async def test_a_body_that_grows_too_large_is_rejected(world: World, length: int | None) -> None:
     headers = {**ADMIN, "transfer-encoding": "chunked"}
     sender = client(world, headers=headers, length=length)
     for _ in range(4):
@@ -143,7 +143,7 @@ async def test_a_client_that_leaves_is_not_waited_for(world: World) -> None:
 
 
 async def test_bodies_that_are_not_complete_hold_no_more_than_they_may(world: World) -> None:
-    """Whoever sends for longest gives way, and the rest of the work goes on."""
+    """The longest upload gives way, and the rest of the work goes on."""
     slow = [client(world, target=REVIEWS, headers=JANE, length=3 * MEBIBYTE) for _ in range(10)]
     for sender in slow:
         for _ in range(2):

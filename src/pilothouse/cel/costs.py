@@ -3,7 +3,8 @@
 After cel-go's ``checker/cost.go`` (v0.26.0) and k8s.io/apiserver ``pkg/cel/library/cost.go`` (v0.36): every operation
 costs one, traversing a text a tenth of its length, a loop its body times the size of what it loops over. How large
 values may be is known from the schema (``sizes``). Definitions are rejected by it, so that every difference from
-upstream would be one in what may be written; ``tests/apiserver/test_costs.py`` has upstream's own table.
+upstream would be one in what may be written; ``tests/apiserver/apiextensions/test_rule_costs.py`` has upstream's own
+table.
 """
 
 import math

@@ -73,9 +73,9 @@ async def test_who_may_sign(api: Api) -> None:
     await api.made(REQUESTS, request())
     api.server.core.authorizer = Allows("approve example.com/s")
     nothing = await api.patch(f"{REQUESTS}/c/status", {"metadata": {"labels": {"a": "b"}}})
-    refused = await api.patch(f"{REQUESTS}/c/status", {"status": {"conditions": [failed]}})
+    rejected = await api.patch(f"{REQUESTS}/c/status", {"status": {"conditions": [failed]}})
     api.server.core.authorizer = Allows("sign example.com/s")
-    answers = [nothing, refused, await api.patch(f"{REQUESTS}/c/status", {"status": {"conditions": [failed]}})]
+    answers = [nothing, rejected, await api.patch(f"{REQUESTS}/c/status", {"status": {"conditions": [failed]}})]
     assert [answer.status for answer in answers] == [200, 403, 200], answers[-1].text
     assert answers[1].message.endswith('user not permitted to sign requests with signerName "example.com/s"')
 
@@ -85,9 +85,9 @@ async def test_nobody_asks_to_be_an_administrator_by_certificate(api: Api) -> No
     everywhere.append(await api.post(REQUESTS, request(CLIENT)))
     await api.delete(f"{REQUESTS}/c")
     everywhere.append(await api.post(REQUESTS, request("example.com/s", "system:masters")))
-    refused, *others = everywhere
-    assert refused.status == 403
-    assert refused.message.endswith(f"use of {CLIENT} signer with system:masters group is not allowed")
+    rejected, *others = everywhere
+    assert rejected.status == 403
+    assert rejected.message.endswith(f"use of {CLIENT} signer with system:masters group is not allowed")
     assert [answer.status for answer in others] == [201, 201]
 
 

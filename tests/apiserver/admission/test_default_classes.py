@@ -127,7 +127,7 @@ async def test_claims_that_grow(api: Api, phase: str, name: str, why: str) -> No
     assert same.status == 200, same.text
     answer = await api.patch(f"{CLAIMS}/d", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}})
     if why == NOT_BOUND:
-        # Validation comes before validating admission, which would have refused it, too.
+        # Validation comes before validating admission, which would have rejected it, too.
         assert (answer.status, answer.message) == (422, f'PersistentVolumeClaim "d" is invalid: spec: Forbidden: {why}')
     elif why:
         assert (answer.status, answer.message) == (403, f'persistentvolumeclaims "d" is forbidden: {why}')

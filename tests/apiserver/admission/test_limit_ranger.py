@@ -118,7 +118,7 @@ async def test_a_pod_that_says_everything_gets_no_note(api: Api) -> None:
         ),
     ],
 )
-async def test_a_refused_pod(api: Api, limit: dict[str, Any], container: dict[str, Any], why: str) -> None:
+async def test_a_rejected_pod(api: Api, limit: dict[str, Any], container: dict[str, Any], why: str) -> None:
     answer = await posted(api, [limit], PODS, pod(containers=[container]))
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
     assert answer.message == f'pods "p" is forbidden: {why}'

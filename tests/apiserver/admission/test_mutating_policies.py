@@ -112,7 +112,7 @@ async def test_objects_are_changed(api: Api, given: Object, labels: Object, data
     assert (answer.status, answer.meta["labels"], answer.body["data"]) == (201, labels, data)
 
 
-async def test_a_policy_that_fails_refuses(api: Api) -> None:
+async def test_a_policy_that_fails_rejects(api: Api) -> None:
     answer = await created(api, policy("Object{data: Object.data{b: object.nothing}}"))
     message = (
         "policy 'p' with binding 'b' denied request: expression 'Object{data: Object.data{b: object.nothing}}' "
@@ -122,7 +122,7 @@ async def test_a_policy_that_fails_refuses(api: Api) -> None:
     assert answer.body["details"]["causes"] == [{"message": message}]
 
 
-async def test_lists_merge_by_their_keys_and_atomic_ones_are_refused(api: Api) -> None:
+async def test_lists_merge_by_their_keys_and_atomic_ones_are_rejected(api: Api) -> None:
     sidecar = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'side', image: 'i'%s}]}}"
     await api.made(POLICIES, policy(sidecar % "", resources="pods"))
     await api.made(BINDINGS, binding())
@@ -131,16 +131,16 @@ async def test_lists_merge_by_their_keys_and_atomic_ones_are_refused(api: Api) -
     await api.made(POLICIES, policy(sidecar % ", args: ['x']", resources="pods", name="q"))
     await api.made(BINDINGS, binding("c", "q"))
     pod["metadata"] = {"name": "q"}
-    refused = await api.post(PODS, pod)
+    rejected = await api.post(PODS, pod)
     assert [one["name"] for one in merged.body["spec"]["containers"]] == ["main", "side"]
     assert merged.body["spec"]["containers"][1]["imagePullPolicy"] == "Always"
-    assert refused.message == (
+    assert rejected.message == (
         "policy 'q' with binding 'c' denied request: error applying patch: invalid ApplyConfiguration: may not mutate "
         "atomic arrays, maps or structs: .spec.containers[0].args"
     )
 
 
-async def test_a_policy_is_evaluated_again_when_it_wishes_and_a_later_one_has_changed_something(api: Api) -> None:
+async def test_a_policy_is_evaluated_again_when_it_asks_and_a_later_one_has_changed_something(api: Api) -> None:
     count = "Object{data: Object.data{seen: string(size(object.data))}}"
     for name, again in (("a", "IfNeeded"), ("b", "Never")):
         text = count if name == "a" else "Object{data: Object.data{b: 'b'}}"
@@ -176,7 +176,7 @@ async def test_updates_keep_what_is_known_of_owners(api: Api) -> None:
         ),
     ],
 )
-async def test_policies_that_are_refused(api: Api, given: Object, problem: str) -> None:
+async def test_policies_that_are_rejected(api: Api, given: Object, problem: str) -> None:
     answer = await api.post(POLICIES, given)
     assert answer.status == 422
     assert problem in answer.message

@@ -254,15 +254,15 @@ def warnings(answer: Answer) -> str:
 IN_N = "/api/v1/namespaces/n/pods"
 
 
-async def test_a_pod_that_violates_what_is_enforced_is_refused_without_warnings(api: Api) -> None:
+async def test_a_pod_that_violates_what_is_enforced_is_rejected_without_warnings(api: Api) -> None:
     await namespace(api, enforce="baseline", enforce_version="v1.30", warn="restricted")
-    refused = await api.post(IN_N, pod(hostNetwork=True))
+    rejected = await api.post(IN_N, pod(hostNetwork=True))
     elsewhere = (await api.post("/api/v1/namespaces/default/pods", pod(hostNetwork=True))).status
-    assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
-    assert refused.message == (
+    assert (rejected.status, rejected.body["reason"]) == (403, "Forbidden")
+    assert rejected.message == (
         'pods "p" is forbidden: violates PodSecurity "baseline:v1.30": host namespaces (hostNetwork=true)'
     )
-    assert warnings(refused) == ""
+    assert warnings(rejected) == ""
     assert elsewhere == 201
 
 
@@ -283,7 +283,7 @@ async def test_a_pod_or_template_that_would_violate_is_warned_of(api: Api) -> No
     assert warnings(good) == ""
 
 
-async def test_an_update_is_judged_when_a_container_changes(api: Api) -> None:
+async def test_an_update_is_validated_when_a_container_changes(api: Api) -> None:
     await namespace(api)
     await api.made(IN_N, pod(hostPID=True))
     await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {LABEL + "enforce": "baseline"}}})
@@ -316,7 +316,7 @@ async def test_a_namespace_that_gets_stricter_tells_of_its_pods(api: Api) -> Non
     assert others == ["", ""]
 
 
-async def test_labels_that_make_no_sense_are_refused_unless_they_were_there(api: Api) -> None:
+async def test_labels_that_make_no_sense_are_rejected_unless_they_were_there(api: Api) -> None:
     made = await namespace(api, enforce="x")
     await namespace(api)
     changed = await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {LABEL + "warn-version": "x"}}})

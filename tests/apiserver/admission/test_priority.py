@@ -87,7 +87,7 @@ async def test_a_new_pod(
         ),
     ],
 )
-async def test_a_pod_that_is_refused(api: Api, spec: dict[str, Any], why: str) -> None:
+async def test_a_pod_that_is_rejected(api: Api, spec: dict[str, Any], why: str) -> None:
     answer = await api.post(PODS, a_pod(**spec))
     assert (answer.status, answer.body["message"]) == (403, why)
 

@@ -1,4 +1,4 @@
-"""What quotas charge and refuse (apiserver ``pkg/admission/plugin/resourcequota``, v0.36, ``admission_test.go``)."""
+"""What quotas charge and reject (apiserver ``pkg/admission/plugin/resourcequota``, v0.36, ``admission_test.go``)."""
 
 import asyncio
 import datetime
@@ -46,7 +46,7 @@ async def test_a_pod_is_charged_at_once(api: Api) -> None:
     assert await used(api) == expected
 
 
-async def test_what_is_too_much_is_refused_and_not_charged(api: Api) -> None:
+async def test_what_is_too_much_is_rejected_and_not_charged(api: Api) -> None:
     await quota(
         api,
         {"requests.cpu": "1", "pods": "5", "limits.cpu": "1"},
@@ -73,8 +73,8 @@ async def test_every_quota_is_charged_or_none(api: Api) -> None:
     await quota(api, {"pods": "5"}, name="a")
     await quota(api, {"count/pods": "1"}, name="b")
     await api.made(PODS, pod())
-    refused = await api.post(PODS, pod("q"))
-    assert (refused.status, await used(api, "a"), await used(api, "b")) == (403, {"pods": "1"}, {"count/pods": "1"})
+    rejected = await api.post(PODS, pod("q"))
+    assert (rejected.status, await used(api, "a"), await used(api, "b")) == (403, {"pods": "1"}, {"count/pods": "1"})
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ async def test_where_cpu_or_memory_is_limited_every_container_must_say(api: Api)
     await quota(api, {"limits.cpu": "9", "requests.memory": "9Gi", "requests.ephemeral-storage": "1Gi"})
     two = [{"name": "a", "image": "i"}, {"name": "b", "image": "i", "resources": {"limits": {"cpu": "1"}}}]
     whole = {"limits": {"cpu": "1"}, "requests": {"memory": "1Gi"}}
-    refused = await api.post(PODS, pod(containers=two, initContainers=[{"name": "i", "image": "i"}]))
+    rejected = await api.post(PODS, pod(containers=two, initContainers=[{"name": "i", "image": "i"}]))
     allowed = await api.post(PODS, pod(containers=two, resources=whole))
     why = "failed quota: q: must specify limits.cpu for: a,i; requests.memory for: a,b,i"
-    assert refused.message == f'pods "p" is forbidden: {why}'
+    assert rejected.message == f'pods "p" is forbidden: {why}'
     assert allowed.status == 201, "unless the pod does as a whole"
 
 
@@ -200,9 +200,9 @@ async def test_claims_are_charged_by_size_and_class_and_for_growing(api: Api) ->
     await quota(api, hard)
     await api.made(CLAIMS, claim("a", "2Gi"))
     await api.made(CLAIMS, claim("b", "3Gi", storageClassName="fast"))
-    refused = await api.post(CLAIMS, claim("c", "1Gi", storageClassName="slow"))
+    rejected = await api.post(CLAIMS, claim("c", "1Gi", storageClassName="slow"))
     after = await used(api)
-    message = refused.message
+    message = rejected.message
     assert after == {
         "persistentvolumeclaims": "2", "requests.storage": "5Gi", f"{of_class}requests.storage": "3Gi",
         f"{of_class}persistentvolumeclaims": "1", "slow.storageclass.storage.k8s.io/requests.storage": "0",
@@ -219,10 +219,10 @@ async def test_everything_else_is_counted(api: Api) -> None:
     await api.made(MAPS, config_map("a"))
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
-    refused = await api.post("/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "d"}, "spec": spec})
+    rejected = await api.post("/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "d"}, "spec": spec})
     elsewhere = await api.post("/api/v1/namespaces/kube-system/configmaps", config_map("a"))
     after = await used(api)
-    message = refused.message
+    message = rejected.message
     assert after == {"configmaps": "1", "count/configmaps": "1", "count/deployments.apps": "0"}
     name = "count/deployments.apps"
     assert message == (
@@ -323,11 +323,11 @@ async def test_implicit_extended_resources_are_limited(api: Api) -> None:
 
     await quota(api, {f"requests.{name}": "3"})
     await api.made(PODS, asking("p"))
-    refused = await api.post(PODS, asking("q"))
+    rejected = await api.post(PODS, asking("q"))
     charged = await used(api)
     assert charged == {f"requests.{name}": "2"}
     asked = f"requested: requests.{name}=2, used: requests.{name}=2, limited: requests.{name}=3"
-    assert refused.message == f'pods "q" is forbidden: exceeded quota: q, {asked}'
+    assert rejected.message == f'pods "q" is forbidden: exceeded quota: q, {asked}'
 
 
 def test_extended_resources_hugepages_and_overhead_count() -> None:

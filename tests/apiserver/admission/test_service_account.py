@@ -86,14 +86,14 @@ async def test_the_account_must_be_there(env: Env) -> None:
 async def test_the_account_default_is_waited_for(env: Env) -> None:
     api = Api(env, WITH)
     before = api.env.monotonic()
-    refused = await api.post(PODS, pod())
+    rejected = await api.post(PODS, pod())
     waited = api.env.monotonic() - before
     waiting = asyncio.ensure_future(api.post(PODS, pod()))
     await asyncio.sleep(0.3)
     await api.made(ACCOUNTS, {"metadata": {"name": "default"}})
     assert (await waiting).body["spec"]["serviceAccountName"] == "default"
-    status = refused.status
-    message = refused.message
+    status = rejected.status
+    message = rejected.message
     assert status == 403
     assert message.endswith('error looking up service account default/default: serviceaccount "default" not found')
     assert 0.9 <= waited <= 1.8

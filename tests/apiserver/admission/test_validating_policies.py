@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: what matches, what is judged, what the client is told (texts from v1.36)."""
+"""ValidatingAdmissionPolicy: what matches, what is validated, what the client gets to read (texts from v1.36)."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def config_map(name: str = "c", **data: str) -> Object:
     return {"metadata": {"name": name, "labels": {"x": "y"}}, "data": data}
 
 
-async def judged(api: Api, body: Object, given: Object, bound: Object) -> Answer:
+async def post_with_policy(api: Api, body: Object, given: Object, bound: Object) -> Answer:
     await api.made(POLICIES, given)
     await api.made(BINDINGS, bound)
     return await api.post(CONFIG_MAPS, body)
@@ -70,7 +70,7 @@ ONE = {"expression": "object.data.a == '1'"}
             binding(),
             422,
             DENIED + "expression 'object.data.b == '1'' resulted in error: no such key: b",
-            id="an error refuses",
+            id="an error rejects",
         ),
         pytest.param(
             policy({"expression": "object.data.b == '1'"}, failurePolicy="Ignore"),
@@ -186,7 +186,7 @@ ONE = {"expression": "object.data.a == '1'"}
     ],
 )  # fmt: skip
 async def test_a_create_under_a_policy(api: Api, given: Object, bound: Object, code: int, message: str) -> None:
-    answer = await judged(api, config_map(a="2"), given, bound)
+    answer = await post_with_policy(api, config_map(a="2"), given, bound)
     assert (answer.status, answer.message) == (code, message)
     if code == 422:
         details = answer.body["details"]
@@ -199,7 +199,8 @@ async def test_a_create_under_a_policy(api: Api, given: Object, bound: Object, c
 
 
 async def test_a_binding_may_only_warn(api: Api) -> None:
-    answer = await judged(api, config_map(a="2"), policy({**ONE, "message": "m"}), binding(validationActions=["Warn"]))
+    given = policy({**ONE, "message": "m"})
+    answer = await post_with_policy(api, config_map(a="2"), given, binding(validationActions=["Warn"]))
     assert answer.status == 201
     assert "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': m" in answer.headers["warning"]
 
@@ -213,7 +214,7 @@ async def test_parameters_come_from_a_name_or_a_selector(api: Api) -> None:
         matchConditions=[{"name": "m", "expression": "object.metadata.name != 'params'"}],
     )
     named = {"name": "params", "parameterNotFoundAction": "Deny"}
-    by_name = await judged(api, config_map(a="2"), given, binding(paramRef=named))
+    by_name = await post_with_policy(api, config_map(a="2"), given, binding(paramRef=named))
     chosen = {"selector": {"matchLabels": {"x": "y"}}, "parameterNotFoundAction": "Deny"}
     found = (await api.get(BINDINGS + "/b")).body
     found["spec"]["paramRef"] = chosen
@@ -224,7 +225,7 @@ async def test_parameters_come_from_a_name_or_a_selector(api: Api) -> None:
     assert good.status == 201
 
 
-async def test_updates_and_deletes_are_judged_too(api: Api) -> None:
+async def test_updates_and_deletes_are_validated_too(api: Api) -> None:
     await api.made(CONFIG_MAPS, config_map(a="1"))
     await api.made(
         POLICIES,
@@ -302,7 +303,7 @@ async def test_policies_are_not_about_policies(api: Api) -> None:
             'spec.validations[0].messageExpression: Invalid value: "1": must evaluate to string',
             id="a message that is none",
         ),
-        pytest.param(policy(), "spec.validations: Required value: validations or audit", id="nothing to judge"),
+        pytest.param(policy(), "spec.validations: Required value: validations or audit", id="nothing to validate"),
         pytest.param(
             policy({"expression": "true", "reason": "Why"}),
             'spec.validations[0].reason: Unsupported value: "Why": supported values: "Forbidden", "Invalid", '
@@ -311,13 +312,13 @@ async def test_policies_are_not_about_policies(api: Api) -> None:
         ),
     ],
 )
-async def test_policies_that_are_refused(api: Api, spec: Object, problem: str) -> None:
+async def test_policies_that_are_rejected(api: Api, spec: Object, problem: str) -> None:
     answer = await api.post(POLICIES, spec)
     assert answer.status == 422
     assert problem in answer.message
 
 
-# Objects that somebody else has written into the store
+# Objects that were written into the store past the server
 
 KEY = "admissionregistration.k8s.io/validatingadmissionpolicies/p"
 BINDING_KEY = "admissionregistration.k8s.io/validatingadmissionpolicybindings/b"
@@ -358,19 +359,19 @@ async def test_a_selector_that_is_none_fails_as_the_policy_says(
     before = await api.post(CONFIG_MAPS, config_map("before"))
     await api.rewrite(key, '"Exists"', '"Is"')
     other = await api.post(CONFIG_MAPS.replace("configmaps", "secrets"), {"metadata": {"name": "s"}})
-    before, other, judged = [before, other, await api.post(CONFIG_MAPS, config_map())]
-    assert (before.status, other.status, judged.status) == (201, 201, 422 if message else 201)
-    assert not message or judged.message == f'configmaps "c" is forbidden: {message}'
+    before, other, last = [before, other, await api.post(CONFIG_MAPS, config_map())]
+    assert (before.status, other.status, last.status) == (201, 201, 422 if message else 201)
+    assert not message or last.message == f'configmaps "c" is forbidden: {message}'
 
 
 async def test_what_a_policy_was_stays_in_force_when_nobody_can_read_it_any_more(api: Api) -> None:
     await api.made(POLICIES, policy(ONE))
     await api.made(BINDINGS, binding())
     await api.rewrite(KEY, '"validations":[', '"validations":"x","was":[')
-    refused = await api.post(CONFIG_MAPS, config_map(a="2"))
+    rejected = await api.post(CONFIG_MAPS, config_map(a="2"))
     granted = await api.post(CONFIG_MAPS, config_map("d", a="1"))
     await api.delete(POLICIES + "/p")
-    assert [answer.status for answer in [refused, granted, await api.post(CONFIG_MAPS, config_map(a="2"))]] == [
+    assert [answer.status for answer in [rejected, granted, await api.post(CONFIG_MAPS, config_map(a="2"))]] == [
         422,
         201,
         201,
@@ -383,12 +384,12 @@ async def test_a_server_that_cannot_read_what_is_stored_is_not_ready_until_that_
     await api.made(BINDINGS, binding())
     await api.rewrite(key, '"spec":{', '"spec":"x","was":{')
     api.transport = ApiServer(api.env, api.store).transport("admin", ("system:masters",))
-    refused = await api.post(CONFIG_MAPS, config_map(a="1"))
+    rejected = await api.post(CONFIG_MAPS, config_map(a="1"))
     read = await api.get(CONFIG_MAPS)
     gone = await api.delete((POLICIES if key == KEY else BINDINGS) + key[key.rindex("/") :])
-    refused, read, gone, granted = [refused, read, gone, await api.post(CONFIG_MAPS, config_map(a="2"))]
-    assert refused.status == 403
-    assert refused.message == 'configmaps "c" is forbidden: not yet ready to handle request'
+    rejected, read, gone, granted = [rejected, read, gone, await api.post(CONFIG_MAPS, config_map(a="2"))]
+    assert rejected.status == 403
+    assert rejected.message == 'configmaps "c" is forbidden: not yet ready to handle request'
     assert [read.status, gone.status, granted.status] == [200, 200, 201]
 
 

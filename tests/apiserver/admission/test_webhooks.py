@@ -234,9 +234,9 @@ async def test_dry_run_needs_webhooks_without_side_effects(api: Api) -> None:
             for one in plugin._configured.all:
                 one[0].has_side_effects = True
     assert found.status == 200
-    good, refused = [good, await api.post(CONFIG_MAPS + "?dryRun=All", config_map())]
+    good, rejected = [good, await api.post(CONFIG_MAPS + "?dryRun=All", config_map())]
     assert good.status == 201
-    assert (refused.status, refused.message) == (400, 'admission webhook "a.example.com" does not support dry run')
+    assert (rejected.status, rejected.message) == (400, 'admission webhook "a.example.com" does not support dry run')
 
 
 async def test_mutating_webhooks_are_asked_in_order_and_again_when_they_wish(api: Api) -> None:
@@ -279,16 +279,16 @@ async def test_configurations_are_never_sent_to_webhooks(api: Api) -> None:
     assert (await api.delete(VALIDATING + "/w")).status == 200
 
 
-async def test_a_selector_that_is_none_refuses_whatever_the_webhook_says(api: Api) -> None:
+async def test_a_selector_that_is_none_rejects_whatever_the_webhook_says(api: Api) -> None:
     """Unlike a policy's, whose failures may be ignored (apiserver ``webhook/generic/webhook.go``, v0.36)."""
     Hooks(api, lambda _name, _request: {})
     selected = {"matchExpressions": [{"key": "x", "operator": "Exists"}]}
     await api.made(VALIDATING, configuration(webhook(failurePolicy="Ignore", objectSelector=selected)))
     before = await api.post(CONFIG_MAPS, config_map())
     await api.rewrite("admissionregistration.k8s.io/validatingwebhookconfigurations/w", '"Exists"', '"Is"')
-    before, refused = [before, await api.delete(CONFIG_MAPS + "/c")]
-    assert (before.status, refused.status) == (201, 500)
-    assert refused.message == 'Internal error occurred: "Is" is not a valid label selector operator'
+    before, rejected = [before, await api.delete(CONFIG_MAPS + "/c")]
+    assert (before.status, rejected.status) == (201, 500)
+    assert rejected.message == 'Internal error occurred: "Is" is not a valid label selector operator'
 
 
 async def test_virtual_time_has_no_network(api: Api) -> None:
@@ -446,7 +446,7 @@ async def test_a_bundle_of_many_authorities_is_read_in_pieces(tmp_path: Path) ->
 
 @pytest.mark.real_loop(timeout=60)
 async def test_answers_of_webhooks_hold_no_more_than_they_may(tmp_path: Path) -> None:
-    """Whoever has answered for longest without an end is given up."""
+    """The webhook that has answered for longest without an end is given up."""
     hook = RealHook(tmp_path, ["localhost"])
     sent = asyncio.Event()
 

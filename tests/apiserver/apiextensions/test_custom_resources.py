@@ -162,7 +162,7 @@ async def test_unknown_fields_are_pruned_and_defaults_filled_in(api: Api) -> Non
         pytest.param({"when": "x"}, 'spec.when: Invalid value: "x": spec.when in body must be of type date-time: "x"'),
     ],
 )
-async def test_values_that_the_schema_refuses(api: Api, spec: Object, text: str) -> None:
+async def test_values_that_the_schema_rejects(api: Api, spec: Object, text: str) -> None:
     await api.made(DEFINITIONS, definition())
     answer = await api.post(FOOS, foo(**spec))
     assert answer.status == 422
@@ -176,7 +176,7 @@ async def test_a_missing_required_field_is_named(api: Api) -> None:
     assert (await api.post(FOOS, body)).message == 'Foo.example.com "f" is invalid: spec.size: Required value'
 
 
-async def test_what_did_not_change_is_not_judged_again(api: Api) -> None:
+async def test_what_did_not_change_is_not_validated_again(api: Api) -> None:
     """Ratcheting: a stricter schema does not make old objects unwritable."""
     await api.made(DEFINITIONS, definition())
     await api.made(FOOS, foo(size=5))
@@ -289,7 +289,7 @@ async def test_the_older_discovery_lists_custom_resources_as_upstream(api: Api) 
     assert (scale["name"], scale["group"], scale["version"]) == ("foos/scale", "autoscaling", "v1")
 
 
-async def test_a_form_that_nothing_has_is_refused_in_words_of_its_own(api: Api) -> None:
+async def test_a_form_that_nothing_has_is_rejected_in_words_of_its_own(api: Api) -> None:
     """Protobuf is named although custom objects have none, as by v1.20.2 and v0.36 ``customresource_handler.go``."""
     await api.made(DEFINITIONS, definition())
     answer = await api.ask("GET", FOOS, accept="text/html")
@@ -316,9 +316,9 @@ async def test_custom_objects_are_selected_by_their_fields(api: Api) -> None:
     for name, color in (("a", "red"), ("b", "blue")):
         await api.made(FOOS, foo(name, color=color))
     found = await api.get(FOOS + "?fieldSelector=spec.color%3Dblue")
-    refused = await api.get(FOOS + "?fieldSelector=spec.size%3D1")
+    rejected = await api.get(FOOS + "?fieldSelector=spec.size%3D1")
     assert [item["metadata"]["name"] for item in found.body["items"]] == ["b"]
-    assert (refused.status, refused.message) == (400, "field label not supported: spec.size")
+    assert (rejected.status, rejected.message) == (400, "field label not supported: spec.size")
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ async def test_custom_objects_are_selected_by_their_fields(api: Api) -> None:
         ),
     ],
 )
-async def test_puts_that_are_refused(api: Api, change: Callable[[Object], Any], code: int, message: str) -> None:
+async def test_puts_that_are_rejected(api: Api, change: Callable[[Object], Any], code: int, message: str) -> None:
     await api.made(DEFINITIONS, definition())
     made = await api.made(FOOS, foo())
     change(made)
@@ -436,14 +436,14 @@ async def test_a_definition_waits_for_the_finalizers_of_its_objects(api: Api) ->
     body["metadata"]["finalizers"] = ["a.b/c"]
     await api.made(FOOS, body)
     await api.delete(DEFINITION)
-    waiting, refused = await api.get(DEFINITION), await api.post(FOOS, foo("g"))
+    waiting, rejected = await api.get(DEFINITION), await api.post(FOOS, foo("g"))
     await api.patch(FOOS + "/f", {"metadata": {"finalizers": None}})
     await asyncio.sleep(1)
     gone = await api.get(DEFINITION)
     running.cancel()
     conditions = {c["type"]: (c["status"], c["reason"]) for c in waiting.body["status"]["conditions"]}
     assert conditions["Terminating"] == ("True", "InstanceDeletionInProgress")
-    assert (refused.status, refused.message) == (
+    assert (rejected.status, rejected.message) == (
         403,
         'foos.example.com "g" is forbidden: create not allowed while custom resource definition is terminating',
     )
@@ -462,7 +462,7 @@ async def test_a_server_serves_the_definitions_that_it_finds(env: Env) -> None:
     assert (await second.post(FOOS, foo())).status == 201
 
 
-# Definitions that are refused
+# Definitions that are rejected
 
 
 def _with(path: str, value: object) -> Object:
@@ -575,7 +575,7 @@ _VERSION = definition()["spec"]["versions"][0]
         ),
     ],
 )
-async def test_definitions_that_are_refused(api: Api, body: Object, message: str) -> None:
+async def test_definitions_that_are_rejected(api: Api, body: Object, message: str) -> None:
     answer = await api.post(DEFINITIONS, body)
     assert answer.status == 422
     assert answer.message.startswith("CustomResourceDefinition.apiextensions.k8s.io ")

@@ -134,7 +134,7 @@ def run(schema: Object, value: Any, old: Any = ABSENT) -> tuple[list[str], list[
         ),
     ],
 )  # fmt: skip
-def test_rules_judge_objects(schema: Object, value: Any, problem: str) -> None:
+def test_rules_validate_objects(schema: Object, value: Any, problem: str) -> None:
     assert run(schema, value) == ([problem] if problem else [], [])
 
 
@@ -181,7 +181,7 @@ NEW_OR_SAME = ruled("!oldSelf.hasValue() || self.b == oldSelf.value().b", option
             {"a": "y", "b": 1},
             ["spec: Invalid value: a must be z"],
             [],
-            id="what was changed is refused",
+            id="what was changed is rejected",
         ),
     ],
 )
@@ -193,16 +193,16 @@ async def test_the_server_applies_rules_after_the_schema(api: Api) -> None:
     spec = ruled("self.b > 1", message="too small")
     spec["required"] = ["a"]
     await api.made(DEFINITIONS, definition(spec))
-    refused, unchecked = await api.post(THINGS, thing(a="x", b=1)), await api.post(THINGS, thing(b=1))
+    rejected, unchecked = await api.post(THINGS, thing(a="x", b=1)), await api.post(THINGS, thing(b=1))
     await api.made(THINGS, thing(a="x", b=2))
     changed = await api.patch(THINGS + "/t", {"spec": {"b": 0}})
-    refused, unchecked, changed = [refused, unchecked, changed]
-    assert refused.message == 'Thing.example.com "t" is invalid: spec: Invalid value: too small'
+    rejected, unchecked, changed = [rejected, unchecked, changed]
+    assert rejected.message == 'Thing.example.com "t" is invalid: spec: Invalid value: too small'
     assert unchecked.message == (
         'Thing.example.com "t" is invalid: [spec.a: Required value, <nil>: Invalid value: null: some validation rules '
         "were not checked because the object was invalid; correct the existing errors to complete validation]"
     )
-    assert (changed.status, changed.message) == (422, refused.message)
+    assert (changed.status, changed.message) == (422, rejected.message)
 
 
 async def test_a_rule_of_the_root_sees_an_object_as_the_server_keeps_it(api: Api) -> None:
@@ -272,7 +272,7 @@ def test_the_metadata_of_the_root_is_not_described() -> None:
     assert all_errors({"description": "a"}) == [told]
 
 
-def test_what_branches_judge_is_there_as_a_field() -> None:
+def test_what_branches_validate_is_there_as_a_field() -> None:
     """A schema of keys does not do."""
     schema: Object = {"type": "object", "properties": {"spec": {"type": "object", "additionalProperties": STRING}}}
     schema["allOf"] = [{"properties": {"spec": {"properties": {"a": {"minLength": 1}}}}}]
@@ -342,7 +342,7 @@ def test_what_branches_judge_is_there_as_a_field() -> None:
         pytest.param(
             {"type": "object", "default": {}, "required": ["a"], "properties": {"a": {**STRING, "default": "x"}}},
             f"{SPEC}.default.a: Required value",
-            id="defaults are not filled in when they are judged",
+            id="defaults are not filled in when they are validated",
         ),
         pytest.param(
             {"type": "integer", "default": 1, "x-kubernetes-validations": [{"rule": "self > 1"}]},
@@ -431,7 +431,7 @@ def test_what_branches_judge_is_there_as_a_field() -> None:
         pytest.param({**STRING, "x-kubernetes-validations": [{"rule": "'oldSelf' != self"}]}, "", id="only a string"),
     ],
 )  # fmt: skip
-def test_schemas_that_are_refused(spec: Object, problem: str) -> None:
+def test_schemas_that_are_rejected(spec: Object, problem: str) -> None:
     assert problems_of(spec) == ([problem] if problem else [])
 
 
@@ -553,7 +553,7 @@ def shaped(value: Any, spec: Object) -> list[str]:
         ),
     ],
 )
-def test_schemas_judge_objects(spec: Object, value: Any, all_errors: list[str]) -> None:
+def test_schemas_validate_objects(spec: Object, value: Any, all_errors: list[str]) -> None:
     assert shaped(value, spec) == all_errors
 
 
@@ -608,8 +608,8 @@ async def test_the_schema_may_restrict_the_name(api: Api) -> None:
     made = definition({"type": "object"})
     made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = named
     await api.made(DEFINITIONS, made)
-    refused, taken = [await api.post(THINGS, {**thing(), "metadata": {"name": name}}) for name in ("t", "at")]
-    assert refused.message == (
+    rejected, taken = [await api.post(THINGS, {**thing(), "metadata": {"name": name}}) for name in ("t", "at")]
+    assert rejected.message == (
         'Thing.example.com "t" is invalid: metadata.name: Invalid value: "t": metadata.name in body should match \'^a\''
     )
     assert taken.status == 201
@@ -682,17 +682,17 @@ async def test_names_of_finalizers_that_others_could_choose_are_warned_of(api: A
 async def test_what_is_wrong_with_resources_in_resources(api: Api, inside: Object, code: int, told: str) -> None:
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
     await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
-    refused = await api.post(THINGS, thing(pod=inside))
-    assert (refused.status, told in refused.message) == (code, True), refused.message
+    rejected = await api.post(THINGS, thing(pod=inside))
+    assert (rejected.status, told in rejected.message) == (code, True), rejected.message
 
 
 async def test_resources_in_resources_say_what_they_are(api: Api) -> None:
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
     await api.made(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nonsense": 1}, "x": 1}
-    refused = await api.post(THINGS, thing(pod={"x": 1}))
+    rejected = await api.post(THINGS, thing(pod={"x": 1}))
     taken = await api.post(THINGS, thing(pod=pod))
-    assert refused.message == (
+    assert rejected.message == (
         'Thing.example.com "t" is invalid: [spec.pod.apiVersion: Required value, spec.pod.kind: Required value]'
     )
     assert taken.body["spec"]["pod"] == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "x": 1}

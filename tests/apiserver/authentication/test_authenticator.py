@@ -39,7 +39,7 @@ class Door:
         return Answer(response.status, response.headers, response.body)
 
     async def who(self, token: str) -> dict[str, Any] | int:
-        """Whom the token makes its holder, or the status of the refusal."""
+        """Whom the token makes its holder, or the status of the error."""
         answer = await self.ask(f"{LOGINS}/selfsubjectreviews", token, {})
         if answer.status != 201:
             return answer.status

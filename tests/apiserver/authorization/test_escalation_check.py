@@ -1,4 +1,4 @@
-"""Nobody hands out rights that they lack. The words are kube-apiserver's (see ``test_rights_answers.py``)."""
+"""Users cannot hand out rights that they lack. The texts are kube-apiserver's (see ``test_rights_answers.py``)."""
 
 import json
 from collections.abc import Sequence

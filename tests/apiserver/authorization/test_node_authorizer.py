@@ -139,7 +139,7 @@ async def test_others_are_not_its_business(api: Api, identity: Identity) -> None
     assert (decision.allowed, decision.reason) == (False, "")
 
 
-async def test_the_refusals_of_all_modes_are_told(api: Api) -> None:
+async def test_the_rejections_of_all_modes_are_told(api: Api) -> None:
     handler_chain = HandlerChain(api.server, address="", authorization="Node,RBAC")
     await handler_chain.start()
     target = "/api/v1/namespaces/default/secrets/x"

@@ -1,4 +1,4 @@
-"""What is there before anybody asks: as kube-apiserver v1.36.2 has it, and again after somebody took it away."""
+"""What exists from the start: as kube-apiserver v1.36.2 has it, and again after its deletion."""
 
 import asyncio
 import json
@@ -92,8 +92,8 @@ async def test_the_servers_own_range_gives_nothing_while_its_object_goes_and_com
     uid = (await started_api.get(own)).meta["uid"]
     await started_api.patch(own, {"metadata": {"finalizers": ["example.com/hold"]}})
     await started_api.delete(own)
-    refused = await started_api.post(services, service)
-    assert refused.message.endswith('failed to allocate a serviceIP for Service "a": range is full')
+    rejected = await started_api.post(services, service)
+    assert rejected.message.endswith('failed to allocate a serviceIP for Service "a": range is full')
     events = await started_api.watch(f"{own.rpartition('/')[0]}?resourceVersion={started_api.store.revision}")
     await started_api.patch(own, {"metadata": {"finalizers": None}})
     seen = [(await events.next())[0] for _number in range(2)]

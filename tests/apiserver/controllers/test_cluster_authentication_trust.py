@@ -20,14 +20,14 @@ def pem(text: str) -> str:
 OURS, THEIRS = pem("b3Vycw=="), pem("dGhlaXJz")
 
 
-async def running(env: Env, story: Callable[[Api], Awaitable[None]]) -> None:
+async def running(env: Env, scenario: Callable[[Api], Awaitable[None]]) -> None:
     """On a server with an authority, at work in the background."""
     api = Api(env)
     api.server.background["authentication"] = AuthenticationConfig(api.server, OURS.encode()).run
     async with TaskGroup("server") as group:
         group.start(api.server.run())
         await asyncio.sleep(0.1)
-        await story(api)
+        await scenario(api)
         group.cancel()
 
 
@@ -39,10 +39,10 @@ async def data(api: Api) -> Object:
 
 
 async def test_it_says_who_signs_and_nothing_of_front_proxies(env: Env) -> None:
-    async def story(api: Api) -> None:
+    async def scenario(api: Api) -> None:
         assert await data(api) == {"client-ca-file": OURS}
 
-    await running(env, story)
+    await running(env, scenario)
 
 
 async def test_it_is_there_as_soon_as_it_was_asked_for(env: Env) -> None:
@@ -56,7 +56,7 @@ async def test_it_is_there_as_soon_as_it_was_asked_for(env: Env) -> None:
 
 
 async def test_it_comes_back(env: Env) -> None:
-    async def story(api: Api) -> None:
+    async def scenario(api: Api) -> None:
         await api.delete(PATH)
         await asyncio.sleep(0.1)
         assert await data(api) == {"client-ca-file": OURS}
@@ -64,14 +64,14 @@ async def test_it_comes_back(env: Env) -> None:
         await asyncio.sleep(0.1)
         assert await data(api) == {"client-ca-file": OURS}
 
-    await running(env, story)
+    await running(env, scenario)
 
 
 async def test_what_others_say_in_it_stays(env: Env) -> None:
-    async def story(api: Api) -> None:
+    async def scenario(api: Api) -> None:
         proxies = {"requestheader-allowed-names": '["front-proxy"]'}
         await api.patch(PATH, {"data": {"client-ca-file": f"# theirs\n{THEIRS}", **proxies}})
         await asyncio.sleep(0.1)
         assert await data(api) == {"client-ca-file": THEIRS + OURS, **proxies}
 
-    await running(env, story)
+    await running(env, scenario)

@@ -20,12 +20,12 @@ LOAD = "simulated.pilothouse.dev/cpu-load"
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 
 
-def served(story: Callable[[World, Meter], Awaitable[None]]) -> None:
+def served(scenario: Callable[[World, Meter], Awaitable[None]]) -> None:
     async def main(world: World) -> None:
         meter = Meter(cpu=250)
         world.server.serve_resource_metrics(meter)
         await world.server.background["resource metrics"]()
-        await story(world, meter)
+        await scenario(world, meter)
 
     play(main)
 
@@ -39,7 +39,7 @@ async def table(world: World, path: str) -> tuple[list[str], list[list[Any]]]:
 
 
 def test_pods_and_their_containers() -> None:
-    async def story(world: World, meter: Meter) -> None:
+    async def scenario(world: World, meter: Meter) -> None:
         await world.pod("web-0", node="n1", labels={"app": "web"})
         await world.pod("web-1", node="n1", labels={"app": "web"})
         await world.pod("db-0", node="n2", labels={"app": "db"})
@@ -74,11 +74,11 @@ def test_pods_and_their_containers() -> None:
         assert columns == ["Name", "cpu", "memory", "Window"]
         assert rows == [["web-0", "250m", "1Mi", "15s"], ["web-1", "1500m", "1Mi", "15s"]]
 
-    served(story)
+    served(scenario)
 
 
 def test_nodes_are_their_pods_and_a_little() -> None:
-    async def story(world: World, _meter: Meter) -> None:
+    async def scenario(world: World, _meter: Meter) -> None:
         await world.node("n1")
         await world.node("n2")
         await world.pod("a", node="n1")
@@ -95,14 +95,14 @@ def test_nodes_are_their_pods_and_a_little() -> None:
             [["n1", "500m", "2Mi", "15s"]],
         )
 
-    served(story)
+    served(scenario)
 
 
 @pytest.mark.parametrize("path", ["nodes", "nodes/n1", "pods", "namespaces/default/pods/a"])
 def test_the_generated_client_of_go_may_ask_for_protobuf(path: str) -> None:
     """metrics-server's types have it (k8s.io/metrics ``pkg/apis/metrics/v1beta1/generated.proto``)."""
 
-    async def story(world: World, _meter: Meter) -> None:
+    async def scenario(world: World, _meter: Meter) -> None:
         await world.node("n1")
         await world.pod("a", node="n1")
         wanted = await world.request("GET", f"{ROOT}/{path}")
@@ -116,7 +116,7 @@ def test_the_generated_client_of_go_may_ask_for_protobuf(path: str) -> None:
             item.pop("kind", None), item.pop("apiVersion", None)
         assert found == wanted
 
-    served(story)
+    served(scenario)
 
 
 @pytest.mark.parametrize(
@@ -128,16 +128,16 @@ def test_the_generated_client_of_go_may_ask_for_protobuf(path: str) -> None:
     ],
 )
 def test_what_is_not_there(path: str, text: str) -> None:
-    async def story(world: World, _meter: Meter) -> None:
+    async def scenario(world: World, _meter: Meter) -> None:
         await world.pod("new", node="n1", phase="Pending")
         with pytest.raises(NotFound, match=f"^{text}$"):
             await world.request("GET", path)
 
-    served(story)
+    served(scenario)
 
 
 def test_it_can_be_found_and_only_read() -> None:
-    async def story(world: World, _meter: Meter) -> None:
+    async def scenario(world: World, _meter: Meter) -> None:
         found = await discover(world.admin)
         ours = {each.name: each for each in found.resources() if each.group == "metrics.k8s.io"}
         assert {name: (each.kind, each.namespaced, each.verbs) for name, each in ours.items()} == {
@@ -155,20 +155,20 @@ def test_it_can_be_found_and_only_read() -> None:
         with pytest.raises(ApiError):
             await world.request("GET", f"{ROOT}/pods?watch=true")
 
-    served(story)
+    served(scenario)
 
 
 def test_without_it_there_is_no_such_page() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         with pytest.raises(NotFound, match="could not find the requested resource"):
             await world.request("GET", f"{ROOT}/nodes")
         assert "metrics.k8s.io" not in {each.group for each in (await discover(world.admin)).versions}
 
-    play(story)
+    play(scenario)
 
 
 def test_a_role_lets_everybody_view_it_who_may_view_pods() -> None:
-    async def story(world: World, _meter: Meter) -> None:
+    async def scenario(world: World, _meter: Meter) -> None:
         path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:aggregated-metrics-reader"
         role = await world.request("GET", path)
         assert role["rules"] == [
@@ -176,7 +176,7 @@ def test_a_role_lets_everybody_view_it_who_may_view_pods() -> None:
         ]
         assert sorted(role["metadata"]["labels"].values()) == ["true"] * 3
 
-    served(story)
+    served(scenario)
 
 
 def test_a_load_is_shared_by_the_ready_pods_of_a_workload() -> None:
@@ -199,7 +199,7 @@ def test_a_load_is_shared_by_the_ready_pods_of_a_workload() -> None:
         items = (await world.request("GET", f"{ROOT}/namespaces/default/pods"))["items"]
         return {item["metadata"]["name"]: item["containers"][0]["usage"]["cpu"] for item in items}
 
-    async def story(world: World, _meter: Meter) -> None:
+    async def scenario(world: World, _meter: Meter) -> None:
         web = await made(world, "deployments", "Deployment", "web", [])
         old, new = [await made(world, "replicasets", "ReplicaSet", name, [web]) for name in ("web-1", "web-2")]
         for name, owner in (("a", old), ("b", old), ("c", new)):
@@ -222,14 +222,14 @@ def test_a_load_is_shared_by_the_ready_pods_of_a_workload() -> None:
         await owned(world, "f", gone)
         assert (await used(world))["f"] == "250m"
 
-    served(story)
+    served(scenario)
 
 
 def test_rights_are_asked_for() -> None:
     from pilothouse.apiserver.handler_chain import HandlerChain
     from pilothouse.client.errors import Forbidden
 
-    async def story(world: World, _meter: Meter) -> None:
+    async def scenario(world: World, _meter: Meter) -> None:
         handler_chain = HandlerChain(world.server, address="127.0.0.1:6443", authorization="RBAC")
         await handler_chain.start()
         user = Client(world.server.transport("ann", ["system:authenticated"]), world.env)
@@ -247,4 +247,4 @@ def test_rights_are_asked_for() -> None:
         await world.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
         assert (await user.request("GET", f"{ROOT}/namespaces/default/pods")).status == 200
 
-    served(story)
+    served(scenario)

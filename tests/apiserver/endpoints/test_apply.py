@@ -1,4 +1,4 @@
-"""Server-side apply: what is merged, what goes, who owns what, and how it is refused. Texts are v1.36's."""
+"""Server-side apply: what is merged, what goes, who owns what, and how it is rejected. Texts are v1.36's."""
 
 import asyncio
 from typing import Any
@@ -226,26 +226,26 @@ async def test_a_scale_takes_the_number_of_replicas_from_its_owner(api: Api) -> 
     await applied(api, D, deployment(replicas=2))
     await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
     scaled = await api.get(D)
-    refused = await applied(api, D, deployment(replicas=2))
+    rejected = await applied(api, D, deployment(replicas=2))
     await api.ask("PATCH", D + "/scale?fieldManager=hpa", {"spec": {"replicas": 3}}, MERGE)
-    scaled, refused, unchanged = [scaled, refused, await api.get(D)]
+    scaled, rejected, unchanged = [scaled, rejected, await api.get(D)]
     assert owners(scaled)["hpa/Update/scale"] == {"f:spec": {"f:replicas": {}}}
     assert "f:replicas" not in owners(scaled)["m1/Apply"]["f:spec"]
-    assert refused.message == (
+    assert rejected.message == (
         'Apply failed with 1 conflict: conflict with "hpa" with subresource "scale" using apps/v1: .spec.replicas'
     )
     assert unchanged.body == scaled.body
 
 
 async def test_a_scale_can_be_applied(api: Api) -> None:
-    made, refused, forced = await told(
+    made, rejected, forced = await told(
         api,
         (D, deployment(replicas=2)),
         (D + "/scale", _scale(5), "hpa"),
         (D + "/scale", _scale(5), "hpa", "&force=true"),
     )
     assert made.status == 201
-    assert refused.message == 'Apply failed with 1 conflict: conflict with "m1": .spec.replicas'
+    assert rejected.message == 'Apply failed with 1 conflict: conflict with "m1": .spec.replicas'
     assert (forced.status, forced.body["kind"], forced.body["spec"]) == (200, "Scale", {"replicas": 5})
 
 

@@ -44,7 +44,7 @@ async def test_what_the_server_owns_is_set_by_the_server(api: Api) -> None:
     }
 
 
-async def test_a_body_over_three_mebibytes_is_refused(api: Api) -> None:
+async def test_a_body_over_three_mebibytes_is_rejected(api: Api) -> None:
     answer = await _create(api, CONFIG_MAPS, config_map(data={"a": "x" * (3 * 1024 * 1024)}))
     assert (answer.status, answer.message) == (413, "Request entity too large: limit is 3145728")
 
@@ -132,7 +132,7 @@ async def test_unknown_fields(api: Api, mode: str, code: int, warning: str | Non
 
 
 def test_names_are_drawn_from_the_environment() -> None:
-    """The same seed tells the same story."""
+    """The same seed gives the same names."""
 
     async def main(env: Env) -> str:
         return str((await Api(env).made(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}))["metadata"]["name"])

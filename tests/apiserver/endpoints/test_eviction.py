@@ -10,7 +10,7 @@ from pilothouse.apiserver.admission.dynamic.adopting import adopt
 from pilothouse.apiserver.core import Core
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+REJECTED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 def _eviction(name: str = "p", **more: Any) -> Object:
@@ -116,7 +116,7 @@ async def test_an_eviction_takes_one_disruption_out_of_the_budget(api: Api) -> N
         pytest.param(
             {"disruptionsAllowed": 0, "currentHealthy": 1},
             429,
-            REFUSED,
+            REJECTED,
             "The disruption budget b needs 1 healthy pods and has 1 currently",
             None,
             id="nothing to spare",
@@ -124,7 +124,7 @@ async def test_an_eviction_takes_one_disruption_out_of_the_budget(api: Api) -> N
         pytest.param(
             {"disruptionsAllowed": 0},
             429,
-            REFUSED,
+            REJECTED,
             "The disruption budget b does not allow evicting pods currently",
             None,
             id="enough pods and yet nothing allowed",
@@ -143,7 +143,7 @@ async def test_an_eviction_takes_one_disruption_out_of_the_budget(api: Api) -> N
                 ],
             },
             429,
-            REFUSED,
+            REJECTED,
             "The disruption budget b does not allow evicting pods currently because it failed sync: no scale",
             None,
             id="the controller cannot count",
@@ -151,14 +151,14 @@ async def test_an_eviction_takes_one_disruption_out_of_the_budget(api: Api) -> N
         pytest.param(
             {"observedGeneration": 0, "disruptionsAllowed": 1},
             429,
-            REFUSED,
+            REJECTED,
             "The disruption budget b is still being processed by the server.",
             "10",
             id="a budget that the controller has not seen",
         ),
     ],
 )
-async def test_evictions_that_are_refused(
+async def test_evictions_that_are_rejected(
     api: Api, status: Object, code: int, message: str, cause: str, retry_after: str | None
 ) -> None:
     await _running(api)
@@ -239,8 +239,8 @@ async def test_a_dry_run_changes_nothing_and_still_says_no(api: Api) -> None:
     second = (await _evict(api, _eviction(deleteOptions={"dryRun": ["All"]}))).status
     both = (await api.get(PODS + "/p")).body, (await api.get(BUDGETS + "/b")).body["status"]
     await api.patch(BUDGETS + "/b/status", {"status": {"disruptionsAllowed": 0}})
-    first, second, refused, found, status = first, second, (await _evict(api, query="?dryRun=All")).status, *both
-    assert (first, second, refused) == (201, 201, 429)
+    first, second, rejected, found, status = first, second, (await _evict(api, query="?dryRun=All")).status, *both
+    assert (first, second, rejected) == (201, 201, 429)
     assert "deletionTimestamp" not in found["metadata"]
     assert status["disruptionsAllowed"] == 1
 
@@ -258,7 +258,7 @@ async def test_a_dry_run_changes_nothing_and_still_says_no(api: Api) -> None:
         pytest.param({**_eviction(), "kind": "Pod", "apiVersion": "v1"}, 400, 'Pod in version "v1"', id="another kind"),
     ],
 )
-async def test_bodies_that_are_refused(api: Api, body: Object, code: int, message: str) -> None:
+async def test_bodies_that_are_rejected(api: Api, body: Object, code: int, message: str) -> None:
     await _running(api)
     answer = await _evict(api, body)
     assert answer.status == code

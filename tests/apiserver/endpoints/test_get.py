@@ -141,7 +141,7 @@ async def test_history_is_forgotten_after_its_time(env: Env) -> None:
         pytest.param({"v": "meta.k8s.io/v1", "rv": 5, "start": "/../x"}, "/../x", id="that leads elsewhere"),
     ],
 )
-async def test_a_token_that_no_server_gave_is_refused(api: Api, token: Object, message: str) -> None:
+async def test_a_token_that_no_server_gave_is_rejected(api: Api, token: Object, message: str) -> None:
     """As ``DecodeContinue`` in apiserver ``pkg/storage/continue.go`` (v0.36)."""
     text = base64.urlsafe_b64encode(json.dumps(token).encode()).decode().rstrip("=")
     answer = await api.get(f"{CONFIG_MAPS}?continue={text}")
@@ -246,14 +246,14 @@ async def test_groups_of_one_kind_select_by_their_own_fields(api: Api) -> None:
     body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
     await api.made("/api/v1/namespaces/default/events", body)
     core, other = "/api/v1/events?fieldSelector=", "/apis/events.k8s.io/v1/events?fieldSelector="
-    *found, refused = [
+    *found, rejected = [
         await api.get(core + "involvedObject.name%3Dp"),
         await api.get(other + "regarding.name%3Dp"),
         await api.get(core + "involvedObject.name%3Dp,reason%3D"),
         await api.get(other + "involvedObject.name%3Dp"),
     ]
     assert [_names(answer) for answer in found] == [["e"]] * 3
-    assert (refused.status, refused.message) == (400, "field label not supported: involvedObject.name")
+    assert (rejected.status, rejected.message) == (400, "field label not supported: involvedObject.name")
 
 
 async def test_versions_of_one_kind_show_the_same_object(api: Api) -> None:

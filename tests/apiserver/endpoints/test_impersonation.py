@@ -1,4 +1,4 @@
-"""Acting for somebody else: what headers ask for, and which rights that takes.
+"""Acting for another user: what headers ask for, and which rights that takes.
 
 The modes and their order are those of apiserver's ``pkg/endpoints/filters/impersonation`` (v1.36).
 """
@@ -143,7 +143,7 @@ def test_an_account_is_not_the_node_of_another_pod() -> None:
         impersonate(AGENT, Identity("system:node:n2"), LIST, rights)
 
 
-def test_the_first_refusal_is_told() -> None:
+def test_the_first_rejection_is_told() -> None:
     with pytest.raises(StatusError) as caught:
         impersonate(Identity("bob"), Identity("jane"), LIST, Rights())
     assert caught.value.message == (

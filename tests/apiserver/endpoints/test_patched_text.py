@@ -1,4 +1,4 @@
-"""How a refusal shows what a patch has made of an object."""
+"""How an error shows what a patch has made of an object."""
 
 from typing import Any
 

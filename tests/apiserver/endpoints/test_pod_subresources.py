@@ -68,7 +68,7 @@ async def test_a_debugger_is_added_and_counts_as_a_change_of_the_spec(api: Api) 
         ),
     ],
 )
-async def test_debuggers_that_are_refused(api: Api, wanted: list[Object], message: str) -> None:
+async def test_debuggers_that_are_rejected(api: Api, wanted: list[Object], message: str) -> None:
     await api.made(PODS, pod())
     await api.patch(PODS + "/p/ephemeralcontainers", _debugged(DEBUGGER))
     answer = await api.patch(PODS + "/p/ephemeralcontainers", _debugged(*wanted), MERGE)
@@ -124,7 +124,7 @@ async def test_cpu_and_memory_are_resized(api: Api) -> None:
         ),
     ],
 )
-async def test_resizes_that_are_refused(api: Api, wanted: Object, message: str) -> None:
+async def test_resizes_that_are_rejected(api: Api, wanted: Object, message: str) -> None:
     await api.made(PODS, _sized(requests={"cpu": "100m", "memory": "1Gi"}))
     if "limits" in wanted:
         wanted["requests"]["memory"] = "1Gi"

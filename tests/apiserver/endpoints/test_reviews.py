@@ -1,4 +1,4 @@
-"""Questions about rights: what is asked, how it is judged, what is told."""
+"""Questions about rights: what is asked and what is answered."""
 
 import json
 import re
@@ -71,7 +71,7 @@ async def send(
         ),
     ],
 )
-async def test_selectors_that_are_refused(api: Api, selectors: dict[str, Any], message: str) -> None:
+async def test_selectors_that_are_rejected(api: Api, selectors: dict[str, Any], message: str) -> None:
     answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
     assert (answer.status, answer.message) == (422, f'.authorization.k8s.io "" is invalid: {message}')
 

@@ -84,7 +84,7 @@ async def test_scaling_by_put(api: Api) -> None:
         ),
     ],
 )
-async def test_scales_that_are_refused(api: Api, body: Object, code: int, message: str | None) -> None:
+async def test_scales_that_are_rejected(api: Api, body: Object, code: int, message: str | None) -> None:
     await api.made(REPLICA_SETS, replica_set())
     answer = await api.put(SCALE, body)
     assert answer.status == code
@@ -154,7 +154,7 @@ async def test_a_binding_gives_a_pod_its_node(api: Api, target: str) -> None:
         pytest.param(pod("q"), _binding(), 404, 'pods "p" not found', id="no pod"),
     ],
 )
-async def test_bindings_that_are_refused(api: Api, made: Object, body: Object, code: int, message: str) -> None:
+async def test_bindings_that_are_rejected(api: Api, made: Object, body: Object, code: int, message: str) -> None:
     await api.made(PODS, made)
     answer = await api.post(PODS + "/p/binding", body)
     assert (answer.status, answer.message) == (code, message)

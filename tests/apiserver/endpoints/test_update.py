@@ -59,7 +59,7 @@ async def test_a_lease_is_created_by_a_put(api: Api) -> None:
 
 
 async def _put_again(api: Api, change: Callable[[Object], Any]) -> Answer:
-    """A Lease is deleted, and whoever renews it does not know yet (answers of kube-apiserver v1.20.2)."""
+    """A Lease is deleted, and its renewer does not know yet (answers of kube-apiserver v1.20.2)."""
     lease = await api.made(LEASES, {"metadata": {"name": "a"}, "spec": {"holderIdentity": "a"}})
     await api.delete(f"{LEASES}/a")
     change(lease["metadata"])

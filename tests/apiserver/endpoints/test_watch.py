@@ -226,7 +226,7 @@ async def test_a_watch_with_initial_events_does_not_wait_long_for_its_revision(a
         ),
     ],
 )
-async def test_options_that_are_refused(api: Api, query: str, code: int, message: str) -> None:
+async def test_options_that_are_rejected(api: Api, query: str, code: int, message: str) -> None:
     answer = await api.get(f"{CONFIG_MAPS}?watch=true&{query}")
     status = answer.status
     body = answer.body

@@ -1,4 +1,4 @@
-"""What somebody with a node's credentials gets, on a server with ``--authorization-mode=RBAC`` as it is by default."""
+"""What a client with a node's credentials gets, on a server with ``--authorization-mode=RBAC`` as it is by default."""
 
 import asyncio
 import json
@@ -118,7 +118,7 @@ async def token(api: Api, name: str, **spec: Any) -> Answer:
         ),
     ],
 )
-async def test_a_node_is_refused(env: Env, attack: Callable[[Api], Awaitable[Answer]], words: str) -> None:
+async def test_a_node_is_rejected(env: Env, attack: Callable[[Api], Awaitable[Answer]], words: str) -> None:
     answer = await attacked(env, attack)
     assert answer.status == 403, answer.text
     assert words in answer.message

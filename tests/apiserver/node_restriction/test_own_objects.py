@@ -291,7 +291,7 @@ def test_claims(operation: str, resource: str, new: Object, words: str) -> None:
     expect(admit(operation, resource, new, None if operation == "CREATE" else claim("Resizing")), words)
 
 
-def test_the_refusal_shows_what_is_different() -> None:
+def test_the_rejection_shows_what_is_different() -> None:
     error = admit("UPDATE", "persistentvolumeclaims/status", changed(labels={"a": "b"}), claim("Resizing"))
     assert error is not None
     assert error.message.partition(f"{NOT_ALLOWED}: ")[2] == (

@@ -143,7 +143,7 @@ async def _put(store: MemoryStore | Any, resource: str, obj: Object) -> None:
 
 
 def expect(error: StatusError | None, words: str) -> None:
-    """The refusal has these words; there is none if there are no words."""
+    """The error has these words; there is none if there are no words."""
     if not words:
         assert error is None, error
         return

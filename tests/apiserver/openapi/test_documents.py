@@ -58,7 +58,7 @@ def test_a_document_comes_in_the_form_that_is_asked_for(path: str, accept: str, 
 
 
 @pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3/api/v1"])
-def test_a_form_that_there_is_not_is_refused_without_a_body(path: str) -> None:
+def test_a_form_that_there_is_not_is_rejected_without_a_body(path: str) -> None:
     answer = get(path, "application/xml")
     assert (answer.status, answer.body) == (406, b"")
 

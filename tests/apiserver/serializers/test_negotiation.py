@@ -65,7 +65,7 @@ def test_the_first_clause_that_can_be_served_wins(accept: str, protobuf: bool, t
         ),
     ],
 )
-def test_what_cannot_be_served_is_refused_in_upstreams_words(accept: str, message: str) -> None:
+def test_what_cannot_be_served_is_rejected_in_upstreams_words(accept: str, message: str) -> None:
     with pytest.raises(NotAcceptable) as caught:
         choose(accept, protobuf=False, table=False)
     assert str(caught.value) == message

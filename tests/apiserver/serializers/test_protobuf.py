@@ -114,7 +114,7 @@ def test_delete_options_may_name_any_group() -> None:
         ),
     ],
 )
-def test_broken_bodies_are_refused(body: bytes) -> None:
+def test_broken_bodies_are_rejected(body: bytes) -> None:
     with pytest.raises(protobuf.ProtobufError):
         protobuf.decode_object(body)
 
@@ -156,12 +156,12 @@ def _field(number: int, value: bytes | int) -> bytes:
         pytest.param("authentication.v1.ExtraValue", _field(1, 5), id="a number for texts"),
     ],
 )
-def test_a_field_of_another_wire_type_is_refused(message: str, data: bytes) -> None:
+def test_a_field_of_another_wire_type_is_rejected(message: str, data: bytes) -> None:
     with pytest.raises(protobuf.ProtobufError, match=r"(?i)wire ?type"):
         decode_message(message, data)
 
 
 @pytest.mark.parametrize("field", [1, 2, 4])
-def test_an_envelope_of_numbers_is_refused(field: int) -> None:
+def test_an_envelope_of_numbers_is_rejected(field: int) -> None:
     with pytest.raises(protobuf.ProtobufError, match="wrong wireType = 0"):
         protobuf.decode_object(protobuf.MAGIC + _field(field, 5))

@@ -11,8 +11,8 @@ from tests.apiserver.admission.test_validating_policies import (
     POLICIES,
     binding,
     config_map,
-    judged,
     policy,
+    post_with_policy,
 )
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
 
@@ -49,7 +49,7 @@ LARGE = config_map(a="a" * 200_000)
 async def test_a_policy_that_may_take_too_long_fails_as_its_policy_says(
     api: Api, given: Object, code: int, message: str
 ) -> None:
-    answer = await judged(api, LARGE, given, binding())
+    answer = await post_with_policy(api, LARGE, given, binding())
     assert (answer.status, answer.body.get("message", "")) == (code, message)
 
 
@@ -58,7 +58,7 @@ async def test_two_questions_to_the_authorizer_are_paid_for_and_three_are_not(en
 
     async def asked(times: int) -> Answer:
         given = policy({"expression": " && ".join([check] * times)})
-        return await judged(Api(env), config_map(a="1"), given, binding())
+        return await post_with_policy(Api(env), config_map(a="1"), given, binding())
 
     assert (await asked(2)).status == 201
     answer = await asked(3)
@@ -69,7 +69,7 @@ async def test_two_questions_to_the_authorizer_are_paid_for_and_three_are_not(en
 async def test_a_question_too_many_counts_where_nothing_hangs_on_it(api: Api) -> None:
     check = "authorizer.path('/healthz').check('get').allowed()"
     given = policy({"expression": f"{check} && {check} && ({check} || true)"})
-    answer = await judged(api, config_map(a="1"), given, binding())
+    answer = await post_with_policy(api, config_map(a="1"), given, binding())
     assert answer.status == 422
 
 
@@ -103,7 +103,7 @@ class Process:
 
 async def evaluated_by(api: Api, process: Process, given: Object, body: Object) -> Answer:
     api.server.core.long_work.hire_sandbox = lambda: process
-    return await judged(api, body, given, binding())
+    return await post_with_policy(api, body, given, binding())
 
 
 async def test_another_process_evaluates_what_may_take_long(api: Api) -> None:
@@ -148,7 +148,7 @@ LONG = f"[{','.join(['1'] * 1000)}].size() == 1000"
 
 async def test_writes_that_need_the_same_expression_wait_for_one_compilation(api: Api) -> None:
     process = Process()
-    await judged(api, config_map(a="1"), policy({"expression": "true"}), binding())
+    await post_with_policy(api, config_map(a="1"), policy({"expression": "true"}), binding())
     api.server.core.long_work.hire_sandbox = lambda: process
     stored = (await api.get(f"{POLICIES}/p")).body
     changed = {**stored, "spec": {**stored["spec"], "validations": [{"expression": LONG}]}}
@@ -257,6 +257,6 @@ async def test_long_rules_are_compiled_beside_the_loop(
     assert (len(process.sources), len(process.tasks)) == (compiled, evaluated)
 
 
-async def test_a_stored_config_map_is_not_touched_by_a_refused_write(api: Api) -> None:
-    answer = await judged(api, LARGE, policy(HEAVY_POLICY), binding())
+async def test_a_stored_config_map_is_not_touched_by_a_rejected_write(api: Api) -> None:
+    answer = await post_with_policy(api, LARGE, policy(HEAVY_POLICY), binding())
     assert (answer.status, (await api.get(f"{CONFIG_MAPS}/c")).status) == (422, 404)

@@ -1,4 +1,4 @@
-"""What rules may cost at worst: upstream's own table, and definitions that are refused by it.
+"""What rules may cost at worst: upstream's own table, and definitions that are rejected by it.
 
 The costs are those of ``TestCostEstimation`` in apiextensions-apiserver
 ``pkg/apiserver/schema/cel/compilation_test.go`` (v0.36), once without and once with bounds in the schema.
@@ -314,23 +314,23 @@ TOTAL = (
         ),
     ],
 )
-async def test_expensive_rules_are_refused(api: Api, spec: Object, problems: list[str]) -> None:
+async def test_expensive_rules_are_rejected(api: Api, spec: Object, problems: list[str]) -> None:
     answer = await api.post(DEFINITIONS, definition(spec))
     assert answer.status == 422
     assert [f"{cause['field']}: {cause['message']}" for cause in answer.body["details"]["causes"]] == problems
 
 
 async def test_a_number_in_a_message_costs_too_much_to_add(api: Api) -> None:
-    """How long its text is nobody knows: kubernetes#124234 has the same three sentences of a real server."""
+    """The length of its text is not known: kubernetes#124234 has the same three sentences of a real server."""
     attempts = {"type": "object", "properties": {"attempts": INTEGER}}
 
     async def ask(message: str) -> Answer:
         rule = {"rule": "self.attempts >= 0", "messageExpression": message}
         return await api.post(DEFINITIONS, definition({**attempts, "x-kubernetes-validations": [rule]}))
 
-    refused = await ask("'invalid attempts: ' + string(self.attempts)")
+    rejected = await ask("'invalid attempts: ' + string(self.attempts)")
     place = f"{SPEC}.x-kubernetes-validations[0].messageExpression: Forbidden:"
-    assert [f"{cause['field']}: {cause['message']}" for cause in refused.body["details"]["causes"]] == [
+    assert [f"{cause['field']}: {cause['message']}" for cause in rejected.body["details"]["causes"]] == [
         f"{place} estimated messageExpression cost exceeds budget by factor of more than 100x {HINT}",
         f"{place} {SHARE}",
         f"{TOTAL} more than 100x {HINT}",
@@ -350,7 +350,7 @@ async def test_a_schema_that_was_there_before_may_stay(api: Api) -> None:
     wanted = (await api.get(path)).body
     schema = wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["properties"]["spec"]["items"] = ruled(text(maxLength=10_000), LOOK)
-    refused = await api.put(path, wanted)
+    rejected = await api.put(path, wanted)
     # As a server wrote it that did not know of costs.
     record = next(record for record in api.store.list("").records if b'"name":"things.example.com"' in record.value)
 
@@ -359,6 +359,6 @@ async def test_a_schema_that_was_there_before_may_stay(api: Api) -> None:
         return msgspec.json.encode(wanted)
 
     await api.store.commit(api.store.stage(record.key, older, expected=record.revision))
-    refused, changed = [refused, await api.patch(path, {"spec": {"names": {"shortNames": ["t"]}}})]
-    assert refused.status == 422, refused.text
+    rejected, changed = [rejected, await api.patch(path, {"spec": {"names": {"shortNames": ["t"]}}})]
+    assert rejected.status == 422, rejected.text
     assert changed.status == 200, changed.text
