@@ -12,7 +12,7 @@ from bench.report import Figure
 from pilothouse.api.core import PODS, Pod
 from pilothouse.client import Client
 from pilothouse.client.errors import NotFound
-from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env import Env, TaskGroup
 from pilothouse.testing import async_plane
 
 DONE = {"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
@@ -35,28 +35,25 @@ def test_a_deployment_is_rolled_out_as_kubectl_says(status: dict[str, Any], expe
     assert is_rolled_out({**found, "status": status}) is expected
 
 
-def test_pods_that_name_no_node_go_to_one_node_after_the_other() -> None:
+async def test_pods_that_name_no_node_go_to_one_node_after_the_other(env: Env) -> None:
     """And are ready at once, and gone as soon as they are to end; a daemon's goes where its affinity says."""
 
-    async def main(env: Env) -> None:
-        async with (
-            async_plane(env=env, nodes=0, scheduler=False, controllers=()) as cluster,
-            TaskGroup("nodes") as group,
-        ):
-            client = cluster.client
-            group.start(LightKubelet(client, env, 2).run(), name="light kubelet")
-            for name in ("a", "b", "c", "d"):
-                await client.create(PODS.raw, _pod(name, "node-1" if name == "d" else ""), "default")
-                await asyncio.sleep(1)
-            pods = [await client.get(PODS, name, "default") for name in ("a", "b", "c", "d")]
-            assert [pod.spec.node_name for pod in pods] == ["node-0", "node-1", "node-0", "node-1"]
-            assert all(map(_is_ready, pods))
-            await client.delete(PODS, "a", "default")
+    async with (
+        async_plane(env=env, nodes=0, scheduler=False, controllers=()) as cluster,
+        TaskGroup("nodes") as group,
+    ):
+        client = cluster.client
+        group.start(LightKubelet(client, env, 2).run(), name="light kubelet")
+        for name in ("a", "b", "c", "d"):
+            await client.create(PODS.raw, _pod(name, "node-1" if name == "d" else ""), "default")
             await asyncio.sleep(1)
-            assert await _is_gone(client, "a")
-            group.cancel()
-
-    virtual.run(main)
+        pods = [await client.get(PODS, name, "default") for name in ("a", "b", "c", "d")]
+        assert [pod.spec.node_name for pod in pods] == ["node-0", "node-1", "node-0", "node-1"]
+        assert all(map(_is_ready, pods))
+        await client.delete(PODS, "a", "default")
+        await asyncio.sleep(1)
+        assert await _is_gone(client, "a")
+        group.cancel()
 
 
 def _pod(name: str, node: str) -> dict[str, Any]:

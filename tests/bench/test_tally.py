@@ -10,7 +10,7 @@ from tests.real_cluster import RealCluster
 
 from pilothouse.api.core import NAMESPACES, Namespace
 from pilothouse.client import merge_patch
-from pilothouse.env import Env, TaskGroup, virtual
+from pilothouse.env import Env, TaskGroup
 from pilothouse.testing import async_plane
 
 METRICS = """# TYPE apiserver_request_total counter
@@ -37,39 +37,36 @@ def test_writes_are_counted_whatever_became_of_them() -> None:
     assert written(cluster, "DELETE", "persistentvolumes") == 0
 
 
-def test_an_object_counts_once_and_for_good() -> None:
+async def test_an_object_counts_once_and_for_good(env: Env) -> None:
     """What was there before counts, too."""
 
-    async def main(env: Env) -> None:
-        async with (
-            async_plane(env=env, nodes=0, scheduler=False, controllers=()) as cluster,
-            TaskGroup("tally") as group,
-        ):
-            client = cluster.client
+    async with (
+        async_plane(env=env, nodes=0, scheduler=False, controllers=()) as cluster,
+        TaskGroup("tally") as group,
+    ):
+        client = cluster.client
 
-            def is_marked(found: Namespace) -> bool:
-                return "bench" in found.metadata.labels
+        def is_marked(found: Namespace) -> bool:
+            return "bench" in found.metadata.labels
 
-            def body(name: str, *labels: str) -> dict[str, object]:
-                return {"metadata": {"name": name, "labels": dict.fromkeys(labels, "yes")}}
+        def body(name: str, *labels: str) -> dict[str, object]:
+            return {"metadata": {"name": name, "labels": dict.fromkeys(labels, "yes")}}
 
-            await create_all(client, NAMESPACES, [body("a", "bench"), body("b")])
-            tally = Tally(client, env, NAMESPACES, is_marked)
-            await tally.start(group)
-            await tally.reach(1)
-            later = asyncio.ensure_future(tally.reach(20))
-            await create_all(client, NAMESPACES, [body(f"c{number}", "bench") for number in range(18)])
-            await asyncio.sleep(1)
-            assert not later.done(), "one is missing"
-            for labels in ({"bench": None}, {"bench": "again"}):
-                await client.patch(NAMESPACES, "a", merge_patch({"metadata": {"labels": labels}}))
-            await asyncio.sleep(1)
-            assert not later.done(), "the same one again"
-            await client.patch(NAMESPACES, "b", merge_patch({"metadata": {"labels": {"bench": "now"}}}))
-            await later
-            group.cancel()
-
-    virtual.run(main)
+        await create_all(client, NAMESPACES, [body("a", "bench"), body("b")])
+        tally = Tally(client, env, NAMESPACES, is_marked)
+        await tally.start(group)
+        await tally.reach(1)
+        later = asyncio.ensure_future(tally.reach(20))
+        await create_all(client, NAMESPACES, [body(f"c{number}", "bench") for number in range(18)])
+        await asyncio.sleep(1)
+        assert not later.done(), "one is missing"
+        for labels in ({"bench": None}, {"bench": "again"}):
+            await client.patch(NAMESPACES, "a", merge_patch({"metadata": {"labels": labels}}))
+        await asyncio.sleep(1)
+        assert not later.done(), "the same one again"
+        await client.patch(NAMESPACES, "b", merge_patch({"metadata": {"labels": {"bench": "now"}}}))
+        await later
+        group.cancel()
 
 
 @pytest.mark.parametrize("count", [1, 25])

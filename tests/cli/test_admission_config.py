@@ -62,7 +62,7 @@ def test_settings_stand_in_the_file_or_in_another_one(tmp_path: Path) -> None:
         pytest.param(SETTINGS.replace("k8s.io/v1", "k8s.io/v9"), "is registered for version", id="an unknown version"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(settings: str, why: str, tmp_path: Path) -> None:
+def test_what_cannot_be_meant_is_rejected(settings: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "admission.yaml"
     file.write_text(whole(settings))
     with pytest.raises(UserError) as caught:
@@ -70,7 +70,7 @@ def test_what_cannot_be_meant_is_refused(settings: str, why: str, tmp_path: Path
     assert why in str(caught.value)
 
 
-def test_settings_of_other_plugins_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_of_other_plugins_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "admission.yaml"
     file.write_text("kind: AdmissionConfiguration\nplugins: [{name: EventRateLimit}]")
     assert pod_security_of(str(file)) == PodSecurityOptions()

@@ -11,7 +11,7 @@ from pilothouse.controllers.registry import DESCRIPTORS
 ON = "--feature-gates=DRAResourcePoolStatus=true"
 
 
-def test_gates_that_switch_nothing_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gates_that_switch_nothing_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     words = [ON, "--feature-gates=CRIListStreaming=true"]
     apiserver.say_idle_gates(apiserver.flag_set("x").parse(words), BEHIND_GATES)
     assert capsys.readouterr().err == (

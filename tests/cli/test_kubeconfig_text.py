@@ -140,7 +140,7 @@ def test_a_cluster_of_somebody_elses_is_not_marked() -> None:
         pytest.param("a: [", "yaml: ", id="no YAML"),
     ],
 )
-def test_what_is_no_kubeconfig_is_refused(text: str, why: str) -> None:
+def test_what_is_no_kubeconfig_is_rejected(text: str, why: str) -> None:
     with pytest.raises(NoKubeconfig, match=why):
         put_in(text, addition())
     with pytest.raises(NoKubeconfig, match=why):

@@ -37,7 +37,7 @@ def test_a_file_that_is_named_is_taken_whatever_its_ending(tmp_path: Path) -> No
     assert names(tmp_path / "manifest.txt") == ["manifest"]
 
 
-def test_what_is_wrong_is_told_with_its_file(tmp_path: Path) -> None:
+def test_errors_name_their_file(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: [")
     with pytest.raises(UserError, match=r"manifest .*/a\.yaml is not valid YAML: line "):
         load(str(tmp_path))

@@ -38,7 +38,7 @@ def ask(directory: Path, method: str, path: str, body: Any = None) -> Any:
         return json.load(answer)
 
 
-def test_a_revoked_token_is_told_and_survived(tmp_path: Path) -> None:
+def test_a_revoked_token_is_reported_and_survived(tmp_path: Path) -> None:
     """While running, the manager complains and goes on, since tokens come back; at a start it is an error."""
     port = free_port()
     serve = ["apiserver", f"--port={port}", "--data-dir=data", "--token-auth-file=tokens", "--kubeconfig=admin"]

@@ -136,7 +136,7 @@ async def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [own_kubeconfig, merged_kubeconfig])
-async def test_a_directory_where_anybody_may_exchange_files_is_refused(tmp_path: Path, kind: Any) -> None:
+async def test_a_directory_where_others_may_exchange_files_is_rejected(tmp_path: Path, kind: Any) -> None:
     """Whoever exchanges a kubeconfig has the user's kubectl run programs."""
     tmp_path.chmod(0o777)
     with pytest.raises(UserError, match="anybody may exchange files in"):
@@ -239,7 +239,7 @@ async def test_a_program_that_holds_the_lock_is_waited_for(tmp_path: Path, monke
     assert path.read_text() == USUAL
 
 
-async def test_an_end_that_cannot_be_written_is_told(
+async def test_an_end_that_cannot_be_written_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(written_kubeconfig, "_LOCK_SECONDS", 0.1)

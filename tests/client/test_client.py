@@ -261,7 +261,7 @@ def test_what_makes_no_sense_is_not_sent(call: Callable[[Client], Any]) -> None:
         pytest.param(wire.Response(418, {}, b"teapot"), ApiError, id="an unknown code"),
     ],
 )
-def test_a_refusal_is_an_exception_by_reason(answer: wire.Response, kind: type[ApiError]) -> None:
+def test_a_rejection_is_an_exception_by_reason(answer: wire.Response, kind: type[ApiError]) -> None:
     with pytest.raises(ApiError) as caught:
         run(Script(answer), lambda c: c.get(PODS, "a", "ns"))
     assert type(caught.value) is kind
@@ -528,7 +528,7 @@ def test_events_before_an_error_are_delivered_first() -> None:
     assert run(Script([line("ADDED", POD) + line("ERROR", error)]), main) == ["web"]
 
 
-def test_a_refused_watch_raises_what_the_server_said() -> None:
+def test_a_rejected_watch_raises_what_the_server_said() -> None:
     with pytest.raises(Forbidden):
         run(Script(refused(403, "Forbidden")), read)
 
@@ -561,7 +561,7 @@ def test_a_server_that_died_silently_is_noticed_after_the_watchs_time() -> None:
     assert run(Script([line("ADDED", POD), None]), main) == 330.0  # type: ignore[list-item]
 
 
-def test_a_cancelled_reader_is_cancelled_and_not_told_of_a_lost_connection() -> None:
+def test_a_cancelled_reader_is_cancelled_and_gets_no_lost_connection() -> None:
     async def main(client: Client) -> None:
         reader = asyncio.ensure_future(read(client, timeout_seconds=300))
         await asyncio.sleep(1)
@@ -622,7 +622,7 @@ def test_whoever_asks_for_less_gets_the_wider_view_and_shares_it() -> None:
     assert [type(one) for one in found] == [Wide] * 5
 
 
-def test_a_refused_request_is_one_error_in_the_metrics_and_a_repeat_is_counted() -> None:
+def test_a_rejected_request_is_one_error_in_the_metrics_and_a_repeat_is_counted() -> None:
     told: list[tuple[object, ...]] = []
 
     class Metrics:

@@ -98,7 +98,7 @@ async def test_how_plugins_end_is_counted(tmp_path: Path) -> None:
     assert "rest_client_exec_plugin_ttl_seconds +Inf" in measured.registry.exposition()
 
 
-async def test_the_life_of_a_plugins_certificate_is_told(tmp_path: Path) -> None:
+async def test_the_lifetime_of_a_plugins_certificate_is_measured(tmp_path: Path) -> None:
     """Each run prints the next one of two."""
     measured, authority = Measured(), Authority()
     pairs = []
@@ -127,7 +127,7 @@ async def test_the_life_of_a_plugins_certificate_is_told(tmp_path: Path) -> None
     assert measured("exec_plugin_certificate_rotation_age") == 1
 
 
-async def test_a_certificate_that_is_none_is_reported_by_whoever_uses_it(tmp_path: Path) -> None:
+async def test_an_invalid_certificate_is_reported_when_it_is_used(tmp_path: Path) -> None:
     measured = Measured()
     made = plugin(tmp_path, credential("{'clientCertificateData': 'x', 'clientKeyData': 'y'}"))
     made.metrics = measured.metrics

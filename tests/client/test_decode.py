@@ -35,6 +35,6 @@ def test_an_object_that_is_nested_too_deeply_costs_itself_only(place: int) -> No
     assert [json.loads(entry.raw)["metadata"]["name"] for entry in found.items] == names
 
 
-def test_without_anybody_to_tell_it_is_an_error() -> None:
+def test_without_a_callback_it_is_an_error() -> None:
     with pytest.raises(UndecodableObject):
         decoders_of(PODS.view).one(pod("bad", DEEP).encode(), lambda: "pods x/bad")

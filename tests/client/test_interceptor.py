@@ -242,7 +242,7 @@ async def test_a_request_can_be_changed_on_its_way(story: Story) -> None:
     assert story.server.seen == ["get pods/b ns/a"]
 
 
-async def test_a_refused_watch_and_one_that_works(story: Story) -> None:
+async def test_a_rejected_watch_and_one_that_works(story: Story) -> None:
     story.faults.add(Rule(gone(), verb="watch", times=1))
     await story.listen(PODS)
     assert isinstance(story.endings["pods"], Expired)

@@ -250,7 +250,7 @@ def test_with_nothing_given_the_ways_in_are_listed(tmp_path: Path) -> None:
         find(environ={"KUBECONFIG": str(tmp_path / "nowhere")})
 
 
-def test_what_is_looked_at_first(tmp_path: Path) -> None:
+def test_the_order_of_sources(tmp_path: Path) -> None:
     home, listed = tmp_path / "home", tmp_path / "listed"
     (home / ".kube").mkdir(parents=True)
     write(home / ".kube" / "config", config(cluster={"server": "https://home"}))

@@ -96,7 +96,7 @@ async def test_watches_have_connections_of_their_own() -> None:
         await until(lambda: server.open_connections == 1)
 
 
-async def test_nobody_listening_is_connection_refused() -> None:
+async def test_a_closed_port_is_connection_refused() -> None:
     async with serving(Asked.answer) as (_, transport):
         pass
     transport = RemoteTransport(transport.endpoint, Env())
@@ -299,7 +299,7 @@ async def test_a_plain_proxy_gets_the_whole_url_and_its_login() -> None:
         await transport.close()
 
 
-async def test_a_target_that_would_smuggle_a_header_is_refused() -> None:
+async def test_a_target_that_would_smuggle_a_header_is_rejected() -> None:
     async with serving(Asked.answer) as (_, transport):
         for target in ("/a b", "/a\r\nX: y", "/ä"):
             with pytest.raises(ValueError, match="percent-encoded"):
@@ -308,7 +308,7 @@ async def test_a_target_that_would_smuggle_a_header_is_refused() -> None:
             await transport.request(wire.Request("GET", "/", {"a": "b\r\nc: d"}))
 
 
-async def test_a_closed_transport_refuses_and_fails_what_is_under_way() -> None:
+async def test_a_closed_transport_rejects_and_fails_what_is_under_way() -> None:
     async with serving(lambda _: None, max_connections=1) as (server, transport):
         calls = [asyncio.ensure_future(transport.request(GET)) for _ in range(3)]
         await until(lambda: len(server.requests) == 1)
@@ -321,7 +321,7 @@ async def test_a_closed_transport_refuses_and_fails_what_is_under_way() -> None:
             await transport.open(GET)
 
 
-async def test_a_watch_that_connects_while_its_transport_is_closed_stays_on_nobody() -> None:
+async def test_a_watch_that_connects_while_its_transport_is_closed_leaves_no_connection() -> None:
     async with serving(lambda asked: asked.answer(b"{}")) as (server, transport):
         watch = asyncio.ensure_future(transport.open(GET))
         await asyncio.sleep(0)
@@ -349,7 +349,7 @@ async def test_idle_connections_are_closed_after_a_while() -> None:
         pytest.param(b"HTTP/1.1 408 Timeout\r\n", id="the beginning of a farewell"),
     ],
 )
-async def test_what_comes_behind_an_answer_is_nobodys_answer(more: bytes) -> None:
+async def test_bytes_after_an_answer_answer_no_request(more: bytes) -> None:
     """The connection it came on is not used again: the next answer on it would be taken for something else."""
 
     def handler(asked: Asked) -> None:

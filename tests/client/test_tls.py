@@ -277,7 +277,7 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_proxy_that_refuses_is_quoted() -> None:
+async def test_a_proxy_that_rejects_is_quoted() -> None:
     async with ScriptedServer(lambda asked: asked.answer(status=407)) as proxy:
         way = parse_proxy(f"http://127.0.0.1:{proxy.port}", "test")
         transport = RemoteTransport(parse_endpoint("https://api.invalid", "test"), Env(), proxy=way)
@@ -456,7 +456,7 @@ async def test_a_plugin_that_says_the_same_again_is_not_run_for_each_request(tmp
 
 
 @pytest.mark.real_loop(timeout=20)
-async def test_a_plugin_is_told_what_it_needs_to_know_and_can_issue_a_certificate(tmp_path: Path) -> None:
+async def test_a_plugin_gets_the_cluster_and_can_issue_a_certificate(tmp_path: Path) -> None:
     authority = Authority()
     certificate, key = authority.issue("from-plugin")
     script = "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"

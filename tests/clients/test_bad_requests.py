@@ -162,7 +162,7 @@ SELECTOR = "%2C".join(f"key{number}%20in%20(a,b,c)" for number in range(2000))
         pytest.param("GET", "/api/v1/namespaces/../../../etc/passwd", None, JSON, id="a path upwards"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_refused(server: Target, method: str, path: str, body: bytes | None, kind: str) -> None:
+def test_what_is_wrong_is_rejected(server: Target, method: str, path: str, body: bytes | None, kind: str) -> None:
     began = time.monotonic()
     code, answer = server.send(method, path, body, kind)
     assert 400 <= code < 500, answer[:300]
@@ -206,7 +206,7 @@ def test_an_expression_of_a_definition_cannot_keep_the_server_busy(server: Targe
     assert code == 422
 
 
-def test_clients_that_dawdle_cost_nobody_else_anything(server: Target) -> None:
+def test_slow_clients_cost_others_nothing(server: Target) -> None:
     """A hundred that send half a head or half a body, and stay."""
     head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n".encode()
     with ExitStack() as stack:
@@ -217,7 +217,7 @@ def test_clients_that_dawdle_cost_nobody_else_anything(server: Target) -> None:
             assert server.send("GET", ONE)[0] == 200
 
 
-def test_what_is_no_http_is_refused(server: Target) -> None:
+def test_what_is_no_http_is_rejected(server: Target) -> None:
     for junk in (b"\x16\x03\x01\x00", b"GET / HTTP/9.9\r\n\r\n", b"A" * 100_000 + b"\r\n\r\n", b"\r\n" * 1000):
         with server.raw() as client:
             client.sendall(junk)

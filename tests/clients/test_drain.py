@@ -99,7 +99,7 @@ def test_a_drain_takes_no_more_at_once_than_the_budget_allows(kubectl: Terminal)
     kubectl("uncordon", node)
 
 
-def test_a_drain_waits_for_ever_where_nobody_may_go(kubectl: Terminal) -> None:
+def test_a_drain_waits_for_ever_where_no_pod_may_be_evicted(kubectl: Terminal) -> None:
     kubectl("patch", "pdb", "web", "--type=merge", "-p", '{"spec":{"maxUnavailable":0}}')
     until(lambda: budget(kubectl)["disruptionsAllowed"] == 0, "nobody may go")
     node = busiest(kubectl)

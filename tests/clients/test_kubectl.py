@@ -112,7 +112,7 @@ def rows(table: str) -> list[list[str]]:
     return [line.split() for line in table.splitlines()]
 
 
-def test_it_tells_what_it_is(admin: Kubectl) -> None:
+def test_it_shows_its_version(admin: Kubectl) -> None:
     version = json.loads(admin("version", "-o", "json"))["serverVersion"]
     assert version["gitVersion"].startswith("v1.36.2+pilothouse.")
     assert (version["major"], version["minor"]) == ("1", "36")

@@ -41,7 +41,7 @@ def owners(kubectl: Kubectl, what: str) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_a_conflict_is_told_and_can_be_forced(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_a_conflict_is_reported_and_can_be_forced(kubectl: Kubectl, tmp_path: Path) -> None:
     file = tmp_path / "web.yaml"
     file.write_text(DEPLOYMENT % 2)
     apply = ("apply", "--server-side", "-f", str(file))

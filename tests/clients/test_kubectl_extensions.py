@@ -107,7 +107,7 @@ def binding(kind: str, name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_policies_judge_and_change(kubectl: Kubectl) -> None:
+def test_policies_validate_and_mutate(kubectl: Kubectl) -> None:
     few = [{"expression": "object.spec.replicas <= 5", "messageExpression": "string(object.spec.replicas) + ' of 5'"}]
     label = "Object{metadata: Object.metadata{labels: Object.metadata.labels{team: 'core'}}}"
     change = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": label}}
@@ -131,7 +131,7 @@ def test_policies_judge_and_change(kubectl: Kubectl) -> None:
     assert "Syntax error" in refused
 
 
-def test_a_webhook_that_is_not_there_refuses(kubectl: Kubectl) -> None:
+def test_a_webhook_that_is_not_there_rejects(kubectl: Kubectl) -> None:
     hook = {
         "name": "no.example.com",
         "clientConfig": {"url": "https://127.0.0.1:1/no"},

@@ -68,7 +68,7 @@ def test_a_users_certificate_is_believed_and_the_user_asked_about(ground: Ground
     assert json.loads(text)["message"] == 'forbidden: User "eve" cannot get path "/metrics"'
 
 
-def test_a_certificate_of_somebody_else_is_refused(ground: Ground) -> None:
+def test_a_certificate_of_another_authority_is_rejected(ground: Ground) -> None:
     stranger = ground.login("mallory", "system:masters", authority=make_authority("other", NOW))
     assert get(ground.port, "/metrics", certificate=stranger)[0] == 401
 

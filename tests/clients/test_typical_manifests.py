@@ -192,7 +192,7 @@ def test_rights_are_what_roles_give(desk: Desk) -> None:
     assert not may(desk, "get", "secrets", "--as=ann", "--as-group=watchmen")
 
 
-def test_what_is_forbidden_is_refused(desk: Desk) -> None:
+def test_what_is_forbidden_is_rejected(desk: Desk) -> None:
     large = ("create", "deployment", "large", "--image=i", "--replicas=51", "--dry-run=server")
     until(lambda: "no more than 50" in str(_is_refused(desk, *large)), "the policy is in force", 15)
     assert "is immutable when `immutable` is set" in str(

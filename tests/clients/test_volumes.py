@@ -34,7 +34,7 @@ def test_claims_and_volumes(story: Callable[[Storehouse], None], stage: Storehou
     story(stage)
 
 
-def test_pods_that_share_a_volume_with_different_labels_are_told(stage: Storehouse) -> None:
+def test_pods_that_share_a_volume_with_different_labels_get_warnings(stage: Storehouse) -> None:
     """Once the driver says that it mounts with labels."""
     stage.make_claim("shared", "standard")
     levels = {"web": "s0:c1,c2", "backup": "s0:c98,c99"}

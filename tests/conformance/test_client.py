@@ -152,7 +152,7 @@ async def test_what_is_created_can_be_read_changed_and_deleted(client: Client, n
         await client.get(CONFIG_MAPS, "a", ns)
 
 
-async def test_refusals_have_a_class_a_code_and_the_servers_words(client: Client, ns: str) -> None:
+async def test_rejections_have_a_class_a_code_and_the_servers_words(client: Client, ns: str) -> None:
     first = await client.create(CONFIG_MAPS, config_map("a"), ns)
     await client.patch(CONFIG_MAPS, "a", merge_patch({"data": {"b": "2"}}), ns)
     cases: list[tuple[Awaitable[Any], type[ApiError], int, str]] = [
@@ -265,7 +265,7 @@ async def take(batches: Any, count: int) -> list[WatchEvent[Any]]:
     return events
 
 
-async def test_a_watch_tells_every_change_in_order(client: Client, ns: str) -> None:
+async def test_a_watch_delivers_every_change_in_order(client: Client, ns: str) -> None:
     start = (await client.list(PODS, ns)).metadata.resource_version
     async with client.watch(PODS, ns, resource_version=start, keep_raw=True, timeout_seconds=30) as batches:
         await client.create(PODS, pod("a", labels={"on": "1"}), ns)
@@ -355,7 +355,7 @@ async def test_a_cancelled_write_leaves_the_client_usable(client: Client, ns: st
     assert {f"x{i}" for i in range(1, 20, 2)} <= found
 
 
-async def test_bytes_that_are_too_many_are_refused_alike(client: Client, ns: str) -> None:
+async def test_bytes_that_are_too_many_are_rejected_alike(client: Client, ns: str) -> None:
     huge = config_map("huge", {"a": "x" * (4 << 20)})
     with pytest.raises(ApiError) as caught:
         await client.create(CONFIG_MAPS, huge, ns)

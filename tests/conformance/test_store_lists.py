@@ -88,7 +88,7 @@ async def test_pages_of_one_revision_show_that_revision_whatever_happens_meanwhi
     assert names(store.list("/pods/default/").records) == ["a", "b", "cc", "d", "e", "f"]
 
 
-async def test_a_list_at_a_revision_to_come_is_refused(store: Store) -> None:
+async def test_a_list_at_a_revision_to_come_is_rejected(store: Store) -> None:
     with pytest.raises(FutureRevision):
         store.list("/pods/", revision=store.revision + 1)
 

@@ -132,9 +132,9 @@ def test_any_name_will_do_when_none_is_listed() -> None:
     assert found.username == "joe"
 
 
-def test_without_delegation_tokens_are_not_looked_at() -> None:
+def test_without_delegation_tokens_are_ignored() -> None:
     assert identify(None, ("Authorization", "Bearer bad"), delegates=False) == ANONYMOUS
 
 
-def test_without_an_authority_certificates_are_not_looked_at() -> None:
+def test_without_an_authority_certificates_are_ignored() -> None:
     assert identify(JANE, config=ConfigMap()) == ANONYMOUS

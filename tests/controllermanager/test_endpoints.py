@@ -133,7 +133,7 @@ async def test_these_are_all_the_pages_there_are(env: Env) -> None:
 
 @pytest.mark.parametrize("path", [*EVERY_PAGE, "/other", "/", "/metrics/../metrics", "/api/v1/pods"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PROPFIND"])
-async def test_nothing_but_health_is_told_to_whoever_asks(env: Env, path: str, method: str) -> None:
+async def test_anonymous_requests_get_health_only(env: Env, path: str, method: str) -> None:
     caller = Caller(env)
     status, body = await caller.ask(path, method=method)
     if path in OPEN:
@@ -152,7 +152,7 @@ async def test_nothing_but_health_is_told_to_whoever_asks(env: Env, path: str, m
     assert status == (200 if path in OPEN or (path, method) == ("/metrics", "GET") else 403)
 
 
-async def test_when_nobody_can_be_asked_about_rights_that_is_an_error(env: Env) -> None:
+async def test_a_request_whose_rights_cannot_be_reviewed_is_an_error(env: Env) -> None:
     caller = Caller(env)
     assert (await caller.ask("/metrics", token="good"))[0] == 200
     caller.reviews.down = True

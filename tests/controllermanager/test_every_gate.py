@@ -149,7 +149,7 @@ def test_every_gate_is_known_to_be_read_or_not() -> None:
 
 
 @pytest.mark.parametrize("gate", [pytest.param(gate, id=gate.name) for gate in free_gates()])
-def test_a_gate_is_followed_refused_or_read_by_others(gate: Gate) -> None:
+def test_a_gate_is_followed_rejected_or_read_by_others(gate: Gate) -> None:
     setting = f"{gate.name}={show_bool(not gate.default)}"
     if gate.name in REFUSED:
         with pytest.raises(FlagError) as refused:
@@ -186,7 +186,7 @@ def test_gates_of_controllers_reach_them() -> None:
         pytest.param(["--feature-gates=WorkloadWithJob=false"], id="its default"),
     ],
 )
-def test_what_does_not_run_refuses_nothing(words: list[str]) -> None:
+def test_what_does_not_run_rejects_nothing(words: list[str]) -> None:
     assert list(unsupported_gates(options(*words), DESCRIPTORS)) == []
 
 

@@ -80,7 +80,7 @@ def test_gates(words: list[str], name: str, on: bool) -> None:
         ),
     ],
 )
-def test_what_is_refused(word: str, message: str) -> None:
+def test_what_is_rejected(word: str, message: str) -> None:
     with pytest.raises(FlagError) as caught:
         gates(word)
     assert str(caught.value) == message

@@ -31,7 +31,7 @@ def test_excluded_checks_are_not_run() -> None:
     assert report.text == "[+]a excluded: ok\nhealthz check passed\n"
 
 
-def test_unknown_exclusions_are_told() -> None:
+def test_unknown_exclusions_are_reported() -> None:
     text = health(a=None).report("healthz", verbose=True, exclude=["x", "y"]).text
     assert (
         text == '[+]a ok\nwarn: some health checks cannot be excluded: no matches for "x", "y"\nhealthz check passed\n'

@@ -121,7 +121,7 @@ async def test_an_account_is_there_before_its_controller_talks_and_a_token_is_no
     ]
 
 
-async def test_an_account_that_cannot_be_made_now_keeps_nobody_from_starting(env: Env) -> None:
+async def test_an_account_that_cannot_be_made_now_delays_no_start(env: Env) -> None:
     clients = connected(env, World(env, account=False))
     SERVERS[env].down = True
     await clients.for_controller("gc", qps=20, burst=30, fence=None)

@@ -212,7 +212,7 @@ def test_what_does_not_go_together(line: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(FlagError) as caught:
         parse("--secure-port=-1", "--controllers=none")
     assert str(caught.value).startswith("[")
@@ -306,7 +306,7 @@ def test_a_controller_that_is_off_by_default_wants_its_name() -> None:
     assert Selection(("*", off.name)).enables(off)
 
 
-def test_names_that_nobody_knows() -> None:
+def test_unknown_names() -> None:
     words = ["*", "replicaset", "-what", "job-controller", "ever"]
     others = [descriptor for descriptor in DESCRIPTORS if descriptor.name != "job-controller"]
     assert unknown_names(words, others) == ["what", "ever"]

@@ -35,7 +35,7 @@ def test_one_flag_is_read_by_both_publishers() -> None:
     assert [seen(options, name) for name in PUBLISHERS] == [("/ca.crt", "")] * 2
 
 
-def test_both_publishers_are_told_of_the_connections_authority_beside_the_file() -> None:
+def test_both_publishers_get_the_connections_authority_beside_the_file() -> None:
     options = with_authority(read("--root-ca-file=/ca.crt"), b"PEM")
     assert [seen(options, name) for name in PUBLISHERS] == [("/ca.crt", "PEM")] * 2
 
@@ -51,7 +51,7 @@ def test_flags_of_the_signers_reach_them() -> None:
     assert not chosen.can_sign, "nobody signs without an authority"
 
 
-def test_an_authority_in_memory_is_for_the_signers_and_shows_its_key_to_nobody() -> None:
+def test_an_authority_in_memory_is_for_the_signers_and_never_shows_its_key() -> None:
     pair = authority(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
     options = with_signing_authority(Options(), pair)
     chosen = options.controller_options[SIGNING.name]

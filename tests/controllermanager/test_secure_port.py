@@ -82,7 +82,7 @@ async def test_without_the_config_map_the_start_goes_on_and_says_so_once(
         pytest.param(status(500, "InternalError", "etcd is away"), "etcd is away", id="any other error"),
     ],
 )
-async def test_a_refusal_ends_the_start_unless_it_is_tolerated(
+async def test_a_rejection_ends_the_start_unless_it_is_tolerated(
     env: Env, answer: tuple[int, Any], said: str, tmp_path: Path
 ) -> None:
     config = ConfigMap()
@@ -202,7 +202,7 @@ def test_certificates_that_can_not_be_used_are_named(tmp_path: Path) -> None:
             secure_port._tls(env, serving, b"")
 
 
-async def test_a_file_system_without_a_place_for_temporary_files_is_told_of(
+async def test_a_file_system_without_a_place_for_temporary_files_is_reported(
     env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a container with a read-only root file system and no /tmp."""

@@ -180,7 +180,7 @@ def test_a_migration_that_cannot_be_used(tmp_path: Path, text: str, message: str
     assert message in str(caught.value)
 
 
-def test_labels_whose_values_are_told_apart(tmp_path: Path) -> None:
+def test_labels_whose_values_are_limited(tmp_path: Path) -> None:
     """Flag and manifest add up; where both name a label, the flag counts."""
     manifest = tmp_path / "labels.yaml"
     manifest.write_text('"m,code": "200,404"\n"m,verb": get\n', encoding="utf-8")

@@ -191,7 +191,7 @@ def test_the_table_has_every_flag_that_is_a_number_or_a_period() -> None:
 
 
 @pytest.mark.parametrize(("flag", "value", "outcome"), ROWS)
-def test_what_upstream_refuses_is_refused_in_its_words_and_nothing_else(flag: str, value: str, outcome: str) -> None:
+def test_what_upstream_rejects_is_rejected_in_its_words_and_nothing_else(flag: str, value: str, outcome: str) -> None:
     if outcome == RUNS:
         parse(f"--{flag}={value}")
         return
@@ -241,7 +241,7 @@ def test_requests_a_second_that_are_none(words: list[str], limits: tuple[float, 
 
 
 @pytest.mark.parametrize(("flag", "value", "outcome"), [row for row in ROWS if row.values[2] == RUNS])
-def test_what_is_not_refused_runs_pauses_and_stops(
+def test_what_is_not_rejected_runs_pauses_and_stops(
     flag: str,
     value: str,
     outcome: str,

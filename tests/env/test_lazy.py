@@ -127,7 +127,7 @@ def test_exports_are_loaded_in_the_context_that_is_given(package: Package) -> No
     ],
     ids=["used while it is loaded", "relative", "star", "own submodule", "in a function"],
 )
-def test_what_cannot_be_lazy_is_refused(package: Package, text: str, message: str) -> None:
+def test_what_cannot_be_lazy_is_rejected(package: Package, text: str, message: str) -> None:
     before = builtins.__import__
     with pytest.raises(ImportError, match=message):
         package.load(text)

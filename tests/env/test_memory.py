@@ -68,7 +68,7 @@ def threshold() -> Iterator[None]:
         pytest.param((0, 10, 10), (0, 10, 10), id="never stays never"),
     ],
 )
-def test_how_often_python_looks_for_cycles(
+def test_how_often_cycles_are_collected(
     threshold: None, before: tuple[int, int, int], within: tuple[int, int, int]
 ) -> None:
     gc.set_threshold(*before)
@@ -85,7 +85,7 @@ def test_a_collector_that_is_switched_off_is_left_alone(threshold: None) -> None
     assert not gc.isenabled()
 
 
-def test_a_run_in_virtual_time_looks_seldom_and_leaves_no_trace(threshold: None) -> None:
+def test_a_run_in_virtual_time_collects_seldom_and_restores_the_threshold(threshold: None) -> None:
     async def main(_env: Env) -> int:
         return gc.get_threshold()[0]
 

@@ -56,7 +56,7 @@ def test_an_empty_directory_of_ours_is_made_private(tmp_path: Path, bits: int) -
 
 
 @pytest.mark.parametrize("bits", [0o775, 0o777, 0o1777])
-def test_one_that_others_could_have_filled_is_refused(tmp_path: Path, bits: int) -> None:
+def test_one_that_others_could_have_filled_is_rejected(tmp_path: Path, bits: int) -> None:
     path = tmp_path / "data"
     path.mkdir()
     (path / "admin.token").write_text("mine, says who put it there")
@@ -68,7 +68,7 @@ def test_one_that_others_could_have_filled_is_refused(tmp_path: Path, bits: int)
     assert mode(path) == 0o755
 
 
-def test_links_are_refused(tmp_path: Path) -> None:
+def test_links_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("x")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "admin.token").symlink_to(tmp_path / "elsewhere")
@@ -84,7 +84,7 @@ def test_files_that_others_can_read_are_made_private(tmp_path: Path) -> None:
     assert (mode(tmp_path / "ca.key"), mode(tmp_path / "ca.crt")) == (0o600, 0o644)
 
 
-def test_what_belongs_to_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_belongs_to_another_user_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.getuid() == 0:
         (tmp_path / "ca.key").write_text("x")
         os.chown(tmp_path / "ca.key", 4711, 4711)

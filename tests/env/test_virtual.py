@@ -66,7 +66,7 @@ async def test_the_wall_clock_jumps_without_loop_time_noticing(env: Env) -> None
     assert (env.monotonic(), (env.now() - before).total_seconds()) == (0.0, -3600.0)
 
 
-def test_an_exception_nobody_looked_at_stops_the_run() -> None:
+def test_an_exception_that_was_never_retrieved_stops_the_run() -> None:
     async def main(_env: Env) -> None:
         def boom() -> None:
             raise ValueError("in a callback")
@@ -78,7 +78,7 @@ def test_an_exception_nobody_looked_at_stops_the_run() -> None:
         run(main)
 
 
-async def test_threads_are_refused() -> None:
+async def test_threads_are_rejected() -> None:
     with pytest.raises(RuntimeError, match="no threads"):
         await asyncio.to_thread(print)
 

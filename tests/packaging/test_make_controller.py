@@ -99,7 +99,7 @@ def test_a_controller_of_objects_that_own_pods_works_and_passes_the_checks(tree:
         pytest.param(["foo", "--resource", "nodes", "--owns", "pods"], "nodes cannot own pods", id="no namespace"),
     ],
 )
-def test_what_cannot_be_written_is_refused(arguments: list[str], message: str) -> None:
+def test_what_cannot_be_written_is_rejected(arguments: list[str], message: str) -> None:
     """Before anything is written: this runs in the tree itself."""
     done = run(ROOT, "scripts/make_controller.py", *arguments)
     assert done.returncode == 1

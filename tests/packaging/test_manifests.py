@@ -131,7 +131,7 @@ def test_the_grace_period_outlasts_the_orderly_stop() -> None:
     assert pod_spec("deployment.yaml")["terminationGracePeriodSeconds"] > stop
 
 
-def test_operators_are_told_of_every_file() -> None:
+def test_operators_find_every_file() -> None:
     page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     for file in DEPLOY.iterdir():
         assert file.name.endswith(".dockerignore") or f"deploy/{file.name}" in page, f"operating.md lacks {file.name}"

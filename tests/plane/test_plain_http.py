@@ -74,13 +74,13 @@ def test_callers_who_name_this_machine_are_the_administrator(host: str) -> None:
         "localhost@evil.example",
     ],
 )
-def test_callers_who_name_another_host_are_nobody(host: str) -> None:
+def test_callers_that_name_another_host_are_rejected(host: str) -> None:
     assert _ask([(b"host", host.encode())]) == (403, [])
     assert _ask([LOGIN, (b"host", host.encode())]) == (403, [])
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:6443", "http://evil.example", "null", ""])
-def test_web_pages_are_nobody(origin: str) -> None:
+def test_web_pages_are_rejected(origin: str) -> None:
     assert _ask([(b"host", b"localhost"), (b"origin", origin.encode())]) == (403, [])
 
 
@@ -89,7 +89,7 @@ def test_whoever_logs_in_is_who_they_are() -> None:
     assert _ask(headers) == (200, [headers])
 
 
-async def test_a_server_for_tests_refuses_pages() -> None:
+async def test_a_server_for_tests_rejects_pages() -> None:
     served = ServedApiServer(Env(), ServedOptions(port=0, secure=False))
     await served.start()
     answers = []

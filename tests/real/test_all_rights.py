@@ -155,7 +155,7 @@ def told(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPathFac
         return Told(asked, manager.log, code, metrics, slis, story.doomed, story.certificate)
 
 
-def test_nothing_is_refused(told: Told) -> None:
+def test_nothing_is_rejected(told: Told) -> None:
     assert len(told.asked) > 500
     assert {asked.user for asked in told.asked} == {MANAGER, *CLIENTS} - SILENT
     assert [asked for asked in told.asked if asked.forbidden] == []
@@ -327,7 +327,7 @@ UNUSED = {
 
 
 @pytest.mark.parametrize("account", CLIENTS)
-def test_the_story_uses_what_the_role_grants(told: Told, account: str) -> None:
+def test_the_scenario_uses_what_the_role_grants(told: Told, account: str) -> None:
     mine = {right[1:] for right in used(told.asked) if right[0] == account}
 
     def was_used(verb: str, groups: list[str], resource: str) -> bool:
@@ -389,7 +389,7 @@ def test_every_metric_of_upstreams_has_values(told: Told, metric: Metric) -> Non
     assert shown[metric.name] == metric
 
 
-def test_every_queue_of_upstreams_is_told_of(told: Told) -> None:
+def test_every_queue_of_upstreams_is_exposed(told: Told) -> None:
     names = {series.labels["name"] for series in parsed(told.metrics) if series.name == "workqueue_adds_total"}
     assert names >= QUEUES
 
@@ -431,7 +431,7 @@ QUEUES = {
 (docs/controllers/garbage_collector.md, resourcequota.md)."""
 
 
-def test_counts_are_those_of_the_story(told: Told) -> None:
+def test_counts_are_those_of_the_scenario(told: Told) -> None:
     """What is counted of writes agrees with what the API server has seen, and the rest with the story."""
 
     def writes(verb: str) -> int:

@@ -166,7 +166,7 @@ def test_what_merges_was_sent_about_as_often(seen: dict[str, Seen], method: str)
     assert go <= 2 * ours
 
 
-def test_nothing_else_was_refused(seen: dict[str, Seen]) -> None:
+def test_nothing_else_was_rejected(seen: dict[str, Seen]) -> None:
     for run in seen.values():
         codes = {s.labels["code"] for s in parsed(run.page) if s.name == "rest_client_requests_total"}
         # 404: a lease that is not there yet; 409: a conflict; 422: a watch that v1.20 cannot begin with a list.

@@ -74,7 +74,7 @@ def test_the_replica_set_controllers_role_is_enough(view: View, directory: Path)
     check(view, start(directory, user, port, "--leader-elect=false"), port)
 
 
-def test_without_that_role_the_metrics_would_tell(view: View, directory: Path) -> None:
+def test_without_that_role_the_metrics_would_show_it(view: View, directory: Path) -> None:
     """The measure of the other tests can fail, and the manager stays alive meanwhile."""
     port = free_port()
     with start(directory, view.cluster.user("nobody"), port, "--leader-elect=false") as manager:

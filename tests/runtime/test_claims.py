@@ -104,7 +104,7 @@ class Scene:
         return [(name, body) for _at, method, name, body in self.server.log if method == "PATCH"]
 
 
-async def test_adoption_and_release_are_strategic_patches_with_the_uid_and_one_live_look_at_the_owner(env: Env) -> None:
+async def test_adoption_and_release_are_strategic_patches_with_the_uid_and_one_live_get_of_the_owner(env: Env) -> None:
     scene = await Scene.of(
         env, [pod("a"), pod("b"), pod("c", MINE), pod("d", MINE, app="x"), pod("e", OTHER), pod("f", app="y")]
     )
@@ -125,7 +125,7 @@ async def test_adoption_and_release_are_strategic_patches_with_the_uid_and_one_l
     assert "ownerReferences" not in after["d"]
 
 
-async def test_keeping_and_releasing_need_no_live_look(env: Env) -> None:
+async def test_keeping_and_releasing_need_no_live_get(env: Env) -> None:
     scene = await Scene.of(env, [pod("c", MINE), pod("d", MINE, app="x")], live=RuntimeError("not asked"))
     assert await scene.claim() == ["c"]
     assert scene.live_reads == 0
@@ -167,7 +167,7 @@ async def test_nothing_is_adopted_for_an_owner_that_is_not_what_the_cache_shows(
         pytest.param(409, "Conflict", None, False, id="anything else is an error"),
     ],
 )
-async def test_what_refusals_mean(env: Env, code: int, reason: str, adopts: list[str] | None, releases: bool) -> None:
+async def test_what_rejections_mean(env: Env, code: int, reason: str, adopts: list[str] | None, releases: bool) -> None:
     for pods, expected in (([pod("a")], adopts), ([pod("d", MINE, app="x")], [] if releases else None)):
         scene = await Scene.of(env, pods)
 
@@ -214,7 +214,7 @@ def test_a_pod_is_its_template_with_the_spec_byte_for_byte() -> None:
         pod_body(TEMPLATE, "web", BYSTANDER)
 
 
-async def test_pod_writes_tell_what_they_did_on_the_owner(env: Env) -> None:
+async def test_pod_writes_record_events_on_the_owner(env: Env) -> None:
     server = Cluster(env)
     client = server.client()
     recorder = EventRecorder(client, env, "replicaset-controller")

@@ -91,7 +91,7 @@ async def test_a_second_waits_a_full_lease_duration_after_the_last_change_it_saw
     running[1].cancel()
 
 
-async def test_whoever_comes_fresh_waits_from_its_own_first_look_whatever_the_lease_says(env: Env) -> None:
+async def test_a_new_candidate_waits_from_its_own_first_observation_whatever_the_lease_says(env: Env) -> None:
     """The times in the lease are years old, and the wall clock jumps: neither counts."""
     server = Cluster(env)
     stale = {
@@ -115,7 +115,7 @@ async def test_whoever_comes_fresh_waits_from_its_own_first_look_whatever_the_le
     running.cancel()
 
 
-async def test_a_free_lease_is_taken_at_the_next_look_and_pauses_are_between_2_and_4_4_seconds(env: Env) -> None:
+async def test_a_free_lease_is_taken_at_the_next_try_and_pauses_are_between_2_and_4_4_seconds(env: Env) -> None:
     server = Cluster(env)
     first, second = Member(env, server, "one"), Member(env, server, "two")
     running = first.run()
@@ -182,7 +182,7 @@ async def test_a_leader_that_sees_another_holder_stops_at_once(env: Env) -> None
     assert lease(server)["holderIdentity"] == "two"
 
 
-async def test_a_loss_is_told_before_the_leader_is_stopped(env: Env) -> None:
+async def test_on_lost_is_called_before_the_leader_is_stopped(env: Env) -> None:
     server = Cluster(env)
     fence = Fence(env)
     told: list[tuple[str, float, bool]] = []
@@ -385,7 +385,7 @@ async def test_health_fails_when_a_lease_is_over_and_the_leader_has_not_stopped(
         ({"identity": ""}, "Lock identity is empty"),
     ],
 )
-async def test_settings_that_make_no_sense_are_refused(env: Env, options: dict[str, Any], message: str) -> None:
+async def test_settings_that_make_no_sense_are_rejected(env: Env, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("*", r"\*")):
         LeaderElector(Cluster(env).client(), env, **{"identity": "me", "name": "x", **options})
 

@@ -153,7 +153,7 @@ async def test_without_an_answer_it_is_tried_twelve_times_ten_seconds_apart(env:
 @pytest.mark.parametrize(
     ("code", "reason"), [(409, "AlreadyExists"), (403, "Forbidden"), (500, "InternalError"), (422, "Invalid")]
 )
-async def test_a_refused_event_is_not_tried_again(env: Env, code: int, reason: str) -> None:
+async def test_a_rejected_event_is_not_tried_again(env: Env, code: int, reason: str) -> None:
     async with recording(env) as (server, recorder):
         server.before = lambda _request: server.answer(code, reason)
         recorder.event(WEB, "Normal", "R", "refused")
@@ -223,7 +223,7 @@ async def test_nobody_waits_for_room_for_more_than_a_second(env: Env) -> None:
         server.down = False
 
 
-async def test_more_than_a_thousand_waiting_events_are_dropped_and_unknown_types_refused(env: Env) -> None:
+async def test_more_than_a_thousand_waiting_events_are_dropped_and_unknown_types_rejected(env: Env) -> None:
     async with recording(env) as (server, recorder):
         recorder.event(WEB, "Odd", "R", "no such type")
         for number in range(1200):

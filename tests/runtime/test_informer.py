@@ -55,7 +55,9 @@ async def test_deleted_and_created_again_between_two_lists_is_one_update_with_tw
     assert uids == [("u1", "u2")]
 
 
-async def test_a_new_list_is_swapped_in_whole_then_deletions_are_told_then_the_rest_in_list_order(env: Env) -> None:
+async def test_a_new_list_is_swapped_in_whole_then_deletions_are_delivered_then_the_rest_in_list_order(
+    env: Env,
+) -> None:
     """Every handler that reads the cache sees the complete new state; unchanged objects are not told."""
 
     after = " | b@1 c@7 z@8"
@@ -100,13 +102,13 @@ async def test_there_is_no_second_one_of_what_a_new_list_shows_unchanged(env: En
     assert b.metadata.resource_version == "8"
 
 
-def test_a_bookmark_advances_the_version_and_calls_nobody() -> None:
+def test_a_bookmark_advances_the_version_and_calls_no_handler() -> None:
     _server, told, informer = play([listed(3, pod("a", 1)), watched(bookmark(50))])
     assert told.lines == ["add a@1 initial"]
     assert informer.cache.resource_version == "50"
 
 
-async def test_a_handler_that_comes_late_is_told_everything_as_initial(env: Env) -> None:
+async def test_a_handler_that_is_added_late_receives_everything_as_initial(env: Env) -> None:
     server = ScriptedServer(env, [listed(3, pod("b", 1), pod("a", 2)), watched(5.0, added(pod("c", 4)))])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
     early, late = Told(), Told()
@@ -128,7 +130,7 @@ async def test_a_handler_that_comes_late_is_told_everything_as_initial(env: Env)
     assert late.lines == ["add a@2 initial", "add b@1 initial", "add c@4"]
 
 
-async def test_a_handler_added_while_a_long_list_is_told_sees_everything_once(env: Env) -> None:
+async def test_a_handler_added_while_a_long_list_is_delivered_sees_everything_once(env: Env) -> None:
     many = [pod(f"p{n:04}", n + 1) for n in range(1000)]
     server = ScriptedServer(env, [listed(2000, *many), watched()])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
@@ -143,7 +145,7 @@ async def test_a_handler_added_while_a_long_list_is_told_sees_everything_once(en
     running.cancel()
 
 
-async def test_a_handler_that_raises_harms_nobody_else(env: Env) -> None:
+async def test_a_handler_that_raises_does_not_affect_others(env: Env) -> None:
     server = ScriptedServer(env, [listed(3, pod("a", 1)), watched(added(pod("b", 4)))])
     metrics = Registry()
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False, metrics=metrics)
@@ -178,7 +180,7 @@ def test_a_broken_invariant_in_a_handler_stops_a_virtual_run() -> None:
         virtual.run(main)
 
 
-async def test_resync_tells_each_handler_at_its_own_period(env: Env) -> None:
+async def test_resync_notifies_each_handler_at_its_own_period(env: Env) -> None:
     server = ScriptedServer(env, [listed(3, pod("a", 1)), watched(25.0, modified(pod("a", 4)))])
     informer: SharedInformer[Pod] = SharedInformer(
         Client(server, env), env, PODS, stream_first=False, resync_seconds=30.0
@@ -204,7 +206,7 @@ async def test_resync_tells_each_handler_at_its_own_period(env: Env) -> None:
     assert len(server.requests) == 2, "a resync never talks to the server"
 
 
-async def test_a_resync_that_takes_its_time_never_tells_of_what_has_gone_meanwhile(env: Env) -> None:
+async def test_a_long_resync_never_delivers_what_was_deleted_meanwhile(env: Env) -> None:
     many = [pod(f"p{number:04}", 1) for number in range(1000)]
     server = ScriptedServer(env, [listed(3, *many), watched()])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
@@ -338,7 +340,7 @@ async def test_a_factory_shares_informers_and_starts_and_stops_them_at_any_time(
         group.cancel()
 
 
-async def test_stopping_tells_those_who_wait(env: Env) -> None:
+async def test_stopping_ends_waits(env: Env) -> None:
     informer: SharedInformer[Pod] = SharedInformer(Client(ScriptedServer(env, [EXPIRED]), env), env, PODS)
     running = asyncio.create_task(informer.run())
     waiting = asyncio.create_task(informer.wait_synced())
@@ -348,7 +350,7 @@ async def test_stopping_tells_those_who_wait(env: Env) -> None:
         await waiting
 
 
-async def test_stopping_tells_those_who_wait_also_before_anything_ran(env: Env) -> None:
+async def test_stopping_ends_waits_also_before_anything_ran(env: Env) -> None:
     registry = Registry()
     factory = InformerFactory(Client(ScriptedServer(env, [EXPIRED]), env), env, metrics=registry)
     async with TaskGroup() as group:

@@ -59,7 +59,9 @@ class World:
         await asyncio.sleep(SLEEP)
 
 
-async def test_it_is_built_with_the_first_object_that_wakes_it_and_ends_when_it_is_cancelled(env: Env) -> None:
+async def test_it_is_built_with_the_first_object_that_passes_its_predicates_and_ends_when_it_is_cancelled(
+    env: Env,
+) -> None:
     world = World(env, MARKED)
     async with TaskGroup("test") as group:
         world.start(group)
@@ -72,7 +74,7 @@ async def test_it_is_built_with_the_first_object_that_wakes_it_and_ends_when_it_
     assert world.told == ["built", "runs", "ends"]
 
 
-async def test_an_object_that_changes_wakes_it_too(env: Env) -> None:
+async def test_an_object_that_changes_builds_it_too(env: Env) -> None:
     world = World(env, MARKED)
     async with TaskGroup("test") as group:
         world.start(group)

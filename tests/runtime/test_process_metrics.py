@@ -31,7 +31,7 @@ def test_cpu_time_grows_with_work_and_agrees_with_the_system(registry: Registry)
     assert after == pytest.approx(used.ru_utime + used.ru_stime, abs=0.1)
 
 
-def test_memory_is_of_the_size_that_the_system_tells(registry: Registry) -> None:
+def test_memory_is_of_the_size_that_the_system_reports(registry: Registry) -> None:
     resident = registry.value("process_resident_memory_bytes")
     assert 5e6 < resident <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 * 1.1
     assert registry.value("process_virtual_memory_bytes") >= resident

@@ -8,7 +8,6 @@ from tests.runtime.cluster import Cluster
 
 from pilothouse.api.core import CONFIG_MAPS, NODES, PODS, SECRETS, ConfigMap
 from pilothouse.env import Env, TaskGroup
-from pilothouse.env.virtual import run
 from pilothouse.runtime import (
     ControllerContext,
     Descriptor,
@@ -34,45 +33,36 @@ def context_of(env: Env, *watches: Watch) -> ControllerContext:
     )
 
 
-def test_what_is_not_declared_is_refused_and_the_error_says_what_to_do() -> None:
-    async def main(env: Env) -> None:
-        context = context_of(env, Watch(kind=NODES), Watch(kind=PODS))
-        with pytest.raises(UndeclaredWatch) as refused:
-            context.informer(SECRETS)
-        assert str(refused.value) == (
-            "sleeper asks for an informer of secrets (view Secret), and its descriptor declares nodes (view Node), "
-            "pods (view Pod): add Watch(kind=...) to the descriptor's watches"
-        )
-        with pytest.raises(UndeclaredWatch) as refused:
-            context.informer(PODS.metadata)
-        assert str(refused.value) == (
-            "sleeper asks for an informer of pods (metadata only), and its descriptor declares nodes (view Node), "
-            "pods (view Pod): the Watch and the call must have the same kind, such as PODS or PODS.metadata"
-        )
-        assert context.informers.informers == []
-
-    run(main)
+async def test_what_is_not_declared_is_rejected_and_the_error_says_what_to_do(env: Env) -> None:
+    context = context_of(env, Watch(kind=NODES), Watch(kind=PODS))
+    with pytest.raises(UndeclaredWatch) as refused:
+        context.informer(SECRETS)
+    assert str(refused.value) == (
+        "sleeper asks for an informer of secrets (view Secret), and its descriptor declares nodes (view Node), "
+        "pods (view Pod): add Watch(kind=...) to the descriptor's watches"
+    )
+    with pytest.raises(UndeclaredWatch) as refused:
+        context.informer(PODS.metadata)
+    assert str(refused.value) == (
+        "sleeper asks for an informer of pods (metadata only), and its descriptor declares nodes (view Node), "
+        "pods (view Pod): the Watch and the call must have the same kind, such as PODS or PODS.metadata"
+    )
+    assert context.informers.informers == []
 
 
-def test_an_informer_has_the_selection_the_raw_objects_and_the_indexes_that_are_declared() -> None:
-    async def main(env: Env) -> None:
-        context = context_of(env, Watch(kind=CONFIG_MAPS, namespace="default", field_selector=FIELDS, keep_raw=True))
-        informer = context.informer(CONFIG_MAPS, indexes={"name": by_name})
-        same = context.informers.informer(CONFIG_MAPS, namespace="default", field_selector=FIELDS)
-        assert informer is same
-        assert informer.cache.keep_raw
-        assert informer.cache.by_index("name", "any") == []
-
-    run(main)
+async def test_an_informer_has_the_selection_the_raw_objects_and_the_indexes_that_are_declared(env: Env) -> None:
+    context = context_of(env, Watch(kind=CONFIG_MAPS, namespace="default", field_selector=FIELDS, keep_raw=True))
+    informer = context.informer(CONFIG_MAPS, indexes={"name": by_name})
+    same = context.informers.informer(CONFIG_MAPS, namespace="default", field_selector=FIELDS)
+    assert informer is same
+    assert informer.cache.keep_raw
+    assert informer.cache.by_index("name", "any") == []
 
 
-def test_a_watch_of_all_namespaces_may_be_narrowed_to_one() -> None:
-    async def main(env: Env) -> None:
-        context = context_of(env, Watch(kind=PODS, awaited=False))
-        assert context.informer(PODS, namespace="a") is not context.informer(PODS, namespace="b")
-        assert context.awaited == []
-
-    run(main)
+async def test_a_watch_of_all_namespaces_may_be_narrowed_to_one(env: Env) -> None:
+    context = context_of(env, Watch(kind=PODS, awaited=False))
+    assert context.informer(PODS, namespace="a") is not context.informer(PODS, namespace="b")
+    assert context.awaited == []
 
 
 class Sleeper(ManagedController):
@@ -99,29 +89,23 @@ class OfSleeper(Descriptor, frozen=True):
 @pytest.mark.parametrize(
     ("awaited", "at"), [pytest.param(True, None, id="awaited"), pytest.param(False, 0.0, id="not awaited")]
 )
-def test_a_controller_waits_for_its_caches_unless_they_are_declared_not_to_be_awaited(
-    awaited: bool, at: float | None
+async def test_a_controller_waits_for_its_caches_unless_declared_not_awaited(
+    awaited: bool, at: float | None, env: Env
 ) -> None:
-    async def main(env: Env) -> None:
-        controller = Sleeper(context_of(env, Watch(kind=NODES, awaited=False), Watch(kind=PODS, awaited=awaited)))
-        async with TaskGroup("test") as group:
-            group.start(controller.run())  # and nobody starts the informers
-            await asyncio.sleep(5)
-            group.cancel()
-        assert controller.reconciled_at == at
-
-    run(main)
+    controller = Sleeper(context_of(env, Watch(kind=NODES, awaited=False), Watch(kind=PODS, awaited=awaited)))
+    async with TaskGroup("test") as group:
+        group.start(controller.run())  # and nobody starts the informers
+        await asyncio.sleep(5)
+        group.cancel()
+    assert controller.reconciled_at == at
 
 
-def test_each_controller_that_is_built_waits_for_its_own_caches_only() -> None:
-    async def main(env: Env) -> None:
-        context = context_of(env)
-        watches = (Watch(kind=NODES), Watch(kind=PODS))
-        descriptor = OfSleeper(name="sleeper", client_name="sleeper", watches=watches, package=__name__)
-        first, second = descriptor.build(context), descriptor.build(context)
-        assert isinstance(first, Sleeper)
-        assert isinstance(second, Sleeper)
-        assert len(first._waits_for) == len(second._waits_for) == 2
-        assert context.awaited == []
-
-    run(main)
+async def test_each_controller_that_is_built_waits_for_its_own_caches_only(env: Env) -> None:
+    context = context_of(env)
+    watches = (Watch(kind=NODES), Watch(kind=PODS))
+    descriptor = OfSleeper(name="sleeper", client_name="sleeper", watches=watches, package=__name__)
+    first, second = descriptor.build(context), descriptor.build(context)
+    assert isinstance(first, Sleeper)
+    assert isinstance(second, Sleeper)
+    assert len(first._waits_for) == len(second._waits_for) == 2
+    assert context.awaited == []

@@ -129,7 +129,7 @@ async def test_shutdown_hands_out_what_is_ready_and_loses_what_waits(env: Env) -
         await queue.get()
 
 
-async def test_shutdown_wakes_every_waiting_worker(env: Env) -> None:
+async def test_shutdown_notifies_every_waiting_worker(env: Env) -> None:
     queue: WorkQueue[str] = WorkQueue(env)
     getters = [asyncio.create_task(queue.get()) for _ in range(3)]
     await asyncio.sleep(1)

@@ -101,7 +101,7 @@ def test_who_is_believed(root: Made, chain: list[Made], refusal: str | None) -> 
     assert refusal is None or (found or "").startswith(refusal)
 
 
-def test_what_is_no_certificate_is_refused() -> None:
+def test_what_is_no_certificate_is_rejected() -> None:
     authorities = Authorities(ROOT.pem)
     assert authorities.verification_error([b"garbage"], NOW) is not None
     assert authorities.verification_error([], NOW) == "no certificate was shown"
@@ -152,7 +152,7 @@ MODULUS = SIGNER.public_key().public_numbers().n
     ],
 )
 @pytest.mark.parametrize("first", [True, False], ids=["a client's", "an authority's"])
-def test_keys_that_take_long_are_refused(exponent: int, modulus: int, refusal: str, first: bool) -> None:
+def test_keys_that_take_long_are_rejected(exponent: int, modulus: int, refusal: str, first: bool) -> None:
     costly = _with_key("same", rsa.RSAPublicNumbers(exponent, modulus).public_key(), SIGNER)
     plain = _with_key("same", SIGNER.public_key(), SIGNER, serial=2)
     found = Authorities(ROOT.pem).verification_error([costly, plain] if first else [plain, costly], NOW)

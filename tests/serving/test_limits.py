@@ -103,7 +103,7 @@ async def test_a_request_has_one_host_and_not_too_many_headers(head: bytes, stat
             assert await is_closed(reader)
 
 
-async def test_what_was_asked_before_a_request_that_is_refused_is_answered() -> None:
+async def test_what_was_asked_before_a_request_that_is_rejected_is_answered() -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         assert (await exchange(reader, writer, get() + b"GET / HTTP/1.1\r\n\r\n" + get()))[0] == 200
         assert await is_closed(reader)
@@ -180,7 +180,7 @@ async def test_half_a_head_behind_a_request_does_not_end_its_answer() -> None:
         assert await is_closed(reader)
 
 
-async def test_the_rest_of_a_body_that_nobody_wants_has_its_time() -> None:
+async def test_the_rest_of_an_unread_body_has_its_time() -> None:
     async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
         await answer(send, b"no", 401)
 
@@ -286,7 +286,7 @@ async def test_who_comes_waits_for_room_among_those_who_logged_in() -> None:
         own.close()
 
 
-async def test_connections_that_say_nothing_make_room_at_once_and_keep_nobody_out() -> None:
+async def test_silent_connections_make_room_at_once_and_keep_no_client_out() -> None:
     limits = Limits(silent=3, newcomers=1, patience_seconds=60)
     async with Server(login, limits=limits) as server:
         with contextlib.ExitStack() as stack:

@@ -161,7 +161,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
             assert await reader.readexactly(int(headers["content-length"])) == b"GET /%d? " % i
 
 
-async def test_a_body_may_be_refused_before_it_was_sent() -> None:
+async def test_a_body_may_be_rejected_before_it_was_sent() -> None:
     async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
         await answer(send, b"too large", 413)
 
@@ -173,7 +173,7 @@ async def test_a_body_may_be_refused_before_it_was_sent() -> None:
         assert (await exchange(reader, writer, get()))[0] == 413
 
 
-async def test_a_body_without_end_after_its_refusal_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_without_end_after_its_rejection_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
         await answer(send, b"too large", 413)
 
@@ -224,7 +224,7 @@ async def test_expect_100_continue_is_answered_when_the_body_is_wanted() -> None
         pytest.param(b"GET /" + b"x" * 2 * HEAD_BYTES, 431, id="a line without end"),
     ],
 )
-async def test_what_is_no_request_is_refused_and_its_connection_closed(request_: bytes, status: int) -> None:
+async def test_what_is_no_request_is_rejected_and_its_connection_closed(request_: bytes, status: int) -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         writer.write(request_)
         assert (await read_head(reader))[0] == status
@@ -232,7 +232,7 @@ async def test_what_is_no_request_is_refused_and_its_connection_closed(request_:
             await reader.read()
 
 
-async def test_an_upgrade_that_nobody_offers_is_an_ordinary_request() -> None:
+async def test_an_unknown_upgrade_is_an_ordinary_request() -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
         upgrade = b"GET /exec HTTP/1.1\r\nhost: here\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
         assert (await exchange(reader, writer, upgrade))[2] == b"GET /exec? "

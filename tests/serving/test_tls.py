@@ -82,15 +82,13 @@ def test_a_client_need_not_show_a_certificate(authority: Pair, server_pair: Pair
     assert run_with_tls(tls, client_context(authority, None, tmp_path), ask_twice) == [None, None]
 
 
-def test_without_an_authority_nobody_is_asked_for_a_certificate(
-    authority: Pair, server_pair: Pair, tmp_path: Path
-) -> None:
+def test_without_an_authority_no_certificate_is_requested(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     client = issue_client(authority, "jane", [], NOW)
     tls = ServerTls.from_pair(server_pair)
     assert run_with_tls(tls, client_context(authority, client, tmp_path), ask_twice) == [None, None]
 
 
-def test_tls_1_1_is_refused(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
+def test_tls_1_1_is_rejected(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     context = client_context(authority, None, tmp_path)
     context.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.warns(DeprecationWarning, match="TLSv1"):
@@ -144,7 +142,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("days", "own_authority", "reason"), REFUSALS)
-async def test_a_client_certificate_that_does_not_verify_is_told_to_the_application(
+async def test_a_client_certificate_that_does_not_verify_is_reported_to_the_application(
     authority: Pair, server_pair: Pair, tmp_path: Path, days: int, own_authority: bool, reason: str
 ) -> None:
     issuer = authority if own_authority else make_authority("other", NOW)
@@ -167,7 +165,7 @@ async def test_a_client_certificate_that_does_not_verify_is_told_to_the_applicat
 
 
 @pytest.mark.parametrize(("days", "own_authority", "reason"), [*REFUSALS[:2]])
-def test_where_openssl_can_not_be_told_it_ends_the_handshake(
+def test_where_openssl_can_not_be_configured_it_ends_the_handshake(
     authority: Pair,
     server_pair: Pair,
     tmp_path: Path,

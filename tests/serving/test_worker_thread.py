@@ -52,7 +52,7 @@ async def test_what_it_raises_is_raised_and_the_context_is_the_callers() -> None
     worker.stop()
 
 
-async def test_nobody_looks_for_cycles_meanwhile_and_everything_is_as_before_then() -> None:
+async def test_cycles_are_not_collected_meanwhile_and_settings_are_restored() -> None:
 
     interval = sys.getswitchinterval()
     worker = WorkerThread()

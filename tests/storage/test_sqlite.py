@@ -239,7 +239,7 @@ def test_a_log_cut_anywhere_opens_to_a_prefix_of_what_was_acknowledged(tmp_path:
 # One process at a time
 
 
-def test_a_second_store_in_the_same_directory_is_told_who_has_it(tmp_path: Path) -> None:
+def test_a_second_store_in_the_same_directory_learns_which_process_has_it(tmp_path: Path) -> None:
     async def program(_store: SqliteStore) -> None:
         with pytest.raises(DataDirectoryLocked, match=f"in use by process {os.getpid()}") as refused:
             SqliteStore.open(Env(), tmp_path)
@@ -250,7 +250,7 @@ def test_a_second_store_in_the_same_directory_is_told_who_has_it(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["lock", "pilothouse.db", "admin.token"])
-def test_links_in_a_data_directory_are_refused(tmp_path: Path, name: str) -> None:
+def test_links_in_a_data_directory_are_rejected(tmp_path: Path, name: str) -> None:
     """Whoever put one there would have a file of ours overwritten, or one of theirs believed."""
     victim, data = tmp_path / "victim", tmp_path / "data"
     victim.write_text("precious")
@@ -261,7 +261,7 @@ def test_links_in_a_data_directory_are_refused(tmp_path: Path, name: str) -> Non
     assert victim.read_text() == "precious"
 
 
-def test_a_data_directory_that_others_may_write_into_is_refused(tmp_path: Path) -> None:
+def test_a_data_directory_that_others_may_write_into_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "admin.token").write_text("known to whoever put it there")
     tmp_path.chmod(0o777)
     with pytest.raises(DataDirectoryError, match=r"can't be used: others may write into it \(mode 0777\)"):
@@ -292,7 +292,7 @@ def test_a_data_directory_that_cannot_be_made_says_why(tmp_path: Path) -> None:
 # Damage, formats
 
 
-def test_a_flipped_byte_is_refused_or_harmless_wherever_it_is(tmp_path: Path) -> None:
+def test_a_flipped_byte_is_rejected_or_harmless_wherever_it_is(tmp_path: Path) -> None:
     filled(tmp_path, three_pods)
     path = tmp_path / FILE_NAME
     whole = content(tmp_path)
@@ -311,7 +311,7 @@ def test_a_flipped_byte_is_refused_or_harmless_wherever_it_is(tmp_path: Path) ->
     assert content(tmp_path) == whole
 
 
-def test_a_damaged_value_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_damaged_value_is_rejected_by_name(tmp_path: Path) -> None:
     filled(tmp_path, three_pods)
     path = tmp_path / FILE_NAME
     data = path.read_bytes()
@@ -329,7 +329,7 @@ def test_a_damaged_value_is_refused_by_name(tmp_path: Path) -> None:
         pytest.param(lambda data: b"not a database" * 1000, "damaged", id="overwritten"),
     ],
 )
-def test_a_spoilt_file_is_refused(tmp_path: Path, keep: Callable[[bytes], bytes], reason: str) -> None:
+def test_a_spoilt_file_is_rejected(tmp_path: Path, keep: Callable[[bytes], bytes], reason: str) -> None:
     filled(tmp_path, three_pods)
     path = tmp_path / FILE_NAME
     path.write_bytes(keep(path.read_bytes()))
@@ -337,7 +337,7 @@ def test_a_spoilt_file_is_refused(tmp_path: Path, keep: Callable[[bytes], bytes]
         content(tmp_path)
 
 
-def test_a_log_that_lost_acknowledged_writes_is_refused(tmp_path: Path) -> None:
+def test_a_log_that_lost_acknowledged_writes_is_rejected(tmp_path: Path) -> None:
     """SQLite takes a damaged log for one that ended earlier; the revision in the lock file knows better."""
     code = (
         "import os, sys; from pilothouse.env import Env, virtual\n"
@@ -368,7 +368,7 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
         content(tmp_path)
 
 
-def test_a_newer_format_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_newer_format_is_rejected_and_left_as_it_is(tmp_path: Path) -> None:
     filled(tmp_path, three_pods)
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         connection.execute("PRAGMA user_version=7")

@@ -128,7 +128,7 @@ def test_a_wait_in_vain_says_why(shared: Cluster) -> None:
     assert "managedFields" not in str(raised.value)
 
 
-def test_what_is_told_is_about_this_object(shared: Cluster) -> None:
+def test_warnings_are_about_this_object(shared: Cluster) -> None:
     cluster = shared.new_namespace()
     cluster.create(_too_large("large"))
     cluster.create(_replica_set("fine", 1))
@@ -178,7 +178,7 @@ def test_a_manifest_may_be_text(shared: Cluster) -> None:
         pytest.param([{}], TypeError, "a manifest is a mapping, or YAML text of one object, got list", id="a list"),
     ],
 )
-def test_what_is_no_manifest_is_refused(shared: Cluster, manifest: Any, error: type[Exception], words: str) -> None:
+def test_what_is_no_manifest_is_rejected(shared: Cluster, manifest: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         shared.create(manifest)
 
@@ -331,7 +331,7 @@ def test_a_decorated_function_gets_a_plane_of_its_own() -> None:
     assert "cluster" not in inspect.signature(_nodes_of).parameters, "pytest would look for a fixture"
 
 
-def test_an_asynchronous_function_is_told_what_to_use() -> None:
+def test_an_asynchronous_function_gets_an_error_that_names_the_fixture() -> None:
     async def check() -> None:
         raise AssertionError("never called")
 

@@ -71,7 +71,7 @@ def test_loading_the_plugin_imports_nothing_but_what_imports_lazily(tmp_path: Pa
     )
 
 
-def test_positional_arguments_of_the_marker_are_refused(tmp_path: Path) -> None:
+def test_positional_arguments_of_the_marker_are_rejected(tmp_path: Path) -> None:
     source = "import pytest\n@pytest.mark.pilothouse(3)\ndef test_it(pilothouse): ...\n"
     done = _pytest(tmp_path, source)
     assert done.returncode == 1
@@ -86,7 +86,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 
 
 _FAILS = """
-def test_refused(pilothouse):
+def test_rejected(pilothouse):
     pilothouse.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "A_b"}})
 
 def test_waits_in_vain(pilothouse):
@@ -102,7 +102,7 @@ def test_a_traceback_ends_in_the_test_that_asked(tmp_path: Path) -> None:
     fails is shown with all that led to it."""
     said = _pytest(tmp_path, _FAILS, "--tb=short").stdout
     refused, in_vain, wrongly = re.split("^___.*$", said, flags=re.MULTILINE)[1:]
-    assert "test_example.py:3: in test_refused" in refused
+    assert "test_example.py:3: in test_rejected" in refused
     assert "test_example.py:6: in test_waits_in_vain" in in_vain
     assert "src/pilothouse" not in refused + in_vain
     assert "src/pilothouse" in wrongly

@@ -65,14 +65,14 @@ def test_a_program_runs_on_the_planes_clock_until_the_end_of_the_block() -> None
         assert len(cluster.list("v1", "ConfigMap")) == 3
 
 
-def test_a_program_that_fails_is_told_of_at_the_end_of_the_block() -> None:
+def test_a_program_that_fails_is_reported_at_the_end_of_the_block() -> None:
     with plane(nodes=0, controllers=(), serve=False) as cluster:
         with pytest.raises(KeyError, match="a bug"), cluster.running(broken):
             pass
         cluster.create(config_map("the-plane-goes-on"))
 
 
-def test_faults_meet_the_program_and_nobody_else() -> None:
+def test_faults_meet_the_program_only() -> None:
     fault = Rule(fail(500), verb="create")
     with plane(nodes=0, controllers=(), serve=False) as cluster:
         with pytest.raises(InternalError), cluster.running(Beater().run, faults=[fault]):

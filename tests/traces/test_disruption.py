@@ -128,7 +128,7 @@ def test_what_is_sent_is_what_upstream_sent(which: int) -> None:
 
 
 @pytest.mark.parametrize("which", range(4))
-def test_nothing_is_refused_for_want_of_our_own_last_write(which: int) -> None:
+def test_nothing_is_rejected_for_want_of_our_own_last_write(which: int) -> None:
     codes = [each.code for each in played(which).records if each.user == USER and not each.is_read]
     assert codes.count(409) <= 1, "an eviction may come between"
 

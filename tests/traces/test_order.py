@@ -24,7 +24,7 @@ def test_creates_go_out_in_batches_that_double(seed: int) -> None:
     assert batches == [1, 2, 2, 1, 2, 1, 1], "0 to 5, 5 to 8, 0 to 2"
 
 
-def test_creates_stop_at_the_first_batch_with_a_refusal(seed: int) -> None:
+def test_creates_stop_at_the_first_batch_with_a_rejection(seed: int) -> None:
     """Of four wanted pods one goes out, then two, one of them refused; the fourth is left to another sync."""
     for trace in both("03-replicaset-quota", seed):
         sent = [record for record in trace.of(REPLICA_SETS) if not record.is_event]
@@ -87,7 +87,7 @@ def test_finalizers_go_from_the_leaves_to_the_root(seed: int) -> None:
     "scenario",
     ["01-replicaset-scale", "03-replicaset-quota", "05e-deployment-delete-foreground", "12-garbage-collector"],
 )
-def test_nothing_is_deleted_without_a_look_and_preconditions(scenario: str, seed: int) -> None:
+def test_nothing_is_deleted_without_a_get_and_preconditions(scenario: str, seed: int) -> None:
     for trace in both(scenario, seed):
         looked_at: list[str] = []
         conflicts: set[str] = set()
@@ -103,7 +103,7 @@ def test_nothing_is_deleted_without_a_look_and_preconditions(scenario: str, seed
                     conflicts.add(record.name)
 
 
-def test_a_pass_over_a_namespace_looks_deletes_and_reports(seed: int) -> None:
+def test_a_pass_over_a_namespace_lists_deletes_and_reports(seed: int) -> None:
     ours, theirs = both("11-namespace-deletion", seed)
     assert [steps(found) for found in passes(ours)] == [steps(found) for found in passes(theirs)]
     for found in [*passes(ours), *passes(theirs)]:

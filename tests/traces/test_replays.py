@@ -106,7 +106,7 @@ def test_pods_are_adopted_released_and_orphaned(seed: int) -> None:
     assert_same_walk_but_for_the_last_step(ours, theirs, seed)
 
 
-def test_what_a_quota_refuses_is_tried_again(seed: int) -> None:
+def test_what_a_quota_rejects_is_tried_again(seed: int) -> None:
     ours, theirs = replayed(QUOTA, seed), upstream(QUOTA)
     assert_same(ours.lines(ours.of(GARBAGE)), theirs.lines(theirs.of(GARBAGE)))
     assert turns(walk(ours, ours.of(REPLICA_SETS))) == turns(walk(theirs, theirs.of(REPLICA_SETS)))
@@ -171,7 +171,7 @@ def test_a_namespace_is_emptied_and_let_go(seed: int) -> None:
     assert_same(ours.lines(ours.of(NAMESPACES)), theirs.lines(expected))
 
 
-def test_a_namespace_is_looked_at_five_seconds_after_each_change_and_eight_after_each_look() -> None:
+def test_a_namespace_is_synced_five_seconds_after_each_change_and_eight_after_each_sync() -> None:
     ours = replayed("11-namespace-deletion", 0)
     gets = [record.t for record in ours.of(NAMESPACES) if record.verb == "get"]
     assert gets == pytest.approx([10.579, 15.579, 20.579, 28.579, 36.579, 44.579, 52.579])

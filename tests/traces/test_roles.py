@@ -45,7 +45,7 @@ def test_the_same_users_ask_as_upstream(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", [*PLAYED, START_UP, TAKE_OVER])
-def test_the_judge_allows_what_upstream_was_seen_to_do(scenario: str) -> None:
+def test_roles_allow_what_upstream_was_seen_to_do(scenario: str) -> None:
     judge = roles()
     for record in recorded(scenario):
         assert judge.decide(identity(record), attributes(record)).allowed, str(record)
@@ -61,7 +61,7 @@ def test_the_judge_allows_what_upstream_was_seen_to_do(scenario: str) -> None:
         pytest.param("namespace-controller", Attributes("create", "", "v1", "configmaps"), id="a new ConfigMap"),
     ],
 )
-def test_the_judge_refuses_other_verbs(user: str, asked: Attributes) -> None:
+def test_roles_allow_no_other_verbs(user: str, asked: Attributes) -> None:
     assert not roles().decide(account(user), asked).allowed
 
 

@@ -76,7 +76,7 @@ def unaware(self: InformerFactory, *_args: Any) -> None:
         ),
         pytest.param(
             replaced(replicaset, "slow_start", all_at_once),
-            test_order.test_creates_stop_at_the_first_batch_with_a_refusal,
+            test_order.test_creates_stop_at_the_first_batch_with_a_rejection,
             id="all pods tried against a quota",
         ),
         pytest.param(

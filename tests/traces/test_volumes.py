@@ -70,7 +70,7 @@ def test_what_is_in_use_is_let_go_as_recorded(user: str, latency: tuple[float, f
 
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
-def test_whether_a_claim_is_to_grow_is_looked_up_as_recorded(latency: tuple[float, float] | None) -> None:
+def test_whether_a_claim_is_to_grow_is_read_as_recorded(latency: tuple[float, float] | None) -> None:
     """The volume of each claim once, when the claim has been told how large it is; and nothing to be told."""
     played = play(SCENARIO, scene, latency=latency, seed=1).records
     asked = [
