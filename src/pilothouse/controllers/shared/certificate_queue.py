@@ -31,5 +31,4 @@ def with_condition(raw: bytes, condition: bytes) -> bytes:
 
 
 def with_status(raw: bytes, changes: Mapping[str, Json]) -> bytes:
-    """The request with these fields of its status replaced."""
     return replace_fields(raw, {f"status.{name}": value for name, value in changes.items()})

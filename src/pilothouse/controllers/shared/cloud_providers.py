@@ -21,7 +21,6 @@ class UnknownProvider(ValueError):
 
 
 def installed() -> list[str]:
-    """The names of the providers that there are, sorted."""
     return sorted({SIMULATED, *(found.name for found in metadata.entry_points(group=ENTRY_POINTS))})
 
 
@@ -38,7 +37,6 @@ def validate_provider(provider: "str | CloudProvider") -> list[str]:
 
 
 def the_provider(provider: "str | CloudProvider", env: Env) -> CloudProvider:
-    """The provider that the option names, or that it is."""
     return load_provider(provider, env) if isinstance(provider, str) else provider
 
 

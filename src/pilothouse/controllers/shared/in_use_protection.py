@@ -23,8 +23,6 @@ _json = msgspec.json.Encoder().encode
 
 
 class Due(enum.Enum):
-    """What an object asks for."""
-
     NOTHING = "nothing"
     PROTECT = "protect"
     """It lives without the finalizer: it is older than the admission plugin that gives it to new ones, or somebody took
@@ -73,7 +71,6 @@ class ProtectionController(ManagedController, Generic[T]):
         """An object is there no more."""
 
     def due(self, obj: T) -> Due:
-        """What the object asks for."""
         return what_is_due(obj.metadata, self._finalizer)
 
     def wake(self, key: str) -> None:
@@ -88,7 +85,6 @@ class ProtectionController(ManagedController, Generic[T]):
             self.queue.add(object_key(obj.metadata))
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Put the finalizer on, or take it off if nobody uses the object."""
         obj, raw = self.objects.get(key), self.objects.raw(key)
         if obj is None:
             return None

@@ -127,7 +127,6 @@ class ResourceMonitors(ABC):
     # Following discovery
 
     async def run(self) -> None:
-        """Follow discovery until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await self.sync()

@@ -17,7 +17,6 @@ OWN_INDEX = "managedFor"
 
 
 def index_by_manager(each: EndpointSlice) -> tuple[str, ...]:
-    """The index function of ``OWN_INDEX``."""
     key = service_key_of(each)
     return (f"{manager_of(each)} {key}",) if key else ()
 

@@ -45,14 +45,12 @@ class OwnWrites:
     # While acting
 
     def created(self, key: str, uid: str, pod: ObjectMeta) -> None:
-        """A pod was created."""
         self.patched(key, uid, pod)
         newest = self._newest_created.get(key)
         if newest is None or is_newer(pod.resource_version, newest):
             self._newest_created[key] = pod.resource_version
 
     def patched(self, key: str, uid: str, pod: ObjectMeta) -> None:
-        """A pod was written."""
         self.wrote(key, uid, PODS.group_resource, pod.resource_version)
 
     def wrote(self, key: str, uid: str, group_resource: str, version: str) -> None:
@@ -133,7 +131,6 @@ class OwnWrites:
         return self._gone.get(key) == uid
 
     def forget(self, key: str) -> None:
-        """The owner is gone from the cache too."""
         self._expectations.delete(key)
         self._newest_created.pop(key, None)
         self._undecided.pop(key, None)

@@ -55,7 +55,6 @@ class PodEvents(Generic[T]):
     # Owners
 
     def owner_added(self, owner: T, _initial: bool) -> None:
-        """Enqueue it."""
         self._queue.add(object_key(owner.metadata))
 
     def owner_changed(self, old: T, new: T) -> None:

@@ -14,7 +14,6 @@ def labelled(namespace: str, key: str, value: str) -> str:
 
 
 def index_by_label(pod: Pod) -> tuple[str, ...]:
-    """The index function of ``LABEL_INDEX``."""
     meta = pod.metadata
     namespace = meta.namespace
     # ``labelled``, without a call for each label of every version of every pod.

@@ -7,5 +7,4 @@ NODE_INDEX = "spec.nodeName"
 
 
 def index_by_node(pod: Pod) -> tuple[str, ...]:
-    """The index function of ``NODE_INDEX``."""
     return (pod.spec.node_name,) if pod.spec.node_name else ()

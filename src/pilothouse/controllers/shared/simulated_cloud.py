@@ -47,13 +47,10 @@ class SimulatedCloud:
 
 
 class SimulatedBalancers:
-    """Load balancers that exist at once."""
-
     def __init__(self, balancers: dict[str, Balancer]) -> None:
         self._balancers = balancers
 
     async def get(self, cluster: str, service: Service) -> LoadBalancerStatus | None:
-        """Where it is found, or None."""
         found = self._balancers.get(service.metadata.uid)
         return None if found is None else _status(found)
 
@@ -73,14 +70,12 @@ class SimulatedBalancers:
         return _status(made)
 
     async def update(self, cluster: str, service: Service, nodes: Sequence[Node]) -> None:
-        """Send to other nodes."""
         known = self._balancers.get(service.metadata.uid)
         if known is None:
             raise LookupError(f"there is no load balancer for {service.metadata.namespace}/{service.metadata.name}")
         self._balancers[service.metadata.uid] = msgspec.structs.replace(known, nodes=_names(nodes))
 
     async def delete(self, cluster: str, service: Service) -> None:
-        """Delete it, if it is there."""
         self._balancers.pop(service.metadata.uid, None)
 
     def _addresses(self, service: Service, known: Balancer | None) -> tuple[str, ...]:
@@ -103,8 +98,6 @@ class SimulatedBalancers:
 
 
 class SimulatedRoutes:
-    """Routes that lead nowhere."""
-
     def __init__(self, routes: dict[str, Route]) -> None:
         self._routes = routes
 
@@ -113,12 +106,10 @@ class SimulatedRoutes:
         return [self._routes[name] for name in sorted(self._routes)]
 
     async def create(self, cluster: str, name_hint: str, route: Route) -> None:
-        """Make one."""
         name = f"{name_hint}-{route.destination}"
         self._routes[name] = msgspec.structs.replace(route, name=name, addresses=None)
 
     async def delete(self, cluster: str, route: Route) -> None:
-        """Delete one, if it is there."""
         self._routes.pop(route.name, None)
 
 
@@ -126,11 +117,9 @@ class AnnotatedInstances:
     """Machines that are what the annotation says. Nodes without it have one that runs."""
 
     async def exists(self, node: Node) -> bool:
-        """Unless it is gone."""
         return node.metadata.annotations.get(INSTANCE) != "gone"
 
     async def is_shut_down(self, node: Node) -> bool:
-        """If it was stopped."""
         return node.metadata.annotations.get(INSTANCE) == "stopped"
 
 

@@ -20,14 +20,12 @@ class SliceGauges:
         self._known: dict[str, dict[str, tuple[int, int, int]]] = {}
 
     def set(self, key: str, part: str, *, endpoints: int, slices: int, ideal: int) -> None:
-        """What a part of one service has now."""
         parts = self._known.setdefault(key, {})
         before = parts.get(part, (0, 0, 0))
         parts[part] = (endpoints, slices, ideal)
         self._add(parts[part], before)
 
     def forget(self, key: str) -> None:
-        """The service is gone."""
         for before in self._known.pop(key, {}).values():
             self._add((0, 0, 0), before)
 

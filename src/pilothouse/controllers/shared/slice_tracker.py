@@ -91,5 +91,4 @@ class SliceTracker:
         return order is not None and order >= 0
 
     def forget(self, key: str) -> None:
-        """The service is gone."""
         self._known.pop(key, None)

@@ -46,5 +46,4 @@ class TriggerTimes:
         return format_time(min(moved)) if moved else ""
 
     def forget(self, key: str) -> None:
-        """The service is gone."""
         self._seen.pop(key, None)

@@ -40,7 +40,6 @@ def known(raw: bytes, view: type[T]) -> Known[T]:
 
 
 def with_annotations(found: Known[Any], annotations: Mapping[str, str]) -> bytes:
-    """The object with exactly these annotations."""
     return replace_fields(found.raw, {"metadata.annotations": _json(annotations) if annotations else None})
 
 

@@ -9,9 +9,7 @@ why. An eviction that deleted nothing is forgotten after two minutes, and so is 
 
 Not guaranteed: that nobody is disrupted. Only evictions ask budgets; deletions, node failures and rollouts don't.
 
-Files: ``decide`` what a budget comes to, ``status`` how that is written, ``owners`` the sizes of the workloads that own
-the pods, ``membership`` which budget is about which pod, ``stale`` conditions that nobody acted upon, ``controller``
-the wiring. docs/controllers/disruption.md lists its triggers and its differences from upstream.
+docs/controllers/disruption.md lists its triggers and its differences from upstream.
 """
 
 from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS

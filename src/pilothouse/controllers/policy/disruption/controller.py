@@ -53,11 +53,6 @@ rollout of 5,000 pods is as many events: one sync, a tenth of a second later, co
 _POD_META = PODS.read_as(Object)
 
 
-def build(context: ControllerContext) -> "DisruptionController":
-    """The factory of the descriptor."""
-    return DisruptionController(context)
-
-
 class DisruptionController(ManagedController):
     """See the package for the promises."""
 
@@ -174,7 +169,6 @@ class DisruptionController(ManagedController):
     # One sync
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Have the budget's status say what it leaves."""
         self._consistency_store.ensure_ready(key)
         budget, raw = self._budgets.get(key), self._budgets.raw(key)
         if budget is None:
@@ -303,3 +297,6 @@ def _unmanaged(selector: LabelSelector | None) -> str:
         "As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To "
         'account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.'
     )
+
+
+build = DisruptionController

@@ -47,8 +47,6 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class Caches(msgspec.Struct, frozen=True, kw_only=True):
-    """Where workloads are looked up."""
-
     controllers: Cache[ReplicationController]
     replica_sets: Cache[ReplicaSet]
     deployments: Cache[Deployment]

@@ -7,16 +7,15 @@ puts right. What cannot be counted now keeps its old number. Nothing is written 
 
 Not guaranteed: that ``used`` is never too high. What goes is given back when its deletion has been seen.
 
-Files: ``usage`` what is used and what is written, ``replenishment`` which changes can give something back, ``monitors``
-the informers of everything that counts, ``counting`` how much is used of it, ``controller`` the wiring.
 docs/controllers/resourcequota.md has where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES
-from pilothouse.machinery.flags import DURATION, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import DURATION, INT32
+from pilothouse.runtime.descriptor import Descriptor, GateSpec
 from pilothouse.runtime.watches import Watch, any_object
 
 
@@ -35,20 +34,19 @@ DESCRIPTOR = Descriptor(
     options=ResourceQuotaOptions,
     gate_fields=(GateSpec(field="pod_level_resources", gate="PodLevelResources"),),
     flags=(
-        FlagSpec(
-            field="sync_period",
-            flag=Flag(
-                "resource-quota-sync-period", DURATION, 300.0, "The period for syncing quota usage status in the system"
-            ),
+        flag_spec(
+            "sync_period",
+            "resource-quota-sync-period",
+            DURATION,
+            300.0,
+            "The period for syncing quota usage status in the system",
         ),
-        FlagSpec(
-            field="concurrent_syncs",
-            flag=Flag(
-                "concurrent-resource-quota-syncs",
-                INT32,
-                5,
-                "The number of resource quotas that are allowed to sync concurrently.",
-            ),
+        flag_spec(
+            "concurrent_syncs",
+            "concurrent-resource-quota-syncs",
+            INT32,
+            5,
+            "The number of resource quotas that are allowed to sync concurrently.",
         ),
     ),
     watches=(

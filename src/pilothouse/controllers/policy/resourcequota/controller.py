@@ -25,11 +25,6 @@ LATE_SECONDS = 60.0
 """How long after something was given back an object that comes is suspected of having been charged before."""
 
 
-def build(context: ControllerContext) -> "ResourceQuotaController":
-    """The factory of the descriptor."""
-    return ResourceQuotaController(context)
-
-
 class ResourceQuotaController:
     """See the package for the promises. Keys are those of quotas. Create it on the running loop."""
 
@@ -166,3 +161,6 @@ class ResourceQuotaController:
                 unread.append(str(error))
                 unknown.update(names)
         return {name: amount for name, amount in total.items() if name not in unknown}, unread
+
+
+build = ResourceQuotaController

@@ -43,7 +43,6 @@ class Counter:
         self._known: dict[str, _Known] = {}
 
     def forget(self, uid: str) -> None:
-        """An object is gone."""
         self._known.pop(uid, None)
 
     async def count(self, namespace: str, names: Sequence[str], scopes: tuple[ScopeRequirement, ...]) -> Amounts:

@@ -12,8 +12,6 @@ from pilothouse.semantics.quota import Evaluator, ScopeRequirement
 
 
 class NewStatus(msgspec.Struct, frozen=True):
-    """What is written, and nothing else."""
-
     hard: dict[str, str]
     used: dict[str, str]
 
@@ -60,5 +58,4 @@ def is_urgent(quota: ResourceQuota, evaluators: Iterable[Evaluator]) -> bool:
 
 
 def zero(names: Sequence[str]) -> Amounts:
-    """Nothing of each."""
     return dict.fromkeys(names, Quantity(0))

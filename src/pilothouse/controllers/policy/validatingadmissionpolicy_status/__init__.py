@@ -8,21 +8,19 @@ what it does all the same.
 
 Not guaranteed: that it is checked again when one of the types changes.
 
-Files: ``decide`` which types, and the status; ``types`` what an API server says of them; ``checking`` the expressions;
-``controller`` the wiring. docs/controllers/validatingadmissionpolicy_status.md has where it differs from upstream.
+docs/controllers/validatingadmissionpolicy_status.md has where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.admissionregistration import VALIDATING_ADMISSION_POLICIES
-from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import INT32
+from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.watches import Watch, any_object
 
 
 class PolicyStatusOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How many policies are synced concurrently."""
-
     workers: int = 5
 
 
@@ -31,15 +29,12 @@ DESCRIPTOR = Descriptor(
     client_name="validatingadmissionpolicy-status-controller",
     options=PolicyStatusOptions,
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-validating-admission-policy-status-syncs",
-                INT32,
-                5,
-                "The number of validatingadmissionpolicy-status-controller workers that are allowed to sync "
-                "concurrently.",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-validating-admission-policy-status-syncs",
+            INT32,
+            5,
+            "The number of validatingadmissionpolicy-status-controller workers that are allowed to sync concurrently.",
         ),
     ),
     watches=(Watch(kind=VALIDATING_ADMISSION_POLICIES, predicate=any_object),),

@@ -25,11 +25,6 @@ from pilothouse.runtime import ControllerContext, ManagedController, Requeue, Re
 QUEUE = "validatingadmissionpolicy-status"
 
 
-def build(context: ControllerContext) -> "PolicyStatusController":
-    """The factory of the descriptor."""
-    return PolicyStatusController(context)
-
-
 class PolicyStatusController(ManagedController):
     """See the package for the promises. Keys are names of policies."""
 
@@ -48,7 +43,6 @@ class PolicyStatusController(ManagedController):
         )
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Check the policy, if this generation was not checked, and say what was found."""
         policy = self._policies.get(key)
         if policy is None or not is_due(policy):
             return None
@@ -109,3 +103,6 @@ def kinds_of(discovery: Discovery, named: Named) -> list[TypeName]:
         for found in discovery.resources()
         if (found.name, found.version) == (named.resource, named.version) and named.group in ("", found.group)
     ]
+
+
+build = PolicyStatusController

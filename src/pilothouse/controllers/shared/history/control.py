@@ -71,15 +71,12 @@ class History:
         return await self._client.create(CONTROLLER_REVISIONS, body, namespace)
 
     async def read(self, namespace: str, name: str) -> ControllerRevision:
-        """The revision as it is on the server."""
         return await self._client.get(CONTROLLER_REVISIONS, name, namespace)
 
     async def renumber(self, revision: ControllerRevision, number: int) -> ControllerRevision:
-        """Give the revision another number."""
         return await self._put(revision, {"revision": msgspec.json.encode(number)})
 
     async def relabel(self, revision: ControllerRevision, labels: Mapping[str, str]) -> ControllerRevision:
-        """Give the revision these labels."""
         return await self._put(revision, {"metadata.labels": msgspec.json.encode(dict(labels))})
 
     async def delete(self, revision: ControllerRevision) -> None:

@@ -99,7 +99,6 @@ def new_revision(
     data: bytes,
     number: int,
 ) -> bytes:
-    """The body of a new revision."""
     metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": dict(labels)}
     if annotations:
         metadata["annotations"] = dict(annotations)

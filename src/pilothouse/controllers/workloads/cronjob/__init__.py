@@ -9,22 +9,19 @@ Job is started while one that is known of runs; with ``Replace`` what runs is de
 Not guaranteed: that every moment brings a Job. Whoever was away for too long, or a Job that takes too long under
 ``Forbid``, leaves moments out. A Job may be seen by nobody for a moment: it is made first and written down after that.
 
-Files: ``schedule`` which moment is due and when the next one is, ``decide`` whether to start now and which finished
-Jobs go, ``status`` what became of the Jobs, ``blueprint`` the Job to make, ``controller`` the wiring.
 docs/controllers/cronjob.md has where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.batch import CRON_JOBS, JOBS
-from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import INT32
+from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.runtime.watches import Watch, any_object
 
 
 class CronJobOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set."""
-
     workers: int = 5
 
 
@@ -34,14 +31,12 @@ DESCRIPTOR = Descriptor(
     client_name="cronjob-controller",
     options=CronJobOptions,
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-cron-job-syncs",
-                INT32,
-                5,
-                "The number of cron job objects that are allowed to sync concurrently.",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-cron-job-syncs",
+            INT32,
+            5,
+            "The number of cron job objects that are allowed to sync concurrently.",
         ),
     ),
     watches=(Watch(kind=CRON_JOBS, keep_raw=True, predicate=any_object), Watch(kind=JOBS)),

@@ -35,11 +35,6 @@ _FAILURES = (ApiError, OSError)
 _decoder = msgspec.json.Decoder(CronJob)
 
 
-def build(context: ControllerContext) -> "CronJobController":
-    """The factory of the descriptor."""
-    return CronJobController(context)
-
-
 class NotReplaced(RuntimeError):
     """A Job that was to make room could not be deleted."""
 
@@ -54,7 +49,6 @@ class _SyncContext:
         self._removed: set[str] = set()
 
     def remove(self, uid: str) -> None:
-        """This Job is active no more."""
         self._removed.add(uid)
         self.status = without(self.status, (uid,))
 
@@ -65,8 +59,6 @@ class _SyncContext:
 
 
 class CronJobController(ManagedController):
-    """See the package."""
-
     def __init__(self, context: ControllerContext) -> None:
         cron_jobs = context.informer(CRON_JOBS)
         jobs = context.informer(JOBS, indexes={CONTROLLER_INDEX: index_by_controller})
@@ -262,3 +254,6 @@ class CronJobController(ManagedController):
     def _say(self, cron_job: CronJob, remark: Remark) -> None:
         about = object_reference(CRON_JOBS, cron_job.metadata)
         self._recorder.event(about, remark.type, remark.reason, remark.message)
+
+
+build = CronJobController

@@ -18,14 +18,12 @@ from pilothouse.semantics.jobs import finished_condition
 
 
 def without(status: CronJobStatus, uids: Collection[str]) -> CronJobStatus:
-    """These are active no more."""
     if not any(job.uid in uids for job in status.active):
         return status
     return replace(status, active=tuple(job for job in status.active if job.uid not in uids))
 
 
 def started(status: CronJobStatus, job: ObjectMeta, moment: datetime.datetime) -> CronJobStatus:
-    """A Job has been started for a moment."""
     return replace(status, active=(*status.active, object_reference(JOBS, job)), last_schedule_time=moment)
 
 

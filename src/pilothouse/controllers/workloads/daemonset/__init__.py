@@ -10,19 +10,16 @@ processed, not all 5,000.
 
 Not guaranteed: that the pod fits on its node (the scheduler finds out), or an order of nodes.
 
-Files: ``placement`` and ``tolerations`` which nodes, ``sites`` one node with its pods, ``manage`` what it needs,
-``rolling`` the update, ``status`` what is reported, ``pod_template`` what pods are made from, ``node_to_daemon_pods``
-all nodes together, ``revisions`` the history, ``blueprint`` what a spec comes to, ``nodes``, ``node_events`` and
-``pod_events`` what changes enqueue, ``controller`` the wiring. docs/controllers/daemonset.md has what enqueues it and
-where it differs from upstream.
+docs/controllers/daemonset.md has what enqueues it and where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.apps import CONTROLLER_REVISIONS, DAEMON_SETS
 from pilothouse.api.core import NODES, PODS
-from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import INT32
+from pilothouse.runtime.descriptor import Descriptor, GateSpec
 from pilothouse.runtime.watches import Watch, any_object
 
 
@@ -48,15 +45,13 @@ DESCRIPTOR = Descriptor(
         GateSpec(field="comparison_operators", gate="TaintTolerationComparisonOperators"),
     ),
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-daemonset-syncs",
-                INT32,
-                2,
-                "The number of daemonset objects that are allowed to sync concurrently. Larger number = more "
-                "responsive daemonset, but more CPU (and network) load",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-daemonset-syncs",
+            INT32,
+            2,
+            "The number of daemonset objects that are allowed to sync concurrently. Larger number = more "
+            "responsive daemonset, but more CPU (and network) load",
         ),
     ),
     watches=(

@@ -43,7 +43,6 @@ class Blueprint:
         self._pinned: tuple[str, int | None, PinnedTemplate] | None = None
 
     def pinned_template(self, revision_hash: str, generation: int | None) -> PinnedTemplate:
-        """The template of the pods of this revision."""
         known = self._pinned
         if known is not None and known[0] == revision_hash and known[1] == generation:
             return known[2]
@@ -63,6 +62,5 @@ class Blueprints(shared.Blueprints[DaemonSet, Blueprint]):
         super().__init__("DaemonSet", lambda owner: owner.spec.selector, draw, log)
 
     def forget_node(self, name: str) -> None:
-        """The node is gone."""
         for blueprint in self.all():
             blueprint.placements.forget(name)

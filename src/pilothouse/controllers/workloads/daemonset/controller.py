@@ -65,11 +65,6 @@ _LIST_SECONDS = 0.05
 """How soon to sync again while an informer is delivering a new list of nodes or pods, which takes milliseconds."""
 
 
-def build(context: ControllerContext) -> "DaemonSetController":
-    """The controller of DaemonSets."""
-    return DaemonSetController(context)
-
-
 class PodWritesFailed(Exception):
     """Some pods could not be created or deleted."""
 
@@ -89,8 +84,6 @@ class ReplacedOwner(RetryLater):
 
 
 class _SyncContext:
-    """What one reconcile knows of its owner."""
-
     def __init__(
         self,
         key: str,
@@ -119,8 +112,6 @@ class _SyncContext:
 
 
 class DaemonSetController(ManagedController):
-    """See the package."""
-
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(DaemonSetOptions)
         owners = context.informer(DAEMON_SETS)
@@ -468,3 +459,6 @@ class DaemonSetController(ManagedController):
     def _wrote(self, owner: DaemonSet, kind: Kind[Any], version: str) -> None:
         meta = owner.metadata
         self._writes.wrote(f"{meta.namespace}/{meta.name}", meta.uid, kind.group_resource, version)
+
+
+build = DaemonSetController

@@ -19,8 +19,6 @@ BURST = 250
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done on one node."""
-
     create: bool = False
     delete: tuple[str, ...] = ()
     """Names of pods."""

@@ -20,8 +20,6 @@ def daemon_key(meta: ObjectMeta) -> str:
 
 
 class NodeEvents:
-    """The handlers, and the reconcile of one node name."""
-
     def __init__(
         self,
         *,
@@ -40,7 +38,6 @@ class NodeEvents:
         self._queue = queue
 
     def node_added(self, node: Node, _initial: bool) -> None:
-        """A new node may want pods."""
         if self._nodes.put(node):
             self._moved(node.metadata.name)
 

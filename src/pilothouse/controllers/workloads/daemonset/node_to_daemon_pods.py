@@ -60,12 +60,10 @@ class NodeToDaemonPods:
         self._unread[key] = None
 
     def drop(self, key: str) -> None:
-        """The pod is gone, or no longer the owner's."""
         if self._pods.pop(key, None) is not None:
             self._unread[key] = None
 
     def touch(self, node: str) -> None:
-        """The node has changed, come or gone."""
         self._touched[node] = None
 
     @property
@@ -244,7 +242,6 @@ class DaemonPods:
         node_pods.put(pod)
 
     def drop(self, key: str) -> None:
-        """The pod is gone."""
         home = self._home.get(key)
         if home is not None:
             self._leave(key, home)

@@ -9,13 +9,10 @@ from pilothouse.api.meta import ObjectMeta
 
 
 class NodeTable:
-    """All nodes by name."""
-
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
 
     def get(self, name: str) -> Node | None:
-        """The node, if it exists."""
         return self._nodes.get(name)
 
     def names(self) -> list[str]:
@@ -40,5 +37,4 @@ class NodeTable:
         return True
 
     def drop(self, name: str) -> None:
-        """The node is gone."""
         self._nodes.pop(name, None)

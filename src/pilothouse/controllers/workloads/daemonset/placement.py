@@ -51,7 +51,6 @@ def wants_of(spec: PodSpec, *, comparison_operators: bool = False) -> Wants:
 
 
 def decide_placement(wants: Wants, node: Node) -> Placement:
-    """What the node is to pods that want this."""
     if wants.node_name and wants.node_name != node.metadata.name:
         return ELSEWHERE
     if not matches_node_selection(PodSpec(node_selector=wants.node_selector, affinity=wants.affinity), node):
@@ -79,7 +78,6 @@ class Placements:
         self._known: dict[str, tuple[Node, Placement]] = {}
 
     def on(self, node: Node) -> Placement:
-        """What the node is to the DaemonSet."""
         known = self._known.get(node.metadata.name)
         if known is not None and known[0] is node:
             return known[1]
@@ -88,5 +86,4 @@ class Placements:
         return placement
 
     def forget(self, name: str) -> None:
-        """The node is gone."""
         self._known.pop(name, None)

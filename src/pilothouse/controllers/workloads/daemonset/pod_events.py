@@ -82,7 +82,6 @@ class DaemonEvents(PodEvents[DaemonSet]):
             self._wake_owner(revision.metadata.namespace, reference)
 
     def revision_changed(self, old: ControllerRevision, new: ControllerRevision) -> None:
-        """Somebody may have touched it."""
         before, after = old.metadata, new.metadata
         if before.resource_version == after.resource_version:
             return

@@ -53,7 +53,6 @@ class PinnedTemplate:
         self._after = after
 
     def for_node(self, name: str) -> bytes:
-        """The template of the pod for this node."""
         return self._before + _encode(name) + self._after
 
 

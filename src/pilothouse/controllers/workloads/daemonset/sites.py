@@ -26,11 +26,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     min_ready_seconds: int = 0
 
     def is_updated(self, pod: Pod) -> bool:
-        """Whether the pod is of the current template."""
         return is_updated(pod, self.revision_hash, self.generation)
 
     def is_available(self, pod: Pod, now: datetime.datetime) -> bool:
-        """Whether the pod has been ready for long enough."""
         return is_available(pod, self.min_ready_seconds, now)
 
 
@@ -45,12 +43,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def should_run(self) -> bool:
-        """A pod is to be there."""
         return self.listed and self.placement.should_run
 
     @property
     def should_continue(self) -> bool:
-        """A pod that is there may stay."""
         return self.listed and self.placement.should_continue
 
 

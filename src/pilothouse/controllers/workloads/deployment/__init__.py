@@ -9,9 +9,6 @@ Deployment. Pods are made and deleted by the ReplicaSets' controller alone.
 
 Not guaranteed: that a rollout that is stuck ends. It is reported when its deadline has passed, nothing is rolled back.
 
-Files: ``decide`` which step comes next, ``rolling``, ``recreate`` and ``scaling`` what the sizes are to be,
-``revisions``, ``template`` and ``annotations`` what a ReplicaSet is known by, ``progress`` and ``status`` what is
-reported; ``sync_context`` the requests, ``set_events`` and ``controller`` the wiring.
 docs/controllers/deployment.md lists its triggers and its differences from upstream.
 """
 
@@ -19,8 +16,9 @@ import msgspec
 
 from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS
 from pilothouse.api.core import PODS
-from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import INT32
+from pilothouse.runtime.descriptor import Descriptor, GateSpec
 from pilothouse.runtime.watches import Watch, any_object
 
 
@@ -38,15 +36,13 @@ DESCRIPTOR = Descriptor(
     options=DeploymentOptions,
     gate_fields=(GateSpec(field="report_terminating", gate="DeploymentReplicaSetTerminatingReplicas"),),
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-deployment-syncs",
-                INT32,
-                5,
-                "The number of deployment objects that are allowed to sync concurrently. Larger number = more "
-                "responsive deployments, but more CPU (and network) load",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-deployment-syncs",
+            INT32,
+            5,
+            "The number of deployment objects that are allowed to sync concurrently. Larger number = more "
+            "responsive deployments, but more CPU (and network) load",
         ),
     ),
     watches=(

@@ -21,13 +21,11 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 def wanted(deployment: Deployment) -> int:
-    """How many pods there should be."""
     replicas = deployment.spec.replicas
     return 1 if replicas is None else replicas
 
 
 def is_rolling(deployment: Deployment) -> bool:
-    """Whether the strategy is RollingUpdate."""
     return deployment.spec.strategy.type == ROLLING_UPDATE
 
 

@@ -43,11 +43,6 @@ from pilothouse.runtime.claims import CONTROLLER_INDEX
 QUEUE_NAME = "deployment"
 
 
-def build(context: ControllerContext) -> "DeploymentController":
-    """The controller of Deployments."""
-    return DeploymentController(context)
-
-
 class _Blueprint(msgspec.Struct, frozen=True):
     """What stays the same between two changes of a spec."""
 
@@ -57,8 +52,6 @@ class _Blueprint(msgspec.Struct, frozen=True):
 
 
 class DeploymentController(ManagedController):
-    """See the package."""
-
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(DeploymentOptions)
         deployments = context.informer(DEPLOYMENTS)
@@ -265,3 +258,6 @@ def _ignore_added(_pod: Pod, _initial: bool) -> None:
 
 def _ignore_changed(_old: Pod, _new: Pod) -> None:
     """As above."""
+
+
+build = DeploymentController

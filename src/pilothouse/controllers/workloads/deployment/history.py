@@ -60,7 +60,6 @@ def rollback_revision(deployment: Deployment) -> int | None:
 
 
 def roll_back(deployment: Deployment, sets: Sequence[ReplicaSet], revision: int) -> Rollback:
-    """The result of the requested rollback."""
     if revision == 0:
         revision = last_revision(sets)
         if revision == 0:

@@ -28,12 +28,10 @@ Conditions = tuple[DeploymentCondition, ...]
 
 
 def has_deadline(deployment: Deployment) -> bool:
-    """Whether progress is watched at all."""
     return deployment.spec.progress_deadline_seconds not in (None, NO_DEADLINE)
 
 
 def condition_of(conditions: Conditions, type_: str) -> DeploymentCondition | None:
-    """The condition of this type."""
     return next((each for each in conditions if each.type == type_), None)
 
 
@@ -46,7 +44,6 @@ def condition(type_: str, status: str, reason: str, message: str, now: datetime.
 
 
 def without(conditions: Conditions, type_: str) -> Conditions:
-    """All but that one."""
     return tuple(each for each in conditions if each.type != type_)
 
 

@@ -11,7 +11,6 @@ from pilothouse.controllers.workloads.deployment.sizes import Resize, is_in_use
 
 
 def empty(old: Sequence[ReplicaSet]) -> list[Resize]:
-    """Old ReplicaSets come down to nothing."""
     return [Resize(each.metadata.name, 0) for each in old if is_in_use(each)]
 
 

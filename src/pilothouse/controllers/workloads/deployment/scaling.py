@@ -25,7 +25,6 @@ def _is_sized_for_another(replica_set: ReplicaSet, deployment: Deployment) -> bo
 
 
 def rescale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> list[Resize]:
-    """The sizes after scaling."""
     replicas = wanted(deployment)
     sole = sole_or_latest(new, old)
     if sole is not None:

@@ -41,7 +41,6 @@ class SetEvents:
     # Deployments
 
     def deployment_added(self, deployment: Deployment, _initial: bool) -> None:
-        """Enqueue it."""
         self._queue.add(object_key(deployment.metadata))
 
     def deployment_changed(self, old: Deployment, new: Deployment) -> None:
@@ -84,7 +83,6 @@ class SetEvents:
             self._wake_adopters(new.metadata)
 
     def set_gone(self, replica_set: ReplicaSet, _final_state_unknown: bool) -> None:
-        """Enqueues the owner."""
         reference = controller_of(replica_set.metadata)
         if reference is not None:
             self._wake(replica_set.metadata, reference)
@@ -134,7 +132,6 @@ class SetEvents:
 
 
 def selects_all(deployment: Deployment) -> bool:
-    """Whether the selector is the empty one."""
     selector = deployment.spec.selector
     return selector is not None and not selector.match_labels and not selector.match_expressions
 

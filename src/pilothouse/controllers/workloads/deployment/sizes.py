@@ -18,18 +18,15 @@ class Resize(msgspec.Struct, frozen=True):
 
 
 def size_of(replica_set: ReplicaSet) -> int:
-    """The number of pods that it wants."""
     replicas = replica_set.spec.replicas
     return 1 if replicas is None else replicas
 
 
 def is_in_use(replica_set: ReplicaSet) -> bool:
-    """Whether it wants any pods."""
     return size_of(replica_set) > 0
 
 
 def created_at(replica_set: ReplicaSet) -> datetime.datetime:
-    """When it was made."""
     return replica_set.metadata.creation_timestamp or _NEVER
 
 

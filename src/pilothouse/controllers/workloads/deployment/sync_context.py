@@ -79,7 +79,6 @@ class SyncContext:
 
     @property
     def sets(self) -> list[ReplicaSet]:
-        """All ReplicaSets, the oldest first."""
         return list(self._sets.values())
 
     @property
@@ -93,7 +92,6 @@ class SyncContext:
         return [each for name, each in self._sets.items() if name != self._new]
 
     def tell(self, type_: str, reason: str, message: str) -> None:
-        """An event about the Deployment."""
         self._recorder.event(object_reference(DEPLOYMENTS, self.deployment.metadata), type_, reason, message)
 
     # The new ReplicaSet
@@ -221,7 +219,6 @@ class SyncContext:
         return changed
 
     async def delete(self, doomed: Iterable[ReplicaSet]) -> None:
-        """Delete ReplicaSets without pods."""
         for each in doomed:
             try:
                 await self._client.delete(REPLICA_SETS, each.metadata.name, each.metadata.namespace)

@@ -68,13 +68,11 @@ def _quantity(value: Any) -> Any:
 
 
 def labels_of(template: msgspec.Raw | bytes) -> dict[str, str]:
-    """The labels of a template."""
     raw = take_field(template, "metadata.labels")
     return {} if raw is None else msgspec.json.decode(raw, type=dict[str, str])
 
 
 def with_hash(template: msgspec.Raw | bytes, template_hash: str) -> bytes:
-    """The template of the ReplicaSet."""
     labels = labels_of(template) | {HASH_LABEL: template_hash}
     return replace_fields(template, {"metadata.labels": _encode(labels)})
 
@@ -103,7 +101,6 @@ def new_set(
     replicas: int,
     min_ready_seconds: int,
 ) -> bytes:
-    """The ReplicaSet for a template, as it is sent."""
     match_labels = take_field(selector, "matchLabels")
     matched: dict[str, str] = {} if match_labels is None else msgspec.json.decode(match_labels)
     hashed = {HASH_LABEL: template_hash}

@@ -9,19 +9,16 @@ workload to 0 by hand has switched its autoscaler off.
 Not guaranteed: that the window survives this process. What was recommended and done is remembered in memory only, as
 upstream; after a restart the present size is the first recommendation.
 
-Files: ``samples`` and ``metric_apis`` what was measured and how it is read, ``grouping`` which pods count,
-``replica_count`` how many a metric asks for, ``proposals`` that for each metric of a spec, ``recent`` what was
-recommended and done, ``limits`` windows, policies and bounds, ``sizes`` the scale subresource, ``hpa_selectors`` other
-autoscalers of the same pods, ``status`` what is reported, ``measures`` the controller's metrics, ``controller`` the
-wiring. docs/controllers/horizontal_pod_autoscaler.md has where it differs from upstream.
+docs/controllers/horizontal_pod_autoscaler.md has where it differs from upstream.
 """
 
 import msgspec
 
 from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from pilothouse.api.core import PODS
-from pilothouse.machinery.flags import DURATION, FLOAT, INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import DURATION, FLOAT, INT32
+from pilothouse.runtime.descriptor import Descriptor, GateSpec
 from pilothouse.runtime.watches import Watch, any_object
 
 
@@ -51,61 +48,49 @@ DESCRIPTOR = Descriptor(
         GateSpec(field="pod_level_resources", gate="PodLevelResources"),
     ),
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-horizontal-pod-autoscaler-syncs",
-                INT32,
-                5,
-                "The number of horizontal pod autoscaler objects that are allowed to sync concurrently.",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-horizontal-pod-autoscaler-syncs",
+            INT32,
+            5,
+            "The number of horizontal pod autoscaler objects that are allowed to sync concurrently.",
         ),
-        FlagSpec(
-            field="cpu_initialization_period",
-            flag=Flag(
-                "horizontal-pod-autoscaler-cpu-initialization-period",
-                DURATION,
-                300.0,
-                "The period after pod start when CPU samples might be skipped.",
-            ),
+        flag_spec(
+            "cpu_initialization_period",
+            "horizontal-pod-autoscaler-cpu-initialization-period",
+            DURATION,
+            300.0,
+            "The period after pod start when CPU samples might be skipped.",
         ),
-        FlagSpec(
-            field="downscale_stabilization",
-            flag=Flag(
-                "horizontal-pod-autoscaler-downscale-stabilization",
-                DURATION,
-                300.0,
-                "The period for which autoscaler will look backwards and not scale down below any recommendation it "
-                "made during that period.",
-            ),
+        flag_spec(
+            "downscale_stabilization",
+            "horizontal-pod-autoscaler-downscale-stabilization",
+            DURATION,
+            300.0,
+            "The period for which autoscaler will look backwards and not scale down below any recommendation it "
+            "made during that period.",
         ),
-        FlagSpec(
-            field="initial_readiness_delay",
-            flag=Flag(
-                "horizontal-pod-autoscaler-initial-readiness-delay",
-                DURATION,
-                30.0,
-                "The period after pod start during which readiness changes will be treated as initial readiness.",
-            ),
+        flag_spec(
+            "initial_readiness_delay",
+            "horizontal-pod-autoscaler-initial-readiness-delay",
+            DURATION,
+            30.0,
+            "The period after pod start during which readiness changes will be treated as initial readiness.",
         ),
-        FlagSpec(
-            field="sync_period",
-            flag=Flag(
-                "horizontal-pod-autoscaler-sync-period",
-                DURATION,
-                15.0,
-                "The period for syncing the number of pods in horizontal pod autoscaler.",
-            ),
+        flag_spec(
+            "sync_period",
+            "horizontal-pod-autoscaler-sync-period",
+            DURATION,
+            15.0,
+            "The period for syncing the number of pods in horizontal pod autoscaler.",
         ),
-        FlagSpec(
-            field="tolerance",
-            flag=Flag(
-                "horizontal-pod-autoscaler-tolerance",
-                FLOAT,
-                0.1,
-                "The minimum change (from 1.0) in the desired-to-actual metrics ratio for the horizontal pod "
-                "autoscaler to consider scaling.",
-            ),
+        flag_spec(
+            "tolerance",
+            "horizontal-pod-autoscaler-tolerance",
+            FLOAT,
+            0.1,
+            "The minimum change (from 1.0) in the desired-to-actual metrics ratio for the horizontal pod "
+            "autoscaler to consider scaling.",
         ),
     ),
     watches=(Watch(kind=HORIZONTAL_POD_AUTOSCALERS, keep_raw=True, predicate=any_object), Watch(kind=PODS)),

@@ -72,14 +72,7 @@ class _Uncounted(Exception):
         self.metrics = metrics
 
 
-def build(context: ControllerContext) -> "HorizontalPodAutoscalerController":
-    """The factory of the descriptor."""
-    return HorizontalPodAutoscalerController(context)
-
-
 class HorizontalPodAutoscalerController(ManagedController):
-    """See the package."""
-
     def __init__(self, context: ControllerContext) -> None:
         autoscalers = context.informer(HORIZONTAL_POD_AUTOSCALERS)
         pods = context.informer(PODS, indexes={LABEL_INDEX: index_by_label})
@@ -128,7 +121,6 @@ class HorizontalPodAutoscalerController(ManagedController):
         self.queue.forget(key)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        """Bring the target to the size that the metrics ask for."""
         autoscaler, raw = self._autoscalers.get(key), self._autoscalers.raw(key)
         if autoscaler is None:
             self.log.info("Horizontal Pod Autoscaler has been deleted", HPA=key)
@@ -162,8 +154,6 @@ def _may_have_happened(error: BaseException) -> bool:
 
 
 class _SyncContext:
-    """One sync of one autoscaler."""
-
     def __init__(
         self,
         controller: HorizontalPodAutoscalerController,
@@ -422,3 +412,6 @@ class _SyncContext:
     def _record_event(self, kind: str, reason: str, message: str) -> None:
         about = object_reference(HORIZONTAL_POD_AUTOSCALERS, self._autoscaler.metadata)
         self._of._recorder.event(about, kind, reason, message)
+
+
+build = HorizontalPodAutoscalerController

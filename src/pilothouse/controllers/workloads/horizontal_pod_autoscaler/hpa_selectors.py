@@ -34,7 +34,6 @@ class HpaSelectors:
         self._by_label.setdefault(_shelf(key, selector), {})[key] = selector
 
     def forget(self, key: str) -> None:
-        """There is no such autoscaler any more."""
         self._take_off_shelf(key)
         self._selectors.pop(key, None)
 

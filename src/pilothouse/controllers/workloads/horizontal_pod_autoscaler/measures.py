@@ -21,8 +21,6 @@ def action_of(before: int, after: int) -> str:
 
 
 class Measures:
-    """All of them."""
-
     def __init__(self, metrics: Registry) -> None:
         prefix, buckets = "horizontal_pod_autoscaler_controller", exponential_buckets(0.001, 2, 15)
         by_outcome, by_type = ("action", "error"), ("action", "error", "metric_type")

@@ -71,8 +71,6 @@ def _tolerance(rules: HPAScalingRules | None, default: float, *, own: bool) -> f
 
 
 class Proposals:
-    """Asks the metrics APIs for what one sync needs."""
-
     def __init__(self, apis: MetricApis, namespace: str, selector: Selector, pods: Pods) -> None:
         self._apis = apis
         self._namespace = namespace

@@ -60,7 +60,6 @@ class Recent(msgspec.Struct, kw_only=True):
 
 
 def longest_period(rules: HPAScalingRules | None) -> int:
-    """The longest period of the policies."""
     return max((policy.period_seconds for policy in rules.policies), default=0) if rules is not None else 0
 
 

@@ -39,8 +39,6 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Sizes:
-    """Reads and writes scales."""
-
     def __init__(self, client: Client, mapper: RestMapper, log: Log) -> None:
         self._client = client
         self._log = log

@@ -41,11 +41,9 @@ class Report:
         self.status = replace(self.status, conditions=with_condition(self.status.conditions, new))
 
     def drop(self, condition: str) -> None:
-        """The condition is no more."""
         self.status = replace(self.status, conditions=without_condition(self.status.conditions, condition))
 
     def says(self, condition: str) -> bool:
-        """Whether the condition is true."""
         return is_condition_true(self.status.conditions, condition)
 
     def seen(

@@ -10,10 +10,6 @@ indexed Job at most one pod per index is made at a time.
 Not guaranteed: that a pod is never made twice. A node that dies, or a pod that is removed by hand, is replaced;
 programs in Jobs must bear running again. Status follows changes of pods within a second, not at once.
 
-Files: ``decide`` how a Job ends and which pods to make or remove, ``tracking`` what is counted and which finalizers go,
-``indexes`` sets of indexes and what pods say of theirs, ``backoff`` how long to wait after failures,
-``pod_failure_policy`` and ``success_policy`` the policies, ``status`` conditions, ``blueprint`` the pods to make,
-``pod_events`` what enqueues which key, ``orphans`` finalizers that nobody needs, ``controller`` the wiring.
 docs/controllers/job.md has where it differs from upstream.
 """
 
@@ -21,8 +17,9 @@ import msgspec
 
 from pilothouse.api.batch import JOBS
 from pilothouse.api.core import PODS
-from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import INT32
+from pilothouse.runtime.descriptor import Descriptor, GateSpec
 from pilothouse.runtime.watches import Watch, any_object
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -50,14 +47,12 @@ DESCRIPTOR = Descriptor(
         GateSpec(field="clear_start_time", gate="MutableSchedulingDirectivesForSuspendedJobs"),
     ),
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-job-syncs",
-                INT32,
-                5,
-                "The number of job objects that are allowed to sync concurrently.",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-job-syncs",
+            INT32,
+            5,
+            "The number of job objects that are allowed to sync concurrently.",
         ),
     ),
     watches=(

@@ -29,7 +29,6 @@ class Blueprint(msgspec.Struct, frozen=True):
     """With the finalizer, and of an indexed Job the environment variable."""
 
     def of_index(self, index: int, annotations: dict[str, str]) -> bytes:
-        """The template of the pod for one index."""
         whole: dict[str, Any] = msgspec.json.decode(self.template)
         meta = whole["metadata"]
         said = {INDEX: str(index)}

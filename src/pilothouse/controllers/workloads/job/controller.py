@@ -71,14 +71,7 @@ _FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
 _FAILURES = (ApiError, OSError)
 
 
-def build(context: ControllerContext) -> "JobController":
-    """The factory of the descriptor."""
-    return JobController(context)
-
-
 class _SyncJobContext:
-    """What changes during one sync of a Job."""
-
     def __init__(self, job: Job, raw: bytes) -> None:
         self.job = job
         self.raw = raw
@@ -104,8 +97,6 @@ class _SyncJobContext:
 
 
 class JobController(ManagedController):
-    """See the package."""
-
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(JobOptions)
         jobs = context.informer(JOBS)
@@ -583,3 +574,6 @@ def _adopted(pod: Pod) -> Pod:
     if TRACKING in finalizers:
         return pod
     return replace(pod, metadata=replace(pod.metadata, finalizers=(*finalizers, TRACKING)))
+
+
+build = JobController

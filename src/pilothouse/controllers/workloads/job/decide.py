@@ -28,12 +28,10 @@ _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
 def is_indexed(job: Job) -> bool:
-    """Whether pods are for one index each."""
     return job.spec.completion_mode == "Indexed"
 
 
 def is_suspended(job: Job) -> bool:
-    """Whether no pod is to run now."""
     return bool(job.spec.suspend)
 
 
@@ -88,7 +86,6 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_census(seen: Seen) -> Census:
-    """Tell pods apart."""
     job, status = seen.job, seen.job.status
     completions = job.spec.completions or 0
     indexed = is_indexed(job)

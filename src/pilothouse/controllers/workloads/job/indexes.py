@@ -18,8 +18,6 @@ Interval = tuple[int, int]
 
 
 class Indexes:
-    """A set of indexes. Not changed once made."""
-
     __slots__ = ("intervals", "total")
 
     def __init__(self, intervals: Iterable[Interval] = ()) -> None:
@@ -28,7 +26,6 @@ class Indexes:
 
     @classmethod
     def of(cls, indexes: Iterable[int]) -> "Indexes":
-        """The set of these."""
         intervals: list[Interval] = []
         for index in sorted(set(indexes)):
             if intervals and index == intervals[-1][1] + 1:
@@ -91,7 +88,6 @@ class Indexes:
         return ",".join(parts)
 
     def plus(self, more: Iterable[int]) -> "Indexes":
-        """With these, too."""
         merged: list[Interval] = []
         for first, last in sorted((*self.intervals, *((index, index) for index in more))):
             if merged and first <= merged[-1][1] + 1:
@@ -111,7 +107,6 @@ def index_of(annotations: Mapping[str, str]) -> int:
 
 
 def index_of_pod(pod: Pod) -> int:
-    """``index_of`` a pod's annotations."""
     return index_of(pod.metadata.annotations)
 
 

@@ -5,8 +5,6 @@ from pilothouse.runtime import Registry
 
 
 class Measures:
-    """All of them."""
-
     def __init__(self, metrics: Registry) -> None:
         by_sync = ("completion_mode", "result", "action")
         self.sync_seconds = metrics.histogram(

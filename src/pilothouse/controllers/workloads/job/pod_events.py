@@ -50,11 +50,9 @@ class Removals:
         self._awaited: dict[str, set[str]] = {}
 
     def expect(self, key: str, uid: str) -> None:
-        """The finalizer of this pod is about to go."""
         self._awaited.setdefault(key, set()).add(uid)
 
     def observed(self, key: str, uid: str) -> None:
-        """It has gone, or did not."""
         awaited = self._awaited.get(key)
         if awaited is not None:
             awaited.discard(uid)
@@ -66,7 +64,6 @@ class Removals:
         return uid in self._awaited.get(key, ())
 
     def forget(self, key: str) -> None:
-        """The Job is gone."""
         self._awaited.pop(key, None)
 
 

@@ -27,12 +27,10 @@ class Ending(msgspec.Struct, frozen=True):
 
     @property
     def success(self) -> bool:
-        """Whether it ends well."""
         return self.type == SUCCESS_CRITERIA_MET
 
     @property
     def final_type(self) -> str:
-        """The condition that says that it has ended."""
         return COMPLETE if self.success else FAILED
 
 
@@ -56,7 +54,6 @@ def with_condition(
 
 
 def finished(status: JobStatus, ending: Ending, now: datetime.datetime) -> JobStatus:
-    """The status of a Job that has ended."""
     conditions, _changed = with_condition(
         status.conditions, ending.final_type, "True", ending.reason, ending.message, now
     )

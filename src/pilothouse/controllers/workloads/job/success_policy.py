@@ -23,7 +23,6 @@ def met_rule(policy: SuccessPolicy, completions: int, succeeded: Indexes) -> int
 
 
 def _overlap(left: Indexes, right: Indexes) -> int:
-    """How many indexes are in both."""
     count = at = 0
     for first, last in left.intervals:
         while at < len(right.intervals) and right.intervals[at][1] < first:

@@ -7,8 +7,7 @@ PodGroupProtection.
 
 Not guaranteed: anything where the API is not served. It is alpha: gate ``GenericWorkload``, off.
 
-Files: ``decide`` who belongs to a group, ``controller`` the wiring. docs/controllers/podgroup_protection.md has where
-it differs from upstream.
+docs/controllers/podgroup_protection.md has where it differs from upstream.
 """
 
 from pilothouse.api.core import PODS

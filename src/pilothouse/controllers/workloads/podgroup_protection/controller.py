@@ -12,14 +12,7 @@ from pilothouse.controllers.workloads.podgroup_protection.decide import (
 from pilothouse.runtime import ControllerContext, object_key
 
 
-def build(context: ControllerContext) -> "PodGroupProtectionController":
-    """The factory of the descriptor."""
-    return PodGroupProtectionController(context)
-
-
 class PodGroupProtectionController(ProtectionController[PodGroup]):
-    """See the package for the promises. Keys are those of PodGroups."""
-
     def __init__(self, context: ControllerContext) -> None:
         pods = context.informer(PODS, indexes={ACTIVE_PODS_INDEX: active_pods_by_group})
         super().__init__(DESCRIPTOR.name, context, POD_GROUPS, FINALIZER, queue_name="podgroupprotection")
@@ -40,5 +33,7 @@ class PodGroupProtectionController(ProtectionController[PodGroup]):
             self.wake(key)
 
     async def is_used(self, obj: PodGroup) -> bool:
-        """Whether a pod of the group has not ended."""
         return bool(self._pods.by_index(ACTIVE_PODS_INDEX, object_key(obj.metadata)))
+
+
+build = PodGroupProtectionController

@@ -9,8 +9,6 @@ also what this program does not know of it. The status names the generation that
 Not guaranteed: an exact number of pods at every instant. A create whose answer was lost is looked for before another
 one is sent; should the server carry it out even later, the one too many goes.
 
-Files: ``decide`` how many, ``ranking`` which go first, ``status`` what is reported, ``census`` the counts kept up with
-every event, ``blueprint`` what a spec comes to, ``pod_events`` and ``controller`` the wiring.
 docs/controllers/replicaset.md lists its triggers and its differences from upstream.
 """
 
@@ -18,8 +16,9 @@ import msgspec
 
 from pilothouse.api.apps import REPLICA_SETS
 from pilothouse.api.core import PODS
-from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import INT32
+from pilothouse.runtime.descriptor import Descriptor, GateSpec
 from pilothouse.runtime.watches import Watch, any_object
 
 
@@ -46,15 +45,13 @@ DESCRIPTOR = Descriptor(
         GateSpec(field="use_deletion_cost", gate="PodDeletionCost"),
     ),
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-replicaset-syncs",
-                INT32,
-                5,
-                "The number of replica sets that are allowed to sync concurrently. Larger number = more responsive "
-                "replica management, but more CPU (and network) load",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-replicaset-syncs",
+            INT32,
+            5,
+            "The number of replica sets that are allowed to sync concurrently. Larger number = more responsive "
+            "replica management, but more CPU (and network) load",
         ),
     ),
     watches=(

@@ -31,7 +31,6 @@ class Tally(msgspec.Struct, gc=False):
 
     @property
     def total(self) -> int:
-        """All of them."""
         return self.active + self.terminating + self.others
 
 
@@ -60,16 +59,13 @@ class Census:
         self._ranked_pods.pop(owner, None)
 
     def add(self, pod: Pod) -> None:
-        """The pod is in the cache now."""
         self._count(pod, 1)
 
     def replace(self, old: Pod, new: Pod) -> None:
-        """The pod has changed."""
         self._count(old, -1)
         self._count(new, 1)
 
     def remove(self, pod: Pod) -> None:
-        """The pod, last seen like this, has left the cache."""
         self._count(pod, -1)
 
     def _count(self, pod: Pod, by: int) -> None:

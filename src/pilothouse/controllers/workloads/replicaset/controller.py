@@ -49,7 +49,6 @@ CONTROLLER_UID_INDEX = "controllerUID"
 
 
 def build(context: ControllerContext) -> "ReplicaSetController":
-    """The controller of ReplicaSets."""
     options = context.options_as(ReplicaSetOptions)
     return ReplicaSetController(context, REPLICA_SETS, options, name="replicaset-controller", queue_name="replicaset")
 
@@ -61,8 +60,6 @@ def index_by_controller_uid(owner: ReplicaSet) -> tuple[str, ...]:
 
 
 class ReplicaSetController(ManagedController):
-    """See the package."""
-
     def __init__(
         self,
         context: ControllerContext,

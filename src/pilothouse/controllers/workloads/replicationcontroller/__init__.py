@@ -7,15 +7,14 @@ store, so that a create whose answer was lost is tried again at once. Upstream d
 """
 
 from pilothouse.api.core import PODS, REPLICATION_CONTROLLERS
+from pilothouse.controllers.shared.flags import flag_spec
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
-from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.machinery.flags import INT32
+from pilothouse.runtime.descriptor import Descriptor, GateSpec
 from pilothouse.runtime.watches import Watch, any_object
 
 
 class ReplicationControllerOptions(ReplicaSetOptions, frozen=True, kw_only=True):
-    """What can be set."""
-
     report_terminating: bool = False
     wait_for_own_writes: bool = False
 
@@ -27,15 +26,13 @@ DESCRIPTOR = Descriptor(
     options=ReplicationControllerOptions,
     gate_fields=(GateSpec(field="use_deletion_cost", gate="PodDeletionCost"),),
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent_rc_syncs",
-                INT32,
-                5,
-                "The number of replication controllers that are allowed to sync concurrently. Larger number = more "
-                "responsive replica management, but more CPU (and network) load",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent_rc_syncs",
+            INT32,
+            5,
+            "The number of replication controllers that are allowed to sync concurrently. Larger number = more "
+            "responsive replica management, but more CPU (and network) load",
         ),
     ),
     watches=(

@@ -13,9 +13,6 @@ Not guaranteed: that an update gets past a pod that never becomes ready under or
 hand, as upstream), or that no two *processes* of one name run when a pod is deleted by force from a node that is still
 alive.
 
-Files: ``identity`` names and ordinals, ``volume_claims`` and ``retention`` the claims, ``pod_template`` what a pod is
-made from, ``revisions`` the history, ``blueprint`` what a spec comes to, ``replicas`` who stands where, ``decide`` what
-happens to whom, ``status`` what is reported, ``writes`` the requests and their events, ``controller`` the wiring.
 docs/controllers/statefulset.md lists its triggers and its differences from upstream.
 """
 
@@ -23,8 +20,9 @@ import msgspec
 
 from pilothouse.api.apps import CONTROLLER_REVISIONS, STATEFUL_SETS
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS
-from pilothouse.machinery.flags import INT32, Flag
-from pilothouse.runtime.descriptor import Descriptor, FlagSpec, GateSpec
+from pilothouse.controllers.shared.flags import flag_spec
+from pilothouse.machinery.flags import INT32
+from pilothouse.runtime.descriptor import Descriptor, GateSpec
 from pilothouse.runtime.watches import Watch, any_object
 
 
@@ -49,15 +47,13 @@ DESCRIPTOR = Descriptor(
         GateSpec(field="wait_for_own_writes", gate="StaleControllerConsistencyStatefulSet"),
     ),
     flags=(
-        FlagSpec(
-            field="workers",
-            flag=Flag(
-                "concurrent-statefulset-syncs",
-                INT32,
-                5,
-                "The number of statefulset objects that are allowed to sync concurrently. Larger number = more "
-                "responsive statefulsets, but more CPU (and network) load",
-            ),
+        flag_spec(
+            "workers",
+            "concurrent-statefulset-syncs",
+            INT32,
+            5,
+            "The number of statefulset objects that are allowed to sync concurrently. Larger number = more "
+            "responsive statefulsets, but more CPU (and network) load",
         ),
     ),
     watches=(

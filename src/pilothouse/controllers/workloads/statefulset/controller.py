@@ -60,14 +60,7 @@ LARGEST_BATCH = 500
 """``MaxBatchSize``: so many at once with parallel management."""
 
 
-def build(context: ControllerContext) -> "StatefulSetController":
-    """The controller of StatefulSets."""
-    return StatefulSetController(context)
-
-
 class _SyncContext:
-    """What one reconcile knows of its owner."""
-
     def __init__(self, key: str, owner: StatefulSet, raw: bytes, blueprint: Blueprint, rules: Rules) -> None:
         self.key = key
         self.owner = owner
@@ -82,8 +75,6 @@ class _SyncContext:
 
 
 class StatefulSetController(ManagedController):
-    """See the package."""
-
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(StatefulSetOptions)
         owners = context.informer(STATEFUL_SETS)
@@ -418,3 +409,6 @@ class _Apply:
             claims=self._sync.blueprint.claims,
         )
         return pod_body(template, meta.name, new_controller_reference(meta, STATEFUL_SETS), name=pod)
+
+
+build = StatefulSetController

@@ -43,8 +43,6 @@ class CreatePod(msgspec.Struct, frozen=True):
 
 
 class DeletePod(msgspec.Struct, frozen=True):
-    """Delete the pod."""
-
     name: str
     revision: str = ""
 
@@ -71,8 +69,6 @@ Action = CreatePod | DeletePod | FillClaims | RepairPod | SettleClaims
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One sync's work."""
-
     ordered: bool = True
     """One after the other; else those of each group together, carefully at first."""
     living: tuple[tuple[Action, ...], ...] = ()
@@ -122,7 +118,6 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(seen: Observed) -> Plan:
-    """The plan of this sync."""
     if seen.being_deleted:
         return Plan()
     rules = seen.rules
@@ -217,7 +212,6 @@ def _condemn(seen: Observed) -> tuple[DeletePod, ...]:
 
 
 def _roll(seen: Observed) -> tuple[DeletePod, ...]:
-    """Old pods to replace now."""
     rules = seen.rules
     if rules.strategy == ON_DELETE:
         return ()

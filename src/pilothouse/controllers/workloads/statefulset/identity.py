@@ -46,7 +46,6 @@ def has_identity(meta: ObjectMeta) -> bool:
 
 
 def identity_labels(name: str) -> dict[str, str]:
-    """The labels that say who a pod is."""
     return {NAME_LABEL: name, INDEX_LABEL: str(ordinal_of(name))}
 
 

@@ -40,11 +40,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         return self.partition or 0
 
     def is_wanted(self, ordinal: int) -> bool:
-        """Whether there should be a pod of this ordinal."""
         return self.start <= ordinal < self.start + self.wanted
 
     def is_available(self, pod: Pod, now: datetime.datetime) -> bool:
-        """Whether it has been ready for long enough."""
         return is_available(pod, self.min_ready_seconds, now)
 
     def is_missed(self, pod: Pod, now: datetime.datetime) -> bool:
@@ -82,8 +80,6 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class Replicas(msgspec.Struct, frozen=True):
-    """All pods in their places."""
-
     slots: tuple[Slot, ...]
     """Those that there should be, by ordinal."""
     condemned: tuple[Pod, ...]
@@ -92,7 +88,6 @@ class Replicas(msgspec.Struct, frozen=True):
     """The name of the lowest of all that serves nobody, ``""`` if there is none."""
 
     def pods(self) -> tuple[Pod, ...]:
-        """Every pod that is there."""
         return (*(slot.pod for slot in self.slots if slot.pod is not None), *self.condemned)
 
 
@@ -120,8 +115,6 @@ def split_replicas(pods: Iterable[Pod], rules: Rules, now: datetime.datetime) ->
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods, counted."""
-
     replicas: int = 0
     ready: int = 0
     available: int = 0

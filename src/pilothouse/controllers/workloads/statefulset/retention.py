@@ -43,7 +43,6 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 def policy_of(owner: StatefulSet) -> Policy:
-    """What the spec says."""
     written = owner.spec.persistent_volume_claim_retention_policy
     if written is None:
         return Policy()
@@ -65,7 +64,6 @@ class Holder(msgspec.Struct, frozen=True):
         return (reference.api_version, reference.kind, reference.name) == (self.api_version, self.kind, self.name)
 
     def reference(self) -> OwnerReference:
-        """The reference that makes it the claim's controller."""
         return OwnerReference(
             api_version=self.api_version,
             kind=self.kind,
@@ -77,7 +75,6 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def set_holder(name: str, uid: str) -> Holder:
-    """The StatefulSet."""
     return Holder(STATEFUL_SETS.api_version, STATEFUL_SETS.kind, name, uid)
 
 

@@ -146,12 +146,10 @@ class Writes:
     # Claims
 
     async def fill_claims(self, name: str, uid: str) -> None:
-        """Make the claims that a pod waits for, and settle all of them."""
         await self._make_claims(name)
         await self._settle_telling(name, uid)
 
     async def settle_claims(self, name: str, uid: str) -> None:
-        """Give the claims of a pod the owners that they should have."""
         await self._settle(name, uid)
 
     async def _make_claims(self, pod: str) -> None:
