@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers.daemonset.daemons import NOW, OWNER, PLAIN, daemon_set, node, pod, taint
+from tests.controllers.gates import gate
 
-from pilothouse.api.apps import DaemonSet
+from pilothouse.api.apps import DAEMON_SETS, DaemonSet
 from pilothouse.api.core import Node, NodeStatus, Pod, PodSpec
 from pilothouse.api.meta import LabelSelector
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprints
@@ -18,7 +19,7 @@ from pilothouse.controllers.workloads.daemonset.placement import Placements, wan
 from pilothouse.controllers.workloads.daemonset.pod_events import DaemonEvents
 from pilothouse.env import Env, Log
 from pilothouse.machinery.labels import selector_from
-from pilothouse.runtime import Cache, UidTrackingExpectations, WorkQueue
+from pilothouse.runtime import Cache, WorkQueue
 
 Doc = dict[str, Any]
 BLUE = {"color": "blue", "speed": "fast"}
@@ -89,14 +90,13 @@ async def test_events_wake_those_they_concern(
     owners.put("default/three", named("three", app="other"))
     queue: WorkQueue[str] = WorkQueue(env)
     log = Log("test")
+    blueprints = Blueprints(log)
     events = DaemonEvents(
-        owners=owners,
-        queue=queue,
-        expectations=UidTrackingExpectations(env),
-        consistency_store=None,
+        gate(env, DAEMON_SETS, owners, lambda owner: blueprints.of(owner).selector),
+        queue,
+        log,
         daemon_pods=DaemonPods(),
-        blueprints=Blueprints(log),
-        log=log,
+        blueprints=blueprints,
     )
     event(events)
     assert sorted([await queue.get() for _ in range(len(queue))]) == [f"default/{name}" for name in woken]

@@ -39,6 +39,7 @@ class Scene:
         self.forgotten: list[str] = []
         self.gate: OwnerGate[ReplicaSet] = OwnerGate(
             context,
+            REPLICA_SETS,
             owners,
             pods,
             read=(pods, owners),

@@ -1,13 +1,12 @@
-"""What wakes the owners of pods: who is woken at once, and who is held back."""
+"""Which owners of pods are enqueued at once, and which are delayed."""
 
-from typing import Any
+from tests.controllers.gates import gate
 
 from pilothouse.api.apps import REPLICA_SETS, ReplicaSet
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.controllers.shared.ending import GATHER_SECONDS
-from pilothouse.controllers.shared.pod_events import PodEvents
+from pilothouse.controllers.shared.pod_events import GATHER_SECONDS, PodEvents
 from pilothouse.env import Env, Log
-from pilothouse.runtime import Cache, UidTrackingExpectations
+from pilothouse.runtime import Cache
 
 
 class Enqueuer:
@@ -27,33 +26,19 @@ def owner(uid: str) -> ReplicaSet:
     return ReplicaSet(metadata=ObjectMeta(namespace="default", name="web", uid=uid))
 
 
-def events(env: Env, owners: Cache[ReplicaSet], queue: Enqueuer) -> PodEvents[ReplicaSet]:
-    made: PodEvents[Any] = PodEvents(
-        REPLICA_SETS,
-        owners=owners,
-        queue=queue,
-        expectations=UidTrackingExpectations(env),
-        consistency_store=None,
-        selector_of=lambda _owner: None,
-        ready_delay=lambda _owner: 0.0,
-        log=Log("test"),
-    )
-    return made
-
-
-async def test_an_owner_whose_pods_are_refused_is_held_back_and_its_successor_is_not(env: Env) -> None:
-    """The refusal may be heard of after the owner has gone, and its namespace, and another one has its name."""
+async def test_an_owner_in_a_terminating_namespace_is_delayed_and_its_successor_is_not(env: Env) -> None:
+    """The rejected create may be answered after the owner and its namespace are gone and another one has its name."""
     owners, queue = Cache[ReplicaSet]("owners"), Enqueuer()
-    told = events(env, owners, queue)
+    events: PodEvents[ReplicaSet] = PodEvents(gate(env, REPLICA_SETS, owners), queue, Log("test"))
     first, second = owner("1"), owner("2")
     owners.put("default/web", first)
-    told.refused(first.metadata)
-    told.owner_changed(first, first)
+    events.namespace_terminating(first.metadata)
+    events.owner_changed(first, first)
     assert queue.given.pop() == ("default/web", GATHER_SECONDS)
     owners.drop("default/web")
-    told.owner_gone(first, False)
-    told.refused(first.metadata)
+    events.owner_gone(first, False)
+    events.namespace_terminating(first.metadata)
     owners.put("default/web", second)
-    told.refused(first.metadata)
-    told.owner_added(second, False)
+    events.namespace_terminating(first.metadata)
+    events.owner_added(second, False)
     assert queue.given.pop() == ("default/web", 0.0)

@@ -1,50 +1,28 @@
-"""What a controller works out from an owner's spec, kept until the spec changes.
+"""What a controller derives from an owner's spec, such as its parsed selector, kept until the spec changes.
 
-Selectors are compiled and templates read once per generation, not once per sync. The controllers say what their
-blueprint holds; this keeps the newest one of each owner.
+Selectors are compiled and templates read once per generation, not once per sync.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from pilothouse.api.meta import LabelSelector, ObjectMeta
+import msgspec
+
+from pilothouse.api.meta import LabelSelector, View
 from pilothouse.env import Log
 from pilothouse.machinery.labels import Selector, SelectorError, selector_from
 from pilothouse.runtime import object_key
+from pilothouse.runtime.cache import Cached
 
-
-class Specified(Protocol):
-    """An object whose spec has a generation and a selector of pods."""
-
-    @property
-    def metadata(self) -> ObjectMeta:
-        """Its metadata."""
-        ...
-
-
-class Drawn(Protocol):
-    """A blueprint: it knows of which state of which object it is."""
-
-    @property
-    def uid(self) -> str:
-        """The object's uid."""
-        ...
-
-    @property
-    def generation(self) -> int:
-        """The object's generation."""
-        ...
-
-
-Owner = TypeVar("Owner", bound=Specified)
-Blueprint = TypeVar("Blueprint", bound=Drawn)
+Owner = TypeVar("Owner", bound=Cached)
+Blueprint = TypeVar("Blueprint")
 
 
 class Blueprints(Generic[Owner, Blueprint]):
-    """The blueprints of all owners that were asked for.
+    """The newest blueprint of each owner.
 
-    ``draw`` makes one from the owner, its selector (``None`` when what is written makes no sense, which is in the log)
-    and the blueprint before.
+    ``draw`` makes one from the owner, its selector (``None`` if that is invalid, which is logged) and the blueprint
+    before.
     """
 
     def __init__(
@@ -58,15 +36,15 @@ class Blueprints(Generic[Owner, Blueprint]):
         self._selector_of = selector_of
         self._draw = draw
         self._log = log
-        self._known: dict[str, Blueprint] = {}
+        self._known: dict[str, tuple[str, int, Blueprint]] = {}
+        """By key the uid and the generation that the blueprint is of."""
 
     def of(self, owner: Owner) -> Blueprint:
-        """The blueprint of this state of the owner."""
         meta = owner.metadata
         key = object_key(meta)
         known = self._known.get(key)
-        if known is not None and known.generation == meta.generation and known.uid == meta.uid:
-            return known
+        if known is not None and known[1] == meta.generation and known[0] == meta.uid:
+            return known[2]
         selector: Selector | None
         try:
             selector = selector_from(self._selector_of(owner))
@@ -74,13 +52,29 @@ class Blueprints(Generic[Owner, Blueprint]):
             # The user's mistake: no traceback.
             self._log.error("Error converting pod selector to selector", error=error, kind=self._kind, key=key)
             selector = None
-        drawn = self._known[key] = self._draw(owner, selector, known)
+        drawn = self._draw(owner, selector, None if known is None else known[2])
+        self._known[key] = (meta.uid, meta.generation, drawn)
         return drawn
 
     def all(self) -> Iterable[Blueprint]:
         """Every one, in the order in which their owners were first asked for."""
-        return self._known.values()
+        return (blueprint for _uid, _generation, blueprint in self._known.values())
 
     def forget(self, key: str) -> None:
-        """The owner is gone."""
         self._known.pop(key, None)
+
+
+class _TemplateMeta(View, frozen=True):
+    labels: dict[str, str] = {}
+
+
+class _Template(View, frozen=True):
+    metadata: _TemplateMeta = _TemplateMeta()
+
+
+_template = msgspec.json.Decoder(_Template)
+
+
+def template_labels(template: msgspec.Raw) -> dict[str, str]:
+    """The labels of a pod template."""
+    return _template.decode(template).metadata.labels

@@ -1,4 +1,4 @@
-"""What events of pods wake which owner, for every controller whose objects own pods.
+"""Which events of pods enqueue which owner, for every controller whose objects own pods.
 
 A controller derives from ``PodEvents`` or makes one, and adds its handlers to the shared informers. They are plain
 functions that observe and enqueue; the queue is read by the controller. Upstream repeats these handlers in every
@@ -7,48 +7,78 @@ updatePod, deletePod and their like).
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pilothouse.api.core import Pod
-from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta, OwnerReference
-from pilothouse.controllers.shared.ending import EndingOwners, Enqueuer
+from pilothouse.controllers.shared.owner_gate import OwnerGate
 from pilothouse.env import Log
-from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of
-from pilothouse.runtime import Cache, ConsistencyStore, UidTrackingExpectations, object_key
+from pilothouse.runtime import object_key
 from pilothouse.runtime.cache import Cached
 from pilothouse.semantics.pods import is_ready
 
 T = TypeVar("T", bound=Cached)
 
+GATHER_SECONDS = 1.0
+"""As long as the Job controller gathers changes of pods (``SyncJobBatchPeriod``, v1.36 job_controller.go)."""
+
+
+class Enqueuer(Protocol):
+    """The work queue, or something that delays keys."""
+
+    def add(self, key: str) -> None: ...
+
+    def add_after(self, key: str, delay: float) -> None: ...
+
+
+class EndingOwners:
+    """A queue that delays the keys of owners whose namespace is being deleted. Of two times for one key the queue keeps
+    the earlier.
+
+    Pods are the first to be deleted with a namespace (KEP-5080), one by one. Each deletion enqueues the owner, which
+    cannot replace the pod and only updates its counts, as does the owner's owner. Upstream writes every one of these
+    statuses; here one per second.
+    """
+
+    def __init__(self, queue: Enqueuer) -> None:
+        self._queue = queue
+        self._ending: set[str] = set()  # never iterated
+
+    def namespace_terminating(self, key: str) -> None:
+        """The server rejected a pod of this owner because its namespace is being deleted, which nothing can stop."""
+        self._ending.add(key)
+
+    def forget(self, key: str) -> None:
+        """The owner is gone. Another one of its name is in another namespace of that name."""
+        self._ending.discard(key)
+
+    def add(self, key: str) -> None:
+        if key in self._ending:
+            self._queue.add_after(key, GATHER_SECONDS)
+        else:
+            self._queue.add(key)
+
+    def add_after(self, key: str, delay: float) -> None:
+        self._queue.add_after(key, delay)
+
 
 class PodEvents(Generic[T]):
     """The handlers of one controller.
 
-    ``selector_of`` gives what an owner selects, ``None`` where that makes no sense. ``ready_delay`` says in how many
-    seconds an owner wants another sync after a pod that has just become ready, 0 for not at all. A create that is
-    refused because the namespace is being deleted is reported to ``refused``.
+    ``ready_delay`` is the number of seconds after which an owner is synced again when a pod has become ready, 0 for not
+    at all.
     """
 
     def __init__(
-        self,
-        kind: Kind[T],
-        *,
-        owners: Cache[T],
-        queue: Enqueuer,
-        expectations: UidTrackingExpectations,
-        consistency_store: ConsistencyStore | None,
-        selector_of: Callable[[T], Selector | None],
-        ready_delay: Callable[[T], float],
-        log: Log,
+        self, gate: OwnerGate[T], queue: Enqueuer, log: Log, *, ready_delay: Callable[[T], float] = lambda _owner: 0.0
     ) -> None:
-        self._kind: Kind[Any] = kind
-        self._owners = owners
+        self._kind: str = gate.kind.kind
+        self._owners = gate.owners
         self._queue = self.ending = EndingOwners(queue)
-        self._expectations = expectations
-        self._consistency_store = consistency_store
-        self._selector_of = selector_of
+        self._expectations = gate.expectations
+        self._consistency_store = gate.consistency_store
+        self._selector_of = gate.selector_of
         self._ready_delay = ready_delay
         self._log = log
 
@@ -72,10 +102,10 @@ class PodEvents(Generic[T]):
         self.ending.forget(key)
         self._queue.add(key)
 
-    def refused(self, owner: ObjectMeta) -> None:
-        """The server would make no pod for this owner because its namespace goes away."""
+    def namespace_terminating(self, owner: ObjectMeta) -> None:
+        """The server rejected a pod of this owner because its namespace is being deleted."""
         if self._owners.still_has(owner):
-            self.ending.refused(object_key(owner))
+            self.ending.namespace_terminating(object_key(owner))
 
     # Pods
 
@@ -84,10 +114,9 @@ class PodEvents(Generic[T]):
         self._arriving(pod)
 
     def is_foreign(self, old: Pod, new: Pod) -> bool:
-        """Whether the pod belongs, and belonged, to an owner of another kind. Most do, and wake nobody here."""
+        """Whether the pod belongs, and belonged, to an owner of another kind. Most do, and enqueue nothing here."""
         before, after = controller_of(old.metadata), controller_of(new.metadata)
-        kind = self._kind.kind
-        return before is not None and after is not None and before.kind != kind != after.kind
+        return before is not None and after is not None and before.kind != self._kind != after.kind
 
     def pod_changed(self, old: Pod, new: Pod) -> None:
         """Enqueues the owner, a former owner, or whoever may adopt it."""
@@ -95,16 +124,16 @@ class PodEvents(Generic[T]):
         if before.resource_version == after.resource_version:
             return
         if before.uid != after.uid:
-            # Deleted and made again while nobody watched. Upstream takes it for a change, and waits for the deletion
-            # and the creation until they expire.
+            # Deleted and created again between two lists. Upstream takes it for a change, and expects the deletion and
+            # the creation until they expire.
             self._leaving(old)
             self._arriving(new)
             return
         labels_changed = before.labels != after.labels
         reference, former = controller_of(after), controller_of(before)
         if former is not None and former != reference:
-            # From here on the former owner hears nothing of this pod. If it waits for the pod's deletion, that must not
-            # go on until the wait expires (upstream's does, and the owner does nothing meanwhile).
+            # The former owner gets no more events of this pod. If it expects the pod's deletion, that must not last
+            # until the expectation expires (upstream's does, and the owner does nothing meanwhile).
             self._leaving(old)
         if after.deletion_timestamp is not None:
             self._leaving(new)
@@ -153,12 +182,11 @@ class PodEvents(Generic[T]):
                 self._queue.add(key)
 
     def _orphan(self, pod: Pod) -> None:
-        """Wake all that select it; who is first to adopt it has it. No creation: nobody waits for an orphan."""
+        """Enqueues all that select it; the first to adopt it has it. No creation was expected of an orphan."""
         matching = [object_key(owner.metadata) for owner in self._selecting(pod)]
         if len(matching) > 1:
-            self._log.warning(
-                "More than one owner is selecting the same pod", kind=self._kind.kind, pod=object_key(pod.metadata)
-            )
+            pod_key = object_key(pod.metadata)
+            self._log.warning("More than one owner is selecting the same pod", kind=self._kind, pod=pod_key)
         for key in matching:
             self._queue.add(key)
 
@@ -173,7 +201,7 @@ class PodEvents(Generic[T]):
 
     def owner_key(self, namespace: str, reference: OwnerReference) -> str | None:
         """The key of the owner, if it is one of ours: kind, name and uid must fit."""
-        if reference.kind != self._kind.kind:
+        if reference.kind != self._kind:
             return None
         key = f"{namespace}/{reference.name}"
         owner = self._owners.get(key)

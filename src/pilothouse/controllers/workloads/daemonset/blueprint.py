@@ -1,8 +1,4 @@
-"""What the spec of a DaemonSet comes to, worked out once per generation.
-
-Read at every sync by ``controller``, by the pod handlers for pods without owner, and by ``node_events`` for each node
-that changes.
-"""
+"""What the spec of a DaemonSet is reduced to once per generation."""
 
 import msgspec
 
@@ -19,7 +15,7 @@ _template = msgspec.json.Decoder(PodTemplateSpec)
 
 
 class Blueprint:
-    """What stays the same between two changes of a spec. ``selector`` is None when what is written makes no sense."""
+    """``selector`` is None if it is invalid."""
 
     def __init__(
         self,
@@ -29,16 +25,14 @@ class Blueprint:
         *,
         comparison_operators: bool = False,
     ) -> None:
-        self.uid = owner.metadata.uid
-        self.generation = owner.metadata.generation
         self.selector = selector
         self.template = owner.spec.template
         read = _template.decode(self.template)
         self.template_labels = read.metadata.labels
         self.patch = template_patch(self.template)
-        """What a revision of this template has as data."""
+        """The data of a revision of this template."""
         wants = wants_of(read.spec, comparison_operators=comparison_operators)
-        # A new image changes nothing about where pods belong: what was worked out per node stays.
+        # A new image changes nothing about which nodes are eligible: the known placements stay.
         self.placements = placements if placements is not None and placements.wants == wants else Placements(wants)
         self._pinned: tuple[str, int | None, PinnedTemplate] | None = None
 
@@ -52,7 +46,7 @@ class Blueprint:
 
 
 class Blueprints(shared.Blueprints[DaemonSet, Blueprint]):
-    """The blueprints of all DaemonSets that were asked for."""
+    """The blueprints of all DaemonSets."""
 
     def __init__(self, log: Log, *, comparison_operators: bool = False) -> None:
         def draw(owner: DaemonSet, selector: Selector | None, before: Blueprint | None) -> Blueprint:

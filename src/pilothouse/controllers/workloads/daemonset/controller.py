@@ -9,15 +9,13 @@ import asyncio
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from pilothouse.api.apps import CONTROLLER_REVISIONS, DAEMON_SETS, ControllerRevision, DaemonSet, DaemonSetStatus
 from pilothouse.api.core import NODES, PODS, ObjectReference, Pod
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import LabelSelector, ObjectMeta
-from pilothouse.client.errors import ApiError, NotFound, has_cause
+from pilothouse.client.errors import ApiError, has_cause
 from pilothouse.controllers.shared.history import History
-from pilothouse.controllers.shared.owner_gate import OwnerGate
+from pilothouse.controllers.shared.owner_gate import OwnerGate, ReplacedOwner
 from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprint, Blueprints
 from pilothouse.controllers.workloads.daemonset.manage import decide_need
@@ -33,7 +31,7 @@ from pilothouse.controllers.workloads.daemonset.status import encode, next_statu
 from pilothouse.machinery.int_or_percent import InvalidBound
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of, new_controller_reference
-from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.machinery.splice import take_field
 from pilothouse.runtime import (
     Backoff,
     Claims,
@@ -42,7 +40,6 @@ from pilothouse.runtime import (
     ManagedController,
     PodControl,
     Requeue,
-    RetryLater,
     TerminalError,
     WorkerPool,
     WorkQueue,
@@ -77,10 +74,6 @@ class PodWritesFailed(Exception):
 
 class HistoryFailed(Exception):
     """The revisions could not be brought in order."""
-
-
-class ReplacedOwner(RetryLater):
-    """The owner that this sync is about is gone, and another one has its name."""
 
 
 class _SyncContext:
@@ -127,22 +120,23 @@ class DaemonSetController(ManagedController):
         self._recorder = EventRecorder(context.client, context.env, name)
         self.beside("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
+        self._blueprints = Blueprints(self.log, comparison_operators=options.comparison_operators)
         self._gate = OwnerGate(
             context,
+            DAEMON_SETS,
             owners,
             pods,
             read=(pods, owners, revisions),
             prefix="daemonset",
             wait_for_own_writes=options.wait_for_own_writes,
             selector_of=lambda owner: self._blueprints.of(owner).selector,
-            on_gone=self._forget,
+            on_gone=lambda key: self.events.ending.forget(key),
         )
         self._expectations, self._writes = self._gate.expectations, self._gate.writes
         self._backoff = Backoff(context.env, FAILED_POD_BACKOFF_SECONDS, FAILED_POD_BACKOFF_MAX_SECONDS)
         self._nodes = NodeTable()
         self._kept_from = (pods, nodes)
         self._daemon_pods = DaemonPods()
-        self._blueprints = Blueprints(self.log, comparison_operators=options.comparison_operators)
         self._history = DaemonHistory(
             context.client, History(context.client, revisions.cache), self._pod_control, self.log, wrote=self._wrote
         )
@@ -166,13 +160,7 @@ class DaemonSetController(ManagedController):
         self.beside_pool(node_pool)
         self.beside("backoff", self._collect_backoff)
         self.events = DaemonEvents(
-            owners=self._owners,
-            queue=self.queue,
-            expectations=self._expectations,
-            consistency_store=self._gate.consistency_store,
-            daemon_pods=self._daemon_pods,
-            blueprints=self._blueprints,
-            log=self.log,
+            self._gate, self.queue, self.log, daemon_pods=self._daemon_pods, blueprints=self._blueprints
         )
         owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
         revisions.add_handler(self.events.revision_added, self.events.revision_changed, self.events.revision_gone)
@@ -183,9 +171,6 @@ class DaemonSetController(ManagedController):
         while True:
             await asyncio.sleep(BACKOFF_COLLECTION_SECONDS)
             self._backoff.collect()
-
-    def _forget(self, key: str) -> None:
-        self.events.ending.forget(key)
 
     async def reconcile(self, key: str) -> Requeue | None:
         if any(informer.replacing for informer in self._kept_from):
@@ -267,7 +252,7 @@ class DaemonSetController(ManagedController):
         done: dict[str, None] = {}
         while doubtful := self._doubtful(sync, done):
             done.update((object_key(pod.metadata), None) for pod in doubtful)
-            claims = claims or self._claims(sync)
+            claims = claims or self._gate.pod_claims(sync.key, sync.meta, sync.selector)
             for pod in await claims.claim(doubtful):
                 self._take(sync, pod)
             self._observe(sync)
@@ -277,17 +262,6 @@ class DaemonSetController(ManagedController):
         orphans = self._pods.by_index(CONTROLLER_INDEX, sync.meta.namespace)
         found = [pod for pod in orphans if matches(pod.metadata.labels)] + sync.node_pods.strays()
         return [pod for pod in found if object_key(pod.metadata) not in done]
-
-    def _claims(self, sync: _SyncContext) -> Claims[Pod]:
-        return Claims(
-            self._client,
-            PODS,
-            sync.meta,
-            new_controller_reference(sync.meta, DAEMON_SETS),
-            sync.selector,
-            read_live=lambda: self._read_live(sync),
-            on_write=lambda written: self._writes.patched(sync.key, sync.meta.uid, written),
-        )
 
     def _take(self, sync: _SyncContext, pod: Pod) -> None:
         """From now on an adopted pod is on the board, and its node needs no other one; the event of the adoption will
@@ -377,7 +351,7 @@ class DaemonSetController(ManagedController):
                 # The expectation stays, and holds the DaemonSet back while its namespace goes away around it.
                 settled = has_cause(error, "NamespaceTerminating")
                 if settled:
-                    self.events.refused(sync.meta)
+                    self.events.namespace_terminating(sync.meta)
                     raise Futile from error
                 errors.append(error)
                 raise
@@ -396,21 +370,10 @@ class DaemonSetController(ManagedController):
         return errors
 
     async def _delete(self, sync: _SyncContext, names: Iterable[str]) -> list[Exception]:
-        async def delete(name: str) -> None:
-            gone = False
-            try:
-                await self._pod_control.delete_pod(sync.meta.namespace, name, sync.about)
-                gone = True
-            except NotFound:
-                return  # somebody was faster
-            except (ApiError, OSError) as error:
-                self._writes.failed(sync.key, error)
-                raise
-            finally:
-                if not gone:
-                    self._expectations.deletion_observed(sync.key, f"{sync.meta.namespace}/{name}")
-
-        errors = await run_all([delete(name) for name in names])
+        namespace, about = sync.meta.namespace, sync.about
+        errors = await run_all(
+            [self._gate.delete_pod(self._pod_control, sync.key, f"{namespace}/{name}", about) for name in names]
+        )
         return [error for error in errors if error is not None]
 
     # Report
@@ -423,8 +386,11 @@ class DaemonSetController(ManagedController):
         if status is not None:
             try:
                 await self._put_status(sync, sync.raw, status)
-            except (ApiError, OSError) as error:
-                await self._put_status_on_live(sync, status, error)
+            except (ApiError, OSError):
+                live = await self._gate.read_for_status(sync.key, sync.meta)
+                if live is None:
+                    raise
+                await self._put_status(sync, live, status)
         seconds = sync.owner.spec.min_ready_seconds
         waits = [float(seconds)] if seconds > 0 and seen.ready != seen.available else []
         unmet = self._expectations.expires_in(sync.key)
@@ -432,29 +398,8 @@ class DaemonSetController(ManagedController):
             waits.append(unmet)
         return Requeue(min(waits)) if waits else None
 
-    async def _put_status_on_live(self, sync: _SyncContext, status: DaemonSetStatus, refusal: Exception) -> None:
-        meta = sync.meta
-        try:
-            live = await self._client.get(DAEMON_SETS.raw, meta.name, meta.namespace)
-        except NotFound as error:
-            self._writes.owner_missing(sync.key, meta, error)
-            raise
-        uid = take_field(live, "metadata.uid")
-        if uid is None or msgspec.json.decode(uid) != meta.uid:
-            # Another one of that name: what was counted is not about it.
-            self._writes.owner_missing(sync.key, meta)
-            raise ReplacedOwner(f"DaemonSet {sync.key} was replaced by another one of its name")
-        reported = take_field(live, "status.observedGeneration")
-        if reported is not None and int(bytes(reported)) > meta.generation:
-            raise refusal  # somebody has reported on a newer generation than this sync was about
-        await self._put_status(sync, bytes(live), status)
-
     async def _put_status(self, sync: _SyncContext, raw: bytes, status: DaemonSetStatus) -> None:
-        meta = sync.meta
-        body = encode(status, take_field(raw, "status"))
-        whole = replace_fields(raw, {"status": body, "metadata.managedFields": None})
-        answer = await self._client.update(DAEMON_SETS, meta.name, whole, meta.namespace, subresource="status")
-        self._wrote(sync.owner, DAEMON_SETS, answer.metadata.resource_version)
+        await self._gate.put_status(sync.key, sync.meta, raw, encode(status, take_field(raw, "status")))
 
     def _wrote(self, owner: DaemonSet, kind: Kind[Any], version: str) -> None:
         meta = owner.metadata

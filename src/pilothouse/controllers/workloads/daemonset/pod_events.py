@@ -1,26 +1,20 @@
-"""What events wake which DaemonSet, and the boards that are kept up with every event.
+"""Which events enqueue which DaemonSet. ``node_to_daemon_pods`` is updated with every event.
 
-The handlers of pods are those of every owner of pods; here the boards are told first. Handlers of ControllerRevisions:
-v1.36 ``addHistory``, ``updateHistory``, ``deleteHistory`` in ``pkg/controller/daemon/daemon_controller.go``.
+The handlers of pods are those of every owner of pods. Handlers of ControllerRevisions: v1.36 ``addHistory``,
+``updateHistory``, ``deleteHistory`` in ``pkg/controller/daemon/daemon_controller.go``.
 """
 
 from pilothouse.api.apps import DAEMON_SETS, ControllerRevision, DaemonSet
 from pilothouse.api.core import Pod
 from pilothouse.api.meta import OwnerReference
+from pilothouse.controllers.shared.owner_gate import OwnerGate
 from pilothouse.controllers.shared.pod_events import PodEvents
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprints
 from pilothouse.controllers.workloads.daemonset.node_events import daemon_key
 from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import DaemonPods
 from pilothouse.env import Log
 from pilothouse.machinery.owners import controller_of
-from pilothouse.runtime import (
-    Cache,
-    ConsistencyStore,
-    UidTrackingExpectations,
-    WorkQueue,
-    controller_index_key,
-    object_key,
-)
+from pilothouse.runtime import WorkQueue, controller_index_key, object_key
 
 
 class DaemonEvents(PodEvents[DaemonSet]):
@@ -28,25 +22,14 @@ class DaemonEvents(PodEvents[DaemonSet]):
 
     def __init__(
         self,
-        *,
-        owners: Cache[DaemonSet],
+        gate: OwnerGate[DaemonSet],
         queue: WorkQueue[str],
-        expectations: UidTrackingExpectations,
-        consistency_store: ConsistencyStore | None,
+        log: Log,
+        *,
         daemon_pods: DaemonPods,
         blueprints: Blueprints,
-        log: Log,
     ) -> None:
-        super().__init__(
-            DAEMON_SETS,
-            owners=owners,
-            queue=queue,
-            expectations=expectations,
-            consistency_store=consistency_store,
-            selector_of=lambda owner: blueprints.of(owner).selector,
-            ready_delay=_ready_delay,
-            log=log,
-        )
+        super().__init__(gate, queue, log, ready_delay=_ready_delay)
         self._daemon_pods = daemon_pods
         self._blueprints = blueprints
 
@@ -77,9 +60,9 @@ class DaemonEvents(PodEvents[DaemonSet]):
         the next sync."""
         reference = controller_of(revision.metadata)
         if reference is None:
-            self._wake_selecting(revision)
+            self._enqueue_selecting(revision)
         else:
-            self._wake_owner(revision.metadata.namespace, reference)
+            self._enqueue_owner(revision.metadata.namespace, reference)
 
     def revision_changed(self, old: ControllerRevision, new: ControllerRevision) -> None:
         before, after = old.metadata, new.metadata
@@ -87,11 +70,11 @@ class DaemonEvents(PodEvents[DaemonSet]):
             return
         reference, former = controller_of(after), controller_of(before)
         if former is not None and former != reference:
-            self._wake_owner(before.namespace, former)
+            self._enqueue_owner(before.namespace, former)
         if reference is not None:
-            self._wake_owner(after.namespace, reference)
+            self._enqueue_owner(after.namespace, reference)
         elif before.labels != after.labels or former is not None:
-            self._wake_selecting(new)
+            self._enqueue_selecting(new)
 
     def revision_gone(self, revision: ControllerRevision, _final_state_unknown: bool) -> None:
         """Its owner may need it again, and so may another one of that name and template. A DaemonSet that is made again
@@ -103,12 +86,12 @@ class DaemonEvents(PodEvents[DaemonSet]):
             if key in self._owners:
                 self._queue.add(key)
 
-    def _wake_owner(self, namespace: str, reference: OwnerReference) -> None:
+    def _enqueue_owner(self, namespace: str, reference: OwnerReference) -> None:
         key = self.owner_key(namespace, reference)
         if key is not None:
             self._queue.add(key)
 
-    def _wake_selecting(self, revision: ControllerRevision) -> None:
+    def _enqueue_selecting(self, revision: ControllerRevision) -> None:
         for owner in self._selecting(revision):
             self._queue.add(object_key(owner.metadata))
 

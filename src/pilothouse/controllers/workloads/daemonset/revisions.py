@@ -15,7 +15,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.errors import AlreadyExists
-from pilothouse.controllers.shared.history import History, doomed, newest, next_number, same_data
+from pilothouse.controllers.shared.history import History, doomed, new_revision, newest, next_number, same_data
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprint
 from pilothouse.controllers.workloads.daemonset.pod_template import HASH_LABEL
 from pilothouse.env import Log
@@ -103,16 +103,17 @@ class DaemonHistory:
         meta = owner.metadata
         revision_hash = template_hash(blueprint.template, owner.status.collision_count)
         name = f"{meta.name}-{revision_hash}"
+        body = new_revision(
+            namespace=meta.namespace,
+            name=name,
+            labels={**blueprint.template_labels, HASH_LABEL: revision_hash},
+            annotations=meta.annotations,
+            owner=new_controller_reference(meta, DAEMON_SETS),
+            data=blueprint.patch,
+            number=number,
+        )
         try:
-            made = await self._history.create(
-                meta.namespace,
-                name=name,
-                labels={**blueprint.template_labels, HASH_LABEL: revision_hash},
-                annotations=meta.annotations,
-                owner=new_controller_reference(meta, DAEMON_SETS),
-                data=blueprint.patch,
-                number=number,
-            )
+            made = await self._history.create(meta.namespace, body)
         except AlreadyExists:
             existing = await self._history.read(meta.namespace, name)
             if same_data(existing.data, blueprint.patch):

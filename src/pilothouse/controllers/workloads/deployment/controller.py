@@ -4,7 +4,6 @@
 v1.36 ``pkg/controller/deployment``.
 """
 
-import msgspec
 from msgspec.structs import replace
 
 from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS, Deployment, DeploymentStatus, ReplicaSet
@@ -43,14 +42,6 @@ from pilothouse.runtime.claims import CONTROLLER_INDEX
 QUEUE_NAME = "deployment"
 
 
-class _Blueprint(msgspec.Struct, frozen=True):
-    """What stays the same between two changes of a spec."""
-
-    uid: str
-    generation: int
-    selector: Selector | None
-
-
 class DeploymentController(ManagedController):
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(DeploymentOptions)
@@ -70,8 +61,8 @@ class DeploymentController(ManagedController):
             prefix=f"pilothouse_{QUEUE_NAME}",  # upstream has no store here
             metrics=context.metrics,
         )
-        self._blueprints: Blueprints[Deployment, _Blueprint] = Blueprints(
-            DEPLOYMENTS.kind, lambda owner: owner.spec.selector, _draw, self.log
+        self._selectors: Blueprints[Deployment, Selector | None] = Blueprints(
+            DEPLOYMENTS.kind, lambda owner: owner.spec.selector, lambda _owner, selector, _before: selector, self.log
         )
         self.events = SetEvents(
             deployments=self._deployments,
@@ -79,13 +70,13 @@ class DeploymentController(ManagedController):
             pods=self._pods,
             queue=self.queue,
             consistency_store=self._consistency_store,
-            selector_of=lambda deployment: self._blueprints.of(deployment).selector,
-            forgotten=self._blueprints.forget,
+            selector_of=self._selectors.of,
+            forgotten=self._selectors.forget,
         )
         events = self.events
         deployments.add_handler(events.deployment_added, events.deployment_changed, events.deployment_gone)
         sets.add_handler(events.set_added, events.set_changed, events.set_gone)
-        pods.add_handler(_ignore_added, _ignore_changed, events.pod_gone)
+        pods.add_handler(None, None, events.pod_gone)  # other changes come with the ReplicaSet's status
 
     async def reconcile(self, key: str) -> Requeue | None:
         self._consistency_store.ensure_ready(key)
@@ -95,9 +86,9 @@ class DeploymentController(ManagedController):
             return None
         assert raw is not None, "what is written back whole is cached with its JSON"
         if selects_all(deployment):
-            await self._refuse(key, deployment, raw)
+            await self._record_selects_all(key, deployment, raw)
             return None
-        selector = self._blueprints.of(deployment).selector
+        selector = self._selectors.of(deployment)
         if selector is None:
             return None
         sets = await self._claimed(key, deployment, selector)
@@ -125,7 +116,7 @@ class DeploymentController(ManagedController):
             lambda group_resource, version: self._consistency_store.wrote_at(key, uid, group_resource, version),
         )
 
-    async def _refuse(self, key: str, deployment: Deployment, raw: bytes) -> None:
+    async def _record_selects_all(self, key: str, deployment: Deployment, raw: bytes) -> None:
         about = object_reference(DEPLOYMENTS, deployment.metadata)
         message = "This deployment is selecting all pods. A non-empty selector is required."
         self._recorder.event(about, "Warning", "SelectingAll", message)
@@ -181,10 +172,10 @@ class DeploymentController(ManagedController):
     async def _carry_on(self, sync: SyncContext) -> Requeue | None:
         way = way_of(sync.deployment, sync.sets)
         if way is not Way.REPORT:
-            told = pause_condition(sync.deployment, self.env.now())
-            if told is not None:
+            condition = pause_condition(sync.deployment, self.env.now())
+            if condition is not None:
                 current = sync.deployment.status
-                await sync.write_status(replace(current, conditions=with_condition(current.conditions, told)))
+                await sync.write_status(replace(current, conditions=with_condition(current.conditions, condition)))
         await sync.sync_revision()
         match way:
             case Way.REPORT:
@@ -246,18 +237,6 @@ class DeploymentController(ManagedController):
         return status.counted(
             sync.deployment, sync.new, sync.sets, self.env.now(), report_terminating=self._options.report_terminating
         )
-
-
-def _draw(deployment: Deployment, selector: Selector | None, _before: _Blueprint | None) -> _Blueprint:
-    return _Blueprint(deployment.metadata.uid, deployment.metadata.generation, selector)
-
-
-def _ignore_added(_pod: Pod, _initial: bool) -> None:
-    """Pods come by way of their ReplicaSet's status."""
-
-
-def _ignore_changed(_old: Pod, _new: Pod) -> None:
-    """As above."""
 
 
 build = DeploymentController

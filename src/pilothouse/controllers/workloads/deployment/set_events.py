@@ -1,4 +1,4 @@
-"""What events wake which Deployment. Fed by the shared informers; the queue is read by ``controller``.
+"""Which events enqueue which Deployment.
 
 Table: docs/controllers/deployment.md. Upstream: the handlers of v1.36
 ``pkg/controller/deployment/deployment_controller.go``.
@@ -66,9 +66,9 @@ class SetEvents:
             return
         reference = controller_of(meta)
         if reference is not None:
-            self._wake(meta, reference)
+            self._enqueue(meta, reference)
         else:
-            self._wake_adopters(meta)
+            self._enqueue_selecting(meta)
 
     def set_changed(self, old: ReplicaSet, new: ReplicaSet) -> None:
         """Enqueues the owner, a former owner, or whoever may adopt it."""
@@ -76,16 +76,16 @@ class SetEvents:
             return
         before, after = controller_of(old.metadata), controller_of(new.metadata)
         if before is not None and before != after:
-            self._wake(old.metadata, before)
+            self._enqueue(old.metadata, before)
         if after is not None:
-            self._wake(new.metadata, after)
+            self._enqueue(new.metadata, after)
         elif before != after or old.metadata.labels != new.metadata.labels:
-            self._wake_adopters(new.metadata)
+            self._enqueue_selecting(new.metadata)
 
     def set_gone(self, replica_set: ReplicaSet, _final_state_unknown: bool) -> None:
         reference = controller_of(replica_set.metadata)
         if reference is not None:
-            self._wake(replica_set.metadata, reference)
+            self._enqueue(replica_set.metadata, reference)
 
     # Pods
 
@@ -117,12 +117,12 @@ class SetEvents:
         found = self._deployments.get(f"{namespace}/{reference.name}")
         return found if found is not None and found.metadata.uid == reference.uid else None
 
-    def _wake(self, meta: ObjectMeta, reference: OwnerReference) -> None:
+    def _enqueue(self, meta: ObjectMeta, reference: OwnerReference) -> None:
         owner = self._owner(meta.namespace, reference)
         if owner is not None:
             self._queue.add(object_key(owner.metadata))
 
-    def _wake_adopters(self, meta: ObjectMeta) -> None:
+    def _enqueue_selecting(self, meta: ObjectMeta) -> None:
         if not meta.labels:
             return
         for deployment in self._deployments.list(meta.namespace):

@@ -14,9 +14,10 @@ from pilothouse.api.core import PODS, Pod
 from pilothouse.api.meta import Object, OwnerReference
 from pilothouse.client import strategic_merge_patch
 from pilothouse.client.errors import ApiError, NotFound, has_cause
+from pilothouse.controllers.shared.blueprints import Blueprints
 from pilothouse.controllers.shared.owner_gate import OwnerGate
 from pilothouse.controllers.workloads.job import TRACKING, JobOptions, backoff, tracking
-from pilothouse.controllers.workloads.job.blueprint import Blueprint, Blueprints
+from pilothouse.controllers.workloads.job.blueprint import Blueprint, draw
 from pilothouse.controllers.workloads.job.decide import (
     COMPLETIONS_REACHED,
     Census,
@@ -61,7 +62,7 @@ from pilothouse.runtime import (
     slow_start,
 )
 from pilothouse.runtime.batches import INITIAL_BATCH, Futile
-from pilothouse.runtime.claims import CONTROLLER_INDEX, Claims
+from pilothouse.runtime.claims import CONTROLLER_INDEX
 from pilothouse.runtime.events import NORMAL, WARNING
 from pilothouse.semantics.jobs import is_finished
 from pilothouse.semantics.pods import is_ready
@@ -116,8 +117,12 @@ class JobController(ManagedController):
         self.beside("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
         self._removals = Removals()
+        self._blueprints: Blueprints[Job, Blueprint] = Blueprints(
+            JOBS.kind, lambda job: job.spec.selector, draw, self.log
+        )
         self._gate = OwnerGate(
             context,
+            JOBS,
             jobs,
             pods,
             read=(pods, jobs),
@@ -128,7 +133,6 @@ class JobController(ManagedController):
         )
         self._expectations, self._writes = self._gate.expectations, self._gate.writes
         self._measures = Measures(context.metrics)
-        self._blueprints = Blueprints(self.log)
         self._failures: dict[str, tuple[str, backoff.Failures]] = {}
         self._finished: dict[str, str] = {}  # by key the uid of a Job whose end was written, until the cache shows it
         self._orphans: WorkQueue[str] = WorkQueue(
@@ -147,17 +151,14 @@ class JobController(ManagedController):
         )
         self.beside_pool(orphan_pool)
         self.events = JobEvents(
-            env=context.env,
-            jobs=self._jobs,
-            pods=self._pods,
-            queue=self.queue,
+            context.env,
+            self._gate,
+            self._pods,
+            self.queue,
+            self.log,
             orphans=self._orphans,
-            expectations=self._expectations,
             removals=self._removals,
-            consistency_store=self._gate.consistency_store,
-            blueprints=self._blueprints,
             job_gone=self._job_gone,
-            log=self.log,
         )
         jobs.add_handler(self._job_added, self.events.owner_changed, self.events.owner_gone)
         pods.add_handler(self.events.pod_added, self._pod_changed, self.events.pod_gone)
@@ -168,6 +169,7 @@ class JobController(ManagedController):
         self.events.owner_added(job, initial)
 
     def _job_gone(self, key: str, job: Job) -> None:
+        self._blueprints.forget(key)
         self._failures.pop(key, None)
         if self._finished.get(key) == job.metadata.uid:
             del self._finished[key]
@@ -285,18 +287,8 @@ class JobController(ManagedController):
             CONTROLLER_INDEX, controller_index_key(meta.namespace, JOBS.kind, meta.name, meta.uid)
         )
         orphans = self._pods.by_index(CONTROLLER_INDEX, meta.namespace)
-        claims = Claims(
-            self._client,
-            PODS,
-            meta,
-            new_controller_reference(meta, JOBS),
-            selector,
-            read_live=lambda: self._writes.read_owner(JOBS, key, meta),
-            on_write=lambda written: self._writes.patched(key, meta.uid, written),
-            finalizers=(TRACKING,),
-        )
         candidates = [*own, *(pod for pod in orphans if selector.matches(pod.metadata.labels))]
-        claimed = await claims.claim(candidates)
+        claimed = await self._gate.pod_claims(key, meta, selector, finalizers=(TRACKING,)).claim(candidates)
         return tuple(pod if controller_of(pod.metadata) is not None else _adopted(pod) for pod in claimed)
 
     def _suspended_or_resumed(self, job: Job, status: JobStatus, now: datetime.datetime) -> JobStatus:
@@ -491,7 +483,7 @@ class JobController(ManagedController):
         if version is not None:
             self._writes.wrote(key, meta.uid, JOBS.group_resource, bytes(version).decode().strip('"'))
 
-    # Telling
+    # Events and metrics
 
     def _record_job_finished(self, job: Job, ending: Ending, status: JobStatus) -> None:
         about = object_reference(JOBS, job.metadata)

@@ -8,21 +8,14 @@ from collections.abc import Callable
 
 from pilothouse.api.batch import JOBS, Job
 from pilothouse.api.core import Pod
+from pilothouse.controllers.shared.owner_gate import OwnerGate
 from pilothouse.controllers.shared.pod_events import PodEvents
 from pilothouse.controllers.workloads.job import TRACKING
-from pilothouse.controllers.workloads.job.blueprint import Blueprints
 from pilothouse.controllers.workloads.job.decide import until_deadline
 from pilothouse.controllers.workloads.job.orphans import is_external
 from pilothouse.env import Env, Log
 from pilothouse.machinery.owners import controller_of
-from pilothouse.runtime import (
-    Cache,
-    ConsistencyStore,
-    UidTrackingExpectations,
-    WorkQueue,
-    controller_index_key,
-    object_key,
-)
+from pilothouse.runtime import Cache, WorkQueue, controller_index_key, object_key
 from pilothouse.runtime.claims import CONTROLLER_INDEX
 from pilothouse.semantics.jobs import is_finished
 
@@ -68,39 +61,26 @@ class Removals:
 
 
 class JobEvents(PodEvents[Job]):
-    """The handlers. ``job_gone`` hears of Jobs that are no more."""
+    """The handlers. ``job_gone`` is called for each Job that is deleted."""
 
     def __init__(
         self,
-        *,
         env: Env,
-        jobs: Cache[Job],
+        gate: OwnerGate[Job],
         pods: Cache[Pod],
         queue: WorkQueue[str],
-        orphans: WorkQueue[str],
-        expectations: UidTrackingExpectations,
-        removals: Removals,
-        consistency_store: ConsistencyStore | None,
-        blueprints: Blueprints,
-        job_gone: Callable[[str, Job], None],
         log: Log,
+        *,
+        orphans: WorkQueue[str],
+        removals: Removals,
+        job_gone: Callable[[str, Job], None],
     ) -> None:
-        super().__init__(
-            JOBS,
-            owners=jobs,
-            queue=_Gathered(queue),
-            expectations=expectations,
-            consistency_store=consistency_store,
-            selector_of=lambda job: blueprints.of(job).selector,
-            ready_delay=lambda _job: 0,
-            log=log,
-        )
+        super().__init__(gate, _Gathered(queue), log)
         self._env = env
         self._pods = pods
         self._at_once = queue
         self._orphans = orphans
         self._removals = removals
-        self._blueprints = blueprints
         self._job_gone = job_gone
 
     # Jobs
@@ -134,7 +114,6 @@ class JobEvents(PodEvents[Job]):
             self._consistency_store.clear(key, owner.metadata.uid)
         self._expectations.delete(key)
         self._removals.forget(key)
-        self._blueprints.forget(key)
         self._job_gone(key, owner)
         self._at_once.add(key)
         self._release_pods_of(owner)

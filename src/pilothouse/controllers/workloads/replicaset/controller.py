@@ -11,14 +11,15 @@ Only when pods may have to be adopted or released, or when time decides which ar
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from pilothouse.api.apps import REPLICA_SETS, ReplicaSet, ReplicaSetStatus
+from pilothouse.api.apps import REPLICA_SETS, ReplicaSet
 from pilothouse.api.core import PODS, Pod
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.client.errors import ApiError, NotFound, has_cause
-from pilothouse.controllers.shared.owner_gate import OwnerGate
+from pilothouse.client.errors import ApiError, has_cause
+from pilothouse.controllers.shared.blueprints import Blueprints
+from pilothouse.controllers.shared.owner_gate import OwnerGate, ReplacedOwner
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
-from pilothouse.controllers.workloads.replicaset.blueprint import Blueprint, selector_of
+from pilothouse.controllers.workloads.replicaset.blueprint import Blueprint, draw, selector_of
 from pilothouse.controllers.workloads.replicaset.decide import CreatePods, DeletePods, Observed, decide
 from pilothouse.controllers.workloads.replicaset.pod_events import PodEvents
 from pilothouse.controllers.workloads.replicaset.ranking import ActivePodsWithRanks
@@ -26,7 +27,6 @@ from pilothouse.controllers.workloads.replicaset.status import Failure, StatusCo
 from pilothouse.machinery.labels import Selector, SelectorError, selector_from
 from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.machinery.owners import controller_of, new_controller_reference
-from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.runtime import (
     ControllerContext,
     EventRecorder,
@@ -41,7 +41,7 @@ from pilothouse.runtime import (
     slow_start,
 )
 from pilothouse.runtime.batches import INITIAL_BATCH, Futile
-from pilothouse.runtime.claims import CONTROLLER_INDEX, Claims
+from pilothouse.runtime.claims import CONTROLLER_INDEX
 from pilothouse.semantics.pods import is_active, is_terminating, seconds_until_next_available
 
 CONTROLLER_UID_INDEX = "controllerUID"
@@ -81,15 +81,17 @@ class ReplicaSetController(ManagedController):
         self._recorder = EventRecorder(context.client, context.env, name)
         self.beside("events", self._recorder.run)
         self._pod_control = PodControl(context.client, self._recorder)
+        self._blueprints: Blueprints[ReplicaSet, Blueprint] = Blueprints(kind.kind, selector_of, draw, self.log)
         self._gate = OwnerGate(
             context,
+            kind,
             owners,
             pods,
             read=(pods, owners),
             prefix=queue_name,
             wait_for_own_writes=options.wait_for_own_writes,
-            selector_of=lambda owner: self.events.blueprints.of(owner).selector,
-            on_gone=self._forget,
+            selector_of=lambda owner: self._blueprints.of(owner).selector,
+            on_gone=lambda key: self.events.ending.forget(key),
         )
         self._expectations, self._writes = self._gate.expectations, self._gate.writes
         self._terminating_is_dropped = False
@@ -101,26 +103,16 @@ class ReplicaSetController(ManagedController):
             "pods when calculating and reporting.",
             buckets=exponential_buckets(0.25, 2, 6),
         ).labels_of()
-        self.events = PodEvents(
-            kind,
-            owners=self._owners,
-            queue=self.queue,
-            expectations=self._expectations,
-            consistency_store=self._gate.consistency_store,
-            log=self.log,
-        )
+        self.events = PodEvents(self._gate, self.queue, self.log, blueprints=self._blueprints)
         owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
         pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
-
-    def _forget(self, key: str) -> None:
-        self.events.ending.forget(key)
 
     async def reconcile(self, key: str) -> Requeue | None:
         found = await self._gate.enter(key)
         if found is None:
             return None
         owner, raw, settled = found.owner, found.raw, found.expectations_satisfied
-        blueprint = self.events.blueprints.of(owner)
+        blueprint = self._blueprints.of(owner)
         if blueprint.selector is None:
             return None
         seen = self._counted(owner, blueprint, blueprint.selector)
@@ -187,16 +179,7 @@ class ReplicaSetController(ManagedController):
         doubtful += [pod for pod in orphans if is_active(pod) and matches(pod.metadata.labels)]
         if not doubtful or meta.deletion_timestamp is not None:
             return kept
-        claims = Claims(
-            self._client,
-            PODS,
-            meta,
-            new_controller_reference(meta, self._kind),
-            selector,
-            read_live=lambda: self._writes.read_owner(self._kind, key, meta),
-            on_write=lambda written: self._writes.patched(key, meta.uid, written),
-        )
-        return kept + await claims.claim(doubtful)
+        return kept + await self._gate.pod_claims(key, meta, selector).claim(doubtful)
 
     # Decide and apply
 
@@ -301,7 +284,7 @@ class ReplicaSetController(ManagedController):
                 if not has_cause(error, "NamespaceTerminating"):
                     raise
                 # The expectation stays, and holds the owner back while its namespace goes away around it.
-                self.events.refused(meta)
+                self.events.namespace_terminating(meta)
                 raise Futile from error
             self._writes.created(key, meta.uid, pod.metadata)
 
@@ -326,24 +309,10 @@ class ReplicaSetController(ManagedController):
         if surplus < len(ranked_pods):
             for ratio in ranked_pods.age_ratios(victims, now):
                 self._age_ratio.observe(ratio)
-        self._expectations.expect_deletions(key, [object_key(pod.metadata) for pod in victims])
+        keys = [object_key(pod.metadata) for pod in victims]
+        self._expectations.expect_deletions(key, keys)
         about = object_reference(self._kind, owner.metadata)
-
-        async def delete(pod: Pod) -> None:
-            gone = False
-            try:
-                await self._pod_control.delete_pod(pod.metadata.namespace, pod.metadata.name, about)
-                gone = True
-            except NotFound:
-                return  # somebody was faster
-            except (ApiError, OSError) as error:
-                self._writes.failed(key, error)
-                raise
-            finally:
-                if not gone:
-                    self._expectations.deletion_observed(key, object_key(pod.metadata))
-
-        errors = await run_all([delete(pod) for pod in victims])
+        errors = await run_all([self._gate.delete_pod(self._pod_control, key, pod, about) for pod in keys])
         return next((error for error in errors if error is not None), None)
 
     def _neighbours(self, owner: ReplicaSet) -> Mapping[str, int]:
@@ -357,7 +326,7 @@ class ReplicaSetController(ManagedController):
             try:
                 matchers.append(selector_from(selector_of(related)).matches)
             except SelectorError:
-                continue  # selects nothing; the look at that ReplicaSet says so
+                continue  # selects nothing; the sync of that ReplicaSet logs it
             namespaces[related.metadata.namespace] = None
         crowd: Counter[str] = Counter()
         for namespace in namespaces:
@@ -378,33 +347,20 @@ class ReplicaSetController(ManagedController):
         status = next_status(owner, seen, failure, self.env.now())
         if status == owner.status:
             return
-        body = encode(status)
+        meta, body = owner.metadata, encode(status)
         try:
-            await self._put_status(key, owner, raw, body, status)
-        except (ApiError, OSError):
-            meta = owner.metadata
+            answer = await self._gate.put_status(key, meta, raw, body)
+        except (ApiError, OSError) as error:
             try:
-                live = await self._client.get(self._kind.raw, meta.name, meta.namespace)
-            except NotFound as error:
-                self._writes.owner_missing(key, meta, error)
+                live = await self._gate.read_for_status(key, meta)
+            except ReplacedOwner:
+                raise error from None
+            if live is None:
                 raise
-            uid = take_field(live, "metadata.uid")
-            if uid is None or bytes(uid) != f'"{meta.uid}"'.encode():
-                self._writes.owner_missing(key, meta)
-                raise  # another one of that name: what was counted is not about it
-            reported = take_field(live, "status.observedGeneration")
-            if reported is not None and int(bytes(reported)) > meta.generation:
-                raise  # somebody has reported on a newer generation than this sync was about
-            await self._put_status(key, owner, live, body, status)
-
-    async def _put_status(self, key: str, owner: ReplicaSet, raw: bytes, body: bytes, status: ReplicaSetStatus) -> None:
-        meta = owner.metadata
-        whole = replace_fields(raw, {"status": body, "metadata.managedFields": None})
-        answer = await self._client.update(self._kind, meta.name, whole, meta.namespace, subresource="status")
-        self._writes.wrote(key, meta.uid, self._kind.group_resource, answer.metadata.resource_version)
+            answer = await self._gate.put_status(key, meta, live, body)
         if status.terminating_replicas is not None:
-            # Before v1.35 servers drop the field unless told otherwise. Reporting it again and again to one that does
-            # would be a request per look for nothing.
+            # Servers before v1.35 drop the field unless its gate is on. Writing it again would be one request per sync
+            # that changes nothing.
             self._terminating_is_dropped = answer.status.terminating_replicas is None
 
     def _reported(self, terminating: int) -> int | None:

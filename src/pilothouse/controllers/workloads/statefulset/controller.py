@@ -11,12 +11,13 @@ from pilothouse.api.apps import CONTROLLER_REVISIONS, STATEFUL_SETS, ControllerR
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim, Pod
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.errors import NotFound, has_cause
+from pilothouse.controllers.shared.blueprints import Blueprints
 from pilothouse.controllers.shared.conflicts import RETRY, retry_on_conflict
 from pilothouse.controllers.shared.history import History, template_in
 from pilothouse.controllers.shared.owner_gate import OwnerGate
 from pilothouse.controllers.shared.pod_events import PodEvents
 from pilothouse.controllers.workloads.statefulset import StatefulSetOptions
-from pilothouse.controllers.workloads.statefulset.blueprint import Blueprint, Blueprints
+from pilothouse.controllers.workloads.statefulset.blueprint import Blueprint
 from pilothouse.controllers.workloads.statefulset.decide import (
     Action,
     CreatePod,
@@ -38,9 +39,8 @@ from pilothouse.controllers.workloads.statefulset.status import encode, next_sta
 from pilothouse.controllers.workloads.statefulset.writes import TROUBLE, Writes
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import new_controller_reference
-from pilothouse.machinery.splice import replace_fields, take_field
+from pilothouse.machinery.splice import take_field
 from pilothouse.runtime import (
-    Claims,
     ControllerContext,
     EventRecorder,
     ManagedController,
@@ -91,8 +91,15 @@ class StatefulSetController(ManagedController):
         self._recorder = EventRecorder(context.client, context.env, name)
         self.beside("events", self._recorder.run)
         # Nothing is ever expected: what was made is known by its name, and the store waits for it.
+        self._blueprints: Blueprints[StatefulSet, Blueprint] = Blueprints(
+            STATEFUL_SETS.kind,
+            lambda owner: owner.spec.selector,
+            lambda owner, selector, _before: Blueprint(owner, selector),
+            self.log,
+        )
         self._gate = OwnerGate(
             context,
+            STATEFUL_SETS,
             owners,
             pods,
             read=(pods, claims, owners, revisions),
@@ -102,7 +109,6 @@ class StatefulSetController(ManagedController):
             on_gone=self._forget,
         )
         self._writes = self._gate.writes
-        self._blueprints = Blueprints(self.log)
         self._history = StatefulHistory(
             History(context.client, revisions.cache),
             compare_by_meaning=options.compare_by_meaning,
@@ -123,14 +129,7 @@ class StatefulSetController(ManagedController):
             labels,
         )
         self.events = PodEvents(
-            STATEFUL_SETS,
-            owners=self._owners,
-            queue=self.queue,
-            expectations=self._gate.expectations,
-            consistency_store=self._gate.consistency_store,
-            selector_of=lambda owner: self._blueprints.of(owner).selector,
-            ready_delay=lambda owner: owner.spec.min_ready_seconds,
-            log=self.log,
+            self._gate, self.queue, self.log, ready_delay=lambda owner: owner.spec.min_ready_seconds
         )
         owners.add_handler(self.events.owner_added, self.events.owner_changed, self.events.owner_gone)
         pods.add_handler(self.events.pod_added, self.events.pod_changed, self.events.pod_gone)
@@ -140,7 +139,7 @@ class StatefulSetController(ManagedController):
         self._claim_gone(new, False)
 
     def _claim_gone(self, claim: PersistentVolumeClaim, _final_state_unknown: bool) -> None:
-        """Wake who waits for it. Upstream hears of no claim, and waits until something else happens."""
+        """Enqueues the StatefulSet that waits for it. Upstream does not watch claims, and waits for any other event."""
         key = self._awaited.pop(object_key(claim.metadata), None)
         if key is not None:
             self.queue.add(key)
@@ -164,7 +163,7 @@ class StatefulSetController(ManagedController):
             owner, selector, lambda: self._writes.read_owner(STATEFUL_SETS, key, sync.meta)
         )
         pods = await self._claimed(sync, selector)
-        if not self._is_still_there(sync):
+        if not self._owners.still_has(sync.meta):
             return None  # the event has brought the key back
         live = {revision_of(pod.metadata) for pod in pods}
         try:
@@ -200,22 +199,7 @@ class StatefulSetController(ManagedController):
         doubtful += [pod for pod in orphans if matches(pod.metadata.labels) and belongs(pod)]
         if not doubtful or meta.deletion_timestamp is not None:
             return kept
-        claims = Claims(
-            self._client,
-            PODS,
-            meta,
-            new_controller_reference(meta, STATEFUL_SETS),
-            selector,
-            read_live=lambda: self._read_live(sync),
-            on_write=lambda written: self._writes.patched(sync.key, meta.uid, written),
-        )
-        return kept + await claims.claim(doubtful, where=belongs)
-
-    async def _read_live(self, sync: _SyncContext) -> ObjectMeta:
-        return await self._writes.read_owner(STATEFUL_SETS, sync.key, sync.meta)
-
-    def _is_still_there(self, sync: _SyncContext) -> bool:
-        return self._owners.still_has(sync.meta)
+        return kept + await self._gate.pod_claims(sync.key, meta, selector).claim(doubtful, where=belongs)
 
     def _newest(self, pods: Sequence[Pod]) -> list[Pod]:
         """The pods as the cache has them by now: claiming and the revisions may have taken a while."""
@@ -266,7 +250,7 @@ class StatefulSetController(ManagedController):
             except TROUBLE as error:
                 failure = error
                 if has_cause(error, "NamespaceTerminating"):
-                    self.events.refused(sync.meta)
+                    self.events.namespace_terminating(sync.meta)
             replaced = apply.replaced
         counted = tally(pods, sync.rules, seen.current, seen.update, now)
         try:
@@ -322,7 +306,7 @@ class StatefulSetController(ManagedController):
         async def write(attempt: int) -> None:
             raw: bytes | None = sync.raw
             if attempt:
-                if not self._is_still_there(sync):
+                if not self._owners.still_has(sync.meta):
                     return  # nobody to report on: to write on what is gone is a conflict too
                 raw = self._owners.raw(sync.key)
             assert raw is not None, "what is written back whole is cached with its JSON"
@@ -335,13 +319,10 @@ class StatefulSetController(ManagedController):
             raise
 
     async def _put_status(self, sync: _SyncContext, raw: bytes, status: StatefulSetStatus) -> None:
-        meta = sync.meta
         body = encode(status, take_field(raw, "status"))
-        whole = replace_fields(raw, {"status": body, "metadata.managedFields": None})
-        answer = await self._client.update(STATEFUL_SETS, meta.name, whole, meta.namespace, subresource="status")
-        self._writes.wrote(sync.key, meta.uid, STATEFUL_SETS.group_resource, answer.metadata.resource_version)
-        # Servers before v1.22 do not know the field. Reporting it again and again to one that drops it would be a
-        # request per look for nothing.
+        answer = await self._gate.put_status(sync.key, sync.meta, raw, body)
+        # Servers before v1.22 do not know the field. Writing it again would be one request per sync that changes
+        # nothing.
         self._available_is_dropped = answer.status.available_replicas is None
 
     def _wrote_revision(self, owner: StatefulSet, revision: ControllerRevision) -> None:

@@ -16,6 +16,7 @@ from pilothouse.client.errors import AlreadyExists
 from pilothouse.controllers.shared.conflicts import BACKOFF, retry_on_conflict
 from pilothouse.controllers.shared.history import (
     History,
+    new_revision,
     next_number,
     revision_hash,
     revision_name,
@@ -147,16 +148,17 @@ class StatefulHistory:
         while True:
             suffix = revision_hash(blueprint.patch, collisions)
             name = revision_name(meta.name, suffix)
+            body = new_revision(
+                namespace=meta.namespace,
+                name=name,
+                labels={**blueprint.template_labels, HASH_LABEL: suffix},
+                annotations=meta.annotations,
+                owner=new_controller_reference(meta, STATEFUL_SETS),
+                data=blueprint.patch,
+                number=number,
+            )
             try:
-                made = await self._history.create(
-                    meta.namespace,
-                    name=name,
-                    labels={**blueprint.template_labels, HASH_LABEL: suffix},
-                    annotations=meta.annotations,
-                    owner=new_controller_reference(meta, STATEFUL_SETS),
-                    data=blueprint.patch,
-                    number=number,
-                )
+                made = await self._history.create(meta.namespace, body)
             except AlreadyExists:
                 # Made by an earlier sync that the cache does not show yet, or by another StatefulSet long ago: what it
                 # holds decides.

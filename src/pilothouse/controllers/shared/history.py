@@ -1,19 +1,25 @@
-"""What a revision holds and which revisions there should be. Pure.
+"""The history of templates, kept as ControllerRevisions: for DaemonSets and StatefulSets.
 
-Upstream: v1.36 ``pkg/controller/daemon/update.go``, ``pkg/controller/history/controller_history.go``.
+Pure functions say what a revision contains, which have equal data, and which are to be deleted. ``History`` claims,
+creates, renumbers and deletes them. Upstream: v1.36 ``pkg/controller/history/controller_history.go``,
+``pkg/controller/daemon/update.go``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from pilothouse.api.apps import ControllerRevision
-from pilothouse.api.meta import OwnerReference
+from pilothouse.api.apps import CONTROLLER_REVISIONS, ControllerRevision
+from pilothouse.api.meta import ObjectMeta, OwnerReference
+from pilothouse.client import Client
 from pilothouse.machinery.go_text import compact_json
+from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.machinery.template_hash import fnv32, safe_text
+from pilothouse.runtime import Cache, Claims, controller_index_key, object_key
+from pilothouse.runtime.claims import CONTROLLER_INDEX
 
 REVISIONS_KEPT_DECODED = 1024
 LONGEST_OWNER = 223
@@ -145,3 +151,65 @@ def doomed(
         if revision.metadata.labels.get(hash_label) not in carried
     ]
     return going[:surplus]
+
+
+class History:
+    """The revisions of owners of one kind. ``revisions`` is a cache that keeps the JSON and has the index
+    ``CONTROLLER_INDEX``."""
+
+    def __init__(self, client: Client, revisions: Cache[ControllerRevision]) -> None:
+        self._client = client
+        self._revisions = revisions
+
+    async def claim(
+        self,
+        owner: ObjectMeta,
+        reference: OwnerReference,
+        selector: Selector,
+        read_live: Callable[[], Awaitable[ObjectMeta]],
+        *,
+        releasing: bool = True,
+    ) -> list[ControllerRevision]:
+        """The revisions that belong to the owner, after adopting and releasing what must be. By name.
+
+        Without ``releasing``, own ones that no longer match are left alone and left out.
+        """
+        index = controller_index_key(owner.namespace, reference.kind, owner.name, owner.uid)
+        own = self._revisions.by_index(CONTROLLER_INDEX, index)
+        matches = selector.matches
+        orphans = self._revisions.by_index(CONTROLLER_INDEX, owner.namespace)
+        kept = [revision for revision in own if matches(revision.metadata.labels)]
+        doubtful = [revision for revision in own if releasing and not matches(revision.metadata.labels)]
+        doubtful += [revision for revision in orphans if matches(revision.metadata.labels)]
+        if not doubtful:
+            return kept
+        claims = Claims(self._client, CONTROLLER_REVISIONS, owner, reference, selector, read_live=read_live)
+        return kept + await claims.claim(doubtful)
+
+    async def create(self, namespace: str, body: bytes) -> ControllerRevision:
+        """Create a ``new_revision``. Raises ``AlreadyExists`` if the name is taken."""
+        return await self._client.create(CONTROLLER_REVISIONS, body, namespace)
+
+    async def read(self, namespace: str, name: str) -> ControllerRevision:
+        return await self._client.get(CONTROLLER_REVISIONS, name, namespace)
+
+    async def renumber(self, revision: ControllerRevision, number: int) -> ControllerRevision:
+        return await self._put(revision, {"revision": msgspec.json.encode(number)})
+
+    async def relabel(self, revision: ControllerRevision, labels: Mapping[str, str]) -> ControllerRevision:
+        return await self._put(revision, {"metadata.labels": msgspec.json.encode(dict(labels))})
+
+    async def delete(self, revision: ControllerRevision) -> None:
+        """Delete the revision, without preconditions."""
+        await self._client.delete(CONTROLLER_REVISIONS, revision.metadata.name, revision.metadata.namespace)
+
+    async def _put(self, revision: ControllerRevision, changes: Mapping[str, bytes]) -> ControllerRevision:
+        meta = revision.metadata
+        key = object_key(meta)
+        cached, raw = self._revisions.get(key), self._revisions.raw(key)
+        if raw is None or cached is None or cached.metadata.resource_version != meta.resource_version:
+            # It was written or read live in this sync: what is written back is what the server has.
+            live = await self._client.get(CONTROLLER_REVISIONS.raw, meta.name, meta.namespace)
+            raw = bytes(live)
+        whole = replace_fields(raw, {**changes, "metadata.managedFields": None})
+        return await self._client.update(CONTROLLER_REVISIONS, meta.name, whole, meta.namespace)
