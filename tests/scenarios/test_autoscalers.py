@@ -95,8 +95,8 @@ async def test_sizes_stay_within_bounds_and_move_no_faster_than_they_may(simulat
     await tell(simulation)
 
 
-def unbounded(wish: limits.NormalizationArg, *_rest: Any) -> limits.Verdict:
-    return limits.Verdict(wish.desired, "", "")
+def unbounded(wish: limits.NormalizationArg, *_rest: Any) -> limits.Normalized:
+    return limits.Normalized(wish.desired, "", "")
 
 
 @pytest.mark.simulation(fails="between 2 and 12 it may be", patches=[(limits, "bound", unbounded)], seed=1)

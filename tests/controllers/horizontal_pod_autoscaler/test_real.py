@@ -169,11 +169,11 @@ def test_the_size_follows_the_metrics(real_cluster: RealCluster) -> None:
             informers.start(group)
             group.start(controller.run(), name="controller")
             await informers.wait_synced()
-            await tell(way)
+            await act(way)
             group.cancel()
         await way.close()
 
-    async def tell(way: Interceptor) -> None:
+    async def act(way: Interceptor) -> None:
         await scene.begin(2)
 
         async def looked_at() -> bool:

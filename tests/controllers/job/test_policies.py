@@ -19,7 +19,7 @@ from pilothouse.api.core import ContainerStatus, Pod, PodCondition
 from pilothouse.controllers.workloads.job.backoff import NONE, Failures, after, finished_at, remaining
 from pilothouse.controllers.workloads.job.decide import decide_ending, failure_counts, take_census
 from pilothouse.controllers.workloads.job.indexes import Indexes
-from pilothouse.controllers.workloads.job.pod_failure_policy import NO_RULE, Verdict, match_pod_failure_policy
+from pilothouse.controllers.workloads.job.pod_failure_policy import NO_RULE, PolicyMatch, match_pod_failure_policy
 from pilothouse.controllers.workloads.job.success_policy import met_rule
 
 
@@ -36,17 +36,17 @@ EXIT_2 = pod("p", "Failed", containers=(ended("main", 2),))
 EVICTED = pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="True"),))
 
 
-def fails(text: str) -> Verdict:
-    return Verdict(action="FailJob", message=text)
+def fails(text: str) -> PolicyMatch:
+    return PolicyMatch(action="FailJob", message=text)
 
 
 @pytest.mark.parametrize(
     ("rules", "failed", "expected"),
     [
         pytest.param([], EXIT_2, NO_RULE, id="no rules"),
-        pytest.param([codes("Ignore", "In", 1, 2)], EXIT_2, Verdict(counts=False, action="Ignore"), id="ignored"),
+        pytest.param([codes("Ignore", "In", 1, 2)], EXIT_2, PolicyMatch(counts=False, action="Ignore"), id="ignored"),
         pytest.param([codes("Ignore", "In", 1, 3)], EXIT_2, NO_RULE, id="another code"),
-        pytest.param([codes("Count", "NotIn", 1, 3)], EXIT_2, Verdict(action="Count"), id="none of these codes"),
+        pytest.param([codes("Count", "NotIn", 1, 3)], EXIT_2, PolicyMatch(action="Count"), id="none of these codes"),
         pytest.param([codes("Count", "NotIn", 2)], EXIT_2, NO_RULE, id="one of these codes"),
         pytest.param(
             [codes("FailJob", "NotIn", 5)],
@@ -74,7 +74,7 @@ def fails(text: str) -> Verdict:
             id="the first rule that fits",
         ),
         pytest.param(
-            [condition("Ignore", "DisruptionTarget")], EVICTED, Verdict(counts=False, action="Ignore"), id="evicted"
+            [condition("Ignore", "DisruptionTarget")], EVICTED, PolicyMatch(counts=False, action="Ignore"), id="evicted"
         ),
         pytest.param([condition("Ignore", "DisruptionTarget", "False")], EVICTED, NO_RULE, id="another status"),
         pytest.param(
@@ -83,15 +83,15 @@ def fails(text: str) -> Verdict:
             fails("Pod default/p has condition DisruptionTarget matching FailJob rule at index 0"),
             id="evicted, and the Job fails",
         ),
-        pytest.param([codes("FailIndex", "In", 2)], EXIT_2, Verdict(action="FailIndex"), id="the index fails"),
+        pytest.param([codes("FailIndex", "In", 2)], EXIT_2, PolicyMatch(action="FailIndex"), id="the index fails"),
         pytest.param(
             [condition("FailIndex", "DisruptionTarget")],
             EVICTED,
-            Verdict(action="FailIndex"),
+            PolicyMatch(action="FailIndex"),
             id="evicted, and the index fails",
         ),
         pytest.param(
-            [condition("Count", "DisruptionTarget")], EVICTED, Verdict(action="Count"), id="evicted, and it counts"
+            [condition("Count", "DisruptionTarget")], EVICTED, PolicyMatch(action="Count"), id="evicted, and it counts"
         ),
         pytest.param(
             [codes("Unknown", "In", 1, 2), codes("FailJob", "In", 2, 3)],
@@ -102,7 +102,7 @@ def fails(text: str) -> Verdict:
         pytest.param(
             [condition("Unknown", "DisruptionTarget"), condition("Ignore", "DisruptionTarget")],
             EVICTED,
-            Verdict(counts=False, action="Ignore"),
+            PolicyMatch(counts=False, action="Ignore"),
             id="an unknown action about conditions is passed over",
         ),
         pytest.param(
@@ -137,19 +137,19 @@ def fails(text: str) -> Verdict:
         pytest.param(
             [codes("Count", "In", 1, 2, 3)],
             pod("p", "Failed", containers=(ContainerStatus(name="foo"), ended("bar", 2))),
-            Verdict(action="Count"),
+            PolicyMatch(action="Count"),
             id="a container that has not ended is passed over",
         ),
         pytest.param(
             [condition("Ignore", "DisruptionTarget", "Unknown")],
             pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="Unknown"),)),
-            Verdict(counts=False, action="Ignore"),
+            PolicyMatch(counts=False, action="Ignore"),
             id="a status of Unknown, asked for",
         ),
         pytest.param(
             [condition("Ignore", "DisruptionTarget", "False")],
             pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="False"),)),
-            Verdict(counts=False, action="Ignore"),
+            PolicyMatch(counts=False, action="Ignore"),
             id="a status of False, asked for",
         ),
         pytest.param(
@@ -167,12 +167,12 @@ def fails(text: str) -> Verdict:
                 condition("Ignore", "DisruptionTarget"),
             ],
             pod("p", "Failed", containers=(ended("main", 32),)),
-            Verdict(action="Count"),
+            PolicyMatch(action="Count"),
             id="the first of many",
         ),
     ],
 )
-def test_what_becomes_of_a_failed_pod(rules: list[PodFailurePolicyRule], failed: Pod, expected: Verdict) -> None:
+def test_what_becomes_of_a_failed_pod(rules: list[PodFailurePolicyRule], failed: Pod, expected: PolicyMatch) -> None:
     """TestMatchPodFailurePolicy."""
     assert match_pod_failure_policy(PodFailurePolicy(rules=tuple(rules)), failed) == expected
 
@@ -183,7 +183,7 @@ def test_a_rule_that_fails_an_index_is_the_last_that_is_read(rule: PodFailurePol
     """``matchPodFailurePolicy``, also of a Job that has no limit per index, and so no indexes that can fail."""
     failed = pod("p", "Failed", containers=EXIT_2.status.container_statuses, conditions=EVICTED.status.conditions)
     policy = PodFailurePolicy(rules=(rule, codes("Ignore", "In", 2), codes("FailJob", "In", 2)))
-    assert match_pod_failure_policy(policy, failed) == Verdict(action="FailIndex")
+    assert match_pod_failure_policy(policy, failed) == PolicyMatch(action="FailIndex")
     assert match_pod_failure_policy(None, failed) == NO_RULE
     looked_at = seen(job(**INDEXED, backoff_limit_per_index=limit, pod_failure_policy=policy), [failed])
     census = take_census(looked_at)

@@ -158,7 +158,7 @@ def problem_of(expression: str, schema: Any, params: Any = None, variables: Sequ
     async def main() -> str:
         checker = Checker(schema, params)
         await checker.declare(variables)
-        return await checker.problem(expression)
+        return await checker.error_in(expression)
 
     return asyncio.run(main())
 

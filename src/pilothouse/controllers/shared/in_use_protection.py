@@ -1,6 +1,6 @@
-"""A finalizer that keeps objects as long as somebody uses them: put on what lives, taken off what is being deleted.
+"""A finalizer that keeps objects while they are in use: added to live objects, removed from those being deleted.
 
-The protection controllers are this and an answer to the question who uses an object. Mirrors v1.36
+A protection controller adds to this which objects are in use. Mirrors v1.36
 ``pkg/controller/volume/protectionutil`` and what ``pvcprotection`` and ``pvprotection`` have in common.
 """
 
@@ -25,10 +25,9 @@ _json = msgspec.json.Encoder().encode
 class Due(enum.Enum):
     NOTHING = "nothing"
     PROTECT = "protect"
-    """It lives without the finalizer: it is older than the admission plugin that gives it to new ones, or somebody took
-    it off."""
+    """It is live and lacks the finalizer: it is older than the admission plugin that adds it, or it was removed."""
     LET_GO = "let go"
-    """It is being deleted, and goes as far as we are concerned, once nobody uses it."""
+    """It is being deleted and has the finalizer, which goes once it is not in use."""
 
 
 def what_is_due(meta: ObjectMeta, finalizer: str) -> Due:
@@ -40,10 +39,10 @@ def what_is_due(meta: ObjectMeta, finalizer: str) -> Due:
 
 
 class ProtectionController(ManagedController, Generic[T]):
-    """One kind, one finalizer. Subclass it and say who uses an object.
+    """One kind, one finalizer. Subclasses say whether an object is in use.
 
-    Written is the object as it was read: if it has changed meanwhile the write is refused, and the question is asked
-    again. One worker, as upstream.
+    The object is written as it was read: if it has changed meanwhile, the write is a conflict and retried. One worker,
+    as upstream.
     """
 
     def __init__(
@@ -68,14 +67,14 @@ class ProtectionController(ManagedController, Generic[T]):
         """Whether somebody uses an object that is being deleted."""
 
     def gone(self, obj: T, _unknown: bool) -> None:
-        """An object is there no more."""
+        """Called when an object is deleted."""
 
     def due(self, obj: T) -> Due:
         return what_is_due(obj.metadata, self._finalizer)
 
-    def wake(self, key: str) -> None:
-        """A user of the object of that key may be gone. Enqueues the key if the object is to be synced for that; if not
-        yet, the event of its deletion enqueues it."""
+    def enqueue(self, key: str) -> None:
+        """Something that used the object with this key may be gone. Enqueues the key if the object is being deleted; if
+        not yet, the event of its deletion does."""
         obj = self.objects.get(key)
         if obj is not None:
             self._changed(obj)

@@ -1,4 +1,4 @@
-"""The slices that one controller looks after: which there are for a service, and which events of them are news.
+"""The slices that one controller manages: which there are for a service, and which events show a foreign change.
 
 Used by both controllers of slices, which share one cache. Upstream: v1.36
 ``pkg/controller/endpointslice/endpointslice_controller.go`` and
@@ -13,7 +13,7 @@ from pilothouse.controllers.shared.slices import manager_of, service_key_of
 from pilothouse.runtime import Cache, SharedInformer
 
 OWN_INDEX = "managedFor"
-"""Slices by who looks after them and of which service they say that they are."""
+"""Slices by their labels: the controller that manages them, and the service that they are of."""
 
 
 def index_by_manager(each: EndpointSlice) -> tuple[str, ...]:
@@ -22,15 +22,15 @@ def index_by_manager(each: EndpointSlice) -> tuple[str, ...]:
 
 
 class OwnSlices:
-    """``wake`` is given the key of every service that a slice of ours, or one that was or wants to be, has news for."""
+    """``enqueue`` gets the key of each service of which a slice that is or was ours has changed."""
 
     def __init__(
-        self, slices: SharedInformer[EndpointSlice], manager: str, tracker: SliceTracker, wake: Callable[[str], None]
+        self, slices: SharedInformer[EndpointSlice], manager: str, tracker: SliceTracker, enqueue: Callable[[str], None]
     ) -> None:
         self._cache: Cache[EndpointSlice] = slices.cache
         self._manager = manager
         self._tracker = tracker
-        self._wake_key = wake
+        self._enqueue_key = enqueue
         self._cache.add_index(OWN_INDEX, index_by_manager)
         slices.add_handler(self._added, self._changed, self._gone)
 
@@ -41,26 +41,26 @@ class OwnSlices:
     def _is_own(self, each: EndpointSlice) -> bool:
         return manager_of(each) == self._manager
 
-    def _wake(self, each: EndpointSlice) -> None:
+    def _enqueue(self, each: EndpointSlice) -> None:
         key = service_key_of(each)
         if key:
-            self._wake_key(key)
+            self._enqueue_key(key)
 
     def _added(self, each: EndpointSlice, _initial: bool) -> None:
         if self._is_own(each) and self._tracker.is_news(service_key_of(each), each):
-            self._wake(each)
+            self._enqueue(each)
 
     def _changed(self, old: EndpointSlice, new: EndpointSlice) -> None:
         if self._is_own(old) and not (self._is_own(new) and service_key_of(old) == service_key_of(new)):
             self._tracker.let_go(service_key_of(old), old)
         if service_key_of(old) != service_key_of(new):
-            self._wake(old)
-            self._wake(new)
+            self._enqueue(old)
+            self._enqueue(new)
         elif self._is_own(old) != self._is_own(new) or (
             self._is_own(new) and self._tracker.is_news(service_key_of(new), new)
         ):
-            self._wake(new)
+            self._enqueue(new)
 
     def _gone(self, each: EndpointSlice, _unknown: bool) -> None:
         if self._is_own(each) and self._tracker.saw_gone(service_key_of(each), each):
-            self._wake(each)
+            self._enqueue(each)

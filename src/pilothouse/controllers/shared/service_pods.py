@@ -29,16 +29,16 @@ def index_by_selector(service: Service) -> tuple[str, ...]:
 class ServicePods:
     """Both directions, on the caches of two informers.
 
-    ``wake`` is given the key of every service that an event of a pod concerns. An event that cannot change endpoints
+    ``enqueue`` is given the key of every service that an event of a pod concerns. An event that cannot change endpoints
     enqueues nothing: readiness, addresses, labels and names are compared, and whether a pod has run to its end.
     """
 
     def __init__(
-        self, services: SharedInformer[Service], pods: SharedInformer[Pod], wake: Callable[[str], None]
+        self, services: SharedInformer[Service], pods: SharedInformer[Pod], enqueue: Callable[[str], None]
     ) -> None:
         self._services: Cache[Service] = services.cache
         self._pods: Cache[Pod] = pods.cache
-        self._wake = wake
+        self._enqueue = enqueue
         self._services.add_index(SELECTOR_INDEX, index_by_selector)
         self._pods.add_index(LABEL_INDEX, index_by_label)
         pods.add_handler(self._added, self._changed, self._gone)
@@ -71,11 +71,11 @@ class ServicePods:
 
     def _added(self, pod: Pod, _initial: bool) -> None:
         for key in self.selecting(pod.metadata):
-            self._wake(key)
+            self._enqueue(key)
 
     def _gone(self, pod: Pod, _unknown: bool) -> None:
         for key in self.selecting(pod.metadata):
-            self._wake(key)
+            self._enqueue(key)
 
     def _changed(self, old: Pod, new: Pod) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:
@@ -91,7 +91,7 @@ class ServicePods:
             moved = old.metadata.labels == new.metadata.labels
             after = sorted({*before, *after} if changed or moved else {*before} ^ {*after})
         for key in after:
-            self._wake(key)
+            self._enqueue(key)
 
 
 def _has_changed(old: Pod, new: Pod) -> bool:

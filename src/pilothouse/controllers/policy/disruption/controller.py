@@ -92,17 +92,18 @@ class DisruptionController(ManagedController):
             pool = WorkerPool(f"{self.name}-{what}", queue, act, metrics=context.metrics, log=self.log)
             self.beside_pool(pool)
         budgets.add_handler(
-            lambda budget, _initial: self._wake(budget),
-            lambda _old, budget: self._wake(budget),
-            lambda budget, _unknown: self._wake(budget),
+            lambda budget, _initial: self._enqueue(budget),
+            lambda _old, budget: self._enqueue(budget),
+            lambda budget, _unknown: self._enqueue(budget),
         )
         pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
         for informer in (controllers, replica_sets, deployments, stateful_sets):
-            informer.add_handler(self._workload_added, self._workload_changed, _ignore_gone)
+            # The events of their pods are enough when they are deleted.
+            informer.add_handler(self._workload_added, self._workload_changed)
 
     # What enqueues a budget
 
-    def _wake(self, budget: PodDisruptionBudget) -> None:
+    def _enqueue(self, budget: PodDisruptionBudget) -> None:
         key = object_key(budget.metadata)
         size = self._sizes.get(key)
         if size is None:
@@ -110,7 +111,7 @@ class DisruptionController(ManagedController):
         else:
             self.queue.add_after(key, size * PACE_SECONDS)
 
-    def _wake_for(self, pod: Pod, *, only_failed: bool = False) -> None:
+    def _enqueue_budgets_of(self, pod: Pod, *, only_failed: bool = False) -> None:
         budgets = self._members.budgets_of(pod.metadata)
         if only_failed:
             budgets = [each for each in budgets if object_key(each.metadata) in self._failed]
@@ -122,24 +123,24 @@ class DisruptionController(ManagedController):
             )
             self._recorder.event(object_reference(PODS, meta), WARNING, "MultiplePodDisruptionBudgets", message)
         for each in budgets:
-            self._wake(each)
+            self._enqueue(each)
 
     def _pod_added(self, pod: Pod, _initial: bool) -> None:
-        self._wake_for(pod)
+        self._enqueue_budgets_of(pod)
         self._watch_condition(pod)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
         # At a resync old and new are the same object: nothing changed, and the budgets are synced all the same.
         if old is new or _matters(old, new):
-            self._wake_for(new)
+            self._enqueue_budgets_of(new)
             if old.metadata.labels != new.metadata.labels:
-                self._wake_for(old)
+                self._enqueue_budgets_of(old)
         elif self._failed:
-            self._wake_for(new, only_failed=True)
+            self._enqueue_budgets_of(new, only_failed=True)
         self._watch_condition(new)
 
     def _pod_gone(self, pod: Pod, _unknown: bool) -> None:
-        self._wake_for(pod)
+        self._enqueue_budgets_of(pod)
 
     def _watch_condition(self, pod: Pod) -> None:
         seconds = seconds_until_stale(pod, self.env.now())
@@ -148,19 +149,19 @@ class DisruptionController(ManagedController):
 
     def _workload_added(self, workload: Workload, initial: bool) -> None:
         if not initial:
-            self._wake_of(workload)
+            self._enqueue_for_workload(workload)
 
     def _workload_changed(self, old: Workload, new: Workload) -> None:
         if old.spec.replicas != new.spec.replicas or controller_of(old.metadata) != controller_of(new.metadata):
-            self._wake_of(new)
+            self._enqueue_for_workload(new)
 
-    def _wake_of(self, workload: Workload) -> None:
-        """Pods tell of a change of size only when it is carried out, and may be heard of before it is."""
+    def _enqueue_for_workload(self, workload: Workload) -> None:
+        """Events of pods come only when a change of size is carried out, and may come before the workload's own."""
         selector = workload.spec.selector
         labels = selector.match_labels if isinstance(selector, LabelSelector) else selector or {}
         for budget in self._budgets.list(workload.metadata.namespace):
             if needs_scale(budget.spec) and self._members.may_concern(budget, labels):
-                self._wake(budget)
+                self._enqueue(budget)
 
     async def _recheck(self, key: str) -> Requeue | None:
         self.queue.add_rate_limited(key)
@@ -285,10 +286,6 @@ def _matters(old: Pod, new: Pod) -> bool:
         or is_ready(old) != is_ready(new)
         or before.owner_references != after.owner_references
     )
-
-
-def _ignore_gone(_workload: Workload, _unknown: bool) -> None:
-    """Its pods go too, or are nobody's: they tell."""
 
 
 def _unmanaged(selector: LabelSelector | None) -> str:

@@ -37,8 +37,8 @@ def reported(
     allowed = max(0, healthy - counts.desired) if counts.expected > 0 else 0
     generation = budget.metadata.generation
     old = budget.status
-    status, reason = _verdict(allowed)
-    told = find_condition(old.conditions, DISRUPTION_ALLOWED)
+    status, reason = _status_and_reason(allowed)
+    before = find_condition(old.conditions, DISRUPTION_ALLOWED)
     new = replace(
         old,
         observed_generation=generation,
@@ -49,7 +49,7 @@ def reported(
         disrupted_pods=dict(awaited),
     )
     # Neither the condition's message nor its generation counts, as upstream.
-    if new == old and told is not None and (told.status, told.reason) == (status, reason):
+    if new == old and before is not None and (before.status, before.reason) == (status, reason):
         return None
     condition = Condition(
         type=DISRUPTION_ALLOWED,
@@ -93,7 +93,7 @@ def body(raw: bytes, status: PodDisruptionBudgetStatus) -> bytes:
     )
 
 
-def _verdict(allowed: int) -> tuple[str, str]:
+def _status_and_reason(allowed: int) -> tuple[str, str]:
     return ("True", SUFFICIENT) if allowed > 0 else ("False", INSUFFICIENT)
 
 

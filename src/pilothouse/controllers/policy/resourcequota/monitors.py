@@ -24,7 +24,7 @@ from pilothouse.semantics.quota import Evaluator, PodEvaluator, evaluator_for, s
 NEEDED_VERBS = ("create", "delete", "list", "watch")
 CLAIMS = ("resource.k8s.io", "resourceclaims")
 
-Told = Callable[[Evaluator, str], None]
+Notify = Callable[[Evaluator, str], None]
 """An evaluator, and the namespace in which one of its objects has come or gone."""
 
 
@@ -44,8 +44,8 @@ class Monitors(ResourceMonitors):
         self,
         context: ControllerContext,
         *,
-        replenish: Told,
-        added: Told,
+        replenish: Notify,
+        added: Notify,
         is_limited: Callable[[str], bool],
         on_new: Callable[[], None],
         pod_level_resources: bool = True,

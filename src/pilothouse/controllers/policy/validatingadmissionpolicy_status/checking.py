@@ -95,7 +95,7 @@ class Checker:
             self._variables[variable.name] = await self._kind(variable.expression)
             self._environment = self._made()
 
-    async def problem(self, expression: str) -> str:
+    async def error_in(self, expression: str) -> str:
         """The compiler's error, "" if there is none."""
         try:
             await self._check(expression)

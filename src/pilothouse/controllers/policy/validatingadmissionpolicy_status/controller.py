@@ -79,10 +79,10 @@ class PolicyStatusController(ManagedController):
                 checkers.append((name, checker))
         found = []
         for where, expression in expressions(spec):
-            problems = [(name, await checker.problem(expression)) for name, checker in checkers]
-            told = [(name, problem) for name, problem in problems if problem]
-            if told:
-                found.append((where, warning(told)))
+            errors = [(name, await checker.error_in(expression)) for name, checker in checkers]
+            errors = [(name, error) for name, error in errors if error]
+            if errors:
+                found.append((where, warning(errors)))
         return found
 
     async def _discovery(self, policy: ValidatingAdmissionPolicy) -> Discovery:

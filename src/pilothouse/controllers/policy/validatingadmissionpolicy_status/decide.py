@@ -74,9 +74,9 @@ def expressions(spec: ValidatingAdmissionPolicySpec) -> Iterator[tuple[str, str]
             yield f"spec.validations[{number}].messageExpression", validation.message_expression
 
 
-def warning(problems: Sequence[tuple[TypeName, str]]) -> str:
+def warning(errors: Sequence[tuple[TypeName, str]]) -> str:
     """What is said of one expression: by type, what the compiler said."""
-    return "\n".join(f"{name}: {problem}\n" for name, problem in problems)
+    return "\n".join(f"{name}: {error}\n" for name, error in errors)
 
 
 def is_due(policy: ValidatingAdmissionPolicy) -> bool:

@@ -88,7 +88,7 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
 
     def _enqueue_claims(self, pod: Pod) -> None:
         for key in index_by_claim(pod):
-            self.wake(key)
+            self.enqueue(key)
 
     def gone(self, obj: PersistentVolumeClaim, _unknown: bool) -> None:
         self._unused.pop(obj.metadata.uid, None)

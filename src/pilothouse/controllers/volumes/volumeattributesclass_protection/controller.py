@@ -61,7 +61,7 @@ class AttributesClassProtectionController(ProtectionController[VolumeAttributesC
 
     def _enqueue_released(self, old: tuple[str, ...], new: tuple[str, ...] = ()) -> None:
         for name in let_go(old, new):
-            self.wake(name)
+            self.enqueue(name)
 
     async def is_used(self, obj: VolumeAttributesClass) -> bool:
         name = obj.metadata.name

@@ -83,15 +83,15 @@ class CronJobController(ManagedController):
             self._gone,
         )
         jobs.add_handler(
-            lambda job, _initial: self._wake_owner(job.metadata),
+            lambda job, _initial: self._enqueue_owner(job.metadata),
             self._job_changed,
-            lambda job, _unknown: self._wake_owner(job.metadata),
+            lambda job, _unknown: self._enqueue_owner(job.metadata),
         )
 
     # What enqueues which key
 
     def _changed(self, old: CronJob, new: CronJob) -> None:
-        """After a change of its schedule a CronJob rests until the next moment. The wake-ups of before stay."""
+        """After a change of its schedule a CronJob is enqueued at the next scheduled time; earlier enqueuing stays."""
         key = object_key(new.metadata)
         before, after = old.spec, new.spec
         same = (before.schedule, before.time_zone) == (after.schedule, after.time_zone)
@@ -117,10 +117,10 @@ class CronJobController(ManagedController):
         if old.metadata.resource_version == new.metadata.resource_version:
             return
         if controller_of(old.metadata) != controller_of(new.metadata):
-            self._wake_owner(old.metadata)
-        self._wake_owner(new.metadata)
+            self._enqueue_owner(old.metadata)
+        self._enqueue_owner(new.metadata)
 
-    def _wake_owner(self, job: ObjectMeta) -> None:
+    def _enqueue_owner(self, job: ObjectMeta) -> None:
         reference = controller_of(job)
         key = self._owner_key(job.namespace, reference) if reference is not None else None
         if key is not None:

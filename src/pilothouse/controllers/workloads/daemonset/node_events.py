@@ -68,13 +68,13 @@ class NodeEvents:
             meta = owner.metadata
             node_pods = self._daemon_pods.of(daemon_key(meta))
             if node is None:
-                wake = node_pods.counts_on(name) or node_pods.has_pod_on(name)
+                enqueue = node_pods.counts_on(name) or node_pods.has_pod_on(name)
             else:
                 placement = self._blueprints.of(owner).placements.on(node)
                 if node_pods.has_pod_on(name):
-                    wake = not placement.should_continue or owner.status.number_misscheduled > 0
+                    enqueue = not placement.should_continue or owner.status.number_misscheduled > 0
                 else:
                     # Upstream leaves one that was counted and is no longer wanted in the numbers until the next event.
-                    wake = placement.should_run or node_pods.counts_on(name)
-            if wake:
+                    enqueue = placement.should_run or node_pods.counts_on(name)
+            if enqueue:
                 self._queue.add(object_key(meta))

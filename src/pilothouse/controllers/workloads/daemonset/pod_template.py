@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.core import Pod, Toleration
-from pilothouse.controllers.workloads.daemonset.tolerations import daemon_tolerations, places
+from pilothouse.controllers.workloads.daemonset.tolerations import daemon_tolerations, positions
 from pilothouse.machinery.splice import replace_fields
 
 HASH_LABEL = "controller-revision-hash"
@@ -59,8 +59,7 @@ class PinnedTemplate:
 def _with_tolerations(raw: msgspec.Raw | None, host_network: bool) -> msgspec.Raw:
     own: list[msgspec.Raw] = [] if raw is None or bytes(raw) == b"null" else _list.decode(raw)
     for added in daemon_tolerations(host_network=host_network):
-        place = places([_toleration.decode(each) for each in own], added)
-        for index in place:
+        for index in positions([_toleration.decode(each) for each in own], added):
             own[index : index + 1] = [msgspec.Raw(_encode(added))]
     return msgspec.Raw(_encode(own))
 

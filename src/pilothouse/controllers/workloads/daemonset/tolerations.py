@@ -36,12 +36,12 @@ def with_daemon_tolerations(own: Iterable[Toleration], *, host_network: bool) ->
     in its place."""
     merged = list(own)
     for added in daemon_tolerations(host_network=host_network):
-        for index in places(merged, added):
+        for index in positions(merged, added):
             merged[index : index + 1] = [added]
     return tuple(merged)
 
 
-def places(own: Sequence[Toleration], added: Toleration) -> Sequence[int]:
+def positions(own: Sequence[Toleration], added: Toleration) -> Sequence[int]:
     """Where one goes: in place of all that are about the same thing, else behind the last. Nowhere when it is there as
     it is; then a limited one beside it stays too (``AddOrUpdateTolerationInPodSpec``)."""
     if added in own:

@@ -152,11 +152,11 @@ def progress_conditions(
 
 
 def with_failure(conditions: Conditions, new: ReplicaSet | None, sets: Sequence[ReplicaSet]) -> Conditions:
-    """The failure of a ReplicaSet to make or delete pods, the new one's first, told on as the Deployment's."""
+    """The failure of a ReplicaSet to make or delete pods, the new one's first, failure on as the Deployment's."""
     for each in (*([] if new is None else [new]), *sets):
         for found in each.status.conditions:
             if found.type == REPLICA_FAILURE:
-                told = DeploymentCondition(
+                failure = DeploymentCondition(
                     type=REPLICA_FAILURE,
                     status=found.status,
                     reason=found.reason,
@@ -164,5 +164,5 @@ def with_failure(conditions: Conditions, new: ReplicaSet | None, sets: Sequence[
                     last_update_time=found.last_transition_time,
                     last_transition_time=found.last_transition_time,
                 )
-                return with_condition(conditions, told)
+                return with_condition(conditions, failure)
     return without(conditions, REPLICA_FAILURE)

@@ -32,7 +32,7 @@ def counted(
     """The sums over all ReplicaSets, and whether enough pods are available. Other conditions stay."""
     available = sum(each.status.available_replicas for each in sets)
     enough = available >= wanted(deployment) - bounds_of(deployment).unavailable
-    told = (
+    availability = (
         condition(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
         if enough
         else condition(
@@ -48,7 +48,7 @@ def counted(
         unavailable_replicas=max(0, sum(map(size_of, sets)) - available),
         terminating_replicas=terminating(sets) if report_terminating else None,
         collision_count=deployment.status.collision_count,
-        conditions=with_condition(deployment.status.conditions, told),
+        conditions=with_condition(deployment.status.conditions, availability),
     )
 
 

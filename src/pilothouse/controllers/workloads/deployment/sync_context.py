@@ -91,7 +91,7 @@ class SyncContext:
         """All others, the oldest first."""
         return [each for name, each in self._sets.items() if name != self._new]
 
-    def tell(self, type_: str, reason: str, message: str) -> None:
+    def record_event(self, type_: str, reason: str, message: str) -> None:
         self._recorder.event(object_reference(DEPLOYMENTS, self.deployment.metadata), type_, reason, message)
 
     # The new ReplicaSet
@@ -147,7 +147,7 @@ class SyncContext:
         new = self._hold(made)
         self._new = new.metadata.name
         if replicas > 0:
-            self.tell("Normal", "ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {replicas}")
+            self.record_event("Normal", "ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {replicas}")
         await self._note_new_set(new, "NewReplicaSetCreated", f'Created new replica set "{name}"')
 
     async def _name_taken(self, name: str) -> None:
@@ -172,13 +172,13 @@ class SyncContext:
 
     async def _cannot_create(self, name: str, error: Exception) -> None:
         message = f'Failed to create new replica set "{name}": {error}'
-        self.tell("Warning", "ReplicaSetCreateError", message)
+        self.record_event("Warning", "ReplicaSetCreateError", message)
         if not has_deadline(self.deployment):
             return
-        told = condition(PROGRESSING, "False", "ReplicaSetCreateError", message, self._env.now())
+        failed = condition(PROGRESSING, "False", "ReplicaSetCreateError", message, self._env.now())
         status = self.deployment.status
         try:
-            await self.write_status(replace(status, conditions=with_condition(status.conditions, told)))
+            await self.write_status(replace(status, conditions=with_condition(status.conditions, failed)))
         except (ApiError, OSError):
             return  # what could not be created is raised, and brings the key back
 
@@ -214,8 +214,8 @@ class SyncContext:
             if before != step.size:
                 changed = True
                 way = "up" if before < step.size else "down"
-                told = f"Scaled {way} replica set {step.name} from {before} to {step.size}"
-                self.tell("Normal", "ScalingReplicaSet", told)
+                message = f"Scaled {way} replica set {step.name} from {before} to {step.size}"
+                self.record_event("Normal", "ScalingReplicaSet", message)
         return changed
 
     async def delete(self, doomed: Iterable[ReplicaSet]) -> None:
@@ -253,10 +253,10 @@ class SyncContext:
         if to.template is not None:
             changes["spec.template"] = to.template
         else:
-            self.tell(to.type, to.reason, to.message)
+            self.record_event(to.type, to.reason, to.message)
         await self._put_deployment(changes)
         if to.template is not None:
-            self.tell(to.type, to.reason, to.message)
+            self.record_event(to.type, to.reason, to.message)
 
     # Requests
 

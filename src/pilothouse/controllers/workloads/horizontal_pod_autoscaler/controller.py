@@ -179,10 +179,10 @@ class _SyncContext:
         to_zero = self._of._options.scale_to_zero
         emptied = to_zero and report.says(AT_ZERO)  # by this controller, not by somebody who wanted no pods
         metrics: tuple[MetricStatus, ...] | None = None
-        desired, reason, problem = current, "", ""
-        if current == 0 and not (emptied and (minimum != 0 or self._is_told_from_outside())):
+        desired, reason, invalid = current, "", ""
+        if current == 0 and not (emptied and (minimum != 0 or self._has_external_metric())):
             text = "scaling is disabled since the replica count of the target is zero"
-            report.tell(ACTIVE, False, "ScalingDisabled", text)
+            report.set_condition(ACTIVE, False, "ScalingDisabled", text)
             if not to_zero:
                 report.drop(AT_ZERO)
         elif current > spec.max_replicas:
@@ -191,7 +191,7 @@ class _SyncContext:
             desired, reason = minimum, "Current number of replicas below Spec.MinReplicas"
         else:
             try:
-                best, metrics, problem = await self._measure(target)
+                best, metrics, invalid = await self._measure(target)
             except _Uncounted as error:
                 report.seen(current, error.metrics)
                 await self._write_if_it_can()
@@ -205,15 +205,15 @@ class _SyncContext:
         meta = self._autoscaler.metadata
         self._of._measures.desired.labels_of(meta.namespace, meta.name).set(desired)
         await self._write()
-        if problem:
-            raise NotScaled(problem)
+        if invalid:
+            raise NotScaled(invalid)
 
     @property
     def _reference(self) -> str:
         reference = self._autoscaler.spec.scale_target_ref
         return f"{reference.kind}/{self._autoscaler.metadata.namespace}/{reference.name}"
 
-    def _is_told_from_outside(self) -> bool:
+    def _has_external_metric(self) -> bool:
         """Whether there is a metric that has a value while there are no pods."""
         return any(metric.type in ("Object", "External") for metric in self._autoscaler.spec.metrics)
 
@@ -224,14 +224,14 @@ class _SyncContext:
         except (NoTarget, *PASSING) as error:
             self._record_event(WARNING, "FailedGetScale", str(error))
             text = f"the HPA controller was unable to get the target's current scale: {error}"
-            self._report.tell(ABLE, False, "FailedGetScale", text)
+            self._report.set_condition(ABLE, False, "FailedGetScale", text)
             await self._write_if_it_can()
             by_spec = isinstance(error, NoTarget) and error.by_spec
             why = "invalid API version in scale target reference" if by_spec else None
             why = why or f"failed to query scale subresource for {self._reference}"
             raise NotScaled(f"{why}: {error}", by_spec=by_spec) from error
         text = "the HPA controller was able to get the target's current scale"
-        self._report.tell(ABLE, True, "SucceededGetScale", text)
+        self._report.set_condition(ABLE, True, "SucceededGetScale", text)
         return target
 
     # What the metrics ask for
@@ -261,15 +261,15 @@ class _SyncContext:
             statuses.append(proposal.status)
             if best is None or best.replicas == 0 or proposal.replicas > best.replicas:
                 best = proposal
-        problem = f"invalid metrics ({failed} invalid out of {len(specs)}), first error is: {first}" if first else ""
+        invalid = f"invalid metrics ({failed} invalid out of {len(specs)}), first error is: {first}" if first else ""
         if best is None or (first is not None and best.replicas < current):
             if first is not None:
                 text = f"the HPA was unable to compute the replica count: {first.why}"
-                self._report.tell(ACTIVE, False, first.reason, text)
-            raise _Uncounted(problem or "no metrics", tuple(statuses))
+                self._report.set_condition(ACTIVE, False, first.reason, text)
+            raise _Uncounted(invalid or "no metrics", tuple(statuses))
         text = f"the HPA was able to successfully calculate a replica count from {best.name}"
-        self._report.tell(ACTIVE, True, "ValidMetricFound", text)
-        return best, tuple(statuses), problem
+        self._report.set_condition(ACTIVE, True, "ValidMetricFound", text)
+        return best, tuple(statuses), invalid
 
     async def _propose(self, proposals: Proposals, spec: MetricSpec) -> Proposal:
         measures, started = self._of._measures, self._env.perf_counter()
@@ -305,25 +305,25 @@ class _SyncContext:
         """The selector of the target's pods, and the pods. Raises ``_Uncounted``, having said why."""
         if not text:
             text = "the HPA target's scale is missing a selector"
-            raise self._refused("SelectorRequired", "selector is required", INVALID, text)
+            raise self._set_inactive("SelectorRequired", "selector is required", INVALID, text)
         try:
             selector = parse_selector(text)
         except SelectorError as error:
             why = f"couldn't convert selector into a corresponding internal selector object: {error}"
-            raise self._refused(INVALID, why, INVALID) from error
+            raise self._set_inactive(INVALID, why, INVALID) from error
         meta = self._autoscaler.metadata
         self._of._hpa_selectors.put(object_key(meta), selector)
         pods = pods_selected(self._of._pods, meta.namespace, selector)
         hpa_selectors = self._of._hpa_selectors.selecting(meta.namespace, pods)
         if len(hpa_selectors) > 1:
             why = f"pods by selector {text} are controlled by multiple HPAs: [{' '.join(hpa_selectors)}]"
-            raise self._refused("AmbiguousSelector", why, "AmbiguousSelector")
+            raise self._set_inactive("AmbiguousSelector", why, "AmbiguousSelector")
         return selector, pods
 
-    def _refused(self, reason: str, why: str, condition: str, message: str = "") -> _Uncounted:
+    def _set_inactive(self, reason: str, why: str, condition: str, message: str = "") -> _Uncounted:
         """To be raised, once it is said."""
         self._record_event(WARNING, reason, why)
-        self._report.tell(ACTIVE, False, condition, message or why)
+        self._report.set_condition(ACTIVE, False, condition, message or why)
         return _Uncounted(why)
 
     # What becomes of it
@@ -340,8 +340,8 @@ class _SyncContext:
         arg = NormalizationArg(current=current, desired=desired, min_replicas=minimum, max_replicas=spec.max_replicas)
         window, now = self._of._options.downscale_stabilization, self._env.monotonic()
         limited = limit(arg, spec.behavior, self._recent, window, now)
-        report.tell(ABLE, True, limited.stabilized.reason, limited.stabilized.message)
-        report.tell(LIMITED, limited.is_bounded, limited.bounded.reason, limited.bounded.message)
+        report.set_condition(ABLE, True, limited.stabilized.reason, limited.stabilized.message)
+        report.set_condition(LIMITED, limited.is_bounded, limited.bounded.reason, limited.bounded.message)
         if current == 0 and limited.replicas < minimum:
             # The minimum was raised while the workload was at 0.
             return minimum, reason or "Current number of replicas below Spec.MinReplicas"
@@ -359,21 +359,21 @@ class _SyncContext:
                 self._recent.changed(self._autoscaler.spec.behavior, current, desired, self._env.monotonic())
             self._record_event(WARNING, "FailedRescale", f"New size: {desired}; reason: {reason}; error: {error}")
             text = f"the HPA controller was unable to update the target scale: {error}"
-            report.tell(ABLE, False, "FailedUpdateScale", text)
+            report.set_condition(ABLE, False, "FailedUpdateScale", text)
             report.seen(current, metrics)
             await self._write_if_it_can()
             raise NotScaled(f"failed to rescale {self._reference}: {error}") from error
-        report.tell(
+        report.set_condition(
             ABLE, True, "SucceededRescale", f"the HPA controller was able to update the target scale to {desired}"
         )
         self._record_event(NORMAL, "SuccessfulRescale", f"New size: {desired}; reason: {reason}")
         self._recent.changed(self._autoscaler.spec.behavior, current, desired, self._env.monotonic())
         if self._of._options.scale_to_zero:
-            if desired == 0 and minimum == 0 and self._is_told_from_outside():
-                report.tell(AT_ZERO, True, "ScaledToZero", "the HPA controller scaled the workload to zero")
+            if desired == 0 and minimum == 0 and self._has_external_metric():
+                report.set_condition(AT_ZERO, True, "ScaledToZero", "the HPA controller scaled the workload to zero")
             else:
                 text = "the HPA controller did not scale the workload to zero"
-                report.tell(AT_ZERO, False, "NotScaledToZero", text)
+                report.set_condition(AT_ZERO, False, "NotScaledToZero", text)
         else:
             report.drop(AT_ZERO)
         self.action = action_of(current, desired)

@@ -28,7 +28,7 @@ class NormalizationArg(msgspec.Struct, frozen=True, kw_only=True):
     max_replicas: int
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Normalized(msgspec.Struct, frozen=True):
     """``replicas``, and what to say of how they came about."""
 
     replicas: int
@@ -40,8 +40,8 @@ class Limited(msgspec.Struct, frozen=True):
     """The size to set, and what the conditions AbleToScale and ScalingLimited say of it."""
 
     replicas: int
-    stabilized: Verdict
-    bounded: Verdict
+    stabilized: Normalized
+    bounded: Normalized
     is_bounded: bool
 
 
@@ -77,22 +77,24 @@ def limit(
 # Without a behavior
 
 
-def stabilize(arg: NormalizationArg, recent: Recent, window: float, now: float) -> Verdict:
+def stabilize(arg: NormalizationArg, recent: Recent, window: float, now: float) -> Normalized:
     """The highest recommendation of the window."""
     since = now - window
     highest = max([arg.desired, *(each.replicas for each in recent.recommendations if each.at >= since)])
     recent.recommend(arg.desired, now, since)
-    return Verdict(highest, *(_READY if highest == arg.desired else _DOWN_STABILIZED))
+    return Normalized(highest, *(_READY if highest == arg.desired else _DOWN_STABILIZED))
 
 
-def bound(arg: NormalizationArg) -> Verdict:
+def bound(arg: NormalizationArg) -> Normalized:
     """Within the bounds, and not more than doubled."""
     fastest = max(SCALE_UP_FACTOR * arg.current, SCALE_UP_MINIMUM)
     if arg.desired < arg.min_replicas:
-        return Verdict(arg.min_replicas, *_TOO_FEW)
+        return Normalized(arg.min_replicas, *_TOO_FEW)
     if arg.desired > min(arg.max_replicas, fastest):
-        return Verdict(fastest, *_UP_LIMIT) if arg.max_replicas > fastest else Verdict(arg.max_replicas, *_TOO_MANY)
-    return Verdict(arg.desired, *_WITHIN)
+        return (
+            Normalized(fastest, *_UP_LIMIT) if arg.max_replicas > fastest else Normalized(arg.max_replicas, *_TOO_MANY)
+        )
+    return Normalized(arg.desired, *_WITHIN)
 
 
 # With a behavior
@@ -100,7 +102,7 @@ def bound(arg: NormalizationArg) -> Verdict:
 
 def stabilize_by(
     arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, window: float, now: float
-) -> Verdict:
+) -> Normalized:
     """The present size, raised to the lowest recommendation of one window and lowered to the highest of the other."""
     up_since = now - _window(behavior.scale_up, 0.0)
     down_since = now - _window(behavior.scale_down, window)
@@ -110,8 +112,8 @@ def stabilize_by(
     replicas = min(max(arg.current, lowest), highest)
     recent.recommend(arg.desired, now, min(up_since, down_since))
     if replicas == arg.desired:
-        return Verdict(replicas, *_READY)
-    return Verdict(replicas, *(_UP_STABILIZED if arg.desired >= arg.current else _DOWN_STABILIZED))
+        return Normalized(replicas, *_READY)
+    return Normalized(replicas, *(_UP_STABILIZED if arg.desired >= arg.current else _DOWN_STABILIZED))
 
 
 def _window(rules: HPAScalingRules | None, default: float) -> float:
@@ -119,21 +121,29 @@ def _window(rules: HPAScalingRules | None, default: float) -> float:
     return default if seconds is None else float(seconds)
 
 
-def bound_by(arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, now: float) -> Verdict:
+def bound_by(
+    arg: NormalizationArg, behavior: HorizontalPodAutoscalerBehavior, recent: Recent, now: float
+) -> Normalized:
     """Within the bounds, and not faster than the policies say."""
     current = arg.current
     if arg.desired > current:
         # Policies that were changed after a rise may say less than there is: then it goes no further up.
         fastest = max(highest_allowed(current, behavior.scale_up, recent, now), current)
         if arg.desired > min(arg.max_replicas, fastest):
-            return Verdict(fastest, *_UP_LIMIT) if arg.max_replicas > fastest else Verdict(arg.max_replicas, *_TOO_MANY)
+            return (
+                Normalized(fastest, *_UP_LIMIT)
+                if arg.max_replicas > fastest
+                else Normalized(arg.max_replicas, *_TOO_MANY)
+            )
     elif arg.desired < current:
         fastest = min(lowest_allowed(current, behavior.scale_down, recent, now), current)
         if arg.desired < max(arg.min_replicas, fastest):
             return (
-                Verdict(fastest, *_DOWN_LIMIT) if arg.min_replicas < fastest else Verdict(arg.min_replicas, *_TOO_FEW)
+                Normalized(fastest, *_DOWN_LIMIT)
+                if arg.min_replicas < fastest
+                else Normalized(arg.min_replicas, *_TOO_FEW)
             )
-    return Verdict(arg.desired, *_WITHIN)
+    return Normalized(arg.desired, *_WITHIN)
 
 
 def highest_allowed(current: int, rules: HPAScalingRules | None, recent: Recent, now: float) -> int:

@@ -29,7 +29,7 @@ class Report:
         self._before = status
         self._now = now
 
-    def tell(self, condition: str, holds: bool, reason: str, message: str) -> None:
+    def set_condition(self, condition: str, holds: bool, reason: str, message: str) -> None:
         """Set a condition. Its time changes with its status only."""
         new = HorizontalPodAutoscalerCondition(
             type=condition,

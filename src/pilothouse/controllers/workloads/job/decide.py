@@ -134,12 +134,12 @@ def take_census(seen: Seen) -> Census:
 
 
 def _index_has_failed(job: Job, pod: Pod) -> bool:
-    verdict = match_pod_failure_policy(job.spec.pod_failure_policy, pod)
-    if verdict.action == "FailIndex":
+    matched = match_pod_failure_policy(job.spec.pod_failure_policy, pod)
+    if matched.action == "FailIndex":
         return True
     limit = job.spec.backoff_limit_per_index
     assert limit is not None, "asked only where there is a limit per index"
-    return verdict.counts and failures_noted(pod) >= limit
+    return matched.counts and failures_noted(pod) >= limit
 
 
 def failures_noted(pod: Pod, annotation: str = FAILURE_COUNT) -> int:

@@ -11,7 +11,7 @@ from pilothouse.api.batch import ExitCodesRequirement, PodConditionPattern, PodF
 from pilothouse.api.core import ContainerStatus, Pod, PodCondition
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyMatch(msgspec.Struct, frozen=True, kw_only=True):
     """``action`` is that of the rule that fits, empty if none does; then the failure counts."""
 
     counts: bool = True
@@ -20,10 +20,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Why the Job fails; only with the action FailJob."""
 
 
-NO_RULE = Verdict()
+NO_RULE = PolicyMatch()
 
 
-def match_pod_failure_policy(policy: PodFailurePolicy | None, pod: Pod) -> Verdict:
+def match_pod_failure_policy(policy: PodFailurePolicy | None, pod: Pod) -> PolicyMatch:
     """What becomes of this failed pod: what the first rule says that fits."""
     if policy is None:
         return NO_RULE
@@ -47,13 +47,13 @@ def match_pod_failure_policy(policy: PodFailurePolicy | None, pod: Pod) -> Verdi
         else:
             continue
         if rule.action == "Ignore":
-            return Verdict(counts=False, action="Ignore")
+            return PolicyMatch(counts=False, action="Ignore")
         if rule.action == "FailIndex":
-            return Verdict(action="FailIndex")
+            return PolicyMatch(action="FailIndex")
         if rule.action == "Count":
-            return Verdict(action="Count")
+            return PolicyMatch(action="Count")
         if rule.action == "FailJob":
-            return Verdict(action="FailJob", message=f"{reason} matching FailJob rule at index {number}")
+            return PolicyMatch(action="FailJob", message=f"{reason} matching FailJob rule at index {number}")
     return NO_RULE
 
 

@@ -77,10 +77,10 @@ def plan(seen: Seen, census: Census, status: JobStatus, ending: Ending | None) -
             elif counts_here and index not in census.completed_before:
                 new_indexes[index] = None
         elif (failed or (ending is not None and not ending.success)) and uid not in bad and counts_here:
-            verdict = match_pod_failure_policy(job.spec.pod_failure_policy, pod)
-            if verdict.action:
-                handled.append(verdict.action)
-            if verdict.counts:
+            matched = match_pod_failure_policy(job.spec.pod_failure_policy, pod)
+            if matched.action:
+                handled.append(matched.action)
+            if matched.counts:
                 bad[uid] = None
         if len(new_indexes) + len(good) + len(bad) >= MOST_UNCOUNTED:
             # The counts of this status are enough for one sync; the next one takes the rest.

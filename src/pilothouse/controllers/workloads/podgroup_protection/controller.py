@@ -30,7 +30,7 @@ class PodGroupProtectionController(ProtectionController[PodGroup]):
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         for key in groups_to_enqueue(old, new):
-            self.wake(key)
+            self.enqueue(key)
 
     async def is_used(self, obj: PodGroup) -> bool:
         return bool(self._pods.by_index(ACTIVE_PODS_INDEX, object_key(obj.metadata)))

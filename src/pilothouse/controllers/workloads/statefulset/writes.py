@@ -36,9 +36,9 @@ KeepingOf = Callable[[str, str], Keeping]
 class ClaimsNotReady(Exception):
     """Claims of a pod could not be made, or one is on its way out."""
 
-    def __init__(self, problems: list[str]) -> None:
+    def __init__(self, errors: list[str]) -> None:
         # apimachinery's Aggregate prints one error as itself and several in brackets, each text once.
-        texts = list(dict.fromkeys(problems))
+        texts = list(dict.fromkeys(errors))
         super().__init__(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 
@@ -93,7 +93,7 @@ class Writes:
         except (ApiError, OSError) as error:
             failure = error
         # As much as can be done about the claims by now: those just made are hardly in the cache yet.
-        await self._settle_telling(name, "")
+        await self._settle_or_record(name, "")
         self._record_pod_event("create", name, failure)
         if failure is not None:
             raise failure
@@ -147,19 +147,19 @@ class Writes:
 
     async def fill_claims(self, name: str, uid: str) -> None:
         await self._make_claims(name)
-        await self._settle_telling(name, uid)
+        await self._settle_or_record(name, uid)
 
     async def settle_claims(self, name: str, uid: str) -> None:
         await self._settle(name, uid)
 
     async def _make_claims(self, pod: str) -> None:
-        problems: list[str] = []
+        errors: list[str] = []
         for template in self._templates:
             name = template.claim_name(pod)
             cached = self._claims.get(f"{self._namespace}/{name}")
             if cached is not None:
                 if cached.metadata.deletion_timestamp is not None:
-                    problems.append(f"pvc {name} is being deleted")
+                    errors.append(f"pvc {name} is being deleted")
                 continue
             failure: Exception | None = None
             try:
@@ -167,13 +167,13 @@ class Writes:
                 self._wrote(PERSISTENT_VOLUME_CLAIMS.group_resource, claim.metadata.resource_version)
             except (ApiError, OSError) as error:
                 failure = error
-                problems.append(f"failed to create PVC {name}: {error}")
+                errors.append(f"failed to create PVC {name}: {error}")
             if not isinstance(failure, AlreadyExists):
                 self._record_claim_event(name, pod, failure)
-        if problems:
-            raise ClaimsNotReady(problems)
+        if errors:
+            raise ClaimsNotReady(errors)
 
-    async def _settle_telling(self, pod: str, uid: str) -> None:
+    async def _settle_or_record(self, pod: str, uid: str) -> None:
         try:
             await self._settle(pod, uid)
         except ClaimNotSettled as error:
