@@ -18,7 +18,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.apiserver import ServerOptions
 from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.workloads.podgroup_protection import DESCRIPTOR, FINALIZER
-from pilothouse.controllers.workloads.podgroup_protection.decide import (
+from pilothouse.controllers.workloads.podgroup_protection.controller import (
     active_pods_by_group,
     group_of,
     groups_to_enqueue,

@@ -12,7 +12,7 @@ from pilothouse.controllers.workloads.cronjob import DESCRIPTOR, CronJobOptions
 from pilothouse.controllers.workloads.cronjob.blueprint import draw_job
 from pilothouse.controllers.workloads.cronjob.decide import Decision, Remark, decide, job_name, surplus_jobs
 from pilothouse.controllers.workloads.cronjob.schedule import schedule_of, until_next
-from pilothouse.controllers.workloads.cronjob.status import encode, settled, started, unknown, unseen, without
+from pilothouse.controllers.workloads.cronjob.status import settled, started, unknown, unseen, without
 from pilothouse.machinery.cron import CronError
 from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.machinery.owners import controller_of, is_controlled_by
@@ -245,7 +245,7 @@ class CronJobController(ManagedController):
 
     async def _put_status(self, sync: _SyncContext) -> None:
         meta = sync.cron_job.metadata
-        whole = replace_fields(sync.raw, {"status": encode(sync.status), "metadata.managedFields": None})
+        whole = replace_fields(sync.raw, {"status": msgspec.json.encode(sync.status), "metadata.managedFields": None})
         answer = await self._client.update(CRON_JOBS.raw, meta.name, whole, meta.namespace, subresource="status")
         version = take_field(answer, "metadata.resourceVersion")
         if version is not None and self._cron_jobs.still_has(meta):

@@ -6,7 +6,6 @@ Upstream: v1.36 ``pkg/controller/cronjob/cronjob_controllerv2.go`` (``syncCronJo
 import datetime
 from collections.abc import Collection, Iterable
 
-import msgspec
 from msgspec.structs import replace
 
 from pilothouse.api.batch import JOBS, CronJobStatus, Job
@@ -57,8 +56,3 @@ def unseen(status: CronJobStatus, jobs: Iterable[Job]) -> list[ObjectReference]:
     """What the status calls active and the cache does not show."""
     there = {job.metadata.uid for job in jobs}
     return [reference for reference in status.active if reference.uid not in there]
-
-
-def encode(status: CronJobStatus) -> bytes:
-    """The status as JSON."""
-    return msgspec.json.encode(status)

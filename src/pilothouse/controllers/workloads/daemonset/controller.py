@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from pilothouse.api.apps import CONTROLLER_REVISIONS, DAEMON_SETS, ControllerRevision, DaemonSet, DaemonSetStatus
 from pilothouse.api.core import NODES, PODS, ObjectReference, Pod
 from pilothouse.api.kinds import Kind
@@ -76,24 +78,18 @@ class HistoryFailed(Exception):
     """The revisions could not be brought in order."""
 
 
-class _SyncContext:
-    def __init__(
-        self,
-        key: str,
-        owner: DaemonSet,
-        raw: bytes,
-        blueprint: Blueprint,
-        selector: Selector,
-        node_pods: NodeToDaemonPods,
-    ) -> None:
-        self.key = key
-        self.owner = owner
-        self.raw = raw
-        self.blueprint = blueprint
-        self.selector = selector
-        self.node_pods = node_pods
-        self.rules = Rules(revision_hash="")
-        self.about: ObjectReference = object_reference(DAEMON_SETS, owner.metadata)
+class _SyncContext(msgspec.Struct):
+    key: str
+    owner: DaemonSet
+    raw: bytes
+    blueprint: Blueprint
+    selector: Selector
+    node_pods: NodeToDaemonPods
+    rules: Rules = Rules(revision_hash="")
+
+    @property
+    def about(self) -> ObjectReference:
+        return object_reference(DAEMON_SETS, self.owner.metadata)
 
     @property
     def meta(self) -> ObjectMeta:

@@ -6,6 +6,8 @@ Table: docs/controllers/deployment.md. Upstream: the handlers of v1.36
 
 from collections.abc import Callable
 
+import msgspec
+
 from pilothouse.api.apps import DEPLOYMENTS, REPLICA_SETS, Deployment, ReplicaSet
 from pilothouse.api.core import Pod
 from pilothouse.api.meta import ObjectMeta, OwnerReference
@@ -16,45 +18,34 @@ from pilothouse.runtime import Cache, ConsistencyStore, WorkQueue, controller_in
 from pilothouse.runtime.claims import CONTROLLER_INDEX
 
 
-class SetEvents:
-    """The handlers. ``forgotten(key)`` hears of a Deployment that is gone."""
+class SetEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """The handlers. ``forgotten`` is called with the key of each Deployment that is deleted."""
 
-    def __init__(
-        self,
-        *,
-        deployments: Cache[Deployment],
-        sets: Cache[ReplicaSet],
-        pods: Cache[Pod],
-        queue: WorkQueue[str],
-        consistency_store: ConsistencyStore,
-        selector_of: Callable[[Deployment], Selector | None],
-        forgotten: Callable[[str], None],
-    ) -> None:
-        self._deployments = deployments
-        self._sets = sets
-        self._pods = pods
-        self._queue = queue
-        self._consistency_store = consistency_store
-        self._selector_of = selector_of
-        self._forgotten = forgotten
+    deployments: Cache[Deployment]
+    sets: Cache[ReplicaSet]
+    pods: Cache[Pod]
+    queue: WorkQueue[str]
+    consistency_store: ConsistencyStore
+    selector_of: Callable[[Deployment], Selector | None]
+    forgotten: Callable[[str], None]
 
     # Deployments
 
     def deployment_added(self, deployment: Deployment, _initial: bool) -> None:
-        self._queue.add(object_key(deployment.metadata))
+        self.queue.add(object_key(deployment.metadata))
 
     def deployment_changed(self, old: Deployment, new: Deployment) -> None:
         """Enqueue it, also when only its status changed and at resyncs."""
         if old.metadata.uid != new.metadata.uid:
             self.deployment_gone(old, True)
-        self._queue.add(object_key(new.metadata))
+        self.queue.add(object_key(new.metadata))
 
     def deployment_gone(self, deployment: Deployment, _final_state_unknown: bool) -> None:
         """What was written for it must not hold up another one of its name."""
         key = object_key(deployment.metadata)
-        self._consistency_store.clear(key, deployment.metadata.uid)
-        self._forgotten(key)
-        self._queue.add(key)
+        self.consistency_store.clear(key, deployment.metadata.uid)
+        self.forgotten(key)
+        self.queue.add(key)
 
     # ReplicaSets
 
@@ -96,39 +87,39 @@ class SetEvents:
         if reference is None or reference.kind != REPLICA_SETS.kind:
             return
         namespace = pod.metadata.namespace
-        replica_set = self._sets.get(f"{namespace}/{reference.name}")
+        replica_set = self.sets.get(f"{namespace}/{reference.name}")
         if replica_set is None or replica_set.metadata.uid != reference.uid:
             return
         owner = controller_of(replica_set.metadata)
         deployment = None if owner is None else self._owner(namespace, owner)
         if deployment is None or deployment.spec.strategy.type != RECREATE:
             return
-        if not any(map(self._has_pods, self._sets.by_index(CONTROLLER_INDEX, index_key(deployment.metadata)))):
-            self._queue.add(object_key(deployment.metadata))
+        if not any(map(self._has_pods, self.sets.by_index(CONTROLLER_INDEX, index_key(deployment.metadata)))):
+            self.queue.add(object_key(deployment.metadata))
 
     def _has_pods(self, replica_set: ReplicaSet) -> bool:
-        return bool(self._pods.by_index(CONTROLLER_INDEX, index_key(replica_set.metadata, REPLICA_SETS.kind)))
+        return bool(self.pods.by_index(CONTROLLER_INDEX, index_key(replica_set.metadata, REPLICA_SETS.kind)))
 
     # Owners
 
     def _owner(self, namespace: str, reference: OwnerReference) -> Deployment | None:
         if reference.kind != DEPLOYMENTS.kind:
             return None
-        found = self._deployments.get(f"{namespace}/{reference.name}")
+        found = self.deployments.get(f"{namespace}/{reference.name}")
         return found if found is not None and found.metadata.uid == reference.uid else None
 
     def _enqueue(self, meta: ObjectMeta, reference: OwnerReference) -> None:
         owner = self._owner(meta.namespace, reference)
         if owner is not None:
-            self._queue.add(object_key(owner.metadata))
+            self.queue.add(object_key(owner.metadata))
 
     def _enqueue_selecting(self, meta: ObjectMeta) -> None:
         if not meta.labels:
             return
-        for deployment in self._deployments.list(meta.namespace):
-            selector = self._selector_of(deployment)
+        for deployment in self.deployments.list(meta.namespace):
+            selector = self.selector_of(deployment)
             if selector is not None and not selects_all(deployment) and selector.matches(meta.labels):
-                self._queue.add(object_key(deployment.metadata))
+                self.queue.add(object_key(deployment.metadata))
 
 
 def selects_all(deployment: Deployment) -> bool:

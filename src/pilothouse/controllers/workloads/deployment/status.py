@@ -6,7 +6,6 @@ Upstream: ``calculateStatus`` of v1.36 ``pkg/controller/deployment/sync.go``, ``
 import datetime
 from collections.abc import Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from pilothouse.api.apps import Deployment, DeploymentStatus, ReplicaSet
@@ -78,8 +77,3 @@ def rolled(
     status = counted(deployment, new, sets, now, report_terminating=report_terminating)
     status = replace(status, conditions=progress_conditions(deployment, new, status, now))
     return replace(status, conditions=with_failure(status.conditions, new, sets))
-
-
-def encode(status: DeploymentStatus) -> bytes:
-    """The status as JSON."""
-    return msgspec.json.encode(status)

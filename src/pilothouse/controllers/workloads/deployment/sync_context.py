@@ -32,7 +32,6 @@ from pilothouse.controllers.workloads.deployment.progress import (
 )
 from pilothouse.controllers.workloads.deployment.rolling import new_size
 from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, size_of
-from pilothouse.controllers.workloads.deployment.status import encode
 from pilothouse.controllers.workloads.deployment.template import new_set, same_template, set_name
 from pilothouse.env import Env
 from pilothouse.machinery.owners import controller_of, new_controller_reference
@@ -233,7 +232,7 @@ class SyncContext:
         deployment = self.deployment
         changes: dict[str, bytes | None] = {"metadata.managedFields": None}
         if status != deployment.status:
-            changes["status"] = encode(status)
+            changes["status"] = _encode(status)
         if annotations is not None and annotations != deployment.metadata.annotations:
             changes["metadata.annotations"] = _encode(dict(annotations))
         if len(changes) == 1:

@@ -15,14 +15,14 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler import DESCRIPTO
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.grouping import Patience
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.hpa_selectors import HpaSelectors
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.limits import NormalizationArg, limit
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.measures import (
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.metric_apis import MetricApis
+from pilothouse.controllers.workloads.horizontal_pod_autoscaler.metrics import (
     INTERNAL,
     NONE,
     SPEC,
-    Measures,
+    Metrics,
     action_of,
 )
-from pilothouse.controllers.workloads.horizontal_pod_autoscaler.metric_apis import MetricApis
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.proposals import (
     Failed,
     Proposal,
@@ -101,12 +101,12 @@ class HorizontalPodAutoscalerController(ManagedController):
         self._recent: dict[str, Recent] = {}
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.beside("events", self._recorder.run)
-        self._measures = Measures(context.metrics)
+        self._metrics = Metrics(context.metrics)
         autoscalers.add_handler(self._added, self._changed, self._gone)
 
     def _added(self, autoscaler: HorizontalPodAutoscaler, _initial: bool) -> None:
         key = object_key(autoscaler.metadata)
-        self._measures.autoscalers.inc()
+        self._metrics.autoscalers.inc()
         self._hpa_selectors.register(key)
         self.queue.add_rate_limited(key)
 
@@ -116,7 +116,7 @@ class HorizontalPodAutoscalerController(ManagedController):
 
     def _gone(self, autoscaler: HorizontalPodAutoscaler, _unknown: bool) -> None:
         key = object_key(autoscaler.metadata)
-        self._measures.autoscalers.inc(-1)
+        self._metrics.autoscalers.inc(-1)
         self._hpa_selectors.forget(key)
         self.queue.forget(key)
 
@@ -126,7 +126,7 @@ class HorizontalPodAutoscalerController(ManagedController):
             self.log.info("Horizontal Pod Autoscaler has been deleted", HPA=key)
             self._recent.pop(key, None)
             namespace, _slash, name = key.rpartition("/")
-            self._measures.desired.remove(namespace, name)
+            self._metrics.desired.remove(namespace, name)
             return None
         assert raw is not None, "what is written back whole is cached with its JSON"
         recent = self._recent.get(key)
@@ -143,8 +143,8 @@ class HorizontalPodAutoscalerController(ManagedController):
             raise
         finally:
             labels = (sync.action, error)
-            self._measures.reconciliations.labels_of(*labels).inc()
-            self._measures.reconciliation_seconds.labels_of(*labels).observe(self.env.perf_counter() - started)
+            self._metrics.reconciliations.labels_of(*labels).inc()
+            self._metrics.reconciliation_seconds.labels_of(*labels).observe(self.env.perf_counter() - started)
         return Requeue(self._period)
 
 
@@ -203,7 +203,7 @@ class _SyncContext:
             await self._rescale(target, desired, reason, metrics, minimum)
         report.seen(current, metrics, desired=desired, rescaled=desired != current)
         meta = self._autoscaler.metadata
-        self._of._measures.desired.labels_of(meta.namespace, meta.name).set(desired)
+        self._of._metrics.desired.labels_of(meta.namespace, meta.name).set(desired)
         await self._write()
         if invalid:
             raise NotScaled(invalid)
@@ -272,7 +272,7 @@ class _SyncContext:
         return best, tuple(statuses), invalid
 
     async def _propose(self, proposals: Proposals, spec: MetricSpec) -> Proposal:
-        measures, started = self._of._measures, self._env.perf_counter()
+        metrics, started = self._of._metrics, self._env.perf_counter()
         action, error = NONE, INTERNAL
         try:
             proposal = await proposals.propose(spec)
@@ -282,8 +282,8 @@ class _SyncContext:
             raise
         finally:
             labels = (action, error, spec.type)
-            measures.computations.labels_of(*labels).inc()
-            measures.computation_seconds.labels_of(*labels).observe(self._env.perf_counter() - started)
+            metrics.computations.labels_of(*labels).inc()
+            metrics.computation_seconds.labels_of(*labels).observe(self._env.perf_counter() - started)
         return proposal
 
     def _proposals(self, target: Target, selector: Selector, selected: Sequence[Pod]) -> Proposals:

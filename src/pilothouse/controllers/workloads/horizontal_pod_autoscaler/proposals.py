@@ -70,12 +70,11 @@ def _tolerance(rules: HPAScalingRules | None, default: float, *, own: bool) -> f
     return float(quantity.mantissa * 10.0**quantity.exponent)
 
 
-class Proposals:
-    def __init__(self, apis: MetricApis, namespace: str, selector: Selector, pods: Pods) -> None:
-        self._apis = apis
-        self._namespace = namespace
-        self._selector = selector
-        self._pods = pods
+class Proposals(msgspec.Struct, frozen=True):
+    apis: MetricApis
+    namespace: str
+    selector: Selector
+    pods: Pods
 
     async def propose(self, spec: MetricSpec) -> Proposal:
         """What this metric asks for. Raises ``Failed``."""
@@ -121,14 +120,14 @@ class Proposals:
         what = "usage" if wanted is not None else "utilization"
         try:
             try:
-                samples = await self._apis.resource(resource, self._namespace, self._selector, container)
+                samples = await self.apis.resource(resource, self.namespace, self.selector, container)
             except Unmeasured as error:
                 raise Unmeasured(f"unable to get metrics for resource {resource}: {error}") from error
             if wanted is not None:
-                count = by_average(self._pods, samples, _milli(wanted), resource)
+                count = by_average(self.pods, samples, _milli(wanted), resource)
             else:
                 assert percent is not None, "one of the two is set"
-                count = by_utilization(self._pods, samples, resource, container, percent)
+                count = by_utilization(self.pods, samples, resource, container, percent)
         except Unmeasured as error:
             raise Unmeasured(f"failed to get {resource} {what}: {error}") from error
         average = _shown(count.average, BINARY if resource == "memory" else DECIMAL)
@@ -143,12 +142,12 @@ class Proposals:
         metric = source.metric
         try:
             try:
-                samples = await self._apis.pods(
-                    metric.name, self._namespace, self._selector, _selector_of(metric.selector)
+                samples = await self.apis.pods(
+                    metric.name, self.namespace, self.selector, _selector_of(metric.selector)
                 )
             except Unmeasured as error:
                 raise Unmeasured(f"unable to get metric {metric.name}: {error}") from error
-            count = by_average(self._pods, samples, _milli(source.target.average_value or ""))
+            count = by_average(self.pods, samples, _milli(source.target.average_value or ""))
         except Unmeasured as error:
             text = f"failed to get pods metric value: {error}"
             raise Failed("FailedGetPodsMetric", str(error), text) from error
@@ -173,14 +172,14 @@ class Proposals:
         try:
             selector = _selector_of(metric.selector)
             try:
-                value = await self._apis.object(metric.name, self._namespace, about, selector)
+                value = await self.apis.object(metric.name, self.namespace, about, selector)
             except Unmeasured as error:
-                on = f"{about.kind} {self._namespace}/{about.name}"
+                on = f"{about.kind} {self.namespace}/{about.name}"
                 raise Unmeasured(f"unable to get metric {metric.name}: {error} on {on}") from error
             if not shared:
-                replicas = by_value(self._pods, value, _milli(target.value or ""))
+                replicas = by_value(self.pods, value, _milli(target.value or ""))
                 return replicas, f"{about.kind} metric {metric.name}", MetricValueStatus(value=_shown(value))
-            count = by_share(self._pods, value, _milli(target.average_value or ""))
+            count = by_share(self.pods, value, _milli(target.average_value or ""))
         except Unmeasured as error:
             text = f"failed to get {metric.name} object metric: {error}" if shared else str(error)
             raise _Why(str(error), text) from error
@@ -205,14 +204,14 @@ class Proposals:
         try:
             selector = _selector_of(metric.selector)
             try:
-                value = total_of(await self._apis.external(metric.name, self._namespace, selector))
+                value = total_of(await self.apis.external(metric.name, self.namespace, selector))
             except Unmeasured as error:
-                asked = f"{self._namespace}/{metric.name}/{print_selector(metric.selector)}"
+                asked = f"{self.namespace}/{metric.name}/{print_selector(metric.selector)}"
                 raise Unmeasured(f"unable to get external metric {asked}: {error}") from error
             if not shared:
-                replicas = by_value(self._pods, value, _milli(target.value or ""))
+                replicas = by_value(self.pods, value, _milli(target.value or ""))
                 return replicas, MetricValueStatus(value=_shown(value))
-            count = by_share(self._pods, value, _milli(target.average_value or ""))
+            count = by_share(self.pods, value, _milli(target.average_value or ""))
         except Unmeasured as error:
             text = f"{metric.name} external metric" if shared else f"external metric {metric.name}"
             raise _Why(str(error), f"failed to get {text}: {error}") from error

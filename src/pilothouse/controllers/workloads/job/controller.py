@@ -7,6 +7,7 @@ v1.36 ``pkg/controller/job/job_controller.go``.
 import datetime
 from collections.abc import Iterable
 
+import msgspec
 from msgspec.structs import replace
 
 from pilothouse.api.batch import JOBS, Job, JobStatus, UncountedTerminatedPods
@@ -36,10 +37,10 @@ from pilothouse.controllers.workloads.job.decide import (
     why_created,
 )
 from pilothouse.controllers.workloads.job.indexes import Indexes, pod_name_prefix
-from pilothouse.controllers.workloads.job.measures import Measures
+from pilothouse.controllers.workloads.job.metrics import Metrics
 from pilothouse.controllers.workloads.job.orphans import is_external, is_of_a_job, may_be_released
 from pilothouse.controllers.workloads.job.pod_events import JobEvents, Removals
-from pilothouse.controllers.workloads.job.status import SUSPENDED, Ending, encode, finished, with_condition
+from pilothouse.controllers.workloads.job.status import SUSPENDED, Ending, finished, with_condition
 from pilothouse.env.clock import whole_seconds
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import controller_of, new_controller_reference
@@ -132,7 +133,7 @@ class JobController(ManagedController):
             on_gone=self._forget,
         )
         self._expectations, self._writes = self._gate.expectations, self._gate.writes
-        self._measures = Measures(context.metrics)
+        self._metrics = Metrics(context.metrics)
         self._failures: dict[str, tuple[str, backoff.Failures]] = {}
         self._finished: dict[str, str] = {}  # by key the uid of a Job whose end was written, until the cache shows it
         self._orphans: WorkQueue[str] = WorkQueue(
@@ -165,7 +166,7 @@ class JobController(ManagedController):
 
     def _job_added(self, job: Job, initial: bool) -> None:
         if is_external(job):
-            self._measures.external.labels_of(job.spec.managed_by or "").inc()
+            self._metrics.external.labels_of(job.spec.managed_by or "").inc()
         self.events.owner_added(job, initial)
 
     def _job_gone(self, key: str, job: Job) -> None:
@@ -188,7 +189,7 @@ class JobController(ManagedController):
 
         before, after = ended_with_it(old), ended_with_it(new)
         if before != after:
-            self._measures.finalizers.labels_of("delete" if before else "add").inc()
+            self._metrics.finalizers.labels_of("delete" if before else "add").inc()
 
     def _forget(self, key: str) -> None:
         self._removals.forget(key)
@@ -223,8 +224,8 @@ class JobController(ManagedController):
             result = "success"
         finally:
             labels = (mode, result, sync.action)
-            self._measures.sync_seconds.labels_of(*labels).observe(self.env.perf_counter() - began)
-            self._measures.syncs.labels_of(*labels).inc()
+            self._metrics.sync_seconds.labels_of(*labels).observe(self.env.perf_counter() - began)
+            self._metrics.syncs.labels_of(*labels).inc()
         expires = self._expectations.expires_in(key)
         if expires is not None:
             sync.again_in(expires)
@@ -388,10 +389,10 @@ class JobController(ManagedController):
                 # The expectation stays, and holds the Job back while its namespace goes away around it.
                 if has_cause(error, "NamespaceTerminating"):
                     raise Futile from error
-                self._measures.pods_created.labels_of(reason, "failed").inc()
+                self._metrics.pods_created.labels_of(reason, "failed").inc()
                 raise
             sync.active += 1
-            self._measures.pods_created.labels_of(reason, "succeeded").inc()
+            self._metrics.pods_created.labels_of(reason, "succeeded").inc()
             self._writes.created(key, meta.uid, pod.metadata)
 
         created, sync.error = await slow_start(action.count, INITIAL_BATCH, create)
@@ -431,7 +432,7 @@ class JobController(ManagedController):
             self._count(job, job.status, plan.status)
         self._failures[key] = (job.metadata.uid, failures)
         for action in plan.handled:
-            self._measures.handled.labels_of(action).inc()
+            self._metrics.handled.labels_of(action).inc()
         tracked, error = await self._release(key, sync, seen, plan)
         status = tracking.settle(plan.status, tracked)
         if is_indexed(job):
@@ -471,7 +472,7 @@ class JobController(ManagedController):
 
     async def _put_status(self, key: str, sync: _SyncJobContext, status: JobStatus) -> None:
         meta = sync.job.metadata
-        whole = replace_fields(sync.raw, {"status": encode(status), "metadata.managedFields": None})
+        whole = replace_fields(sync.raw, {"status": msgspec.json.encode(status), "metadata.managedFields": None})
         try:
             answer = await self._client.update(JOBS.raw, meta.name, whole, meta.namespace, subresource="status")
         except NotFound as error:
@@ -497,7 +498,7 @@ class JobController(ManagedController):
         else:
             self._recorder.event(about, WARNING, ending.reason, ending.message)
         result = "succeeded" if ending.success else "failed"
-        self._measures.finished.labels_of(mode, result, ending.reason).inc()
+        self._metrics.finished.labels_of(mode, result, ending.reason).inc()
 
     def _count(self, job: Job, before: JobStatus, after: JobStatus) -> None:
         """What a written status says more than the one before (``recordJobPodFinished``).
@@ -512,10 +513,10 @@ class JobController(ManagedController):
             more_failed = self._more(job, before.failed_indexes or "", after.failed_indexes or "")
             for result, more in (("succeeded", succeeded), ("failed", more_failed)):
                 if more > 0:
-                    self._measures.finished_indexes.labels_of(result, label).inc(more)
+                    self._metrics.finished_indexes.labels_of(result, label).inc(more)
         for result, more in (("succeeded", succeeded), ("failed", after.failed - before.failed)):
             if more > 0:
-                self._measures.pods_finished.labels_of(mode, result).inc(more)
+                self._metrics.pods_finished.labels_of(mode, result).inc(more)
 
     @staticmethod
     def _more(job: Job, before: str, after: str) -> int:

@@ -59,8 +59,3 @@ def finished(status: JobStatus, ending: Ending, now: datetime.datetime) -> JobSt
     )
     completed = whole_seconds(now) if ending.success else None
     return replace(status, conditions=conditions, completion_time=completed)
-
-
-def encode(status: JobStatus) -> bytes:
-    """The status as JSON."""
-    return msgspec.json.encode(status)

@@ -1,15 +1,39 @@
-"""Looks at a PodGroup that is being deleted, and again when one of its pods has ended or gone."""
+"""Removes the finalizer of a PodGroup that is being deleted once its pods have ended or are gone. Upstream: v1.36
+``pkg/controller/scheduling/podgroupprotection/podgroup_protection_controller.go``."""
+
+from collections.abc import Iterable
 
 from pilothouse.api.core import PODS, Pod
 from pilothouse.api.scheduling import POD_GROUPS, PodGroup
 from pilothouse.controllers.shared.in_use_protection import Due, ProtectionController
 from pilothouse.controllers.workloads.podgroup_protection import DESCRIPTOR, FINALIZER
-from pilothouse.controllers.workloads.podgroup_protection.decide import (
-    ACTIVE_PODS_INDEX,
-    active_pods_by_group,
-    groups_to_enqueue,
-)
 from pilothouse.runtime import ControllerContext, object_key
+from pilothouse.semantics.pods import is_terminal
+
+ACTIVE_PODS_INDEX = "active pods by scheduling group"
+
+
+def group_of(pod: Pod) -> str:
+    """The key of the pod's group; "" if it has none."""
+    group = pod.spec.scheduling_group
+    return f"{pod.metadata.namespace}/{group.pod_group_name}" if group is not None and group.pod_group_name else ""
+
+
+def active_pods_by_group(pod: Pod) -> Iterable[str]:
+    """For the cache of pods: those that have not succeeded or failed."""
+    key = group_of(pod)
+    return (key,) if key and not is_terminal(pod) else ()
+
+
+def groups_to_enqueue(old: Pod | None, new: Pod | None) -> list[str]:
+    """The keys of the groups of which a pod has ended or gone."""
+    keys: dict[str, None] = {}
+    if new is not None and is_terminal(new):
+        keys[group_of(new)] = None
+    # An update may hide that the pod was deleted and another one of its name was made.
+    if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
+        keys[group_of(old)] = None
+    return [key for key in keys if key]
 
 
 class PodGroupProtectionController(ProtectionController[PodGroup]):

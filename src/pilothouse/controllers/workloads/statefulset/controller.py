@@ -7,6 +7,8 @@ The shared pod handlers say what enqueues a key; ``replicas``, ``decide`` and ``
 import datetime
 from collections.abc import Sequence
 
+import msgspec
+
 from pilothouse.api.apps import CONTROLLER_REVISIONS, STATEFUL_SETS, ControllerRevision, StatefulSet, StatefulSetStatus
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, PersistentVolumeClaim, Pod
 from pilothouse.api.meta import ObjectMeta
@@ -60,14 +62,12 @@ LARGEST_BATCH = 500
 """``MaxBatchSize``: so many at once with parallel management."""
 
 
-class _SyncContext:
-    def __init__(self, key: str, owner: StatefulSet, raw: bytes, blueprint: Blueprint, rules: Rules) -> None:
-        self.key = key
-        self.owner = owner
-        self.raw = raw
-        self.blueprint = blueprint
-        self.rules = rules
-        self.about = object_reference(STATEFUL_SETS, owner.metadata)
+class _SyncContext(msgspec.Struct):
+    key: str
+    owner: StatefulSet
+    raw: bytes
+    blueprint: Blueprint
+    rules: Rules
 
     @property
     def meta(self) -> ObjectMeta:
@@ -268,12 +268,12 @@ class StatefulSetController(ManagedController):
 
     def _writes_for(self, sync: _SyncContext, seen: Observed) -> Writes:
         return Writes(
-            self._client,
-            self._recorder,
-            self._claims,
-            sync.owner,
-            sync.about,
-            sync.blueprint.claims,
+            client=self._client,
+            recorder=self._recorder,
+            claims=self._claims,
+            owner=sync.meta,
+            about=object_reference(STATEFUL_SETS, sync.meta),
+            templates=sync.blueprint.claims,
             keeping=seen.keeping,
             wrote=lambda group_resource, version: self._writes.wrote(sync.key, sync.meta.uid, group_resource, version),
         )

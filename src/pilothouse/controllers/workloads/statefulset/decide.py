@@ -21,7 +21,6 @@ from pilothouse.controllers.workloads.statefulset.replicas import (
     Replicas,
     Rules,
     Slot,
-    is_over,
     is_serving,
 )
 from pilothouse.controllers.workloads.statefulset.retention import (
@@ -33,6 +32,7 @@ from pilothouse.controllers.workloads.statefulset.retention import (
     set_holder,
 )
 from pilothouse.controllers.workloads.statefulset.volume_claims import ClaimTemplate, has_volumes
+from pilothouse.semantics.pods import is_terminal
 
 
 class CreatePod(msgspec.Struct, frozen=True):
@@ -151,7 +151,7 @@ def _attend(seen: Observed, slot: Slot) -> tuple[tuple[Action, ...], bool]:
             return (), True
         return (CreatePod(slot.name, _is_made_from_current(seen, slot.ordinal)),), True
     terminating = pod.metadata.deletion_timestamp is not None
-    if is_over(pod):
+    if is_terminal(pod):
         # How it ended does not matter: an evicted pod, or one of a node that was restarted, may count as Succeeded.
         return (() if terminating else (DeletePod(slot.name, revision_of(pod.metadata)),)), True
     actions: list[Action] = []
@@ -230,7 +230,7 @@ def _roll(seen: Observed) -> tuple[DeletePod, ...]:
                 taken += 1
                 # One that has ended is deleted already, by this sync. Upstream deletes it again here and so counts it
                 # twice against maxUnavailable, because it is among the missed ones, too.
-                if not is_over(pod):
+                if not is_terminal(pod):
                     old.append(DeletePod(slot.name, revision))
                 continue
         if rules.max_unavailable is None and (pod is None or rules.is_missed(pod, seen.now)):

@@ -12,7 +12,7 @@ from pilothouse.api.apps import StatefulSet
 from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.statefulset.identity import ordinal_of, pod_name, revision_of
 from pilothouse.machinery.int_or_percent import scaled
-from pilothouse.semantics.pods import is_available, is_ready, is_terminal
+from pilothouse.semantics.pods import is_available, is_ready
 
 PARALLEL = "Parallel"
 ON_DELETE = "OnDelete"
@@ -143,8 +143,3 @@ def tally(pods: Iterable[Pod], rules: Rules, current: str, update: str, now: dat
 def is_serving(pod: Pod) -> bool:
     """Whether it runs and is ready."""
     return pod.status.phase == "Running" and is_ready(pod)
-
-
-def is_over(pod: Pod) -> bool:
-    """Whether it has ended, well or not: it is deleted, and made again when it is gone."""
-    return is_terminal(pod)

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from pilothouse.api.apps import StatefulSet
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS, ObjectReference, PersistentVolumeClaim, Pod
-from pilothouse.api.meta import Object
+from pilothouse.api.meta import Object, ObjectMeta
 from pilothouse.client import Client
 from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
 from pilothouse.controllers.shared.conflicts import BACKOFF, retry_on_conflict
@@ -50,30 +49,17 @@ TROUBLE = (ApiError, OSError, ClaimsNotReady, ClaimNotSettled)
 """What a step may fail with."""
 
 
-class Writes:
-    """The writes for one StatefulSet. ``wrote`` hears of what the caches will show: group-resource and version."""
+class Writes(msgspec.Struct, frozen=True, kw_only=True):
+    """The writes for one StatefulSet. ``wrote`` gets what the caches will show: group-resource and version."""
 
-    def __init__(
-        self,
-        client: Client,
-        recorder: EventRecorder,
-        claims: Cache[PersistentVolumeClaim],
-        owner: StatefulSet,
-        about: ObjectReference,
-        templates: tuple[ClaimTemplate, ...],
-        *,
-        keeping: KeepingOf,
-        wrote: Callable[[str, str], None],
-    ) -> None:
-        self._client = client
-        self._recorder = recorder
-        self._claims = claims
-        self._namespace = owner.metadata.namespace
-        self._set = owner.metadata.name
-        self._about = about
-        self._templates = templates
-        self._keeping = keeping
-        self._wrote = wrote
+    client: Client
+    recorder: EventRecorder
+    claims: Cache[PersistentVolumeClaim]
+    owner: ObjectMeta
+    about: ObjectReference
+    templates: tuple[ClaimTemplate, ...]
+    keeping: KeepingOf
+    wrote: Callable[[str, str], None]
 
     # Pods
 
@@ -86,8 +72,8 @@ class Writes:
             raise
         failure: ApiError | OSError | None = None
         try:
-            pod = await self._client.create(_POD_META, body, self._namespace)
-            self._wrote(PODS.group_resource, pod.metadata.resource_version)
+            pod = await self.client.create(_POD_META, body, self.owner.namespace)
+            self.wrote(PODS.group_resource, pod.metadata.resource_version)
         except AlreadyExists:
             raise
         except (ApiError, OSError) as error:
@@ -104,10 +90,10 @@ class Writes:
         Nothing more is decided before the cache shows that it goes: an ordered StatefulSet takes one at a time.
         """
         try:
-            answer = await self._client.delete(PODS, name, self._namespace)
+            answer = await self.client.delete(PODS, name, self.owner.namespace)
             going = msgspec.json.decode(answer, type=Object)
             if going.metadata.name == name and going.metadata.resource_version:  # else a Status: it has gone at once
-                self._wrote(PODS.group_resource, going.metadata.resource_version)
+                self.wrote(PODS.group_resource, going.metadata.resource_version)
         except NotFound:
             pass
         except (ApiError, OSError) as error:
@@ -121,17 +107,17 @@ class Writes:
 
         async def write(_attempt: int) -> None:
             nonlocal attempted
-            raw = await self._client.get(PODS.raw, name, self._namespace)
+            raw = await self.client.get(PODS.raw, name, self.owner.namespace)
             pod = _pod.decode(raw)
-            better = repaired(raw, pod, self._templates)
+            better = repaired(raw, pod, self.templates)
             if better is not None:
                 attempted = True
                 await self._make_claims(name)
             if await self._settle(name, pod.metadata.uid):
                 attempted = True
             if better is not None:
-                answer = await self._client.update(_POD_META, name, better, self._namespace)
-                self._wrote(PODS.group_resource, answer.metadata.resource_version)
+                answer = await self.client.update(_POD_META, name, better, self.owner.namespace)
+                self.wrote(PODS.group_resource, answer.metadata.resource_version)
 
         try:
             await retry_on_conflict(write, BACKOFF)
@@ -154,17 +140,19 @@ class Writes:
 
     async def _make_claims(self, pod: str) -> None:
         errors: list[str] = []
-        for template in self._templates:
+        for template in self.templates:
             name = template.claim_name(pod)
-            cached = self._claims.get(f"{self._namespace}/{name}")
+            cached = self.claims.get(f"{self.owner.namespace}/{name}")
             if cached is not None:
                 if cached.metadata.deletion_timestamp is not None:
                     errors.append(f"pvc {name} is being deleted")
                 continue
             failure: Exception | None = None
             try:
-                claim = await self._client.create(_CLAIM_META, template.claim(pod, self._namespace), self._namespace)
-                self._wrote(PERSISTENT_VOLUME_CLAIMS.group_resource, claim.metadata.resource_version)
+                claim = await self.client.create(
+                    _CLAIM_META, template.claim(pod, self.owner.namespace), self.owner.namespace
+                )
+                self.wrote(PERSISTENT_VOLUME_CLAIMS.group_resource, claim.metadata.resource_version)
             except (ApiError, OSError) as error:
                 failure = error
                 errors.append(f"failed to create PVC {name}: {error}")
@@ -182,19 +170,19 @@ class Writes:
 
     async def _settle(self, pod: str, uid: str) -> bool:
         """Give claims their owners; whether any needed it. Missing ones are left for the next sync."""
-        keeping = self._keeping(pod, uid)
+        keeping = self.keeping(pod, uid)
         changed = False
-        for template in self._templates:
+        for template in self.templates:
             name = template.claim_name(pod)
-            key = f"{self._namespace}/{name}"
-            claim, raw = self._claims.get(key), self._claims.raw(key)
+            key = f"{self.owner.namespace}/{name}"
+            claim, raw = self.claims.get(key), self.claims.raw(key)
             if claim is None:
                 continue
             assert raw is not None, "what is written back whole is cached with its JSON"
             owners = claim.metadata.owner_references
             if has_unexpected_controller(owners, keeping):
-                self._recorder.event(
-                    self._about,
+                self.recorder.event(
+                    self.about,
                     WARNING,
                     "ConflictingController",
                     f"PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, "
@@ -209,26 +197,26 @@ class Writes:
                 "metadata.managedFields": None,
             }
             try:
-                answer = await self._client.update(_CLAIM_META, name, replace_fields(raw, changes), self._namespace)
+                answer = await self.client.update(_CLAIM_META, name, replace_fields(raw, changes), self.owner.namespace)
             except (ApiError, OSError) as error:
                 raise ClaimNotSettled(f"could not update claim {name} for delete policy ownerRefs: {error}") from error
-            self._wrote(PERSISTENT_VOLUME_CLAIMS.group_resource, answer.metadata.resource_version)
+            self.wrote(PERSISTENT_VOLUME_CLAIMS.group_resource, answer.metadata.resource_version)
         return changed
 
     # Events
 
     def _record_pod_event(self, verb: str, pod: str, failure: Exception | None) -> None:
         title = verb.title()
-        what = f"{title} Pod {pod} in StatefulSet {self._set}"
+        what = f"{title} Pod {pod} in StatefulSet {self.owner.name}"
         if failure is None:
-            self._recorder.event(self._about, NORMAL, f"Successful{title}", f"{what} successful")
+            self.recorder.event(self.about, NORMAL, f"Successful{title}", f"{what} successful")
         else:
-            self._recorder.event(self._about, WARNING, f"Failed{title}", f"{what} failed error: {failure}")
+            self.recorder.event(self.about, WARNING, f"Failed{title}", f"{what} failed error: {failure}")
 
     def _record_claim_event(self, claim: str, pod: str, failure: Exception | None) -> None:
         if failure is None:
-            message = f"Create Claim {claim} Pod {pod} in StatefulSet {self._set} success"
-            self._recorder.event(self._about, NORMAL, "SuccessfulCreate", message)
+            message = f"Create Claim {claim} Pod {pod} in StatefulSet {self.owner.name} success"
+            self.recorder.event(self.about, NORMAL, "SuccessfulCreate", message)
         else:
-            message = f"Create Claim {claim} for Pod {pod} in StatefulSet {self._set} failed error: {failure}"
-            self._recorder.event(self._about, WARNING, "FailedCreate", message)
+            message = f"Create Claim {claim} for Pod {pod} in StatefulSet {self.owner.name} failed error: {failure}"
+            self.recorder.event(self.about, WARNING, "FailedCreate", message)

@@ -4,7 +4,7 @@ from pilothouse.machinery.metrics import exponential_buckets
 from pilothouse.runtime import Registry
 
 
-class Measures:
+class Metrics:
     def __init__(self, metrics: Registry) -> None:
         by_sync = ("completion_mode", "result", "action")
         self.sync_seconds = metrics.histogram(

@@ -20,7 +20,7 @@ def action_of(before: int, after: int) -> str:
     return NONE if before == after else UP if after > before else DOWN
 
 
-class Measures:
+class Metrics:
     def __init__(self, metrics: Registry) -> None:
         prefix, buckets = "horizontal_pod_autoscaler_controller", exponential_buckets(0.001, 2, 15)
         by_outcome, by_type = ("action", "error"), ("action", "error", "metric_type")
