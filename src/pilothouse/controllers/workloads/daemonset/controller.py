@@ -1,7 +1,5 @@
-"""The wiring: observe → decide → apply → report.
-
-``pod_events`` and ``node_events`` say what enqueues a key; ``node_to_daemon_pods`` holds what the pure decisions of
-``manage``, ``rolling`` and ``status`` come to. Upstream: ``syncDaemonSet`` and below, v1.36
+"""The wiring: observe → decide → apply → report. ``node_to_daemon_pods`` holds the results of the pure decisions of
+``manage``, ``rolling`` and ``status``. Upstream: ``syncDaemonSet`` and below, v1.36
 ``pkg/controller/daemon/daemon_controller.go``.
 """
 
@@ -61,7 +59,7 @@ BACKOFF_COLLECTION_SECONDS = 60.0
 
 
 _LIST_SECONDS = 0.05
-"""How soon to sync again while an informer is delivering a new list of nodes or pods, which takes milliseconds."""
+"""When to sync again while an informer delivers a new list of nodes or pods, which takes milliseconds."""
 
 
 class PodWritesFailed(Exception):
@@ -170,7 +168,7 @@ class DaemonSetController(ManagedController):
 
     async def reconcile(self, key: str) -> Requeue | None:
         if any(informer.replacing for informer in self._kept_from):
-            return Requeue(_LIST_SECONDS)  # what is kept of nodes and pods is behind the cache
+            return Requeue(_LIST_SECONDS)  # what is kept of nodes and pods lags behind the cache
         found = await self._gate.enter(key)
         if found is None:
             return None
@@ -202,8 +200,8 @@ class DaemonSetController(ManagedController):
         self._observe(sync)
         await self._claim(sync)
         if not self._owners.still_has(sync.meta):
-            # Meanwhile it has gone, and perhaps another one of its name has come, for which what would now be expected
-            # could never be observed. The event has brought the key back.
+            # It was deleted meanwhile. If another one has its name, its expectations could never be observed. The event
+            # enqueues the key.
             return None
         if not self._expectations.satisfied(sync.key):
             return await self._report(sync, observed=False)
@@ -213,7 +211,7 @@ class DaemonSetController(ManagedController):
             try:
                 await self._report(sync, observed=True)
             except (ApiError, OSError, ReplacedOwner) as error:
-                # The first failure is the one that is told; this one is only in the log.
+                # The first failure is returned; this one is only logged.
                 self.log.warning("Failed to update status of daemon set", key=sync.key, problem=str(error))
             raise
         return await self._report(sync, observed=True)
@@ -221,12 +219,11 @@ class DaemonSetController(ManagedController):
     # Observe
 
     def _observe(self, sync: _SyncContext) -> None:
-        """Bring the board up to date with the caches."""
         sync.node_pods.sync(sync.rules, sync.selector, sync.blueprint.placements, self._nodes, self.env.now())
 
     async def _revisions(self, sync: _SyncContext) -> tuple[ControllerRevision, list[ControllerRevision]]:
         async def pods() -> list[Pod]:
-            # Before the rules are known: what the board shows does not matter, only whose pods they are.
+            # The rules are not known yet; only which pods belong to the DaemonSet matters here.
             self._observe(sync)
             await self._claim(sync)
             return sync.node_pods.pods()
@@ -239,11 +236,8 @@ class DaemonSetController(ManagedController):
             raise HistoryFailed(f"failed to construct revisions of DaemonSet: {error}") from error
 
     async def _claim(self, sync: _SyncContext) -> None:
-        """Take pods that match and have no controller, give up own ones that no longer match.
-
-        Until there are no more of them: others may come up while requests are under way, and none of them may be there
-        still when a pod is made in its place.
-        """
+        """Adopt matching pods without controller and release own ones that no longer match, until none are left: others
+        may appear during the requests, and must be claimed before a pod is created in their place."""
         claims: Claims[Pod] | None = None
         done: dict[str, None] = {}
         while doubtful := self._doubtful(sync, done):
@@ -260,9 +254,8 @@ class DaemonSetController(ManagedController):
         return [pod for pod in found if object_key(pod.metadata) not in done]
 
     def _take(self, sync: _SyncContext, pod: Pod) -> None:
-        """From now on an adopted pod is on the board, and its node needs no other one; the event of the adoption will
-        put it there once more. What the cache has let go or given to somebody meanwhile stays as it is: no event would
-        ever take it off again."""
+        """Count an adopted pod at once, so that its node gets no other one; the event of the adoption repeats this. A
+        pod that was deleted or adopted by another owner meanwhile is not counted: no event would remove it again."""
         cached = self._pods.get(object_key(pod.metadata))
         if cached is None or cached.metadata.uid != pod.metadata.uid or controller_of(cached.metadata) is not None:
             return
@@ -285,7 +278,7 @@ class DaemonSetController(ManagedController):
             raise HistoryFailed(f"failed to clean up revisions of DaemonSet: {error}") from error
 
     async def _manage(self, sync: _SyncContext) -> None:
-        """Give every node what it is missing, and take what it has too much."""
+        """Create missing pods and delete surplus ones."""
         creates: list[str] = []
         deletes: list[str] = []
         now = self.env.now()
@@ -320,7 +313,7 @@ class DaemonSetController(ManagedController):
         """Create and delete pods, each up to the limit of one sync; the rest comes with the next."""
         burst = self._options.burst
         creates, deletes = creates[:burst], deletes[:burst]
-        # Also when both are 0: it replaces what was expected before, as upstream does.
+        # Also when both are 0: this replaces earlier expectations, as upstream.
         doomed = [f"{sync.meta.namespace}/{name}" for name in deletes]
         self._expectations.expect(sync.key, len(creates), doomed)
         errors = await self._create(sync, creates) if creates else []
@@ -344,7 +337,7 @@ class DaemonSetController(ManagedController):
                 settled = True
             except (ApiError, OSError) as error:
                 self._writes.failed(sync.key, error)
-                # The expectation stays, and holds the DaemonSet back while its namespace goes away around it.
+                # The expectation stays, and delays the DaemonSet while its namespace is deleted.
                 settled = has_cause(error, "NamespaceTerminating")
                 if settled:
                     self.events.namespace_terminating(sync.meta)
@@ -358,7 +351,7 @@ class DaemonSetController(ManagedController):
 
         _created, first = await slow_start(len(nodes), INITIAL_BATCH, create)
         if first is not None and first not in errors:
-            raise first  # no answer of the server: a broken invariant of ours
+            raise first  # not an error of the server: a broken invariant of ours
         skipped = len(nodes) - attempted
         if skipped and first is not None:
             self.log.info("Slow-start failure. Skipping creation of pods", v=2, skipped=skipped, key=sync.key)

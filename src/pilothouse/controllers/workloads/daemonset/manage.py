@@ -1,4 +1,4 @@
-"""Which pods one node is missing, and which it has too many of. Pure.
+"""Which pods to create and delete on one node. Pure.
 
 Upstream: ``podsShouldBeOnNode`` and ``getUnscheduledPodsWithoutNode``, v1.36 ``pkg/controller/daemon/
 daemon_controller.go``. The controller adds up what the nodes need, at most 250 creates and 250 deletes in one sync.
@@ -34,13 +34,12 @@ NOTHING = Need()
 
 
 def decide_need(site: Site, rules: Rules, now: datetime.datetime, *, in_backoff: bool = False) -> Need:
-    """Bring the node to one pod if it should run one, to one old and one new during a surge, to none if it must not.
+    """Bring the node to one pod if it should run one, to one old and one new during a surge, to none otherwise.
 
-    A pod that is being deleted still holds its place: its successor waits until it is gone, and so does the one of a
-    pod that is deleted here. Only one failed pod of a node goes at a time.
+    A terminating pod is replaced only when it is gone. One failed pod of a node is deleted at a time.
     """
     if not site.listed:
-        # Pods bound to a node that is gone are for the pod garbage collector; it never looks at those without node.
+        # Pods bound to a deleted node are left to the pod garbage collector, which ignores pods without node.
         return _deletion(pod for pod in site.pods if not pod.spec.node_name)
     if not site.pods:
         return Need(create=True) if site.should_run else NOTHING
@@ -67,9 +66,8 @@ def decide_need(site: Site, rules: Rules, now: datetime.datetime, *, in_backoff:
     if not rules.surges:
         surplus = [pod.metadata.name for pod in running[1:]]
     elif not running:
-        # Unlike without surge nothing waits for what is still going: two pods may be here for a while anyhow. But for a
-        # failed pod that has to wait: upstream makes the next one all the same, and where a kubelet refuses them one
-        # after the other, as fast as it can.
+        # Unlike without surge, a terminating pod is not waited for: two pods are allowed. A failed pod in backoff is:
+        # upstream creates the next one, endlessly and without delay if the kubelet rejects them all.
         create = site.should_run and not waits
     elif len(running) > 1:
         surplus = _surplus_of_surge(running, rules, now)
@@ -85,18 +83,17 @@ def decide_need(site: Site, rules: Rules, now: datetime.datetime, *, in_backoff:
 
 
 def _surplus_of_surge(running: list[Pod], rules: Rules, now: datetime.datetime) -> list[str]:
-    """All but the first new and the first old pod, and the old one too once it is of no use any more."""
+    """All but the first new and the first old pod, and the old one once it is not ready or the new one is available."""
     new = next((pod for pod in running if _is_new(pod, rules)), None)
     old = next((pod for pod in running if not _is_new(pod, rules)), None)
     surplus = [pod.metadata.name for pod in running if pod is not new and pod is not old]
-    # The old one is kept for its service: when it gives none, or the new one does, it goes.
     if new is not None and old is not None and (not is_ready(old) or rules.is_available(new, now)):
         surplus.append(old.metadata.name)
     return surplus
 
 
 def _is_new(pod: Pod, rules: Rules) -> bool:
-    # By the hash alone, not by the generation of the template as elsewhere: so upstream.
+    # By the hash alone, not by the template's generation as elsewhere: as upstream.
     return pod.metadata.labels.get(HASH_LABEL) == rules.revision_hash
 
 

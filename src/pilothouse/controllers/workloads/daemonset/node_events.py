@@ -1,8 +1,8 @@
-"""What a change of a node enqueues: the DaemonSets that care, and nothing for the rest.
+"""Enqueues the DaemonSets that a change of a node concerns.
 
-The handler keeps the table of nodes and puts the name on a queue of its own; two workers then ask every DaemonSet about
-this one node. Upstream did that work inside the handler, for all DaemonSets with all their pods, and fell hours behind
-at 5,000 nodes (kubernetes#121474); v1.36 ``updateNode``, ``syncNodeUpdate`` do as it is done here.
+The handler adds the node's name to a queue of its own; two workers then check every DaemonSet for this node. Before
+v1.36 upstream did that inside the handler, and fell hours behind at 5,000 nodes (kubernetes#121474); now ``updateNode``
+and ``syncNodeUpdate`` do the same as here.
 """
 
 import msgspec
@@ -17,7 +17,7 @@ from pilothouse.runtime import Cache, WorkQueue, controller_index_key, object_ke
 
 
 def daemon_key(meta: ObjectMeta) -> str:
-    """Under which the board of a DaemonSet is kept, and its pods are indexed."""
+    """The key under which a DaemonSet's pods are indexed."""
     return controller_index_key(meta.namespace, "DaemonSet", meta.name, meta.uid)
 
 
@@ -34,12 +34,12 @@ class NodeEvents(msgspec.Struct, frozen=True, kw_only=True):
             self._moved(node.metadata.name)
 
     def node_changed(self, _old: Node, new: Node) -> None:
-        """Only labels and taints decide about pods; a heartbeat ends here."""
+        """Only labels and taints matter for daemon pods; heartbeats are ignored."""
         if self.nodes.put(new):
             self._moved(new.metadata.name)
 
     def node_gone(self, node: Node, _final_state_unknown: bool) -> None:
-        """It no longer counts, and pods that were only pinned to it will never start. Upstream has no such handler."""
+        """It no longer counts, and pods pinned to it will never start. Upstream has no such handler."""
         name = node.metadata.name
         self.nodes.drop(name)
         self.blueprints.forget_node(name)
@@ -50,10 +50,10 @@ class NodeEvents(msgspec.Struct, frozen=True, kw_only=True):
         self.changed.add(name)
 
     async def sync_node(self, name: str) -> None:
-        """Enqueue the DaemonSets for which this node has come to need something.
+        """Enqueue the DaemonSets for which this node needs something.
 
-        A taint that only keeps new pods away enqueues nothing where a pod runs already; the status follows with the
-        next event, as upstream.
+        A taint that only keeps new pods away enqueues nothing where a pod runs; the status follows with the next event,
+        as upstream.
         """
         node = self.nodes.get(name)
         for owner in self.owners.list():
@@ -66,7 +66,7 @@ class NodeEvents(msgspec.Struct, frozen=True, kw_only=True):
                 if node_pods.has_pod_on(name):
                     enqueue = not placement.should_continue or owner.status.number_misscheduled > 0
                 else:
-                    # Upstream leaves one that was counted and is no longer wanted in the numbers until the next event.
+                    # Upstream counts a node that is no longer eligible until the next event.
                     enqueue = placement.should_run or node_pods.counts_on(name)
             if enqueue:
                 self.queue.add(object_key(meta))

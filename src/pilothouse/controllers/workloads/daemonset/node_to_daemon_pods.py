@@ -1,10 +1,9 @@
-"""The nodes of one DaemonSet with what each of them has, needs and counts, kept up change by change.
+"""The nodes of one DaemonSet with what each of them has, needs and counts, updated with every change.
 
-A DaemonSet is synced after nearly every event of one of its pods. Going through 5,000 nodes each time costs tens of
-milliseconds (upstream does), so the result for each node is kept, and computed anew only for those where a pod or
-the node changed since the last sync. Handlers put pods and touch nodes; the sync itself reads the pure decisions of
-``manage``, ``rolling`` and ``status`` per node and keeps their sums. At every sync the sums equal
-those of a full count; a test compares them.
+A DaemonSet is synced after nearly every event of its pods. Upstream examines all nodes each time, tens of milliseconds
+for 5,000 of them. Here the result for each node is kept, and computed again only if a pod or the node has changed.
+Handlers put pods and touch nodes; a sync calls ``manage``, ``rolling`` and ``status`` per node and keeps the sums. They
+always equal those of a full count; a test compares them.
 """
 
 import datetime
@@ -51,10 +50,10 @@ class NodeToDaemonPods:
         self._placements: Placements | None = None
         self._selector: Selector | None = None
 
-    # What handlers tell
+    # Called by handlers
 
     def put(self, pod: Pod) -> None:
-        """A pod that the owner controls is like this now."""
+        """A pod that the owner controls was added or changed."""
         key = object_key(pod.metadata)
         self._pods[key] = pod
         self._unread[key] = None
@@ -81,7 +80,7 @@ class NodeToDaemonPods:
         nodes: NodeTable,
         now: datetime.datetime,
     ) -> None:
-        """Compute anew the nodes that have changed since the last sync, and those whose result depends on the time."""
+        """Compute the nodes that have changed since the last sync, and those whose result depends on the time."""
         if selector is not self._selector:
             self._selector = selector
             self._unread = dict.fromkeys(self._pods | self._at | self._strays)
@@ -163,11 +162,10 @@ class NodeToDaemonPods:
             self._steps[1] += sign * report.step.surging
             self._steps[2] += sign * report.step.available
 
-    # What came of it
+    # Results
 
     @property
     def status_counts(self) -> StatusCounts:
-        """What there is to report."""
         desired, current, ready, available, updated, misscheduled = self._head
         return StatusCounts(
             desired=desired,
@@ -180,7 +178,6 @@ class NodeToDaemonPods:
 
     @property
     def counts(self) -> Counts:
-        """What the rolling update goes by."""
         unavailable, surging, available = self._steps
         return Counts(desired=self._head[0], unavailable=unavailable, surging=surging, available=available)
 
@@ -212,7 +209,7 @@ class NodeToDaemonPods:
 
 
 class DaemonPods:
-    """The boards of all DaemonSets, by the index key of the owner."""
+    """What is kept of each DaemonSet, by the index key of the owner."""
 
     def __init__(self) -> None:
         self._daemon_pods: dict[str, NodeToDaemonPods] = {}
@@ -220,7 +217,7 @@ class DaemonPods:
         self._home: dict[str, str] = {}
 
     def of(self, owner: str) -> NodeToDaemonPods:
-        """The board of an owner that exists."""
+        """What is kept of an owner that exists."""
         self._alive[owner] = None
         node_pods = self._daemon_pods.get(owner)
         if node_pods is None:
@@ -228,7 +225,7 @@ class DaemonPods:
         return node_pods
 
     def put(self, pod: Pod, owner: str | None) -> None:
-        """The pod is like this now, and controlled by that owner, or by none of ours."""
+        """The pod was added or changed; ``owner`` controls it, or no DaemonSet does."""
         key = object_key(pod.metadata)
         home = self._home.get(key)
         if home is not None and home != owner:
@@ -247,12 +244,12 @@ class DaemonPods:
             self._leave(key, home)
 
     def forget(self, owner: str) -> None:
-        """The owner is gone. Its board stays until its last pod is gone too."""
+        """The owner is gone. What is kept of it stays until its last pod is gone."""
         self._alive.pop(owner, None)
         self._tidy(owner)
 
     def touch(self, node: str) -> None:
-        """The node has changed, come or gone."""
+        """The node was added, changed or deleted."""
         for node_pods in self._daemon_pods.values():
             node_pods.touch(node)
 

@@ -1,7 +1,6 @@
-"""The nodes as far as they matter to daemons: names, labels and taints.
+"""The nodes as far as they matter to daemon pods: names, labels and taints.
 
-Fed by ``node_events``. A node keeps its object here until one of these changes, so that what was worked out for it can
-be recognised by identity; heartbeats and conditions pass by.
+A node keeps its object here until one of these changes, so that results for it can be recognised by identity.
 """
 
 from pilothouse.api.core import Node, NodeSpec
@@ -20,7 +19,7 @@ class NodeTable:
         return sorted(self._nodes)
 
     def put(self, node: Node) -> bool:
-        """The node is like this now. Answers whether anything changed that matters here."""
+        """The node was added or changed. Whether anything that matters here did."""
         name = node.metadata.name
         known = self._nodes.get(name)
         if (

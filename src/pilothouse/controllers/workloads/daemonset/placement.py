@@ -1,8 +1,7 @@
 """Which nodes should run a daemon pod, and which may keep one. Pure, and remembered per node.
 
-Read by ``node_to_daemon_pods`` for every node once, and by ``node_events`` when a node changes. Upstream:
-``nodeShouldRunDaemonPod`` and ``predicates`` of v1.36 ``pkg/controller/daemon/daemon_controller.go``. Only the node's
-name, labels and taints count; that the pod fits otherwise is for the scheduler to find.
+Upstream: ``nodeShouldRunDaemonPod`` and ``predicates`` of v1.36 ``pkg/controller/daemon/daemon_controller.go``. Only
+the node's name, labels and taints count; resources are the scheduler's concern.
 """
 
 import msgspec
@@ -25,7 +24,7 @@ class Placement(msgspec.Struct, frozen=True):
 ELSEWHERE = Placement(False, False)
 HERE = Placement(True, True)
 NO_MORE = Placement(False, True)
-"""No new pod, but one that is there is not sent away: NoSchedule asks for no more."""
+"""No new pod, but a running one stays (taint NoSchedule)."""
 
 
 class Wants(msgspec.Struct, frozen=True):
@@ -40,7 +39,7 @@ class Wants(msgspec.Struct, frozen=True):
 
 
 def wants_of(spec: PodSpec, *, comparison_operators: bool = False) -> Wants:
-    """What the pods of this template want of a node. The template's own affinity counts, not the pin to one node."""
+    """What the pods of this template require of a node, without the affinity that pins a pod to its node."""
     return Wants(
         node_name=spec.node_name,
         node_selector=spec.node_selector,
@@ -68,10 +67,7 @@ def decide_placement(wants: Wants, node: Node) -> Placement:
 
 
 class Placements:
-    """The placements of one DaemonSet, each worked out once per state of its node.
-
-    ``NodeTable`` hands out the same object for a node until something changes that matters here.
-    """
+    """The placements of one DaemonSet, each computed once per object of ``NodeTable``."""
 
     def __init__(self, wants: Wants) -> None:
         self.wants = wants

@@ -56,8 +56,7 @@ class DaemonEvents(PodEvents[DaemonSet]):
     # Revisions
 
     def revision_added(self, revision: ControllerRevision, _initial: bool) -> None:
-        """Our own creates are known already, but somebody else may have created one that we own: upstream finds it with
-        the next sync."""
+        """Another client may have created one that we own: upstream finds it with the next sync."""
         reference = controller_of(revision.metadata)
         if reference is None:
             self._enqueue_selecting(revision)
@@ -77,9 +76,8 @@ class DaemonEvents(PodEvents[DaemonSet]):
             self._enqueue_selecting(new)
 
     def revision_gone(self, revision: ControllerRevision, _final_state_unknown: bool) -> None:
-        """Its owner may need it again, and so may another one of that name and template. A DaemonSet that is made again
-        finds the revision of the one before under the name that its own would get, and goes by it until the garbage
-        collector takes it away; upstream is then left without."""
+        """Enqueues the owner, and any other DaemonSet of that name: one that was created again with the same template
+        uses the revision of its predecessor until the garbage collector deletes it. Upstream then has none."""
         reference = controller_of(revision.metadata)
         if reference is not None and reference.kind == DAEMON_SETS.kind:
             key = f"{revision.metadata.namespace}/{reference.name}"
@@ -97,7 +95,7 @@ class DaemonEvents(PodEvents[DaemonSet]):
 
 
 def _ready_delay(owner: DaemonSet) -> float:
-    # One second more than needed: the clocks of kubelet and controller differ (v1.36 ``updatePod``).
+    # One second more, since the clocks of kubelet and controller may differ (v1.36 ``updatePod``).
     seconds = owner.spec.min_ready_seconds
     return seconds + 1.0 if seconds > 0 else 0.0
 

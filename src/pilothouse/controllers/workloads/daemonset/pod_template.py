@@ -1,7 +1,7 @@
-"""What a daemon pod is made from: the DaemonSet's template, marked with its revision and pinned to one node.
+"""The template of daemon pods: the DaemonSet's, labelled with its revision and pinned to one node.
 
-Pure, and raw: fields that nobody here knows stay as they are. What differs between the pods of one revision is the name
-of the node alone, so everything else is put together once. Upstream: ``CreatePodTemplate`` and
+Pure, and raw: unknown fields stay. The pods of one revision differ only in the name of the node, so everything else is
+encoded once. Upstream: ``CreatePodTemplate`` and
 ``ReplaceDaemonSetPodNodeNameNodeAffinity``, v1.36 ``pkg/controller/daemon/util/daemonset_util.go``.
 """
 
@@ -65,8 +65,7 @@ def _with_tolerations(raw: msgspec.Raw | None, host_network: bool) -> msgspec.Ra
 
 
 def _pinned(raw: msgspec.Raw | None) -> msgspec.Raw:
-    """The affinity with one required node term: this node. The template's own terms need not be kept, the node was
-    chosen by them."""
+    """The affinity with one required node term: this node. The template's own terms have selected it already."""
     affinity = _object(raw)
     node_affinity = _object(affinity.get("nodeAffinity"))
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [_PLACE]}]}
@@ -97,10 +96,8 @@ def target_node(pod: Pod) -> str:
 
 
 def template_generation(annotations: dict[str, str]) -> int | None:
-    """The generation of the template, as the API server counts it; older controllers recognised their pods by it.
-
-    None where there is none, or something that Go's ``ParseInt`` takes for no integer of 64 bits.
-    """
+    """The generation of the template, as the API server counts it; older controllers recognised their pods by it. None
+    if it is missing or no integer of 64 bits."""
     text = annotations.get(GENERATION_ANNOTATION)
     if text is None or _INTEGER.fullmatch(text) is None:
         return None
@@ -109,10 +106,8 @@ def template_generation(annotations: dict[str, str]) -> int | None:
 
 
 def is_updated(pod: Pod, revision_hash: str, generation: int | None) -> bool:
-    """Whether the pod is of the current template: by its revision, or by the generation of the template.
-
-    The second matters when a revision was made anew, under another name, for a template that pods already have.
-    """
+    """Whether the pod is of the current template: by its revision, or by the generation of the template if the revision
+    was created again under another name."""
     labels = pod.metadata.labels
     if revision_hash and labels.get(HASH_LABEL) == revision_hash:
         return True

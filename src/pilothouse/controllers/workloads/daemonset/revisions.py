@@ -1,7 +1,7 @@
 """The history of one DaemonSet: which revision is current, and the requests that make it so.
 
 Upstream: ``constructHistory``, ``snapshot``, ``dedupCurHistories``, ``cleanupHistory``, v1.36 ``pkg/controller/daemon/
-update.go``. Going back to an older template is the client's doing; here it only makes an old revision the newest.
+update.go``. A rollback is done by the client; here it only makes an old revision the newest.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -59,10 +59,10 @@ class DaemonHistory:
         read_live: Callable[[], Awaitable[ObjectMeta]],
         pods: Callable[[], Awaitable[list[Pod]]],
     ) -> tuple[ControllerRevision, list[ControllerRevision]]:
-        """The revision of the template as it is, made if there is none, and all others.
+        """The revision of the current template, created if there is none, and all others.
 
-        ``pods`` claims the DaemonSet's pods and gives them, for when two revisions are of the same template: those of
-        the one that goes are relabelled first, so that none of them seems old.
+        ``pods`` claims and returns the DaemonSet's pods. If two revisions have the same template, pods of the one to be
+        deleted are relabelled first, so that none of them seems old.
         """
         meta = owner.metadata
         reference = new_controller_reference(meta, DAEMON_SETS)
@@ -71,7 +71,7 @@ class DaemonHistory:
         for revision in await self._history.claim(meta, reference, selector, read_live):
             labels = revision.metadata.labels
             if HASH_LABEL not in labels:
-                # Its name, not a hash worked out now: no question of collisions.
+                # Its name, not a new hash, so that it cannot collide.
                 revision = await self._history.relabel(revision, {**labels, HASH_LABEL: revision.metadata.name})
                 self._wrote_revision(owner, revision)
             (current if same_data(revision.data, blueprint.patch) else old).append(revision)
@@ -127,7 +127,7 @@ class DaemonHistory:
         self._wrote(owner, CONTROLLER_REVISIONS, revision.metadata.resource_version)
 
     async def _count_collision(self, owner: DaemonSet) -> None:
-        """The name is taken by another template: the next one is made with another count."""
+        """The name is taken by another template; the next hash includes another count."""
         meta = owner.metadata
         raw = await self._client.get(DAEMON_SETS.raw, meta.name, meta.namespace)
         live = msgspec.json.decode(raw, type=DaemonSet)

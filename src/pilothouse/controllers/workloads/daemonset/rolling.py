@@ -1,7 +1,7 @@
-"""The rolling update: which old pods go now, and where new ones are made next to them. Pure.
+"""The rolling update: which old pods to delete, and where to create new ones next to them. Pure.
 
-``step_of`` says what one node contributes and allows, ``plan`` what comes of all of them. Upstream: ``rollingUpdate``,
-v1.36 ``pkg/controller/daemon/update.go``. The order of nodes, which upstream leaves to chance, is the caller's.
+Upstream: ``rollingUpdate``, v1.36 ``pkg/controller/daemon/update.go``, where the order of nodes is random; here it is
+the caller's.
 """
 
 import datetime
@@ -20,13 +20,13 @@ class Move(enum.Enum):
     """What the rolling update may do on a node."""
 
     DELETE = "delete"
-    """The old pod goes now, whatever the bounds say: it serves nobody, or its successor does."""
+    """The old pod is deleted now, whatever the bounds: it is unavailable, or its successor is available."""
     CREATE = "create"
-    """A new pod is made now: the old one serves nobody."""
+    """A new pod is created now: the old one is unavailable."""
     MAY_DELETE = "may delete"
-    """The old pod goes when the bound leaves room."""
+    """The old pod is deleted when the bound allows."""
     MAY_CREATE = "may create"
-    """A new pod is made next to the old one when the bound leaves room."""
+    """A new pod is created next to the old one when the bound allows."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ def step_of(site: Site, rules: Rules, now: datetime.datetime) -> Step | None:
     if rules.surges:
         return _surging_step(site, rules, now, new, old, crowded)
     if crowded or (new is None) == (old is None):
-        # One too many is for ``manage`` to set right, a missing one too.
+        # ``manage`` deletes surplus pods and creates missing ones.
         return Step(unavailable=1)
     if new is not None:
         return Step(unavailable=0 if rules.is_available(new, now) else 1)
@@ -102,8 +102,8 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 def bounds_of(strategy: DaemonSetUpdateStrategy, desired: int) -> Bounds:
-    """The bounds for so many nodes. Percentages are rounded up, both of them. When both come to 0 one pod may be
-    missing, or nothing would ever happen. Raises ``InvalidBound``."""
+    """The bounds for so many nodes. Percentages are rounded up. If both are 0, one pod may be missing. Raises
+    ``InvalidBound``."""
     rolling = strategy.rolling_update
     if strategy.type != "RollingUpdate" or rolling is None:
         unavailable = surge = 0
@@ -144,11 +144,11 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(counts: Counts, moves: Mapping[Move, Mapping[str, str]], bounds: Bounds, *, surging: bool) -> Plan:
-    """What may happen now. ``moves`` gives, for each move, the nodes that allow it and their old pods.
+    """What to do now. ``moves`` gives, for each move, the nodes that allow it and their old pods.
 
-    Without surge: at most ``bounds.unavailable`` pods are missing, those that serve nobody go besides. With surge: at
-    most ``bounds.surge`` nodes have two pods; pods on nodes that should no longer have one go only as far as others
-    have taken their place.
+    Without surge: at most ``bounds.unavailable`` pods are missing; unavailable ones are replaced besides. With surge:
+    at most ``bounds.surge`` nodes have two pods; pods on nodes that are no longer eligible are deleted only as far as
+    others are available.
     """
     delete = list(moves.get(Move.DELETE, {}).values())
     may_delete = moves.get(Move.MAY_DELETE, {})

@@ -51,11 +51,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """Those with a node first, then the older, then by name: the first one counts and stays. Of those made in one
-    second one that is ready comes first (upstream leaves that to their names).
-
-    Pods that have run to their end *and* are being deleted are left out: nothing of them is there any more but a
-    record (v1.36 ``getNodesToDaemonPods``, kubernetes#95711).
+    """Those with a node first, then the older, then the ready (not upstream), then by name: the first one counts and
+    stays. Pods that have ended *and* are being deleted are left out (v1.36 ``getNodesToDaemonPods``, kubernetes#95711).
     """
     kept = [pod for pod in pods if pod.metadata.deletion_timestamp is None or not is_terminal(pod)]
     if len(kept) > 1:
@@ -68,5 +65,5 @@ def _rank(pod: Pod) -> tuple[bool, datetime.datetime, bool, str]:
 
 
 def waits_for_time(site: Site, rules: Rules, now: datetime.datetime) -> bool:
-    """Whether some pod becomes available by the mere passing of time."""
+    """Whether a pod will become available without an event."""
     return rules.min_ready_seconds > 0 and any(is_ready(pod) and not rules.is_available(pod, now) for pod in site.pods)

@@ -1,4 +1,4 @@
-"""What a DaemonSet reports. Pure: the nodes give the counts, the counts give the status."""
+"""The status of a DaemonSet. Pure."""
 
 import datetime
 from typing import Any
@@ -25,7 +25,7 @@ NONE = StatusCounts()
 
 
 def count_site(site: Site, rules: Rules, now: datetime.datetime) -> StatusCounts:
-    """What one node adds. Of several pods the first counts, during a surge mostly the old one: so upstream."""
+    """What one node adds. Of several pods the first counts, as upstream."""
     if not site.listed:
         return NONE
     if not site.should_run:
@@ -44,11 +44,8 @@ def count_site(site: Site, rules: Rules, now: datetime.datetime) -> StatusCounts
 
 
 def next_status(owner: DaemonSet, seen: StatusCounts, *, observed: bool) -> DaemonSetStatus | None:
-    """The status to write, or None when the one that is there says the same.
-
-    ``observed`` says that this generation was acted upon, so that it is reported as ``observedGeneration`` (v1.36
-    ``storeDaemonSetStatus``).
-    """
+    """The status to write, or None if nothing changed. ``observed``: this generation was acted upon, so that it becomes
+    ``observedGeneration`` (v1.36 ``storeDaemonSetStatus``)."""
     before = owner.status
     generation = owner.metadata.generation
     after = DaemonSetStatus(
@@ -71,10 +68,8 @@ _OPTIONAL = ("observedGeneration", "updatedNumberScheduled", "numberAvailable", 
 
 
 def encode(status: DaemonSetStatus, before: msgspec.Raw | bytes | None) -> bytes:
-    """The status as JSON, with what else the one before had: conditions, and fields that this program does not know.
-
-    Four numbers are required and sent also when they are 0, the others are left out then.
-    """
+    """The status as JSON. Other fields of the one before stay: conditions, and what is not known here. Four numbers are
+    required and sent also when they are 0."""
     fields: dict[str, Any] = {} if before is None else msgspec.json.decode(before, type=dict[str, msgspec.Raw])
     new = msgspec.to_builtins(status)
     for name in _REQUIRED:

@@ -1,6 +1,5 @@
-"""The tolerations that every daemon pod gets: a daemon stays on a node that is in trouble, and goes to one that is
-cordoned. Pure. Upstream: ``AddOrUpdateDaemonPodTolerations``, v1.36 ``pkg/controller/daemon/util/daemonset_util.go``.
-"""
+"""The tolerations that every daemon pod gets, for nodes that are unhealthy or cordoned. Pure. Upstream:
+``AddOrUpdateDaemonPodTolerations``, v1.36 ``pkg/controller/daemon/util/daemonset_util.go``."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,7 +18,7 @@ _HOST_NETWORK = (("node.kubernetes.io/network-unavailable", NO_SCHEDULE),)
 
 
 def daemon_tolerations(*, host_network: bool) -> tuple[Toleration, ...]:
-    """What is added, in this order. Without a network of the node's own only pods on the host's can work."""
+    """What is added, in this order. Pods on the host network also run where the node's network is unavailable."""
     return tuple(
         Toleration(key=key, operator="Exists", effect=effect)
         for key, effect in (_ALWAYS + _HOST_NETWORK if host_network else _ALWAYS)
@@ -32,8 +31,8 @@ def same_taints(one: Toleration, other: Toleration) -> bool:
 
 
 def with_daemon_tolerations(own: Iterable[Toleration], *, host_network: bool) -> tuple[Toleration, ...]:
-    """The template's tolerations, then those that are added; one that is there for a limited time becomes unlimited
-    in its place."""
+    """The template's tolerations, then those that are added. One with ``tolerationSeconds`` becomes unlimited in
+    place."""
     merged = list(own)
     for added in daemon_tolerations(host_network=host_network):
         for index in positions(merged, added):
@@ -42,8 +41,8 @@ def with_daemon_tolerations(own: Iterable[Toleration], *, host_network: bool) ->
 
 
 def positions(own: Sequence[Toleration], added: Toleration) -> Sequence[int]:
-    """Where one goes: in place of all that are about the same thing, else behind the last. Nowhere when it is there as
-    it is; then a limited one beside it stays too (``AddOrUpdateTolerationInPodSpec``)."""
+    """The indexes to replace by the added toleration: of all that match it, else behind the last; none if it is present
+    (``AddOrUpdateTolerationInPodSpec``)."""
     if added in own:
         return ()
     return [index for index, toleration in enumerate(own) if same_taints(toleration, added)] or (len(own),)

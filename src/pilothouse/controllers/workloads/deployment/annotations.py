@@ -1,4 +1,4 @@
-"""What a Deployment's controller writes down in annotations: revisions, and what a ReplicaSet was sized for. Pure.
+"""The annotations of Deployments and ReplicaSets: revisions, and the replicas that a size was computed for. Pure.
 
 Upstream: ``SetNewReplicaSetAnnotations``, ``SetReplicasAnnotations`` and their like, v1.36
 ``pkg/controller/deployment/util/deployment_util.go``.
@@ -41,7 +41,7 @@ def revision_of(annotations: Mapping[str, str]) -> int | None:
 
 
 def max_revision(sets: Iterable[ReplicaSet]) -> int:
-    """The highest one. What is no number is passed over."""
+    """The highest revision; what is no number is ignored."""
     return max((revision_of(each.metadata.annotations) or 0 for each in sets), default=0)
 
 
@@ -68,15 +68,15 @@ def replicas_note(annotations: Mapping[str, str], name: str) -> int | None:
 
 
 def replicas_notes(replicas: int, surge: int) -> dict[str, str]:
-    """What a ReplicaSet is told when it is given its size: by this it is later seen that the Deployment was scaled."""
+    """Annotations that are set with a size: by them it is later seen that the Deployment was scaled."""
     return {DESIRED_REPLICAS: str(replicas), MAX_REPLICAS: str(replicas + surge)}
 
 
 def next_annotations(deployment: Mapping[str, str], own: Mapping[str, str], revision: int) -> dict[str, str] | None:
     """The annotations of the newest ReplicaSet; ``None`` if they are right as they are.
 
-    The Deployment's are copied, none is taken away. The revision only grows: going back to an old template gives its
-    ReplicaSet the next number, and the old number goes into the history.
+    The Deployment's are copied, none is removed. The revision only grows: after a rollback the old ReplicaSet gets the
+    next number, and its former number goes into the history.
     """
     noted = dict(own)
     for name, value in deployment.items():
@@ -85,7 +85,7 @@ def next_annotations(deployment: Mapping[str, str], own: Mapping[str, str], revi
     text = own.get(REVISION)
     before = 0 if not text else integer(text)
     if before is None:
-        return None  # somebody's hand was at it; upstream changes nothing either
+        return None  # not a number: edited by hand; upstream changes nothing either
     if before < revision:
         noted[REVISION] = str(revision)
         if text is not None:

@@ -14,7 +14,7 @@ RECREATE = "Recreate"
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """So many pods may be missing, and so many too many. Never both 0 when there is anything to roll."""
+    """maxUnavailable and maxSurge as numbers of pods. Not both 0 if there are replicas."""
 
     unavailable: int = 0
     surge: int = 0
@@ -32,8 +32,7 @@ def is_rolling(deployment: Deployment) -> bool:
 def bounds_of(deployment: Deployment) -> Bounds:
     """The bounds for this number of replicas. Of 10 replicas, 25 % is a surge of 3 and 2 that may be unavailable.
 
-    Where both would be 0 one pod may be unavailable, or nothing would ever happen. No more can be unavailable than
-    there are. With Recreate both are 0. What makes no sense counts as 0, as upstream.
+    If both would be 0, one pod may be unavailable. With Recreate both are 0. Invalid values count as 0, as upstream.
     """
     replicas = wanted(deployment)
     rolling = deployment.spec.strategy.rolling_update

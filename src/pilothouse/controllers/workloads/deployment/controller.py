@@ -1,7 +1,5 @@
-"""The wiring: observe → decide → apply → report.
-
-``set_events`` says what enqueues a key, ``decide`` which way a sync goes, ``sync_context`` carries it out. Upstream:
-v1.36 ``pkg/controller/deployment``.
+"""The wiring: observe → decide → apply → report. ``sync_context`` makes the requests. Upstream: v1.36
+``pkg/controller/deployment``.
 """
 
 from msgspec.structs import replace
@@ -98,7 +96,7 @@ class DeploymentController(ManagedController):
             return await self._carry_on(self._sync_context(key, deployment, raw, sets))
         except ApiError as error:
             if has_cause(error, "NamespaceTerminating"):
-                return None  # no retry can help, and there will be events until it is gone
+                return None  # a retry cannot help
             raise
 
     # Observe
@@ -126,8 +124,7 @@ class DeploymentController(ManagedController):
             await sync.write_status(replace(deployment.status, observed_generation=generation))
 
     async def _claimed(self, key: str, deployment: Deployment, selector: Selector) -> list[ReplicaSet] | None:
-        """The ReplicaSets that belong to the Deployment. ``None`` after adopting or releasing: what was written must be
-        seen first, and the event brings the key back."""
+        """The ReplicaSets of the Deployment. ``None`` after adopting or releasing: the writes must be seen first."""
         meta = deployment.metadata
         matches = selector.matches
         own = self._sets.by_index(CONTROLLER_INDEX, index_key(meta))
@@ -229,7 +226,7 @@ class DeploymentController(ManagedController):
             sync.deployment, sync.new, sync.sets, now, report_terminating=self._options.report_terminating
         )
         if await sync.write_status(report):
-            return None  # the event of that brings the key back
+            return None  # its event enqueues the key
         wait = seconds_to_deadline(sync.deployment, now)
         return None if wait is None else Requeue(wait)
 

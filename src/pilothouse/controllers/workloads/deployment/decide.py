@@ -1,4 +1,4 @@
-"""Which way one sync of a Deployment goes. Pure; ``sync_context`` carries out what it comes to.
+"""What one sync of a Deployment does. Pure.
 
 Upstream: ``syncDeployment``, v1.36 ``pkg/controller/deployment/deployment_controller.go``.
 """
@@ -36,7 +36,7 @@ class UnknownStrategy(ValueError):
 
 
 def way_of(deployment: Deployment, sets: Sequence[ReplicaSet]) -> Way:
-    """What this sync is about. The first that applies: two things at once would be two writers of one size."""
+    """The first that applies, so that each size is written once."""
     if deployment.metadata.deletion_timestamp is not None:
         return Way.REPORT
     if deployment.spec.paused:
@@ -54,8 +54,7 @@ def way_of(deployment: Deployment, sets: Sequence[ReplicaSet]) -> Way:
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """One step of a rollout. ``create``: the new ReplicaSet is missing and may be made. ``waits``: old pods are still
-    there, and nothing can be done about it."""
+    """One step of a rollout. ``create``: the new ReplicaSet is to be created. ``waits``: old pods still exist."""
 
     resizes: tuple[Resize, ...] = ()
     create: bool = False
@@ -63,7 +62,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def next_roll(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Plan:
-    """First the new ReplicaSet grows, and only when it cannot the old ones shrink: pods come before others go."""
+    """Scale up the new ReplicaSet, or if it cannot grow, scale down the old ones."""
     if new is None:
         return Plan(create=True)
     return Plan(tuple(rolling.grow(deployment, new, old) or rolling.shrink(deployment, new, old)))
@@ -72,7 +71,7 @@ def next_roll(deployment: Deployment, new: ReplicaSet | None, old: Sequence[Repl
 def next_recreation(
     deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet], *, old_pods_left: bool
 ) -> Plan:
-    """First all old ones shrink, then their pods are waited for, then the new one comes."""
+    """Scale down all old ones, wait for their pods, then create or scale up the new one."""
     emptied = recreate.empty(old)
     if emptied:
         return Plan(tuple(emptied))

@@ -1,4 +1,4 @@
-"""Old ReplicaSets: which one is gone back to, and which ones go. Pure.
+"""Old ReplicaSets: which one to roll back to, and which to delete. Pure.
 
 Upstream: ``cleanupDeployment`` of v1.36 ``pkg/controller/deployment/sync.go``, ``rollback.go``.
 """
@@ -24,7 +24,7 @@ UNLIMITED = 2**31 - 1
 def doomed(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[ReplicaSet]:
     """The old ReplicaSets over the limit, lowest revision first.
 
-    One that has or wants pods, or whose controller has not seen its newest size, stays, and no other goes in its place.
+    One that has or wants pods, or whose controller has not observed its size, stays; no other is deleted in its place.
     """
     limit = deployment.spec.revision_history_limit
     if limit is None or limit == UNLIMITED:
@@ -53,8 +53,8 @@ class Rollback(msgspec.Struct, frozen=True):
 
 
 def rollback_revision(deployment: Deployment) -> int | None:
-    """The revision that somebody asks to go back to, 0 for the last one. ``None`` when nobody does. (``kubectl rollout
-    undo`` does not ask, it changes the template.)"""
+    """The revision of the annotation that requests a rollback, 0 for the last one. (``kubectl rollout undo`` does not
+    set it, it changes the template.)"""
     text = deployment.metadata.annotations.get(ROLLBACK_TO)
     return integer(text) if text else None
 

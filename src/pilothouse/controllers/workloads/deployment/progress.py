@@ -1,4 +1,4 @@
-"""Conditions of a Deployment: how they change, and what is said about its progress. Pure.
+"""Conditions of a Deployment, among them its progress. Pure.
 
 Upstream: v1.36 ``pkg/controller/deployment/progress.go``, ``SetDeploymentCondition``, ``DeploymentProgressing``,
 ``DeploymentTimedOut`` of ``util/deployment_util.go``.
@@ -48,11 +48,8 @@ def without(conditions: Conditions, type_: str) -> Conditions:
 
 
 def with_condition(conditions: Conditions, new: DeploymentCondition) -> Conditions:
-    """``new`` at the end, in the place of the one of its type.
-
-    With the same status and reason the old one stays as it is, message and times; with the same status it has been so
-    for as long as before.
-    """
+    """``new`` at the end, instead of the one of its type. With the same status and reason the old one stays unchanged;
+    with the same status its transition time stays."""
     old = condition_of(conditions, new.type)
     if old is not None and old.status == new.status:
         if old.reason == new.reason:
@@ -62,7 +59,7 @@ def with_condition(conditions: Conditions, new: DeploymentCondition) -> Conditio
 
 
 def pause_condition(deployment: Deployment, now: datetime.datetime) -> DeploymentCondition | None:
-    """What is to be said about a pause that has begun or ended. Nothing once the deadline is passed: that stays."""
+    """The condition for a pause that has begun or ended; none once the deadline was exceeded."""
     if not has_deadline(deployment):
         return None
     before = condition_of(deployment.status.conditions, PROGRESSING)
@@ -77,7 +74,7 @@ def pause_condition(deployment: Deployment, now: datetime.datetime) -> Deploymen
 
 
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
-    """Whether, by this status, everything wanted is there, of the new template, and available."""
+    """Whether all replicas are updated and available, by this status."""
     replicas = wanted(deployment)
     return (
         status.updated_replicas == status.replicas == status.available_replicas == replicas
@@ -96,8 +93,8 @@ def is_progressing(before: DeploymentStatus, now: DeploymentStatus) -> bool:
 
 
 def is_timed_out(deployment: Deployment, conditions: Conditions, now: datetime.datetime) -> bool:
-    """Whether nothing has moved for as long as the deadline says. What has no Progressing condition never is, nor is a
-    rollout that came to its end once, whatever has become of its pods since."""
+    """Whether there was no progress for the time of the deadline. Never without a Progressing condition, nor once the
+    rollout has completed."""
     found = condition_of(conditions, PROGRESSING)
     if found is None or not has_deadline(deployment) or found.reason == NEW_SET_AVAILABLE:
         return False
@@ -105,10 +102,10 @@ def is_timed_out(deployment: Deployment, conditions: Conditions, now: datetime.d
 
 
 def seconds_to_deadline(deployment: Deployment, now: datetime.datetime) -> float | None:
-    """When to sync again to notice that a rollout has passed its deadline; ``None``: it cannot.
+    """Seconds until the rollout may have exceeded its deadline; ``None`` if it cannot.
 
-    Upstream also requeues a completed rollout of which pods are missing, at once and without end, although that one
-    never times out."""
+    Upstream also requeues a completed rollout of which pods are missing, at once and endlessly, although it never times
+    out."""
     found = condition_of(deployment.status.conditions, PROGRESSING)
     if found is None or not has_deadline(deployment) or is_complete(deployment, deployment.status):
         return None
@@ -143,7 +140,7 @@ def progress_conditions(
         fresh = condition(PROGRESSING, "True", "ReplicaSetUpdated", f"{who} is progressing.", now)
         if before is not None and before.status == "True":
             fresh = replace(fresh, last_transition_time=before.last_transition_time)
-        # Also when it says the same as before: its time is what the deadline counts from.
+        # Also if nothing else changed: the deadline counts from its update time.
         return (*without(conditions, PROGRESSING), fresh)
     if is_timed_out(deployment, conditions, now):
         message = f"{who} has timed out progressing."

@@ -11,7 +11,7 @@ from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, si
 
 
 def new_size(deployment: Deployment, total: int, new: int) -> int:
-    """The size that the new ReplicaSet may have now, when all together want ``total`` pods and it wants ``new``.
+    """The size that the new ReplicaSet may have now, if all together want ``total`` pods and it wants ``new``.
 
     Of 10 replicas with a surge of 3: with 10 old ones it gets 3, with 8 old ones and 3 it gets 5.
     """
@@ -35,14 +35,13 @@ def grow(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> 
 
 
 def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Resize]:
-    """Take away from the old ReplicaSets what the bounds allow.
+    """Scale down the old ReplicaSets as far as the bounds allow.
 
-    First pods that serve nobody: each of those can go without harm, as long as those that the new ReplicaSet still
-    waits for are counted as missing. Example: 10 replicas, 2 may be missing, the old ReplicaSet wants 8 and the new one
-    5, all 8 are available and none of the 5. Then 13 - 8 - 5 = 0 may go. When 4 of the 8 are not available, still none
-    may: 8 must be there in the end, and the new 5 may never come.
+    First by unavailable pods; those that the new ReplicaSet still waits for count as missing. Example: 10 replicas, 2
+    may be missing, the old ReplicaSet wants 8 and the new one 5, all 8 are available and none of the 5. Then 13 - 8 - 5
+    = 0 may go. If 4 of the 8 are unavailable, still none may: the new 5 may never become available.
 
-    Then those that are available, as long as enough remain. One ReplicaSet may be named twice.
+    Then by available pods, as long as enough remain. One ReplicaSet may be named twice.
     """
     active = [each for each in old if size_of(each) > 0]
     if not active:
@@ -75,8 +74,8 @@ def shrink(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -
 
 
 def surely_available(replica_set: ReplicaSet) -> int:
-    """The available pods that a ReplicaSet has for certain. A status from before its size was changed may count pods
-    that have gone since, or are about to: nothing is taken away on the strength of those."""
+    """The available pods that a ReplicaSet certainly has. A status from before its size was changed may count pods that
+    are gone or about to be."""
     if replica_set.status.observed_generation < replica_set.metadata.generation:
         return 0
     return min(size_of(replica_set), replica_set.status.available_replicas)

@@ -1,7 +1,7 @@
-"""What happens to the ReplicaSets when the Deployment itself is scaled. Pure.
+"""The sizes of the ReplicaSets when the Deployment itself is scaled. Pure.
 
-A Deployment that is scaled in the middle of a rollout, or while it is paused, keeps the proportions of what it consists
-of: nobody knows yet whether the new template is any good. Upstream: ``scale`` of v1.36
+A Deployment that is scaled during a rollout, or while it is paused, keeps the proportions of its ReplicaSets: whether
+the new template works is not known yet. Upstream: ``scale`` of v1.36
 ``pkg/controller/deployment/sync.go``, ``GetReplicaSetProportion`` of ``util/deployment_util.go``.
 """
 
@@ -28,8 +28,8 @@ def rescale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[Replic
     replicas = wanted(deployment)
     sole = sole_or_latest(new, old)
     if sole is not None:
-        # The size may be right already, by somebody's hand. Unless what it was sized for is written down all the same,
-        # the Deployment seems to be scaled for ever after, and upstream's never rolls again.
+        # If the size was already set by hand, the annotations must be written all the same: without them the Deployment
+        # seems to be scaled forever, and upstream's never rolls again.
         return _changed(sole, replicas, _is_sized_for_another(sole, deployment))
     if new is not None and is_saturated(deployment, new):
         return [Resize(each.metadata.name, 0) for each in old if is_in_use(each)]
@@ -55,7 +55,7 @@ def sole_or_latest(new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Replica
 
 
 def is_saturated(deployment: Deployment, new: ReplicaSet) -> bool:
-    """Whether the new ReplicaSet has every pod that is wanted, available, and knows it."""
+    """Whether the new ReplicaSet has all replicas, available, and was sized for them."""
     replicas = wanted(deployment)
     return (
         size_of(new) == replicas
@@ -65,7 +65,7 @@ def is_saturated(deployment: Deployment, new: ReplicaSet) -> bool:
 
 
 def proportional(deployment: Deployment, used: Sequence[ReplicaSet]) -> list[Resize]:
-    """Divide what is to be added or taken away in proportion to the sizes; what rounding leaves over is the largest's.
+    """Add or remove in proportion to the sizes; the largest gets what rounding leaves.
 
     Scaled from 4 to 8 with a surge of 25 % (5 becomes 10 in all): 3 and 2 become 6 and 4.
     """
@@ -85,7 +85,7 @@ def proportional(deployment: Deployment, used: Sequence[ReplicaSet]) -> list[Res
 
 
 def largest_first(used: Sequence[ReplicaSet], to_add: int) -> list[ReplicaSet]:
-    """The order of going through them. Of the same size the newer one gets first, and the older one loses first."""
+    """Sorted for ``share``: of the same size the newer one grows first, and the older one shrinks first."""
     if to_add == 0:
         return list(used)
     ordered = sorted(used, key=lambda each: each.metadata.name, reverse=to_add > 0)
@@ -109,6 +109,6 @@ def _fraction(deployment: Deployment, replica_set: ReplicaSet) -> int:
         return -size
     before = replicas_note(replica_set.metadata.annotations, MAX_REPLICAS) or deployment.status.replicas
     if before == 0:
-        return 0  # nothing to be in proportion to: it is the leftover
+        return 0  # there is no proportion; it gets what is left
     after = size * (replicas + bounds_of(deployment).surge) / before
     return math.floor(after + 0.5) - size

@@ -41,7 +41,7 @@ class SetEvents(msgspec.Struct, frozen=True, kw_only=True):
         self.queue.add(object_key(new.metadata))
 
     def deployment_gone(self, deployment: Deployment, _final_state_unknown: bool) -> None:
-        """What was written for it must not hold up another one of its name."""
+        """Its recorded writes must not delay another one of its name."""
         key = object_key(deployment.metadata)
         self.consistency_store.clear(key, deployment.metadata.uid)
         self.forgotten(key)
@@ -81,8 +81,7 @@ class SetEvents(msgspec.Struct, frozen=True, kw_only=True):
     # Pods
 
     def pod_gone(self, pod: Pod, _final_state_unknown: bool) -> None:
-        """Recreate waits for the last old pod. Upstream asks the server for the Deployment's ReplicaSets here; the
-        cache knows them, and the sync that follows lists the pods again."""
+        """Recreate waits for the last old pod. Upstream lists the Deployment's ReplicaSets from the server here."""
         reference = controller_of(pod.metadata)
         if reference is None or reference.kind != REPLICA_SETS.kind:
             return

@@ -1,4 +1,4 @@
-"""What a Deployment reports. Pure. What is said about its progress is in ``progress``.
+"""The status of a Deployment; its conditions are in ``progress``. Pure.
 
 Upstream: ``calculateStatus`` of v1.36 ``pkg/controller/deployment/sync.go``, ``syncRolloutStatus`` of ``progress.go``.
 """
@@ -28,7 +28,7 @@ def counted(
     *,
     report_terminating: bool = True,
 ) -> DeploymentStatus:
-    """The sums over all ReplicaSets, and whether enough pods are available. Other conditions stay."""
+    """The sums over all ReplicaSets, and the condition Available. Other conditions stay."""
     available = sum(each.status.available_replicas for each in sets)
     enough = available >= wanted(deployment) - bounds_of(deployment).unavailable
     availability = (
@@ -52,8 +52,7 @@ def counted(
 
 
 def terminating(sets: Sequence[ReplicaSet]) -> int | None:
-    """Pods on their way out; ``None`` where some ReplicaSet does not say. A ReplicaSet that nobody has reported on yet
-    has none."""
+    """Terminating pods; ``None`` if some ReplicaSet does not report them. One without a status yet has none."""
     total = 0
     for each in sets:
         count = each.status.terminating_replicas
@@ -73,7 +72,7 @@ def rolled(
     *,
     report_terminating: bool = True,
 ) -> DeploymentStatus:
-    """The sums, with progress and failures: the report after a sync of a rollout."""
+    """The status after a sync of a rollout: the sums, with progress and failures."""
     status = counted(deployment, new, sets, now, report_terminating=report_terminating)
     status = replace(status, conditions=progress_conditions(deployment, new, status, now))
     return replace(status, conditions=with_failure(status.conditions, new, sets))

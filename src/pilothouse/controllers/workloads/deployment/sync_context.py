@@ -1,8 +1,7 @@
-"""One sync of one Deployment: what it sees, and the requests with which it changes that.
+"""One sync of one Deployment: what it has read, and its requests.
 
-Made by ``controller`` for one reconcile, from the caches of one instant. What is written is seen at once: the server's
-answers take the place of what the caches had, so a second write of the same object meets no conflict (upstream's does,
-and is repeated by the next sync).
+The server's answers replace what was read from the caches, so that a second write of the same object is no conflict
+(upstream's is, and is repeated by the next sync).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -40,7 +39,7 @@ from pilothouse.machinery.template_hash import template_hash
 from pilothouse.runtime import Cache, EventRecorder, object_reference
 
 Wrote = Callable[[str, str], None]
-"""``wrote(group_resource, resource_version)``: something was written that a cache will show."""
+"""``wrote(group_resource, resource_version)`` is called after each write."""
 
 _set_decoder = msgspec.json.Decoder(ReplicaSet)
 _deployment_decoder = msgspec.json.Decoder(Deployment)
@@ -48,7 +47,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SyncContext:
-    """What is seen, changing as it is written."""
+    """The Deployment and its ReplicaSets, updated with every write."""
 
     def __init__(
         self,
@@ -82,7 +81,7 @@ class SyncContext:
 
     @property
     def new(self) -> ReplicaSet | None:
-        """The ReplicaSet of the template as it is; the oldest one, if there are several."""
+        """The ReplicaSet of the current template; the oldest one, if there are several."""
         return None if self._new is None else self._sets[self._new]
 
     @property
@@ -96,8 +95,8 @@ class SyncContext:
     # The new ReplicaSet
 
     async def sync_revision(self) -> None:
-        """The new ReplicaSet, if it is there, has the Deployment's annotations and the highest revision, and the
-        Deployment its revision."""
+        """Give the new ReplicaSet, if it exists, the Deployment's annotations and the highest revision, and the
+        Deployment this revision."""
         new = self.new
         if new is None:
             return
@@ -116,7 +115,7 @@ class SyncContext:
         await self._note_new_set(new, "FoundNewReplicaSet", message, only_if_missing=True)
 
     async def create_new(self) -> None:
-        """Make the ReplicaSet of the template, with the size that the bounds allow."""
+        """Create the ReplicaSet of the template, with the size that the bounds allow."""
         deployment = self.deployment
         meta, spec = deployment.metadata, deployment.spec
         hashed = template_hash(spec.template, deployment.status.collision_count)
@@ -150,7 +149,7 @@ class SyncContext:
         await self._note_new_set(new, "NewReplicaSetCreated", f'Created new replica set "{name}"')
 
     async def _name_taken(self, name: str) -> None:
-        """Somebody has the name. Perhaps it was us, and the cache does not know yet."""
+        """The name is taken, perhaps by our own ReplicaSet that the cache does not show yet."""
         meta = self.deployment.metadata
         # Upstream asks its cache, and while that lags fails with NotFound until it has caught up.
         made = await self._client.get(REPLICA_SETS.raw, name, meta.namespace)
@@ -179,7 +178,7 @@ class SyncContext:
         try:
             await self.write_status(replace(status, conditions=with_condition(status.conditions, failed)))
         except (ApiError, OSError):
-            return  # what could not be created is raised, and brings the key back
+            return  # the error of the create is raised
 
     async def _note_new_set(self, new: ReplicaSet, reason: str, message: str, *, only_if_missing: bool = False) -> None:
         status = self.deployment.status
@@ -198,7 +197,7 @@ class SyncContext:
     # Sizes
 
     async def resize(self, steps: Iterable[Resize]) -> bool:
-        """Carry out the steps one by one. Whether any size changed. The first failure ends it and is raised."""
+        """Carry out the steps in order, up to the first failure. Whether any size changed."""
         deployment = self.deployment
         notes = replicas_notes(wanted(deployment), bounds_of(deployment).surge)
         changed = False
@@ -222,13 +221,12 @@ class SyncContext:
             try:
                 await self._client.delete(REPLICA_SETS, each.metadata.name, each.metadata.namespace)
             except NotFound:
-                continue  # somebody was faster
+                continue  # deleted already
 
     # The Deployment
 
     async def write_status(self, status: DeploymentStatus, annotations: Mapping[str, str] | None = None) -> bool:
-        """Report, and whether that changed anything. Annotations go the same way, as upstream: the server takes them
-        with the status."""
+        """Write the status if it differs, with annotations as upstream. Whether the object has changed."""
         deployment = self.deployment
         changes: dict[str, bytes | None] = {"metadata.managedFields": None}
         if status != deployment.status:
@@ -238,7 +236,7 @@ class SyncContext:
         if len(changes) == 1:
             return False
         await self._put_deployment(changes, "status")
-        # A server that drops a field of the status which it does not know changes nothing, and makes no event.
+        # A server that drops an unknown field of the status changes nothing, and sends no event.
         return self.deployment.metadata.resource_version != deployment.metadata.resource_version
 
     async def roll_back(self, to: Rollback) -> None:

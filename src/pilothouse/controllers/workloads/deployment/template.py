@@ -1,6 +1,6 @@
-"""What a ReplicaSet is made from: the Deployment's template under its hash, and by what it is recognised later. Pure.
+"""The ReplicaSet of a template, and how it is found again. Pure.
 
-A ReplicaSet belongs to the template that it has, not to the hash in its name: that one may be of another release.
+It is found by its template, not by the hash in its name, which may have been computed by another release.
 Upstream: ``EqualIgnoreHash``, v1.36 ``pkg/controller/deployment/util/deployment_util.go``.
 """
 
@@ -20,7 +20,7 @@ TEMPLATES_KEPT = 4096
 
 _MAPS = frozenset({"labels", "annotations", "nodeSelector", "limits", "requests", "overhead", "matchLabels", "options",
                    "volumeAttributes"})  # fmt: skip
-"""Where the API has maps: an empty one is none. Elsewhere ``{}`` is something: an emptyDir, an empty selector."""
+"""Fields that are maps: an empty one means absent. Elsewhere ``{}`` is a value: an emptyDir, an empty selector."""
 _QUANTITIES = frozenset({"limits", "requests", "overhead"})
 _QUANTITY = frozenset({"sizeLimit", "divisor", "storage"})
 
@@ -29,7 +29,7 @@ _ordered = msgspec.json.Encoder(order="sorted").encode
 
 
 def same_template(one: msgspec.Raw | bytes, other: msgspec.Raw | bytes) -> bool:
-    """Whether two templates mean the same, but for the hash label."""
+    """Whether two templates are equal, but for the hash label."""
     return _meaning(bytes(one)) == _meaning(bytes(other))
 
 
@@ -78,7 +78,7 @@ def with_hash(template: msgspec.Raw | bytes, template_hash: str) -> bytes:
 
 
 def without_hash(template: msgspec.Raw | bytes) -> bytes:
-    """The template of the Deployment that goes back to this ReplicaSet."""
+    """The template for a Deployment that rolls back to this ReplicaSet."""
     labels = labels_of(template)
     labels.pop(HASH_LABEL, None)
     return replace_fields(template, {"metadata.labels": _encode(labels)})
